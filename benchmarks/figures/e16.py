@@ -174,7 +174,7 @@ class Learner:
     """PPO, in an actor that holds the GPU."""
 
     def train(self) -> tuple[list[str], list[list[str]]]:
-        """One iteration.  Returns the GPUs of the learner, and those of each rollout worker."""
+        """Train for one iteration.  Returns the GPUs of the learner, and those of each rollout worker."""
         algo = _config(workers=2).build_algo()
         algo.train()
         held = zray.get([each.__ray_call__.remote(lambda host: zray.get_gpu_ids()) for each in algo.rollouts.actors])

@@ -75,7 +75,7 @@ class CartPole:
 
 @dataclass
 class Course:
-    """One run at one interval."""
+    """The actions of one interval: their times, and how long the robot stood."""
 
     latencies: list[float]  # seconds, of actions that came
     on_time: int

@@ -70,11 +70,10 @@ class Algorithm(Trainable):
         if config["num_gpus"]:
             self.policy.move_to(learner_device())
         probe.close()
+        env = portable(config["env"])
         groups = {
             "size": config["num_envs_per_env_runner"],
-            "env": Limited(portable(config["env"]), config["horizon"])
-            if config["horizon"]
-            else portable(config["env"]),
+            "env": Limited(env, config["horizon"]) if config["horizon"] else env,
             "env_config": config["env_config"],
             "seed": config["seed"],
             "events": self.events,

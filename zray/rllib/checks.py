@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .advantages import generalized_advantages
 from .callbacks import DefaultCallbacks, Events
 from .groups import Batch
 
@@ -137,8 +136,7 @@ def _of_ppo(algorithm: Any) -> Iterator[Check]:
     config, policy = algorithm.config, algorithm.policy
     batch = algorithm.collect(STEPS)[0]
     gamma, lambda_ = config["gamma"], config["lambda_"]
-    arguments = (batch.rewards, batch.values, batch.next_values, batch.terminated, batch.ended, gamma, lambda_)
-    advantages, targets = generalized_advantages(*arguments)
+    advantages, targets = batch.advantages(gamma, lambda_)
     yield _equal("advantages are those of the definition of GAE", advantages, _gae(batch, gamma, lambda_))
     yield _equal("targets of the value function are advantages plus values", targets, advantages + batch.values)
     terminal = batch.terminated > 0

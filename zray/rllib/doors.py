@@ -144,7 +144,7 @@ MODULES: dict[str, dict[str, str]] = {
 
 
 def value_at(place: str, asked: str) -> Any:
-    """What "module:attribute" names.
+    """The value that "module:attribute" names.
 
     Args:
         asked: the module that a program asks for the name.

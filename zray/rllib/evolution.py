@@ -25,7 +25,7 @@ CALLS_IN_FLIGHT = 2
 
 
 class Vector(NamedTuple):
-    """What episodes are played with: parameters and the filter of observations, put once for all actors."""
+    """Means of episodes: parameters and the filter of observations, put once for all actors."""
 
     theta: np.ndarray
     filter: Any

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .advantages import generalized_advantages
 from .callbacks import BaseEnv, Events, LiveEpisode, MetricsLogger
 from .environments import EnvContext, InvalidEnvironmentError, check_environment, make_environment, name_of
 from .policies import Policy
@@ -59,6 +60,12 @@ class Batch(NamedTuple):
     next_observations: np.ndarray | None = None
     sequences: list[Sequence] | None = None
     states: list[np.ndarray] | None = None
+
+    def advantages(self, gamma: float, lambda_: float) -> tuple[np.ndarray, np.ndarray]:
+        """Advantages by GAE, and the targets of the value function."""
+        return generalized_advantages(
+            self.rewards, self.values, self.next_values, self.terminated, self.ended, gamma, lambda_
+        )
 
 
 class Cut(NamedTuple):

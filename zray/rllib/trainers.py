@@ -15,34 +15,23 @@ from .doors import ALGORITHMS
 __all__ = ["DEFAULTS_2018", "build_trainer", "get_agent_class", "with_common_config"]
 
 _MODEL_2018 = {"fcnet_hiddens": [256, 256], "fcnet_activation": "tanh"}
+_A3C_2018: dict[str, Any] = {
+    "num_workers": 4,
+    "batch_size": 10,
+    "gamma": 0.99,
+    "lambda": 1.0,
+    "grad_clip": 40.0,
+    "lr": 1e-4,
+    "vf_loss_coeff": 0.5,
+    "entropy_coeff": -0.01,
+    "observation_filter": "NoFilter",
+    "model": _MODEL_2018,
+}
 
 # The defaults of version 0.3, in the spelling of that year.
 DEFAULTS_2018: dict[str, dict[str, Any]] = {
-    "A2C": {
-        "num_workers": 4,
-        "batch_size": 10,
-        "gamma": 0.99,
-        "lambda": 1.0,
-        "grad_clip": 40.0,
-        "lr": 1e-4,
-        "vf_loss_coeff": 0.5,
-        "entropy_coeff": -0.01,
-        "observation_filter": "NoFilter",
-        "model": _MODEL_2018,
-    },
-    "A3C": {
-        "num_workers": 4,
-        "batch_size": 10,
-        "gamma": 0.99,
-        "lambda": 1.0,
-        "grad_clip": 40.0,
-        "lr": 1e-4,
-        "vf_loss_coeff": 0.5,
-        "entropy_coeff": -0.01,
-        "observation_filter": "NoFilter",
-        "optimizer": {"grads_per_step": 100},
-        "model": _MODEL_2018,
-    },
+    "A2C": _A3C_2018,
+    "A3C": {**_A3C_2018, "optimizer": {"grads_per_step": 100}},
     "DQN": {
         "dueling": True,
         "double_q": True,

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..advantages import generalized_advantages
 from ..algorithm import Algorithm
 from ..config import AlgorithmConfig
 
@@ -65,7 +64,7 @@ class A2C(Algorithm):
         self.optimizer = torch.optim.RMSprop(self.policy.model.parameters(), lr=config["lr"], alpha=0.99, eps=1e-5)
 
     def training_step(self) -> dict[str, Any]:
-        """So many rollouts, each with one step of the optimiser."""
+        """Rollouts, `updates_per_iteration` of them, each with one step of the optimiser."""
         config = self.config
         count = config["updates_per_iteration"]
         totals: dict[str, float] = {}
@@ -83,15 +82,7 @@ class A2C(Algorithm):
         config = self.config
         columns: dict[str, list[np.ndarray]] = {}
         for batch in self.collect(config["rollout_fragment_length"]):
-            advantages, targets = generalized_advantages(
-                batch.rewards,
-                batch.values,
-                batch.next_values,
-                batch.terminated,
-                batch.ended,
-                config["gamma"],
-                config["lambda_"],
-            )
+            advantages, targets = batch.advantages(config["gamma"], config["lambda_"])
             for key, value in {
                 "observations": batch.observations,
                 "actions": batch.actions,

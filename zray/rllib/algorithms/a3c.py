@@ -38,7 +38,6 @@ import torch
 
 import zray
 
-from ..advantages import generalized_advantages
 from ..algorithm import Algorithm
 from ..config import AlgorithmConfig
 from ..groups import Batch, Episode
@@ -71,7 +70,7 @@ class A3CConfig(AlgorithmConfig):
 
 
 class Gradient(NamedTuple):
-    """What a worker sends.
+    """Answer of a worker: a gradient.
 
     parts: the gradient of each parameter of the model, in its order.  counted: what the filter has seen.
     """
@@ -105,15 +104,7 @@ class GradientHost(GroupHost):
 
     def _loss(self, batch: Batch, config: dict[str, Any]) -> tuple[torch.Tensor, dict[str, float]]:
         distribution, model = self.policy.distribution, self.policy.model
-        advantages, targets = generalized_advantages(
-            batch.rewards,
-            batch.values,
-            batch.next_values,
-            batch.terminated,
-            batch.ended,
-            config["gamma"],
-            config["lambda_"],
-        )
+        advantages, targets = batch.advantages(config["gamma"], config["lambda_"])
         observations, actions, weights, returns = (
             torch.from_numpy(value.reshape(-1, *value.shape[2:]))
             for value in (batch.observations, batch.actions, advantages, targets)

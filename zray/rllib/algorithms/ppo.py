@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..advantages import generalized_advantages
 from ..algorithm import Algorithm
 from ..config import AlgorithmConfig
 from ..sequences import minibatches_of, rows_of
@@ -105,15 +104,7 @@ class PPO(Algorithm):
                 columns.setdefault("lengths", []).append(np.array([each.length for each in batch.sequences]))
                 for number, states in enumerate(batch.states or []):
                     columns.setdefault(f"state_{number}", []).append(states)
-            advantages, targets = generalized_advantages(
-                batch.rewards,
-                batch.values,
-                batch.next_values,
-                batch.terminated,
-                batch.ended,
-                config["gamma"],
-                config["lambda_"],
-            )
+            advantages, targets = batch.advantages(config["gamma"], config["lambda_"])
             for key, value in {
                 "observations": batch.observations,
                 "actions": batch.actions,
