@@ -184,6 +184,7 @@ def test_a_fork_server_of_an_environment_that_dies_is_replaced(start, cache, lib
     parent = zray.remote(os.getppid).options(runtime_env={"pip": ["--no-index", str(library["wheeled"])]})
     first, plain = zray.get(parent.remote(), timeout=60), zray.get(zray.remote(os.getppid).remote())
     os.kill(first, signal.SIGKILL)
+    until_ended([first])  # until then its child may answer, and still is its child
     assert zray.get(own.remote(), timeout=60)[1] == "wheeled"
     assert zray.get(parent.remote()) != first and zray.get(zray.remote(os.getppid).remote()) == plain
 
