@@ -141,6 +141,28 @@ def test_results_in_order_go_on_behind_one_out_of_order(actors, gate):
     assert [pool.get_next(), pool.get_next()] == [True, False]
 
 
+def test_results_may_be_fetched_in_both_ways_while_many_calls_are_in_flight(actors):
+    pool = ActorPool(actors)
+    results, found = pool.map(double, range(2_000)), []
+    for turn, result in enumerate(results):
+        found.append(result)
+        if turn % 3 == 0 and pool.has_next():
+            found.append(pool.get_next())
+        if turn % 100 == 7 and pool.has_next():
+            found.append(pool.get_next_unordered())
+    assert len(found) == 2_000 and sorted(found) == list(range(0, 4_000, 2))
+    assert not pool.has_next() and pool.has_free()
+
+
+def test_error_among_many_short_calls_takes_the_place_of_one_result(actors):
+    pool = ActorPool(actors)
+    results, found = pool.map(lambda actor, value: actor.fail_on.remote(value, 900), range(1_500)), []
+    with pytest.raises(KeyError):
+        found.extend(results)
+    assert found == list(range(900))
+    assert [pool.get_next() for _ in range(100)] == list(range(901, 1_001))
+
+
 def test_actors_come_and_go(actors):
     pool = ActorPool(actors[:1])
     with pytest.raises(ValueError, match="already"):

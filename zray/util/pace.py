@@ -12,7 +12,7 @@ TARGET_SECONDS = 0.02
 # A call that takes less may have one other behind it, which saves the worker a round trip between the two.
 PAIR_SECONDS = 0.05
 # The depth grows by this factor at most, once a second call is allowed.
-GROWTH = 8
+GROWTH = 64
 # The depth stays where it is unless it is wrong by such a factor: a change costs a count of all slots.
 STEADY = 1.5
 # More is no faster.
