@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import time
 from typing import Any
 
@@ -31,6 +30,8 @@ def _folder(place: str | None) -> str:
     ext4 searches all inodes that were deleted within the last minutes before it gives one to a new file.  A removal in
     between would make the next experiment's files 5 times as slow.
     """
+    import tempfile  # not for the processes of trials, which import this module
+
     folder = tempfile.mkdtemp(prefix="tune-", dir=place)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

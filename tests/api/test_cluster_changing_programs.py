@@ -76,9 +76,9 @@ def test_reloaded_module_is_that_of_new_tasks_and_actors_on_all_nodes(joined, pr
     assert get([actor.version.remote() for actor in old]) == ["first"] * 2
     edit(project, helper)
     assert seen() == {"the second one"}
-    project.write("third")
+    project.write("version three")
     importlib.reload(helper)
-    assert seen() == {"third"}
+    assert seen() == {"version three"}
     project.write("first")  # the same bytes as once before
     importlib.reload(helper)
     assert seen() == {"first"}

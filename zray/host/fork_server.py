@@ -27,7 +27,8 @@ from collections.abc import Iterator
 
 from msgspec import msgpack
 
-from .crash_reports import open_report
+from ..store.libraries import look_around
+from .crash_reports import close_stack, keep_stack, open_stack
 from .logs import worker_streams
 from .preloading import Preloading
 from .processes import adopt_orphans, children_of, end_children, end_process, end_with_parent, wait_for_end
@@ -53,6 +54,7 @@ class ForkServer:
         self.node_pidfd = node_pidfd
         self.pid_by_worker: dict[str, int] = {}
         self.worker_by_pid: dict[int, str] = {}
+        self.stacks: dict[int, tuple[int, int]] = {}  # worker_id and descriptor of a worker's crash report, by pid
         # A byte for every child that ends.
         self.ends, self.ends_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -113,18 +115,21 @@ class ForkServer:
 
     def start(self, worker: str, worker_id: int) -> None:
         """Fork one."""
+        stack = open_stack()
         try:
             pid = os.fork()
         except OSError as error:
+            close_stack(stack)
             self.tell("failed", worker, f"fork: {error}")
             return
         if pid == 0:
-            self.become_worker(worker, worker_id)
+            self.become_worker(worker, worker_id, stack)
+        self.stacks[pid] = worker_id, stack
         self.pid_by_worker[worker] = pid
         self.worker_by_pid[pid] = worker
         self.tell("started", worker, pid)
 
-    def become_worker(self, worker: str, worker_id: int) -> None:
+    def become_worker(self, worker: str, worker_id: int, stack: int) -> None:
         """In the child: cut loose from the fork server, then work until told to stop."""
         status = 1
         try:
@@ -135,11 +140,13 @@ class ForkServer:
             self.connection.close()
             os.close(self.ends)
             os.close(self.ends_in)
+            for _, of_another in self.stacks.values():
+                close_stack(of_another)
             self.preloading.become_worker()
             set_title(IDLE)
             redirect_output(self.session, worker_id)
             # A crash in C tells its place.
-            faulthandler.enable(open_report(self.session, worker_id, os.getpid()), all_threads=False)
+            faulthandler.enable(stack, all_threads=False)
             gc.enable()
             from .worker_life import main
 
@@ -167,6 +174,7 @@ class ForkServer:
                 self.send_signal(pid, signal.SIGKILL)
             _, status, usage = os.wait4(pid, 0)
             if worker is not None:
+                keep_stack(self.session, self.stacks[pid][0], pid, self.stacks.pop(pid)[1])
                 self.tell("exited", worker, status, pid, usage.ru_maxrss << 10)
 
     @staticmethod
@@ -251,6 +259,7 @@ def main() -> None:
             sys.stderr.flush()
             os._exit(1)  # nothing has been started that would have to be ended
         # What is there now is shared with all workers: never scan, never touch it.
+        look_around()
         gc.collect()
         gc.freeze()
         gc.disable()

@@ -17,6 +17,8 @@ import sys
 import traceback
 from typing import Any
 
+from ..store.libraries import look_around
+
 __all__ = ["Preloading", "suggest"]
 
 # A session uses few libraries; each one adds to the memory of the fork server.
@@ -45,6 +47,7 @@ class Preloading:
                 importlib.import_module(name)
             except Exception:
                 traceback.print_exc()  # into the log: workers import the module themselves, and fail there
+        look_around()
         gc.freeze()
 
     def become_worker(self) -> None:

@@ -188,13 +188,8 @@ class Session:
             self._remove_file(os.path.join(folder, name))
 
     def remove_note(self, worker_id: int, pid: int) -> None:
-        """Of a dead worker; with the file for the stack of a crash, if there was none."""
+        """Of a dead worker."""
         self._remove_file(self._note_path(worker_id, pid))
-        try:
-            if not os.stat(path := self.crash_path(worker_id, pid)).st_size:
-                os.unlink(path)
-        except OSError:
-            pass
 
     @staticmethod
     def _remove_file(path: str) -> None:

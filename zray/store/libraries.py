@@ -36,13 +36,15 @@ make_parts: Callable[[], Parts] | None = None
 lazy_modules: tuple[bytes, ...] = ()
 _known: set[str] = set()
 _looked_at = 0
+_last_name = ""  # of the last module of that look
+_module_kinds: set[type] = set()
 _table: Reducers = {}
 _copyreg_seen: dict[Any, Any] = {}
 
 
 def look_around() -> None:
     """Learn the types of the libraries that have been imported since the last look."""
-    global _looked_at, lazy_modules
+    global _looked_at, _last_name, lazy_modules
     modules = sys.modules
     count = len(modules)
     if count == _looked_at:
@@ -55,15 +57,32 @@ def look_around() -> None:
     if len(found) > len(reducers):
         _copyreg_seen.clear()
         reducers.update(found)
-    # A copy: another thread may be importing.
-    names = {
-        kind.__name__.encode()
-        for kind in {type(module) for module in list(modules.values())}
-        if kind is not ModuleType and issubclass(kind, ModuleType)
-    }
-    # Behind the opcode of a short text.
-    lazy_modules = tuple(b"\x8c" + bytes((len(name),)) + name for name in names if len(name) < 256)
-    _looked_at = count
+    latest = next(reversed(modules), "")
+    kinds = set(map(type, _modules_since(_last_name)))
+    if not kinds <= _module_kinds:
+        _module_kinds.update(kinds)
+        names = {
+            kind.__name__.encode() for kind in _module_kinds if kind is not ModuleType and issubclass(kind, ModuleType)
+        }
+        # Behind the opcode of a short text.
+        lazy_modules = tuple(b"\x8c" + bytes((len(name),)) + name for name in names if len(name) < 256)
+    _looked_at, _last_name = count, latest
+
+
+def _modules_since(name: str) -> list[Any]:
+    """Modules that were imported after this one; all modules, if it is not there.
+
+    A worker that touched all modules would copy a hundred pages of memory that it shares with the fork server.
+    """
+    found: list[Any] = []
+    try:
+        for other in reversed(sys.modules):
+            if other == name:
+                return found
+            found.append(sys.modules.get(other))
+    except RuntimeError:  # another thread imports
+        pass
+    return list(sys.modules.values())
 
 
 def is_unseen() -> bool:
