@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from stat import S_ISLNK
 from typing import Any
 
 from .log_lines import Log, names_in, worker_logs
@@ -73,7 +74,8 @@ class LogFollower:
         """It has no more to say: its link goes, and the log itself stays."""
         path = os.path.join(self.folder, name)
         try:
-            if os.path.islink(path):
+            stat = os.lstat(path)
+            if stat.st_nlink > 1 or S_ISLNK(stat.st_mode):
                 os.unlink(path)
                 del self.logs[name]
         except OSError:

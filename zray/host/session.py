@@ -212,11 +212,18 @@ class Session:
         return os.path.join(self.logs, job_id.hex())
 
     def show_log(self, job_id: bytes, worker_id: int, pid: int) -> None:
-        """By a worker that joins a job: its log appears among the job's."""
+        """By a worker that joins a job: its log appears among the job's.
+
+        A hard link costs a disk less than a symbolic one, which is a file of its own to make and to remove.
+        """
         path = self.worker_log_path(worker_id, pid)
+        link = os.path.join(self.job_logs(job_id), os.path.basename(path))
         try:
             os.makedirs(self.job_logs(job_id), mode=0o700, exist_ok=True)
-            os.symlink(path, os.path.join(self.job_logs(job_id), os.path.basename(path)))
+            try:
+                os.link(path, link)
+            except PermissionError:
+                os.symlink(path, link)  # a file system without hard links
         except OSError:
             pass  # the session ends
 
