@@ -208,6 +208,15 @@ def test_curve_is_the_same_for_any_number_of_workers(expected, workers, aggregat
         assert curve(algo) == expected
 
 
+def test_sum_of_noise_of_whole_subtrees_has_the_bits_of_a_single_process():
+    algos = [config(workers, fan_in=2).build_algo() for workers in (0, 1, 2)]
+    weights = np.random.default_rng(4).standard_normal(43 * BLOCK + 1, np.float32)
+    alone, *others = (algo.rollouts.weighted_noise(5, weights).tobytes() for algo in algos)
+    assert others == [alone, alone]
+    for algo in algos:
+        algo.stop()
+
+
 def killing(mark):
     """A function that makes CartPole, which kills its process in one episode, once."""
 

@@ -22,6 +22,8 @@ __all__ = ["BLOCK", "Evolution", "Evolver", "Played", "Vector", "draw", "make_no
 BLOCK = 4
 # Blocks of an actor that are under way at a time: the next one is there when the first one ends.
 CALLS_IN_FLIGHT = 2
+# Subtrees of noise that an actor adds up, at least: with so many, no actor has much more to do than another.
+SUBTREES_OF_ACTOR = 4
 
 
 class Vector(NamedTuple):
@@ -154,6 +156,19 @@ class Evolver:
                 total += np.float32(weight) * self.noise[offset : offset + size]
         return total
 
+    def subtree(
+        self, iteration: int, begin: int, weights: np.ndarray, fan_in: int, width: int | None = None
+    ) -> np.ndarray:
+        """The same sum, block by block in the order of a tree, which has `width` leaves at most."""
+        return sum_in_order(
+            -(-len(weights) // BLOCK),
+            fan_in,
+            lambda leaf: self.weighted_noise(
+                iteration, begin + leaf * BLOCK, weights[leaf * BLOCK : (leaf + 1) * BLOCK]
+            ),
+            width=width,
+        )
+
     def add(self, *parts: np.ndarray) -> np.ndarray:
         """The sum of parts, from left to right."""
         total = parts[0].copy()
@@ -227,19 +242,19 @@ class Evolution:
 
     def weighted_noise(self, iteration: int, weights: np.ndarray) -> np.ndarray:
         """The sum of weight times noise over all pairs, with the same bits for a tree and without, for any actors."""
-        starts = range(0, len(weights), BLOCK)
         if not self.is_tree:
-            return sum_in_order(
-                len(starts),
-                self.fan_in,
-                lambda leaf: self.local.weighted_noise(
-                    iteration, starts[leaf], weights[starts[leaf] : starts[leaf] + BLOCK]
-                ),
-            )
+            return self.local.subtree(iteration, 0, weights, self.fan_in)
         count = len(self.actors)
+        # A call sums up a whole subtree, and one vector of it travels.
+        width = 1
+        while width * self.fan_in * BLOCK * SUBTREES_OF_ACTOR * count <= len(weights):
+            width *= self.fan_in
+        starts = range(0, len(weights), width * BLOCK)
         parts = [
-            self.actors[leaf % count].weighted_noise.remote(iteration, start, weights[start : start + BLOCK])
-            for leaf, start in enumerate(starts)
+            self.actors[number % count].subtree.remote(
+                iteration, start, weights[start : start + width * BLOCK], self.fan_in, width
+            )
+            for number, start in enumerate(starts)
         ]
         while len(parts) > 1:
             groups = [parts[begin : begin + self.fan_in] for begin in range(0, len(parts), self.fan_in)]
