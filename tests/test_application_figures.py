@@ -5,8 +5,9 @@ import statistics
 import pytest
 
 import zray
-from benchmarks.figures import e13, e14, e15_scaling, e17, pendulum_mpi, reproduce, rest_server
-from benchmarks.figures.results import ABSENT, REACHED
+from benchmarks.figures import e13, e14, e15, e15_scaling, e17, pendulum_mpi, reproduce, rest_server
+from benchmarks.figures.results import ABSENT, MISSED, REACHED, SHOWN, Figure
+from benchmarks.rllib_learning import Learned
 from benchmarks.timing import QUICK
 
 
@@ -48,15 +49,42 @@ def test_barrier_costs_what_the_longest_episode_of_a_round_leaves_idle(nothing_l
     assert rates["asynchronous"][0] > rates["bulk-synchronous"][0]
 
 
-def test_tree_scales_where_a_slow_driver_does_not():
-    costs = e15_scaling.Costs(result=100e-6, noise=100e-6, vector=200e-6)
-    flat, tree = (
-        [e15_scaling.iteration_seconds(cores, costs, tree=tree) for cores in e15_scaling.CORES]
-        for tree in (False, True)
+@pytest.mark.parametrize("waiting", [0.0, 0.2e-6])
+def test_tree_scales_where_a_slow_driver_does_not(waiting):
+    costs = e15_scaling.Costs(result=100e-6, wait=100e-6, waiting=waiting, noise=100e-6, vector=200e-6)
+    tree, flat, at_once = (
+        [seconds(cores, costs) for cores in e15_scaling.CORES] for seconds in e15_scaling.WAYS.values()
     )
     assert flat[-2] / flat[-1] < 1.1
+    assert at_once[-2] / at_once[-1] < 1.1
     gains = [before / after for before, after in zip(tree, tree[1:], strict=False)]
     assert 1.4 < statistics.geometric_mean(gains) < 2.0
+
+
+def test_driver_that_waits_for_one_of_many_gets_slower_with_more_cores():
+    costs = e15_scaling.Costs(result=5e-6, wait=20e-6, waiting=0.2e-6, noise=60e-6, vector=100e-6)
+    flat, at_once = (
+        [e15_scaling.WAYS[name](cores, costs) for cores in (1024, 8192)] for name in list(e15_scaling.WAYS)[1:]
+    )
+    assert flat[1] > 2 * flat[0]
+    assert at_once[1] < at_once[0] < flat[0]
+
+
+def test_wait_for_one_of_some_rollouts_is_measured(nothing_left):
+    assert 0 < e15_scaling.wait_seconds(8, 20) < 0.1
+
+
+def test_learning_of_evolution_is_held_against_its_limits():
+    curve = [(10_000, 100.0), (20_000, 480.0)]
+    reached, other = Learned(curve, 2.0, True), Learned([(10_000, 90.0), (20_000, 300.0)], 40.0, False)
+    runs = {way: [reached, reached] for way in e15.WAYS}
+    figure = Figure("E15", "")
+    e15.judge_learning(figure, runs)
+    assert {row.verdict for row in figure.rows} == {REACHED, SHOWN}
+    figure = Figure("E15", "")
+    e15.judge_learning(figure, runs | {"2 workers, flat driver": [reached, other]})
+    missed = [row.ours for row in figure.rows if row.verdict == MISSED]
+    assert missed == ["1 of 2 seeds, at most 20,000 steps", "40 s", "1 of 4 curves differ from that of 1 worker"]
 
 
 def test_policy_keeps_the_robot_upright_and_no_policy_does_not():

@@ -30,7 +30,7 @@ TITLES = {
     "E9": "placement that knows where arguments lie",
     "E13": "a policy is served, by an actor and over REST",
     "E14": "simulations of uneven length, asynchronous and bulk-synchronous",
-    "E15": "evolution strategies: scaling with and without an aggregation tree",
+    "E15": "evolution strategies: learning, and scaling with and without an aggregation tree",
     "E16": "PPO: asynchronous rollouts and one learner, beside a symmetric program",
     "E17": "a robot is controlled in soft real time",
     "cluster": "what zray promises of a cluster (no figure of the paper's): transfer, distance, joins, deaths, chaos",
