@@ -4,6 +4,7 @@ python -m benchmarks.rllib                              all figures
 python -m benchmarks.rllib to_475 es_overhead           some of them
 python -m benchmarks.rllib to_475 --only es --only ppo  of some algorithms
 python -m benchmarks.rllib to_475 --draw docs/rllib     with the curves
+python -m benchmarks.rllib workers --ray ENV/bin/python beside Ray's RLlib, in an environment that has it
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -25,6 +26,10 @@ from . import rllib_learning
 from .figures.results import MEASURED, Plot, Series
 from .figures.svg import draw
 from .rllib_learning import Learned
+from .rllib_ray import RaySampler
+
+if TYPE_CHECKING:
+    from .rllib_loads import Workers
 
 SEEDS = (0, 1, 2)
 TURNS = 15
@@ -50,10 +55,14 @@ class Row(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What the command line asks for.  only: parts of names of tuned rows.  drawings: folder of the curves."""
+    """What the command line asks for.
+
+    only: parts of names of tuned rows.  drawings: folder of the curves.  ray: an interpreter that has ray[rllib].
+    """
 
     only: tuple[str, ...]
     drawings: Path | None
+    ray: str | None = None
 
 
 def to_475(choice: Choice) -> list[Row]:
@@ -147,7 +156,7 @@ def sampler(choice: Choice) -> list[Row]:
 
 
 def workers(choice: Choice) -> list[Row]:
-    """Rollouts of two actors, beside one, and beside AsyncVectorEnv."""
+    """Rollouts of two actors, beside one, beside AsyncVectorEnv, and beside Ray's RLlib."""
     from .rllib_loads import AsyncVector, Workers
 
     one, two = (Workers("CartPole-v1", ENVIRONMENTS, count) for count in (1, 2))
@@ -156,9 +165,8 @@ def workers(choice: Choice) -> list[Row]:
     vector = AsyncVector("CartPole-v1", 2 * ENVIRONMENTS)
     _, other, beside = in_turns(two.steps_per_second, vector.steps_per_second)
     vector.close()
-    two.close()
     count = 2 * ENVIRONMENTS
-    return [
+    rows = [
         Row(f"2 workers, {count} CartPoles", f"{rate:,.0f} steps/s, {ratio:.2f} x 1 worker", "1.7 x", ratio >= 1.7),
         Row(
             f"2 workers against AsyncVectorEnv, {count} CartPoles",
@@ -167,6 +175,21 @@ def workers(choice: Choice) -> list[Row]:
             beside >= 1,
         ),
     ]
+    if choice.ray is not None:
+        rows.append(beside_ray(choice.ray, two))
+    two.close()
+    return rows
+
+
+def beside_ray(python: str, two: Workers) -> Row:
+    """Rollouts of two actors, beside two of PPO's env runners in Ray's RLlib with the same policy and environments."""
+    from .rllib_loads import MODEL, STEPS
+
+    other = RaySampler(python, "CartPole-v1", 2, ENVIRONMENTS, STEPS, MODEL["fcnet_hiddens"])
+    rate, theirs, ratio = in_turns(two.steps_per_second, other.steps_per_second)
+    other.close()
+    figure = f"2 workers against Ray RLlib {other.version}, 2 env runners of {ENVIRONMENTS} CartPoles"
+    return Row(figure, f"{ratio:.1f} x ({rate:,.0f} and {theirs:,.0f} steps/s)", "5 x", ratio >= 5)
 
 
 def es_overhead(choice: Choice) -> list[Row]:
@@ -206,8 +229,11 @@ FIGURES: dict[str, Callable[[Choice], list[Row]]] = {
 @click.argument("figures", nargs=-1, type=click.Choice(list(FIGURES)))
 @click.option("--only", multiple=True, metavar="PART", help="Rows of to_475 whose name has this part.")
 @click.option("--draw", "drawings", type=click.Path(path_type=Path), help="Folder for the curves of to_475.")
+@click.option("--ray", metavar="PYTHON", help="An interpreter that has ray[rllib]: workers are compared with it.")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write the rows there too.")
-def main(figures: tuple[str, ...], only: tuple[str, ...], drawings: Path | None, file: Path | None) -> None:
+def main(
+    figures: tuple[str, ...], only: tuple[str, ...], drawings: Path | None, ray: str | None, file: Path | None
+) -> None:
     import torch
 
     torch.set_num_threads(1)
@@ -215,7 +241,7 @@ def main(figures: tuple[str, ...], only: tuple[str, ...], drawings: Path | None,
     print("| figure | measured | needed | reached | load |\n|---|---|---|---|---:|", flush=True)
     with zray.init(num_cpus=4, log_to_driver=False):
         for name in figures or FIGURES:
-            for row in FIGURES[name](Choice(only, drawings)):
+            for row in FIGURES[name](Choice(only, drawings, ray)):
                 load = os.getloadavg()[0]
                 rows.append({**row._asdict(), "load": load})
                 reached = {True: "yes", False: "NO", None: ""}[row.is_reached]
