@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from .pickles import dumps
+from .pickles import dump
 
 __all__ = ["Checkpoint"]
 
@@ -63,7 +63,7 @@ class Checkpoint:
 
     def _write_data(self, folder: str) -> None:
         with open(os.path.join(folder, DICT_FILE), "wb") as file:
-            file.write(dumps(self._data))
+            dump(self._data, file)
 
     def to_dict(self) -> dict[str, Any]:
         """The dict of a checkpoint that `from_dict` made, or the files' contents by name."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from .checkpoint import Checkpoint
 from .naming import date_of
+from .pickles import dump
 
 __all__ = ["Trainable"]
 
@@ -181,7 +182,7 @@ class Trainable:
         }
         if isinstance(saved, dict):
             with open(os.path.join(checkpoint_dir, DICT_FILE), "wb") as file:
-                _dump(saved, file)
+                dump(saved, file)
         elif saved is not None:
             relative = os.path.relpath(os.path.join(checkpoint_dir, os.fspath(saved)), checkpoint_dir)
             if relative.startswith(".."):
@@ -312,13 +313,3 @@ class CheckpointPath(str):
     def as_directory(self) -> Any:
         """The folder, to read from."""
         return self.checkpoint.as_directory()
-
-
-def _dump(value: Any, file: Any) -> None:
-    try:
-        data = pickle.dumps(value)
-    except Exception:
-        import cloudpickle
-
-        data = cloudpickle.dumps(value)
-    file.write(data)
