@@ -50,8 +50,9 @@ class Process:
 class World:
     """Processes around a controller; the journal is kept, as the runner does."""
 
-    def __init__(self, scheduler, samples, max_failures, keep, fail_fast):
+    def __init__(self, scheduler, samples, max_failures, keep, fail_fast, saves_when_paused=False):
         self.arguments = scheduler, samples, max_failures, keep, fail_fast
+        self.saves_when_paused = saves_when_paused
         self.controller = self.fresh()
         self.keeps_states = False
         self.journal, self.states = [], []
@@ -68,6 +69,7 @@ class World:
         scheduler = SCHEDULERS[name]()
         scheduler.set_search_properties("score", "max")
         options = {"max_failures": max_failures, "keep": keep, "fail_fast": fail_fast}
+        options["saves_when_paused"] = self.saves_when_paused
         return Controller(
             Settings(path="/e", metric="score", mode="max", num_samples=samples, **options),
             searcher,
@@ -184,6 +186,7 @@ def state_of(controller):
         for trial in controller.get_trials()
     ]
     places = [list(place) for place in (controller.running, controller.waiting, controller.paused, controller.halting)]
+    places.append(sorted(controller.repeating))
     return trials, places, controller.scheduler.debug_string(), controller.is_exhausted, controller.is_ending
 
 
@@ -194,6 +197,7 @@ WORLDS = st.builds(
     st.sampled_from([0, 2]),
     st.sampled_from([None, 1, 2]),
     st.sampled_from([False, False, True]),
+    st.booleans(),
 )
 ANSWERS = st.sampled_from(["report"] * 12 + ["finish", "raise", "die"])
 
@@ -229,7 +233,7 @@ def test_experiment_ends_and_no_finished_trial_runs_again(world, capacity, data)
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_replay_gives_the_same_state_at_every_prefix(name, data):
-    world = World(name, 6, 1, 2, False)
+    world = World(name, 6, 1, 2, False, True)
     world.keeps_states = True
     world.tell(ev.Capacity(world.now, 3))
     while not world.controller.is_done:

@@ -11,6 +11,8 @@ from benchmarks import tune_restarts as searches
 from tests.gates import until
 from zray import tune
 from zray.tune.recorder import Recorder
+from zray.tune.runner import Runner
+from zray.tune.schedulers import PopulationBasedTraining
 
 
 class Kill(BaseException):
@@ -35,8 +37,8 @@ def whole(session, tmp_path_factory):
     return folder
 
 
-def decisions(folder):
-    with open(folder / "search" / "decisions.jsonl") as file:
+def decisions(folder, name="search"):
+    with open(folder / name / "decisions.jsonl") as file:
         return [json.loads(line) for line in file]
 
 
@@ -113,3 +115,71 @@ def test_killed_processes_of_trials_change_no_result(session, tmp_path):
         [row["loss"] for row in result.rows()] for result in whole
     ]
     assert all(len(result.rows()) == 5 for result in killed)
+
+
+class Walker(tune.Trainable):
+    """Its state is in its checkpoints alone, which are written when it pauses."""
+
+    def setup(self, config):
+        self.x = config["start"]
+
+    def step(self):
+        self.x += self.config["rate"] / (self.iteration + 1)
+        return {"score": self.x}
+
+    def save_checkpoint(self, folder):
+        return {"x": self.x}
+
+    def load_checkpoint(self, state):
+        self.x = state["x"]
+
+    def reset_config(self, config):
+        self.x = config["start"]
+        return True
+
+
+def walk(folder):
+    """Run an experiment of walkers, or go on with it."""
+    path = folder / "walk"
+    walker = tune.with_resources(Walker, {"cpu": 0.5})
+    if tune.Tuner.can_restore(path):
+        return tune.Tuner.restore(path, walker).fit()
+    mutations = {"rate": tune.uniform(0, 1)}
+    scheduler = PopulationBasedTraining(
+        "training_iteration", perturbation_interval=3, hyperparam_mutations=mutations, synch=True
+    )
+    return tune.Tuner(
+        walker,
+        param_space={"start": tune.uniform(0, 1), "rate": tune.uniform(0, 1)},
+        tune_config=tune.TuneConfig(
+            metric="score",
+            mode="max",
+            num_samples=4,
+            seed=5,
+            scheduler=scheduler,
+            max_concurrent_trials=2,
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(storage_path=str(folder), name="walk", stop={"training_iteration": 9}, verbose=0),
+    ).fit()
+
+
+def test_kill_before_the_checkpoint_of_a_pause_changes_no_decision(session, tmp_path, monkeypatch):
+    def outcome(results):
+        return [([row["score"] for row in result.rows()], result.config["rate"]) for result in results]
+
+    def until_killed(self, trial_id, answer, now):
+        if trial_id.endswith(best):
+            raise Kill
+        return take(self, trial_id, answer, now)
+
+    whole = walk(tmp_path / "whole")
+    # Other trials go on from this one: its checkpoint decides what they do.
+    best = next(each["reason"] for each in decisions(tmp_path / "whole", "walk") if each["action"] == "EXPLOIT")
+    best = best.partition("goes on from ")[2].split()[0]
+    take = Runner._take_halted
+    monkeypatch.setattr(Runner, "_take_halted", until_killed)
+    with pytest.raises(Kill):
+        walk(tmp_path / "parts")
+    monkeypatch.undo()
+    assert outcome(walk(tmp_path / "parts")) == outcome(whole)

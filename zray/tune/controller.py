@@ -18,6 +18,7 @@ from . import naming
 from .controller_names import ControllerNames
 from .decisions import NOOP, PAUSE, STOP, Decision
 from .pickles import dumps
+from .resuming import repeat, resume
 from .schedulers.trial_scheduler import TrialScheduler
 from .search.searcher import Searcher
 from .settings import Settings
@@ -48,6 +49,7 @@ class Controller(ControllerNames):
         self.running: dict[str, Trial] = {}
         self.paused: dict[str, Trial] = {}
         self.halting: dict[str, str] = {}  # trial -> why; its process has not stopped yet
+        self.repeating: set[str] = set()  # those of them that run to their pause again, see `resuming`
         self.capacity = 0
         self.is_exhausted = False  # the searcher has no more
         self.is_ending = ""  # why nothing new starts
@@ -144,7 +146,8 @@ class Controller(ControllerNames):
 
     def _on_report(self, event: ev.Report) -> None:
         trial = self.trials[event.trial_id]
-        if trial.trial_id not in self.running or trial.trial_id in self.halting:
+        is_repeated = trial.trial_id in self.repeating
+        if not is_repeated and (trial.trial_id not in self.running or trial.trial_id in self.halting):
             if event.checkpoint:
                 self.actions.append(ev.Delete(event.checkpoint))
             return
@@ -160,7 +163,8 @@ class Controller(ControllerNames):
             elif all(saved.path != event.checkpoint for saved in trial.checkpoints):
                 self.actions.append(ev.Delete(event.checkpoint))
         if is_again:  # recorded before the trial was restarted
-            self.actions.append(ev.Proceed(trial.trial_id))
+            if not is_repeated or repeat(self, trial, event.iteration):
+                self.actions.append(ev.Proceed(trial.trial_id))
             return
         result = filled_result(trial, event, self.settings.experiment_id, self.facts.get(trial.trial_id, {}))
         trial.iteration, trial.last_result = event.iteration, result
@@ -187,8 +191,7 @@ class Controller(ControllerNames):
             result["done"] = True
             self._complete(trial, halts=True, notifies_scheduler=False)
         elif decision.action == PAUSE:
-            has_newest = trial.checkpoint is not None and trial.checkpoint.iteration == trial.iteration
-            self._halt(trial, "pause", save=not has_newest)
+            self._halt(trial, "pause", save=not trial.has_newest)
             self._move(trial, TrialState.PAUSED)
         elif decision.action != NOOP:
             self.actions.append(ev.Proceed(trial.trial_id, decision.save))
@@ -202,7 +205,7 @@ class Controller(ControllerNames):
 
     def _on_halted(self, event: ev.Halted) -> None:
         trial = self.trials[event.trial_id]
-        self.halting.pop(trial.trial_id, None)
+        self._has_halted(trial)
         if event.checkpoint:
             self._take_checkpoint(trial, event.iteration, event.checkpoint)
 
@@ -215,7 +218,7 @@ class Controller(ControllerNames):
 
     def _on_finished(self, event: ev.Finished) -> None:
         trial = self.trials[event.trial_id]
-        self.halting.pop(trial.trial_id, None)
+        self._has_halted(trial)
         if trial.state is not TrialState.RUNNING:
             return
         if trial.last_result:
@@ -224,7 +227,7 @@ class Controller(ControllerNames):
 
     def _on_failed(self, event: ev.Failed) -> None:
         trial = self.trials[event.trial_id]
-        was_halting = self.halting.pop(trial.trial_id, "")
+        was_halting = self._has_halted(trial)
         if trial.is_over or (was_halting and trial.state is not TrialState.RUNNING):
             return  # the process died while it was stopping: the decision stands
         trial.num_failures += 1
@@ -242,25 +245,6 @@ class Controller(ControllerNames):
     def _on_timed_out(self, event: ev.TimedOut) -> None:
         self._end_all(event.reason)
 
-    def _on_resumed(self, event: ev.Resumed) -> None:
-        """The processes of the former run are gone; what is over is over, unless the user wants otherwise."""
-        self.halting.clear()
-        self.is_ending = ""
-        self.began_at = self.now
-        first = [trial_id for trial_id in self.running if event.resume_unfinished]  # they go on before others start
-        for trial in list(self.trials.values()):
-            if trial.state is TrialState.RUNNING:
-                if event.resume_unfinished:
-                    self._move(trial, TrialState.PENDING)
-                else:
-                    self._end(trial, "the experiment was resumed without unfinished trials")
-            elif trial.state is TrialState.ERROR and (event.resume_errored or event.restart_errored):
-                if event.restart_errored:
-                    trial.checkpoints, trial.iteration, trial.last_result = [], 0, {}
-                trial.num_failures, trial.error, trial.error_pickle, trial.ended_at = 0, "", b"", 0.0
-                self._move(trial, TrialState.PENDING)
-        self.waiting = {**{trial_id: self.waiting[trial_id] for trial_id in first}, **self.waiting}
-
     _HANDLERS: dict[type, Callable[[Controller, Any], None]] = {
         ev.Capacity: _on_capacity,
         ev.Suggested: _on_suggested,
@@ -271,7 +255,7 @@ class Controller(ControllerNames):
         ev.Finished: _on_finished,
         ev.Failed: _on_failed,
         ev.TimedOut: _on_timed_out,
-        ev.Resumed: _on_resumed,
+        ev.Resumed: resume,
     }
 
     # --- results ---
@@ -329,11 +313,15 @@ class Controller(ControllerNames):
         self.halting[trial.trial_id] = why
         self.actions.append(ev.Halt(trial.trial_id, save))
 
+    def _has_halted(self, trial: Trial) -> str:
+        """The trial's process has stopped; why it was to stop, or empty."""
+        self.repeating.discard(trial.trial_id)
+        return self.halting.pop(trial.trial_id, "")
+
     def _complete(self, trial: Trial, *, halts: bool, notifies_scheduler: bool = True) -> None:
         """A running trial has ended in order."""
         if halts:
-            has_newest = trial.checkpoint is not None and trial.checkpoint.iteration == trial.iteration
-            self._halt(trial, "stop", save=self.settings.checkpoint_at_end and not has_newest)
+            self._halt(trial, "stop", save=self.settings.checkpoint_at_end and not trial.has_newest)
         self._terminate(trial)
         if notifies_scheduler:
             self.scheduler.on_trial_complete(self, trial, trial.last_result)
@@ -352,6 +340,9 @@ class Controller(ControllerNames):
         if trial.state is TrialState.RUNNING:
             self._complete(trial, halts=True, notifies_scheduler=False)
         else:
+            if trial.trial_id in self.repeating:
+                self.repeating.discard(trial.trial_id)
+                self._halt(trial, "stop", save=False)
             self._terminate(trial)
             self.searcher.on_trial_complete(trial.trial_id, trial.last_result or None, False)
         trial.reason = reason or trial.reason
@@ -403,6 +394,9 @@ class Controller(ControllerNames):
 
     def _start(self, trial: Trial) -> None:
         self._move(trial, TrialState.RUNNING)
+        self._start_process(trial)
+
+    def _start_process(self, trial: Trial) -> None:
         trial.starts += 1
         trial.started_at = trial.started_at or self.now
         kept = trial.checkpoint

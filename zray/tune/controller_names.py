@@ -26,8 +26,7 @@ class ControllerNames:
     def pause_trial(self: Controller, trial: Trial, should_checkpoint: bool = True) -> None:  # type: ignore[misc]
         """Pause a running trial that is not the one whose result is being handled."""
         if trial.state is TrialState.RUNNING and trial.trial_id not in self.halting:
-            has_newest = trial.checkpoint is not None and trial.checkpoint.iteration == trial.iteration
-            self._halt(trial, "pause", save=should_checkpoint and not has_newest)
+            self._halt(trial, "pause", save=should_checkpoint and not trial.has_newest)
             self._move(trial, TrialState.PAUSED)
 
     def chosen_trial(self: Controller) -> Trial | None:  # type: ignore[misc]

@@ -125,6 +125,11 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
         """The checkpoint to go on from: the newest one."""
         return self.checkpoints[-1] if self.checkpoints else self.restore_from
 
+    @property
+    def has_newest(self) -> bool:
+        """Whether a checkpoint of the last result is there."""
+        return self.checkpoint is not None and self.checkpoint.iteration == self.iteration
+
     # --- names of Ray ---
 
     @property

@@ -1,0 +1,65 @@
+"""The resumption of an experiment in a new process: all that decides is as it was, the trials' processes are gone.
+
+A trial goes on from its newest checkpoint.  A paused trial needs one of the moment of its pause: the scheduler may let
+another trial start from it.  A class writes that checkpoint after the decision to pause, and a kill may come between.
+Such a trial is repeated.  It runs from its former checkpoint to its pause, its results are not recorded again, and its
+process halts with the checkpoint that was lost.  Until then the trial is one that is still halting: schedulers wait for
+it as they would have waited without the kill.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import events as ev
+from .trial import Trial, TrialState
+
+if TYPE_CHECKING:
+    from .controller import Controller
+
+__all__ = ["repeat", "resume"]
+
+
+def resume(controller: Controller, event: ev.Resumed) -> None:
+    """Let trials whose processes are gone go on; what is over is over, unless the user wants otherwise."""
+    lost = [trial for trial in controller.paused.values() if _has_lost_checkpoint(controller, trial)]
+    controller.halting.clear()
+    controller.repeating.clear()
+    controller.is_ending = ""
+    controller.began_at = controller.now
+    first = [trial_id for trial_id in controller.running if event.resume_unfinished]  # they go on before others start
+    for trial in list(controller.trials.values()):
+        if trial.state is TrialState.RUNNING:
+            if event.resume_unfinished:
+                controller._move(trial, TrialState.PENDING)
+            else:
+                controller._end(trial, "the experiment was resumed without unfinished trials")
+        elif trial.state is TrialState.ERROR and (event.resume_errored or event.restart_errored):
+            if event.restart_errored:
+                trial.checkpoints, trial.iteration, trial.last_result = [], 0, {}
+            trial.num_failures, trial.error, trial.error_pickle, trial.ended_at = 0, "", b"", 0.0
+            controller._move(trial, TrialState.PENDING)
+    controller.waiting = {**{trial_id: controller.waiting[trial_id] for trial_id in first}, **controller.waiting}
+    for trial in lost:
+        controller.halting[trial.trial_id] = "pause"
+        controller.repeating.add(trial.trial_id)
+        controller._start_process(trial)
+
+
+def _has_lost_checkpoint(controller: Controller, trial: Trial) -> bool:
+    """Whether a paused trial's process has not come to write its checkpoint."""
+    is_halting = bool(trial.iteration) and trial.trial_id in controller.halting
+    return controller.settings.saves_when_paused and is_halting and not trial.has_newest
+
+
+def repeat(controller: Controller, trial: Trial, iteration: int) -> bool:
+    """Take a result of a trial that is repeated.
+
+    Returns:
+        False: it is at its pause, and halts.
+    """
+    if iteration < trial.iteration:
+        return True
+    controller.repeating.discard(trial.trial_id)
+    controller._halt(trial, "pause", save=not trial.has_newest)
+    return False
