@@ -2,14 +2,18 @@
 
 import glob
 import os
+import pickle
 import shutil
 import tempfile
+import tracemalloc
 
+import numpy as np
 import pytest
 
 from tests.gates import Tally
 from zray import tune
 from zray.tune import storage
+from zray.tune.pickles import dump
 from zray.tune.running_experiment import RunningExperiment
 
 
@@ -182,3 +186,23 @@ def test_checkpoints_of_a_class_travel_as_bytes(apart, tmp_path):
     restored = Stepping()
     restored.restore(trial.checkpoint.path)
     assert restored.x == 3 and names(trial) == ["checkpoint_000000", "checkpoint_000001"]
+
+
+def test_checkpoint_of_a_large_array_takes_no_copy_of_it(tmp_path):
+    state = {"weights": np.ones(4_000_000, np.uint8)}
+    tracemalloc.start()
+    try:
+        with open(tmp_path / "state", "wb") as file:
+            dump(state, file)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+    assert (pickle.loads((tmp_path / "state").read_bytes())["weights"] == 1).all()
+
+
+def test_checkpoint_that_pickle_refuses_in_the_middle_is_written_by_value(tmp_path):
+    with open(tmp_path / "state", "wb") as file:
+        dump({"first": bytes(200_000), "second": lambda: 5}, file)
+    state = pickle.loads((tmp_path / "state").read_bytes())
+    assert state["first"] == bytes(200_000) and state["second"]() == 5
