@@ -144,7 +144,7 @@ def test_plot_writes_one_file_that_needs_no_network(folder, tmp_path):
     assert text.count('class="line t') == 12  # six curves, six lines of parallel coordinates
     assert text.count("<tr class=") == 6
     assert "a&lt;b" in text and "a<b" not in text
-    assert "<h2>Importances</h2><svg" in text
+    assert '<h2>Importances</h2><div class="chart"><svg' in text
 
 
 def test_plot_says_why_it_cannot_be_drawn(folder, tmp_path):

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from zray.tune.drawing import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, colour, thinned
-from zray.tune.plots import STYLE
+from zray.tune.drawing import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, colour, svg, thinned
+from zray.tune.plots import STYLE, VIEWPORT
 from zray.tune.reporters.rows import cell, duration
 
 from .runs import Run
@@ -59,7 +59,7 @@ def page(runs: Sequence[Run], title: str) -> str:
             sections.append(f"<h2>{escape(name)}</h2>{drawn}")
     sections.append(f"<h2>Runs</h2>{_table(with_results)}")
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{VIEWPORT}<title>{escape(title)}</title>'
         f"<style>{STYLE}{_BANDS}</style></head><body>{''.join(sections)}</body></html>\n"
     )
 
@@ -133,7 +133,7 @@ def _chart(
     outer = [y for low, high in edges.values() for points in (*low, *high) for _, y in points]
     x_scale = Scale([x for x, _ in every], LEFT, WIDTH - RIGHT)
     y_scale = Scale([*(y for _, y in every), *outer], HEIGHT - BOTTOM, TOP)
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(name)}">']
+    parts: list[str] = []
     for value in y_scale.ticks():
         y = y_scale(value)
         parts.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
@@ -161,7 +161,7 @@ def _chart(
             mean = np.nanmean([_on(grid, points) for points in curves], axis=0)
             points = [(x, y) for x, y in zip(grid, mean, strict=True) if math.isfinite(y)]
             parts.append(_line(points, x_scale, y_scale, hue, "mean", f"mean of {len(curves)} seeds: {key}"))
-    return "".join([*parts, "</svg>"])
+    return svg(parts, name)
 
 
 def _line(points: Points, x_scale: Scale, y_scale: Scale, hue: str, kind: str, label: str) -> str:

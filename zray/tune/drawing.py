@@ -17,6 +17,8 @@ LEFT, RIGHT, TOP, BOTTOM = 70, 20, 16, 44
 POINTS_MAX = 400
 # Axes of parallel coordinates: more would stand too close.
 AXES_MAX = 12
+# Pixels of a letter, and of the longest name of an axis.
+LETTER, NAME = 6.2, 150
 
 
 class Line(NamedTuple):
@@ -40,11 +42,11 @@ def colour(rank: float) -> str:
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers between two bounds."""
+def ticks(low: float, high: float, count: int = 6, least: float = 0.0) -> list[float]:
+    """Round numbers between two bounds.  least: the smallest step between them."""
     if not high > low:
         return [low]
-    raw = (high - low) / count
+    raw = max((high - low) / count, least)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
@@ -65,6 +67,7 @@ class Scale:
             margin = abs(self.low) * 0.1 or 0.5
             self.low, self.high = self.low - (0 if is_log else margin), self.high + margin
         self.start, self.end = start, end
+        self.least_step = float(all(value == int(value) for value in values))  # nothing lies between iterations
 
     def __call__(self, value: float) -> float:
         low, high = self.low, self.high
@@ -75,15 +78,23 @@ class Scale:
     def ticks(self) -> list[float]:
         """Round numbers on the scale."""
         if not self.is_log:
-            return ticks(self.low, self.high)
+            return ticks(self.low, self.high, least=self.least_step)
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         found = [10.0**power for power in powers if self.low <= 10.0**power <= self.high]
         return found if len(found) >= 2 else [self.low, self.high]
 
 
 def goes_over_decades(values: Sequence[float]) -> bool:
-    """Whether a logarithmic scale fits."""
-    return bool(values) and min(values) > 0 and max(values) / min(values) >= 100
+    """Whether a logarithmic scale fits: half of the values would lie in the lowest fifth of a linear one."""
+    if not values or min(values) <= 0 or max(values) / min(values) < 100:
+        return False
+    return sorted(values)[len(values) // 2] <= max(values) / 5
+
+
+def svg(parts: Sequence[str], label: str, height: int = HEIGHT) -> str:
+    """A chart of shapes, in a frame that scrolls where the screen is narrow."""
+    begin = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}">'
+    return f'<div class="chart">{begin}{"".join(parts)}</svg></div>'
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
@@ -112,7 +123,7 @@ def curves(lines: Sequence[Line], x_name: str, y_name: str) -> str:
         return '<p class="note">No trial has reported the metric.</p>'
     x_scale = Scale(xs, LEFT, WIDTH - RIGHT)
     y_scale = Scale(ys, HEIGHT - BOTTOM, TOP, is_log=goes_over_decades(ys))
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y_name)} of each trial">']
+    parts: list[str] = []
     for value in y_scale.ticks():
         y = y_scale(value)
         parts.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
@@ -124,7 +135,7 @@ def curves(lines: Sequence[Line], x_name: str, y_name: str) -> str:
     for line in sorted(drawn, key=lambda each: -each.rank):
         points = [(x_scale(x), y_scale(y)) for x, y in thinned(line.points)]
         parts.append(_path(points, line))
-    return "".join([*parts, "</svg>"])
+    return svg(parts, f"{y_name} of each trial")
 
 
 class Axis:
@@ -165,7 +176,7 @@ def parallel_coordinates(lines: Sequence[Line], columns: dict[str, Sequence[Any]
     if len(axes) < 2 or not lines:
         return '<p class="note">There is no parameter to draw.</p>'
     gap = (WIDTH - 2 * LEFT) / (len(axes) - 1)
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="parameters of each trial">']
+    parts: list[str] = []
     for order in sorted(range(len(lines)), key=lambda place: -lines[place].rank):
         found = [axis.place(columns[axis.name][order]) for axis in axes]
         points = [(LEFT + gap * place, y) for place, y in enumerate(found) if y is not None]
@@ -174,11 +185,15 @@ def parallel_coordinates(lines: Sequence[Line], columns: dict[str, Sequence[Any]
     for place, axis in enumerate(axes):
         x = LEFT + gap * place
         parts.append(f'<line class="axis" x1="{x:.1f}" y1="{TOP + 10}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}"/>')
-        name = escape(cell(axis.name, 24))
-        parts.append(f'<text class="name" x="{x:.1f}" y="{HEIGHT - 14}" text-anchor="middle">{name}</text>')
+        y = HEIGHT - (8 if gap < NAME and place % 2 else 24)  # names of close axes stand on two lines
+        name = f"{escape(cell(axis.name, int(NAME / LETTER)))}<title>{escape(axis.name)}</title>"
+        parts.append(f'<text class="name" x="{x:.1f}" y="{y}" text-anchor="middle">{name}</text>')
+        space = gap - 10 if place < len(axes) - 1 else LEFT - 6
         for y, text in axis.marks:
-            parts.append(f'<text class="mark" x="{x + 6:.1f}" y="{y + 4:.1f}">{escape(text)}</text>')
-    return "".join([*parts, "</svg>"])
+            mark = escape(cell(text, max(4, int(space / LETTER))))
+            parts.append(f'<text class="mark" x="{x + 6:.1f}" y="{y + 4:.1f}">{mark}</text>')
+    more = f'<p class="note">The last {AXES_MAX - 1} of {len(columns) - 1} parameters are drawn.</p>'
+    return svg(parts, "parameters of each trial") + more * (len(columns) > AXES_MAX)
 
 
 def bars(shares: dict[str, float]) -> str:
@@ -186,10 +201,10 @@ def bars(shares: dict[str, float]) -> str:
     row = 26
     height = row * len(shares) + 10
     largest = max(shares.values(), default=0.0) or 1.0
-    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="importances">']
+    parts: list[str] = []
     for place, (name, share) in enumerate(shares.items()):
         y, length = place * row + 6, share / largest * (WIDTH - 330)
         parts.append(f'<text x="230" y="{y + 14}" text-anchor="end">{escape(cell(name, 32))}</text>')
         parts.append(f'<rect x="240" y="{y}" width="{max(length, 1):.1f}" height="18" fill="{colour(0.0)}"/>')
         parts.append(f'<text x="{246 + max(length, 1):.1f}" y="{y + 14}">{share:.2f}</text>')
-    return "".join([*parts, "</svg>"])
+    return svg(parts, "importances", height)

@@ -19,11 +19,13 @@ from .recorded import Recorded, best_value
 from .reporters.rows import cell, counts, counts_in_words, duration
 from .trial import value_of
 
-__all__ = ["STYLE", "page"]
+__all__ = ["STYLE", "VIEWPORT", "page"]
 
 # Points that are read of one trial: a curve of 400 is drawn.
 RESULTS_MAX = 20_000
 
+# A phone draws a page without it in the width of a desktop.
+VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1">'
 STYLE = """
 :root { --text: #1d232b; --soft: #66707c; --rule: #e3e6ea; --back: #ffffff; --hit: #d9480f; color-scheme: light dark }
 @media (prefers-color-scheme: dark) {
@@ -32,12 +34,15 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 1000px;
        margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.4rem; margin-bottom: .2rem } h2 { font-size: 1.05rem; margin: 2rem 0 .4rem }
-p { margin: .2rem 0 } .note, .path { color: var(--soft) }
+p { margin: .2rem 0; overflow-wrap: anywhere } .note, .path { color: var(--soft) }
 svg { width: 100%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--soft) }
 svg .name, svg .mark { fill: var(--text) } svg .mark { paint-order: stroke; stroke: var(--back); stroke-width: 3px }
 .grid, .axis { stroke: var(--rule) } .axis { stroke: var(--soft) }
 .line { stroke-width: 1.4; opacity: .75 } .line:hover, .line.hit { opacity: 1 }
 path.line:hover, path.line.hit { stroke: var(--hit); stroke-width: 3 }
+@media (max-width: 700px) {
+  body { margin: 1rem auto } svg { width: 820px } svg text { font-size: 13px } .chart { overflow-x: auto }
+}
 .wide { overflow-x: auto } table { border-collapse: collapse; font-size: 13px; white-space: nowrap }
 th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--rule) }
 th { cursor: pointer; position: sticky; top: 0; background: var(--back) } tr.hit td { color: var(--hit) }
@@ -108,7 +113,7 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
         sections.insert(1, f'<p class="note">The best {trials_max} of {len(recorded.trials)} trials are drawn.</p>')
     name = escape(os.path.basename(recorded.path))
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{VIEWPORT}<title>{name}</title>'
         f"<style>{STYLE}</style></head><body>{''.join(sections)}<script>{_SCRIPT}</script></body></html>\n"
     )
 
