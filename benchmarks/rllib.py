@@ -5,6 +5,7 @@ python -m benchmarks.rllib to_475 es_overhead           some of them
 python -m benchmarks.rllib to_475 --only es --only ppo  of some algorithms
 python -m benchmarks.rllib to_475 --draw docs/rllib     with the curves
 python -m benchmarks.rllib workers --ray ENV/bin/python beside Ray's RLlib, in an environment that has it
+python -m benchmarks.rllib to_level                     tuned rows whose level is another one, with the same options
 """
 
 from __future__ import annotations
@@ -66,16 +67,29 @@ class Choice(NamedTuple):
 
 
 def to_475(choice: Choice) -> list[Row]:
-    """Steps and seconds to the level of each tuned row, beside Stable-Baselines3."""
-    rows = []
-    names = [
-        name for name in TUNED if name.startswith("cartpole") and any(part in name for part in choice.only or ("",))
-    ]
+    """Steps and seconds to the level of each tuned row of CartPole, beside Stable-Baselines3."""
     if not rllib_learning.has_baselines():
         print("stable-baselines3 is not installed: its rows are left out", file=sys.stderr)
-    for name in names:
+    return learning(choice, {name: row for name, row in TUNED.items() if level_of(row) == 475})
+
+
+def to_level(choice: Choice) -> list[Row]:
+    """Steps and seconds to the level of each other tuned row."""
+    return learning(choice, {name: row for name, row in TUNED.items() if level_of(row) != 475})
+
+
+def level_of(tuned: dict[str, Any]) -> float:
+    """The return that a tuned row reaches."""
+    level: float = tuned["stop"]["episode_reward_mean"]
+    return level
+
+
+def learning(choice: Choice, table: dict[str, dict[str, Any]]) -> list[Row]:
+    """Steps and seconds to the level of each tuned row of a table, with its curves."""
+    rows = []
+    for name in (name for name in table if any(part in name for part in choice.only or ("",))):
         tuned = TUNED[name]
-        level, last = tuned["stop"]["episode_reward_mean"], tuned["stop"]["timesteps_total"]
+        level, last = level_of(tuned), tuned["stop"]["timesteps_total"]
         is_compared = name in COMPARED and rllib_learning.has_baselines()
         ours, others = [], []
         for seed in SEEDS:
@@ -221,14 +235,14 @@ def weights(choice: Choice) -> list[Row]:
 
 
 FIGURES: dict[str, Callable[[Choice], list[Row]]] = {
-    figure.__name__: figure for figure in (to_475, sampler, workers, es_overhead, weights)
+    figure.__name__: figure for figure in (to_475, to_level, sampler, workers, es_overhead, weights)
 }
 
 
 @click.command(help=__doc__)
 @click.argument("figures", nargs=-1, type=click.Choice(list(FIGURES)))
-@click.option("--only", multiple=True, metavar="PART", help="Rows of to_475 whose name has this part.")
-@click.option("--draw", "drawings", type=click.Path(path_type=Path), help="Folder for the curves of to_475.")
+@click.option("--only", multiple=True, metavar="PART", help="Tuned rows whose name has this part.")
+@click.option("--draw", "drawings", type=click.Path(path_type=Path), help="Folder for the curves of learning.")
 @click.option("--ray", metavar="PYTHON", help="An interpreter that has ray[rllib]: workers are compared with it.")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write the rows there too.")
 def main(

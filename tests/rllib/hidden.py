@@ -1,19 +1,7 @@
-"""Environments that want memory: CartPole without velocities, and a signal to be repeated some steps later."""
+"""An environment that wants memory: a signal to be repeated some steps later."""
 
 import gymnasium
 import numpy as np
-
-
-class Positions(gymnasium.ObservationWrapper):
-    """CartPole-v1 of which position and angle are seen, and no velocity."""
-
-    def __init__(self, config=None):
-        super().__init__(gymnasium.make("CartPole-v1"))
-        space = self.env.observation_space
-        self.observation_space = gymnasium.spaces.Box(space.low[[0, 2]], space.high[[0, 2]])
-
-    def observation(self, observation):
-        return observation[[0, 2]]
 
 
 class Signal(gymnasium.Env):

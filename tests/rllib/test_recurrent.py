@@ -11,10 +11,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed here")
 from zray.rllib.algorithm import Algorithm  # noqa: E402
 from zray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
+from zray.rllib.env.stateless_cartpole import StatelessCartPole  # noqa: E402
 from zray.rllib.models.torch.recurrent_net import RecurrentNetwork  # noqa: E402
 from zray.rllib.sequences import minibatches_of, pad, rows_of, sequences_of  # noqa: E402
 
-from .hidden import Positions, Signal  # noqa: E402
+from .hidden import Signal  # noqa: E402
 
 nn = torch.nn
 
@@ -48,7 +49,7 @@ def session(nothing_left):
         yield found
 
 
-def config(model, workers=0, env=Positions):
+def config(model, workers=0, env=StatelessCartPole):
     made = PPOConfig().environment(env).training(num_epochs=2, minibatch_size=16, model=model)
     return made.env_runners(
         num_env_runners=workers, num_groups=2, num_envs_per_env_runner=2, rollout_fragment_length=12
@@ -188,6 +189,8 @@ def test_signal_is_remembered(model):
     assert best == 1.0
 
 
-def test_space_of_positions_is_that_of_its_observations():
-    env = Positions()
-    assert isinstance(env, gymnasium.Env) and env.observation_space.contains(env.reset(seed=0)[0])
+def test_cartpole_without_velocities_shows_position_and_angle():
+    env, whole = StatelessCartPole(), gymnasium.make("CartPole-v1")
+    found, expected = env.reset(seed=0)[0], whole.reset(seed=0)[0]
+    assert env.observation_space.contains(found) and found.tolist() == [expected[0], expected[2]]
+    assert env.spec.max_episode_steps == 500

@@ -101,6 +101,25 @@ TUNED: dict[str, dict[str, Any]] = {
             "model": {"fcnet_hiddens": [64, 64], "fcnet_activation": "relu"},
         },
     },
+    "cartpole-no-velocity-ppo-lstm": {
+        "run": "PPO",
+        "env": "zray.rllib.env.stateless_cartpole:StatelessCartPole",
+        "stop": {"episode_reward_mean": 450, "timesteps_total": 300_000},
+        # Those of "cartpole-ppo" with one group, an LSTM, and observations of unit variance.
+        "config": {
+            "num_groups": 1,
+            "num_envs_per_env_runner": 8,
+            "rollout_fragment_length": 32,
+            "observation_filter": "MeanStdFilter",
+            "lr": 1e-3,
+            "lr_decay_steps": 300_000,
+            "gamma": 0.98,
+            "lambda_": 0.8,
+            "num_epochs": 20,
+            "minibatch_size": 256,
+            "model": {"fcnet_hiddens": [64], "use_lstm": True, "lstm_cell_size": 64, "max_seq_len": 32},
+        },
+    },
     "cartpole-es-linear": {
         "run": "ES",
         "env": "CartPole-v1",
