@@ -59,6 +59,9 @@ def train_options(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--config-file", "-f", "file", metavar="FILE", help="YAML or JSON file of experiments."),
             click.option("--run", "algorithm", metavar="NAME", help="Algorithm, as PPO."),
             click.option("--env", metavar="NAME", help="Environment: an id of gymnasium, or module:Class."),
+            click.option(
+                "--tuned", metavar="NAME", help="Tuned options, as cartpole-ppo: algorithm, environment, stop."
+            ),
             click.option("--stop", metavar="JSON", default="{}", help="When a trial ends: least value by metric."),
             click.option("--config", metavar="JSON", default="{}", help="Options of the algorithm."),
             click.option(
@@ -99,7 +102,14 @@ def train_options(command: Callable[..., None]) -> Callable[..., None]:
 @rllib.command()
 @train_options
 def train(
-    file: str | None, algorithm: str | None, env: str | None, stop: str, config: str, seeds: int | None, **given: Any
+    file: str | None,
+    algorithm: str | None,
+    env: str | None,
+    tuned: str | None,
+    stop: str,
+    config: str,
+    seeds: int | None,
+    **given: Any,
 ) -> None:
     """Train an algorithm in an environment, or run the experiments of a file, and show the trials meanwhile.
 
@@ -127,14 +137,16 @@ def train(
                 wanted.pop("num_samples", None)
             spec.update({**wanted, **spec})
     else:
+        row = tuned_row(tuned) if tuned else {"run": None, "env": None, "stop": {}, "config": {}}
+        algorithm, env = algorithm or row["run"], env or row["env"]
         if not algorithm or not env:
             raise click.UsageError("Name an algorithm and an environment, as --run PPO --env CartPole-v1, or a file.")
-        ends = object_of("--stop", stop)
+        ends = object_of("--stop", stop) or row["stop"]
         experiments = {
             given["experiment_name"]: {
                 "run": algorithm,
                 "stop": ends,
-                "config": {"env": env, **object_of("--config", config)},
+                "config": {"env": env, **row["config"], **object_of("--config", config)},
                 **wanted,
             }
         }
@@ -155,6 +167,15 @@ def train(
         verbose=given["verbose"],
         **session,
     )
+
+
+def tuned_row(name: str) -> dict[str, Any]:
+    """The tuned options of this name."""
+    from zray.rllib.tuned import TUNED
+
+    if name not in TUNED:
+        raise click.UsageError(f"No tuned options are called {name!r}.  The names are: {', '.join(TUNED)}.")
+    return TUNED[name]
 
 
 def check(spec: dict[str, Any]) -> None:

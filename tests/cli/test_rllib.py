@@ -191,6 +191,18 @@ def test_unknown_option_ends_train_before_it_begins(tmp_path):
     assert "Name an algorithm and an environment" in invoke("train", code=2)
 
 
+def test_train_runs_tuned_options_by_their_name(monkeypatch):
+    from zray.rllib.tuned import TUNED
+
+    ran = []
+    monkeypatch.setattr(tune, "run_experiments", lambda experiments, **options: ran.append(experiments["default"]))
+    row = TUNED["cartpole-no-velocity-ppo-lstm"]
+    invoke("train", "--tuned", "cartpole-no-velocity-ppo-lstm", "--config", '{"seed": 3}')
+    assert (ran[0]["run"], ran[0]["stop"]) == ("PPO", row["stop"])
+    assert ran[0]["config"] == {"env": row["env"], **row["config"], "seed": 3}
+    assert "No tuned options are called 'cartpole'" in invoke("train", "--tuned", "cartpole", code=2)
+
+
 def test_module_of_2018_is_the_command():
     for module, words in (("train", "Train an algorithm"), ("rollout", "Play episodes"), ("evaluate", "Play episodes")):
         shown = subprocess.run(
