@@ -10,11 +10,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 import zray  # noqa: E402
-from zray.rllib import checks  # noqa: E402
+from zray.rllib import agent_groups, checks  # noqa: E402
 from zray.rllib.algorithms.dqn import DQN, DQNConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPO, PPOConfig  # noqa: E402
 from zray.rllib.environments import InvalidEnvironmentError  # noqa: E402
 from zray.rllib.groups import Group  # noqa: E402
+
+from .agents import Roles  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -199,9 +201,60 @@ def test_worker_that_hangs_is_replaced_and_the_curve_is_the_same(tmp_path, caplo
     assert "Worker 1 is replaced: its rollout did not end within 4 s" in caplog.text
 
 
-def test_check_of_a_recurrent_model_says_what_to_do():
-    model = {"use_lstm": True, "lstm_cell_size": 4, "fcnet_hiddens": [4]}
-    algo = PPOConfig().environment("CartPole-v1").training(model=model).build_algo()
-    with pytest.raises(NotImplementedError, match="with one agent and the model of its default"):
-        algo.check()
+LSTM = {"use_lstm": True, "lstm_cell_size": 4, "fcnet_hiddens": [4], "max_seq_len": 4}
+
+
+def test_check_of_a_recurrent_model_has_sequences_and_padding():
+    algo = small(PPOConfig(), "CartPole-v1").training(model=LSTM).build_algo()
+    found = {check.name for check in algo.check(verbose=False)}
     algo.stop()
+    assert {
+        "sequences begin with the states of the rollout: state 1",
+        "padding is masked: a sequence alone has the same values",
+        "truncation is bootstrapped by the value of the last observation",
+    } <= found
+
+
+def test_check_finds_sequences_that_begin_with_another_state(monkeypatch):
+    whole = Group._with_sequences
+
+    def of_zeros(self, *args):
+        batch = whole(self, *args)
+        return batch._replace(states=[np.zeros_like(each) for each in batch.states])
+
+    found = failing(
+        monkeypatch, small(PPOConfig(), "CartPole-v1").training(model=LSTM), Group, "_with_sequences", of_zeros
+    )
+    assert "sequences begin with the states of the rollout: state 0" in found
+
+
+@pytest.mark.parametrize("make, model", [(PPOConfig, {}), (PPOConfig, LSTM), (DQNConfig, {})])
+def test_check_of_several_agents_is_that_of_each_policy(make, model):
+    config = small(make(), Roles).training(model=model)
+    config.multi_agent(policies={"same", "other"}, policy_mapping_fn=lambda agent, *args, **kwargs: agent)
+    algo = config.build_algo()
+    names = [check.name for check in algo.check(verbose=False)]
+    algo.stop()
+    assert {name.split(": ")[0] for name in names} == {"same", "other"} and len(names) > 20
+    bootstrap = "same: truncation is bootstrapped by the value of the last observation"
+    assert (bootstrap in names) == (model != LSTM)
+
+
+def test_check_finds_agents_without_bootstrap(monkeypatch):
+    whole = agent_groups._batch_of
+
+    def without(*args):
+        batch = whole(*args)
+        return batch._replace(next_values=np.where(batch.ended > 0, 0.0, batch.next_values))
+
+    config = small(PPOConfig(), Roles)
+    found = failing(monkeypatch, config, agent_groups, "_batch_of", without)
+    assert found == ["default_policy: truncation is bootstrapped by the value of the last observation"]
+
+
+def test_horizon_truncates_episodes_of_several_agents():
+    algo = small(PPOConfig(), Roles, horizon=3).build_algo()
+    (batch,) = algo.collect(8)
+    algo.stop()
+    assert [episode.length for episode in batch.episodes] == [3] * 4
+    assert not batch.batches["default_policy"].terminated.any()

@@ -70,12 +70,12 @@ class Step:
         self.terminated, self.ended, self.is_complete = float(is_terminal), 1.0, True
 
 
-def reset_agents(env: Any, seed: int) -> dict[Any, Any]:
+def reset_agents(env: Any, seed: int | None) -> dict[Any, Any]:
     """Begin an episode, and return the observations by agent; old environments take no seed."""
     if "seed" in inspect.signature(env.reset).parameters:
         found = env.reset(seed=seed)
     else:
-        if hasattr(env, "seed"):
+        if seed is not None and hasattr(env, "seed"):
             env.seed(seed)
         found = env.reset()
     is_pair = isinstance(found, tuple) and len(found) == 2

@@ -7,7 +7,7 @@ An algorithm has the checks of all, and those under its name in `OF_ALGORITHM`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +15,10 @@ import torch
 
 from .callbacks import DefaultCallbacks, Events
 from .groups import Batch
+from .policies import Policy
+from .sequences import rows_of
 
-__all__ = ["OF_ALGORITHM", "Check", "checked", "table"]
+__all__ = ["OF_ALGORITHM", "Check", "checked", "equal", "of_batch", "table"]
 
 # Relative error of sums in 32 bits.
 CLOSE = 1e-4
@@ -49,13 +51,7 @@ def checked(algorithm: Any, verbose: bool = True) -> list[Check]:
 
     Raises:
         AssertionError: one of them does not hold.
-        NotImplementedError: there are several agents, or the model is recurrent.
     """
-    if getattr(algorithm.policy, "is_recurrent", True):  # a map of policies has no model of its own
-        raise NotImplementedError(
-            "check() has neither recurrent models nor several agents yet: check the algorithm with one agent and the "
-            "model of its default configuration."
-        )
     state = torch.get_rng_state()
     config = algorithm.algorithm_config.copy()
     config.env_runners(num_env_runners=0, num_groups=1, rollout_fragment_length=STEPS)
@@ -67,11 +63,15 @@ def checked(algorithm: Any, verbose: bool = True) -> list[Check]:
     try:
         twin.set_weights(algorithm.get_weights())
         twin.policy.filter = copy.deepcopy(algorithm.policy.filter)
-        found = [*_of_rollouts(twin)]
-        for kind in type(algorithm).__mro__:
-            if kind.__name__ in OF_ALGORITHM:
-                found += OF_ALGORITHM[kind.__name__](twin)
-                break
+        of_learner = next(
+            (OF_ALGORITHM[each.__name__] for each in type(twin).__mro__ if each.__name__ in OF_ALGORITHM), None
+        )
+        if hasattr(twin, "members"):
+            from .agent_checks import of_agents
+
+            found = [*of_agents(twin, STEPS, of_learner)]
+        else:
+            found = [*_of_rollouts(twin), *(of_learner(twin) if of_learner is not None else ())]
     finally:
         twin.stop()
         torch.set_rng_state(state)
@@ -88,7 +88,7 @@ def table(checks: list[Check]) -> str:
     return "\n".join(f"{'ok  ' if each.holds else 'FAIL'}  {each.name:<{width}}  {each.numbers}" for each in checks)
 
 
-def _equal(name: str, found: Any, expected: Any, close: float = CLOSE) -> Check:
+def equal(name: str, found: Any, expected: Any, close: float = CLOSE) -> Check:
     """A check that two arrays are equal."""
     found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
     error = float(np.max(np.abs(found - expected), initial=0.0))
@@ -103,25 +103,66 @@ def _of_rollouts(algorithm: Any) -> Iterator[Check]:
     policy = algorithm.policy
     used = copy.deepcopy(policy.filter)
     (batch,) = algorithm.collect(STEPS)
+    after = yield from of_batch(policy, batch)
+    ends = list(_ends(batch))
+    said = [last.found[env][order][1] for (_, env), order in ends]
+    cut = [(*place, order) for place, order in ends if not batch.terminated[place]]
+    same = said == [bool(batch.terminated[place]) for place, _ in ends]
+    yield Check("truncated episodes have ended, and are not terminal", same, f"{len(cut)} truncated")
+    finals = [last.found[env][order][0] for _, env, order in cut]
+    if finals:
+        states = [np.stack([each[step, env] for step, env, _ in cut]) for each in after]
+        _, expected, _ = policy.forward_states(used(policy.flatten(finals)), states)
+        found = [batch.next_values[step, env] for step, env, _ in cut]
+        yield equal("truncation is bootstrapped by the value of the last observation", found, expected)
+
+
+def of_batch(policy: Policy, batch: Batch) -> Generator[Check, None, list[np.ndarray]]:
+    """The details of a first rollout.
+
+    Returns:
+        The recurrent states behind each step, of shape [T, N, ...]; empty: the model has none.
+    """
     steps, size = batch.rewards.shape
     yield Check("a rollout has one row for each step and environment", batch.actions.shape[:2] == (steps, size), "")
     finite = all(np.isfinite(each).all() for each in (batch.observations, batch.rewards, batch.values))
     yield Check("observations, rewards and values are numbers", bool(finite), f"{steps * size} steps")
-    rows = batch.observations.reshape(steps * size, *batch.observations.shape[2:])
-    parameters, values = policy.forward(rows)
-    yield _equal("workers act by the learner's weights", batch.parameters.reshape(parameters.shape), parameters)
-    yield _equal("values of a rollout are the model's", batch.values.reshape(-1), values)
+    parameters, values, before, after = _played_again(policy, batch)
+    yield equal("workers act by the learner's weights", batch.parameters, parameters)
+    yield equal("values of a rollout are the model's", batch.values, values)
     inside = batch.ended[:-1] == 0
-    yield _equal(
+    yield equal(
         "a step's next value is that of the next step", batch.next_values[:-1][inside], batch.values[1:][inside]
     )
-    cut = [(*place, order) for place, order in _ends(batch) if not batch.terminated[place]]
-    yield Check("truncated episodes have ended, and are not terminal", bool(cut), f"{len(cut)} truncated")
-    finals = [last.found[env][order][0] for _, env, order in cut]
-    if finals:
-        _, expected = policy.forward(used(policy.flatten(finals)))
-        found = [batch.next_values[step, env] for step, env, _ in cut]
-        yield _equal("truncation is bootstrapped by the value of the last observation", found, expected)
+    if policy.is_recurrent:
+        assert batch.sequences is not None and batch.states is not None
+        begins = [np.stack([each[begin, env] for env, begin, _ in batch.sequences]) for each in before]
+        for number, (found, expected) in enumerate(zip(batch.states, begins, strict=True)):
+            yield equal(f"sequences begin with the states of the rollout: state {number}", found, expected)
+        are_whole = all(
+            length <= policy.max_seq_len and not batch.ended[begin : begin + length - 1, env].any()
+            for env, begin, length in batch.sequences
+        )
+        yield Check("a sequence is within one episode", are_whole, f"{len(batch.sequences)} sequences")
+        rows = np.sort(rows_of(batch.sequences, size))
+        yield Check("each step is in one sequence", np.array_equal(rows, np.arange(steps * size)), "")
+    return after
+
+
+def _played_again(policy: Policy, batch: Batch) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], list[np.ndarray]]:
+    """Parameters and values, step by step, and the states before and behind each step; an end resets them."""
+    size = batch.rewards.shape[1]
+    states = [np.stack([each] * size) for each in policy.initial_state]
+    steps = []
+    for row, ended in zip(batch.observations, batch.ended, strict=True):
+        parameters, values, after = policy.forward_states(row, states)
+        steps.append((parameters, values, states, after))
+        states = [each.copy() for each in after]
+        for own, initial in zip(states, policy.initial_state, strict=True):
+            own[ended > 0] = initial
+    columns = list(zip(*steps, strict=True))
+    before, behind = ([np.stack(each) for each in zip(*column, strict=True)] for column in columns[2:])
+    return np.stack(columns[0]), np.stack(columns[1]), before, behind
 
 
 def _ends(batch: Batch) -> Iterator[tuple[tuple[int, int], int]]:
@@ -137,11 +178,11 @@ def _of_ppo(algorithm: Any) -> Iterator[Check]:
     batch = algorithm.collect(STEPS)[0]
     gamma, lambda_ = config["gamma"], config["lambda_"]
     advantages, targets = batch.advantages(gamma, lambda_)
-    yield _equal("advantages are those of the definition of GAE", advantages, _gae(batch, gamma, lambda_))
-    yield _equal("targets of the value function are advantages plus values", targets, advantages + batch.values)
+    yield equal("advantages are those of the definition of GAE", advantages, _gae(batch, gamma, lambda_))
+    yield equal("targets of the value function are advantages plus values", targets, advantages + batch.values)
     terminal = batch.terminated > 0
     expected = batch.rewards[terminal] - batch.values[terminal]
-    yield _equal("a terminal state has no value", advantages[terminal], expected)
+    yield equal("a terminal state has no value", advantages[terminal], expected)
 
     data = algorithm._data()
     rows = next(algorithm._minibatches(data))
@@ -150,17 +191,20 @@ def _of_ppo(algorithm: Any) -> Iterator[Check]:
         log_std = getattr(policy.model, "log_std", None)
         log_p = policy.distribution.log_probability(parameters, log_std, rows["actions"])
     ratio = torch.exp(log_p - rows["old_log_p"]).cpu().numpy()
-    yield _equal("the ratio is 1 in the first minibatch", ratio, np.ones_like(ratio), 1e-3)
+    yield equal("the ratio is 1 in the first minibatch", ratio, np.ones_like(ratio), 1e-3)
+    if policy.is_recurrent:
+        together, alone = _beside_others_and_alone(policy, rows)
+        yield equal("padding is masked: a sequence alone has the same values", alone, together)
 
     loss = _update_of(algorithm, rows)["policy_loss"]
     scaled = {**rows, "advantages": 10.0 * rows["advantages"] + 3.0}
     again = _update_of(algorithm, scaled)["policy_loss"]
-    yield _equal("advantages are normalised in each minibatch", [again], [loss], 1e-3)
+    yield equal("advantages are normalised in each minibatch", [again], [loss], 1e-3)
     normal = rows["advantages"].cpu().numpy()
     normal = (normal - normal.mean()) / (normal.std(ddof=1) + 1e-8)
     epsilon = config["clip_param"]
     clipped = np.minimum(ratio * normal, np.clip(ratio, 1 - epsilon, 1 + epsilon) * normal)
-    yield _equal("the loss is the clipped objective", [loss], [-clipped.mean()], 1e-3)
+    yield equal("the loss is the clipped objective", [loss], [-clipped.mean()], 1e-3)
     if config["grad_clip"]:
         before = [parameter.detach().clone() for parameter in policy.model.parameters()]
         huge = {**rows, "targets": rows["targets"] + 1e6}
@@ -170,6 +214,25 @@ def _of_ppo(algorithm: Any) -> Iterator[Check]:
             parameter.data.copy_(value)
         norm = squares**0.5
         yield Check("the gradient's norm is clipped", norm <= config["grad_clip"] * (1 + CLOSE), f"norm {norm:.3g}")
+
+
+def _beside_others_and_alone(policy: Policy, rows: dict[str, torch.Tensor]) -> tuple[np.ndarray, np.ndarray]:
+    """Values of the shortest sequences of a minibatch: padded beside longer ones, and without padding."""
+    lengths = rows["lengths"].cpu().numpy()
+    begins = np.cumsum(lengths) - lengths
+    found = []
+    with torch.no_grad():
+        whole = policy.evaluate(rows)[1].cpu().numpy()
+        for sequence in np.argsort(lengths, kind="stable")[:4]:
+            own = slice(begins[sequence], begins[sequence] + lengths[sequence])
+            of_sequences = {key for key in rows if key == "lengths" or key.startswith("state_")}
+            part = {
+                key: value[sequence : sequence + 1] if key in of_sequences else value[own]
+                for key, value in rows.items()
+            }
+            found.append((whole[own], policy.evaluate(part)[1].cpu().numpy()))
+    together, alone = (np.concatenate(each) for each in zip(*found, strict=True))
+    return together, alone
 
 
 def _gae(batch: Batch, gamma: float, lambda_: float) -> np.ndarray:
@@ -224,7 +287,7 @@ def _of_dqn(algorithm: Any) -> Iterator[Check]:
     every = np.arange(len(q))
     y = rows["returns"] + rows["discounts"] * next_q[every, choosing.argmax(-1)]
     name = "the learner's action, valued by the target" if config["double_q"] else "the target's largest value"
-    yield _equal(f"y has {name}", seen["errors"], q[every, rows["actions"]] - y)
+    yield equal(f"y has {name}", seen["errors"], q[every, rows["actions"]] - y)
     same = all(torch.equal(value, target.state_dict()[key]) for key, value in frozen.state_dict().items())
     yield Check("an update leaves the target network as it is", same, "")
     weights = rows["weights"]
@@ -235,7 +298,7 @@ def _of_dqn(algorithm: Any) -> Iterator[Check]:
     assert batch.next_observations is not None
     inside = batch.ended[:-1] == 0
     expected = batch.observations[1:][inside]
-    yield _equal("a step's next observation is that of the next step", batch.next_observations[:-1][inside], expected)
+    yield equal("a step's next observation is that of the next step", batch.next_observations[:-1][inside], expected)
     low, high = sorted((config["epsilon"][0][1], config["epsilon"][-1][1]))
     yield Check("epsilon is in its schedule", low <= policy.epsilon <= high, f"{policy.epsilon:.3f}")
 

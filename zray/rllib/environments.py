@@ -179,7 +179,12 @@ class Limited:
         self.env, self.horizon, self.__name__ = env, horizon, name_of(env)
 
     def __call__(self, context: EnvContext) -> gymnasium.Env[Any, Any]:
-        return gymnasium.wrappers.TimeLimit(make_environment(self.env, context), self.horizon)
+        from .env.multi_agent_env import LimitedAgents, MultiAgentEnv
+
+        made = make_environment(self.env, context)
+        if isinstance(made, MultiAgentEnv):
+            return LimitedAgents(made, self.horizon)
+        return gymnasium.wrappers.TimeLimit(made, self.horizon)
 
 
 def name_of(env: Any) -> str:

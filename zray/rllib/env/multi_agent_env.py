@@ -8,7 +8,7 @@ import gymnasium
 
 from ..environments import EnvContext, make_environment
 
-__all__ = ["MultiAgentEnv", "MultiAgentDict", "make_multi_agent"]
+__all__ = ["LimitedAgents", "MultiAgentEnv", "MultiAgentDict", "make_multi_agent"]
 
 MultiAgentDict = dict[Any, Any]
 
@@ -70,6 +70,56 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
     def get_action_space(self, agent_id: Any) -> Any:
         """The space of an agent's actions."""
         return _of_agent(self, "action_space", agent_id)
+
+
+class LimitedAgents(MultiAgentEnv):
+    """An environment of several agents whose episodes are truncated.
+
+    Args:
+        env: the environment.
+        horizon: the most steps of an episode; None: any number.
+    """
+
+    def __init__(self, env: MultiAgentEnv, horizon: int | None) -> None:
+        self.env, self.horizon, self.steps = env, horizon, 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "env" or name.startswith("__"):  # a copy asks before it has any attribute
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begin an episode."""
+        from ..agent_groups import reset_agents
+
+        self.steps = 0
+        return reset_agents(self.env, seed), {}
+
+    def step(self, action: Any) -> Any:
+        """Take the actions of agents."""
+        from ..agent_groups import step_agents
+
+        observations, rewards, terminateds, truncateds, is_terminal, is_truncated = step_agents(self.env, action)
+        self.steps += 1
+        is_truncated = is_truncated or (self.steps == self.horizon and not is_terminal)
+        ends = {**terminateds, "__all__": is_terminal}
+        return observations, rewards, ends, {**truncateds, "__all__": is_truncated}, {}
+
+    def get_agent_ids(self) -> list[Any]:
+        """The agents that are known before the first episode."""
+        return self.env.get_agent_ids()
+
+    def get_observation_space(self, agent_id: Any) -> Any:
+        """The space of an agent's observations."""
+        return self.env.get_observation_space(agent_id)
+
+    def get_action_space(self, agent_id: Any) -> Any:
+        """The space of an agent's actions."""
+        return self.env.get_action_space(agent_id)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
 
 
 def _of_agent(env: MultiAgentEnv, name: str, agent: Any) -> Any:
