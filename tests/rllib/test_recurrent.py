@@ -166,6 +166,18 @@ def test_dqn_says_that_it_has_no_recurrent_models():
         DQNConfig().environment("CartPole-v1").training(model={"use_lstm": True}).build_algo()
 
 
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        ({**GRU, "use_lstm": True}, "no LSTM behind a custom_model yet: give"),
+        ({"use_attention": True}, "no use_attention"),
+    ],
+)
+def test_recurrence_that_is_not_there_says_what_to_do(model, message):
+    with pytest.raises(NotImplementedError, match=message):
+        config(model).build_algo()
+
+
 def test_images_go_through_a_convolution_to_the_lstm():
     from .catch import Catch
 

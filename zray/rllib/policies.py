@@ -26,6 +26,9 @@ class Policy:
         make_model: a function of (inputs, outputs, is_continuous, model options) that makes a torch module; its forward
             gives the parameters of the distribution, and values.  inputs: the size of a flat observation, or the shape
             of an image.
+
+    Raises:
+        NotImplementedError: the options of the model ask for what is not there yet.
     """
 
     def __init__(
@@ -48,8 +51,16 @@ class Policy:
                 self.row_dtype = np.uint8  # a quarter of the memory; the model divides by 255
         self.filter = filter_of(observation_filter, self.row_shape)
         outputs, is_continuous = self.distribution.outputs, self.distribution.is_continuous
+        if model.get("use_attention"):
+            raise NotImplementedError("zray.rllib has no use_attention yet: use_lstm, or a recurrent custom_model.")
         if model.get("custom_model"):
             from .custom import CustomModel
+
+            if model.get("use_lstm"):
+                raise NotImplementedError(
+                    "zray.rllib puts no LSTM behind a custom_model yet: give the model an LSTM of its own, with "
+                    "RecurrentNetwork as its base, and leave use_lstm out."
+                )
 
             self.model: Any = CustomModel(
                 observation_space, action_space, outputs, is_continuous, model, self.outputs_are_action_values
