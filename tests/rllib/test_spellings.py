@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed here")
 from zray.rllib import spellings  # noqa: E402
 from zray.rllib.algorithm import Algorithm  # noqa: E402
 from zray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
+from zray.rllib.algorithms.es import ESConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPO, PPOConfig  # noqa: E402
 from zray.rllib.config import AlgorithmConfig  # noqa: E402
 
@@ -24,8 +25,9 @@ from zray.rllib.config import AlgorithmConfig  # noqa: E402
         ({"timesteps_per_batch": 512, "lambda": 0.9}, {"train_batch_size": 512, "lambda_": 0.9}),
         ({"use_gae": False}, {"lambda_": 1.0}),
         ({"use_gae": True}, {"lambda_": 0.95}),
-        ({"lr_schedule": [[0, 1e-3], [1000, 0.0]]}, {"lr": 1e-3, "lr_decay_steps": 1000}),
-        ({"lr": [[0, 1e-3], [1000, 0.0]]}, {"lr": 1e-3, "lr_decay_steps": 1000}),
+        ({"lr_schedule": [[0, 1e-3], [9, 0]]}, {"lr": 1e-3, "lr_schedule": [[0, 1e-3], [9, 0.0]]}),
+        ({"lr": [[0, 1e-3], [9, 1e-4], [20, 0]]}, {"lr": 1e-3, "lr_schedule": [[0, 1e-3], [9, 1e-4], [20, 0.0]]}),
+        ({"entropy_coeff": ((0, 0.1), (9, 0))}, {"entropy_coeff": 0.1, "entropy_coeff_schedule": [[0, 0.1], [9, 0.0]]}),
         ({"framework": "tf", "seed": None}, {"framework": "torch", "seed": 0}),
         ({"evaluation_num_episodes": 3, "evaluation_interval": None}, {"evaluation_duration": 3}),
         ({"multiagent": {"policies": {"a"}, "policies_to_train": ["a"]}}, {"policies": {"a"}}),
@@ -113,8 +115,8 @@ def test_options_that_are_not_there_yet_say_what_to_do():
         PPOConfig().offline_data(input_="/tmp/recorded")
     with pytest.raises(NotImplementedError, match="evaluation_duration"):
         PPOConfig().evaluation(evaluation_duration_unit="timesteps")
-    with pytest.raises(NotImplementedError, match="schedule"):
-        PPOConfig().training(lr=[[0, 1e-3], [10, 1e-4]])
+    with pytest.raises(NotImplementedError, match="lr_schedule of this algorithm yet: give a number as lr"):
+        ESConfig().training(lr=[[0, 1e-3], [10, 1e-4]])
 
 
 def test_option_without_effect_is_said_once(caplog):

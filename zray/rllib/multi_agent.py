@@ -194,6 +194,9 @@ class SeveralAgents:
     def config_of(self: Any, name: str, config: dict[str, Any]) -> dict[str, Any]:
         """The options of a policy."""
         own = {("lambda_" if key == "lambda" else key): value for key, value in self.specs[name].config.items()}
+        for option in ("lr", "entropy_coeff"):
+            if option in own:
+                own.setdefault(f"{option}_schedule", None)  # its own number stands for the schedule of all policies
         model = {**config["model"], **(own.pop("model", None) or {})}
         return {**config, **own, "model": model}
 

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from .schedules import checked_schedule
+
 __all__ = ["ABSENT", "CONVERTED", "IGNORED", "OPTIONS", "common_defaults", "translated", "unknown"]
 
 logger = logging.getLogger("zray.rllib")
@@ -203,7 +205,6 @@ IGNORED: dict[str, str] = {
         "it has no effect here",
     ),
     "hiddens": "the layers are those of model['fcnet_hiddens']",
-    "lr_schedule": "",
 }
 
 ABSENT: dict[str, str] = {
@@ -345,9 +346,8 @@ def translated(given: Mapping[str, Any], options: Mapping[str, Any], place: str,
     if "schedule_max_timesteps" in rest or "exploration_fraction" in rest:  # 2018: the product is a number of steps
         steps = rest.pop("schedule_max_timesteps", 100_000) * rest.pop("exploration_fraction", 0.1)
         rest["epsilon_timesteps"] = steps
-    schedule = rest.get("lr_schedule") or rest.get("lr")
-    if isinstance(schedule, (list, tuple)):
-        rest.update(_decay(schedule, options))
+    for name in ("lr", "entropy_coeff"):
+        rest.update(_scheduled(name, rest, options))
     for name, value in rest.items():
         if name in options:
             made = {name: value}
@@ -356,6 +356,8 @@ def translated(given: Mapping[str, Any], options: Mapping[str, Any], place: str,
         elif name in ABSENT:
             if value not in (None, "sampler", {}, []):
                 raise NotImplementedError(f"zray does not have the option {name!r} of rllib yet.  {ABSENT[name]}")
+            made = {}
+        elif name.endswith("_schedule") and value is None:
             made = {}
         elif name in IGNORED:
             if value not in (None, False, {}, []):
@@ -386,16 +388,17 @@ def _value(name: str, value: Any, kind: str) -> Any:
     return value
 
 
-def _decay(schedule: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """A schedule of the learning rate: [[0, first], [steps, 0]]."""
-    first, last = schedule[0], schedule[-1]
-    if len(schedule) == 2 and first[0] == 0 and last[1] == 0 and "lr_decay_steps" in options:
-        return {"lr": first[1], "lr_decay_steps": last[0], "lr_schedule": None}
-    if all(point[1] == first[1] for point in schedule):
-        return {"lr": first[1], "lr_schedule": None}
-    raise NotImplementedError(
-        f"zray does not have the schedule {schedule} of the learning rate yet.  Use [[0, lr], [steps, 0]], with PPO."
-    )
+def _scheduled(name: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """A schedule of an option, given under its own name or in the place of a number: [[steps, value], ...]."""
+    schedule = given.get(f"{name}_schedule") or given.get(name)
+    if not isinstance(schedule, (list, tuple)):
+        return {}
+    points = checked_schedule(f"{name}_schedule", schedule)
+    if f"{name}_schedule" in options:
+        return {name: points[0][1], f"{name}_schedule": points}
+    if all(point[1] == points[0][1] for point in points):
+        return {name: points[0][1], f"{name}_schedule": None}
+    raise NotImplementedError(f"zray does not have {name}_schedule of this algorithm yet: give a number as {name}.")
 
 
 def unknown(place: str, name: str, options: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ import torch
 
 from ..algorithm import Algorithm
 from ..config import AlgorithmConfig
+from ..schedules import entropy_coeff_at, set_learning_rate
 
 __all__ = ["A2C", "A2CConfig"]
 
@@ -45,8 +46,10 @@ class A2CConfig(AlgorithmConfig):
         "lambda_": 1.0,
         "vf_loss_coeff": 0.5,
         "entropy_coeff": 0.01,
+        "entropy_coeff_schedule": None,
         "normalize_advantages": False,
         "updates_per_iteration": 25,
+        "lr_schedule": None,
         "lr_decay_steps": None,
     }
 
@@ -69,10 +72,7 @@ class A2C(Algorithm):
         count = config["updates_per_iteration"]
         totals: dict[str, float] = {}
         for _ in range(count):
-            if config["lr_decay_steps"]:
-                left = max(0.0, 1.0 - self.steps_sampled / config["lr_decay_steps"])
-                for group in self.optimizer.param_groups:
-                    group["lr"] = config["lr"] * left
+            set_learning_rate(self.optimizer, config, self.steps_sampled)
             for key, value in self._update(self._data()).items():
                 totals[key] = totals.get(key, 0.0) + value
         return {key: value / count for key, value in totals.items()}
@@ -103,7 +103,8 @@ class A2C(Algorithm):
         policy_loss = -(distribution.log_probability(parameters, log_std, rows["actions"]) * advantages).mean()
         value_loss = ((values - rows["targets"]) ** 2).mean()
         entropy = distribution.entropy(parameters, log_std).mean()
-        loss = policy_loss + config["vf_loss_coeff"] * value_loss - config["entropy_coeff"] * entropy
+        entropy_coeff = entropy_coeff_at(config, self.steps_sampled)
+        loss = policy_loss + config["vf_loss_coeff"] * value_loss - entropy_coeff * entropy
         self.optimizer.zero_grad()
         loss.backward()
         if config["grad_clip"]:

@@ -20,7 +20,7 @@ Details:
 
     S             the bonus for the entropy of pi: section 4, after Williams and Peng, 1991
     RMSProp       one set of statistics for all workers: section 4, "Shared RMSProp"; decay 0.99: section 8
-    lr            goes down to 0 linearly, if `lr_decay_steps` is given: section 8
+    lr            goes down to 0 linearly, if `lr_decay_steps` is given: section 8; or as `lr_schedule` says
     T             20 steps in the paper: section 8; 10 in Ray of 2018, as are lr 1e-4, grad_clip 40 and c2 0.01
     sums          losses are sums over the rollout, as in the pseudocode, and not means
     lambda_ < 1   Schulman et al., 2016 (arXiv 1506.02438): advantages by GAE; 1 is R - V
@@ -42,6 +42,7 @@ from ..algorithm import Algorithm
 from ..config import AlgorithmConfig
 from ..groups import Batch, Episode
 from ..rollouts import GroupHost
+from ..schedules import entropy_coeff_at, set_learning_rate
 
 __all__ = ["A3C", "A3CConfig"]
 
@@ -61,7 +62,9 @@ class A3CConfig(AlgorithmConfig):
         "lambda_": 1.0,
         "vf_loss_coeff": 0.5,
         "entropy_coeff": 0.01,
+        "entropy_coeff_schedule": None,
         "grads_per_step": 100,
+        "lr_schedule": None,
         "lr_decay_steps": None,
     }
 
@@ -133,8 +136,8 @@ class A3C(Algorithm):
         """Shared RMSProp: the statistics are those of the learner."""
         self.optimizer = torch.optim.RMSprop(self.policy.model.parameters(), lr=config["lr"], alpha=0.99, eps=1e-5)
         self.gradients = 0  # applied
-        names = ("rollout_fragment_length", "clip_rewards", "gamma", "lambda_", "vf_loss_coeff", "entropy_coeff")
-        self.loss_options = {name: config[name] for name in (*names, "grad_clip")}
+        names = ("rollout_fragment_length", "clip_rewards", "gamma", "lambda_", "vf_loss_coeff", "grad_clip")
+        self.loss_options = {name: config[name] for name in names}
 
     def training_step(self) -> dict[str, Any]:
         """So many gradients, each applied as soon as it is there."""
@@ -143,10 +146,14 @@ class A3C(Algorithm):
         if self.rollouts.host is not None:
             for _ in range(count):
                 now = (self.policy.get_weights(), self.policy.filter, self.gradients)
-                self._apply(self.rollouts.host.gradient(*now, self.loss_options), 0)
+                self._apply(self.rollouts.host.gradient(*now, self._options_now()), 0)
         else:
             self._by_workers(count)
         return {key: value / count for key, value in self.totals.items()}
+
+    def _options_now(self) -> dict[str, Any]:
+        """The options of a gradient."""
+        return {**self.loss_options, "entropy_coeff": entropy_coeff_at(self.config, self.steps_sampled)}
 
     def _by_workers(self, count: int) -> None:
         """Apply the gradient of whichever worker is ready, and give that worker the new weights.
@@ -161,7 +168,7 @@ class A3C(Algorithm):
         while started < last or running:
             for actor in idle[: last - started]:
                 turn = started // len(self.rollouts.actors)
-                ref = actor.gradient.remote(weights, self.policy.filter, turn, self.loss_options)
+                ref = actor.gradient.remote(weights, self.policy.filter, turn, self._options_now())
                 running[ref] = (actor, self.gradients)
                 started += 1
             ready, _ = zray.wait(list(running))
@@ -176,10 +183,7 @@ class A3C(Algorithm):
     def _apply(self, gradient: Gradient, lag: int) -> None:
         """A step of the optimiser by the gradient of a worker."""
         config = self.config
-        if config["lr_decay_steps"]:
-            left = max(0.0, 1.0 - self.steps_sampled / config["lr_decay_steps"])
-            for group in self.optimizer.param_groups:
-                group["lr"] = config["lr"] * left
+        set_learning_rate(self.optimizer, config, self.steps_sampled)
         for parameter, part in zip(self.policy.model.parameters(), gradient.parts, strict=True):
             parameter.grad = torch.from_numpy(np.array(part))
         self.optimizer.step()

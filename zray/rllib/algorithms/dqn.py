@@ -30,6 +30,7 @@ from ..config import AlgorithmConfig
 from ..networks import features_of, mlp
 from ..policies import Policy
 from ..replay import PrioritizedReplay, Replay, n_step
+from ..schedules import set_learning_rate, value_at
 
 __all__ = ["DQN", "DQNConfig", "QNetwork"]
 
@@ -90,6 +91,8 @@ class DQNConfig(AlgorithmConfig):
         "num_envs_per_env_runner": 4,
         "rollout_fragment_length": 16,
         "lr": 5e-4,
+        "lr_schedule": None,
+        "lr_decay_steps": None,
         "grad_clip": 10.0,
         "double_q": True,
         "dueling": True,
@@ -131,10 +134,8 @@ class DQN(Algorithm):
         self.target_age = 0
 
     def before_rollout(self) -> None:
-        """Epsilon goes down linearly."""
-        (first, start), (last, end) = self.config["epsilon"][0], self.config["epsilon"][-1]
-        part = min(1.0, max(0.0, (self.steps_sampled - first) / max(1, last - first)))
-        self.policy.epsilon = start + part * (end - start)
+        """Epsilon is that of its schedule."""
+        self.policy.epsilon = value_at(self.config["epsilon"], self.steps_sampled)
 
     def training_step(self) -> dict[str, Any]:
         """Algorithm 1: a rollout, then gradient steps."""
@@ -159,6 +160,7 @@ class DQN(Algorithm):
         metrics: dict[str, float] = {"epsilon": policy.epsilon}
         if self.steps_sampled < config["learning_starts"]:
             return metrics
+        set_learning_rate(self.optimizer, config, self.steps_sampled)
         for _ in range(config["updates_per_iteration"]):
             metrics.update(self._update())
         self.target_age += count

@@ -28,6 +28,7 @@ import torch
 
 from ..algorithm import Algorithm
 from ..config import AlgorithmConfig
+from ..schedules import entropy_coeff_at, set_learning_rate
 from ..sequences import minibatches_of, rows_of
 
 __all__ = ["PPO", "PPOConfig"]
@@ -47,9 +48,11 @@ class PPOConfig(AlgorithmConfig):
         "vf_loss_coeff": 0.5,
         "vf_clip_param": float("inf"),
         "entropy_coeff": 0.0,
+        "entropy_coeff_schedule": None,
         "kl_coeff": 0.0,
         "kl_target": 0.01,
         "train_batch_size": None,
+        "lr_schedule": None,
         "lr_decay_steps": None,
     }
 
@@ -66,7 +69,7 @@ class PPO(Algorithm):
     def setup_learner(self, config: dict[str, Any]) -> None:
         """Adam, as the authors' code has it: epsilon 1e-5."""
         self.optimizer = torch.optim.Adam(self.policy.model.parameters(), lr=config["lr"], eps=1e-5)
-        self.kl_coeff = config["kl_coeff"]
+        self.kl_coeff, self.entropy_coeff = config["kl_coeff"], entropy_coeff_at(config, 0)
         envs = self.num_groups * config["num_envs_per_env_runner"]
         asked = config["train_batch_size"]
         if asked:
@@ -75,10 +78,8 @@ class PPO(Algorithm):
     def training_step(self) -> dict[str, Any]:
         """Algorithm 1, one iteration."""
         config = self.config
-        if config["lr_decay_steps"]:
-            left = max(0.0, 1.0 - self.steps_sampled / config["lr_decay_steps"])
-            for group in self.optimizer.param_groups:
-                group["lr"] = config["lr"] * left
+        set_learning_rate(self.optimizer, config, self.steps_sampled)
+        self.entropy_coeff = entropy_coeff_at(config, self.steps_sampled)
         data = self._data()
         totals: dict[str, float] = {}
         count = 0
@@ -150,7 +151,7 @@ class PPO(Algorithm):
         value_loss = 0.5 * value_error.mean()
         entropy = distribution.entropy(parameters, log_std).mean()
         kl = (rows["old_log_p"] - distribution.log_probability(parameters, log_std, rows["actions"])).mean()
-        loss = policy_loss + config["vf_loss_coeff"] * value_loss - config["entropy_coeff"] * entropy
+        loss = policy_loss + config["vf_loss_coeff"] * value_loss - self.entropy_coeff * entropy
         if self.kl_coeff:
             old_std: Any = log_std.detach() if log_std is not None else None
             divergence = distribution.divergence(rows["old_parameters"], old_std, parameters, log_std)

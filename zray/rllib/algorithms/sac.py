@@ -42,6 +42,7 @@ from ..config import AlgorithmConfig
 from ..networks import mlp
 from ..policies import Policy
 from ..replay import Replay
+from ..schedules import set_learning_rate
 
 __all__ = ["SAC", "SACConfig"]
 
@@ -59,6 +60,8 @@ class SACConfig(AlgorithmConfig):
         "num_envs_per_env_runner": 1,
         "rollout_fragment_length": 8,
         "grad_clip": None,
+        "lr_schedule": None,
+        "lr_decay_steps": None,
         "model": {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"},
         "tau": 0.005,
         "alpha": "auto",
@@ -224,6 +227,9 @@ class SAC(Algorithm):
             self.memory.add({name: value.reshape(-1, *value.shape[2:]) for name, value in rows.items()})
         if self.steps_sampled < config["learning_starts"]:
             return {}
+        optimizers = [self.actor_optimizer, self.q_optimizer]
+        for optimizer in optimizers if config["alpha_lr"] else [*optimizers, self.alpha_optimizer]:
+            set_learning_rate(optimizer, config, self.steps_sampled)
         totals: dict[str, float] = {}
         count = config["updates_per_iteration"]
         for _ in range(count):

@@ -1,0 +1,64 @@
+"""Schedules: options whose value depends on the steps that were sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["checked_schedule", "entropy_coeff_at", "set_learning_rate", "value_at"]
+
+
+def checked_schedule(name: str, schedule: Any) -> list[list[float]]:
+    """A schedule as a list of [steps, value].
+
+    Raises:
+        ValueError: it is something else, or the steps do not grow.
+    """
+    are_pairs = isinstance(schedule, (list, tuple)) and all(
+        isinstance(point, (list, tuple)) and len(point) == 2 for point in schedule
+    )
+    steps = [point[0] for point in schedule] if are_pairs else []
+    if not steps or any(before >= after for before, after in zip(steps, steps[1:], strict=False)):
+        raise ValueError(f"{name} is a list of [steps, value] with growing steps, not {schedule!r}.")
+    return [[int(step), float(value)] for step, value in schedule]
+
+
+def value_at(schedule: Sequence[Sequence[float]], steps: int) -> float:
+    """The value of a schedule: linear between its points, and constant before the first and behind the last one.
+
+    Args:
+        schedule: [steps, value] of each point.
+        steps: sampled so far.
+    """
+    if steps >= schedule[-1][0]:
+        return float(schedule[-1][1])
+    for (first, start), (last, end) in zip(schedule, schedule[1:], strict=False):
+        if steps < last:
+            part = max(0.0, (steps - first) / (last - first))
+            return float(start + part * (end - start))
+    raise AssertionError("The last point is behind all steps.")
+
+
+def set_learning_rate(optimizer: Any, config: Mapping[str, Any], steps: int) -> None:
+    """Give an optimiser of torch the learning rate of now.
+
+    Args:
+        optimizer: its `lr` stays where the options have no schedule.
+        config: `lr_schedule`; or `lr`, which goes down to 0 linearly in `lr_decay_steps`.
+        steps: sampled so far.
+    """
+    if config.get("lr_schedule"):
+        rate = value_at(config["lr_schedule"], steps)
+    elif config.get("lr_decay_steps"):
+        rate = config["lr"] * max(0.0, 1.0 - steps / config["lr_decay_steps"])
+    else:
+        return
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def entropy_coeff_at(config: Mapping[str, Any], steps: int) -> float:
+    """The factor of the entropy: that of `entropy_coeff_schedule`, or else `entropy_coeff`."""
+    if config.get("entropy_coeff_schedule"):
+        return value_at(config["entropy_coeff_schedule"], steps)
+    return float(config["entropy_coeff"])
