@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import torch
 
-__all__ = ["Categorical", "Gaussian", "distribution_of"]
+__all__ = ["Categorical", "Gaussian", "MultiCategorical", "distribution_of"]
 
 
 class Categorical:
@@ -51,6 +51,56 @@ class Categorical:
         """Kullback-Leibler divergences of the old from the new distributions."""
         old_log, new_log = torch.log_softmax(old, -1), torch.log_softmax(new, -1)
         return (old_log.exp() * (old_log - new_log)).sum(-1)
+
+
+class MultiCategorical:
+    """Several independent actions, each one of its own number, by logits that are one behind another."""
+
+    is_continuous = False
+
+    def __init__(self, space: gymnasium.spaces.MultiDiscrete) -> None:
+        self.sizes = [int(size) for size in np.ravel(space.nvec)]
+        self.outputs = sum(self.sizes)
+        self.ends = np.cumsum(self.sizes)[:-1].tolist()
+        self.start, self.shape = np.array(space.start), space.nvec.shape
+        self.dtype: Any = space.dtype
+
+    def draw(self, logits: np.ndarray, log_std: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Actions, a row for each row of logits, and their log probabilities.  Gumbel's trick, as in Categorical."""
+        noisy = logits - np.log(-np.log(rng.random(logits.shape)))
+        actions = self.greedy(noisy)
+        log_probabilities: np.ndarray = np.zeros(len(actions), logits.dtype)
+        for part, chosen in zip(np.split(logits, self.ends, -1), actions.T, strict=True):
+            shifted = part - part.max(axis=-1, keepdims=True)
+            log_probabilities += shifted[np.arange(len(chosen)), chosen] - np.log(np.exp(shifted).sum(axis=-1))
+        return actions, log_probabilities
+
+    def greedy(self, logits: np.ndarray) -> np.ndarray:
+        """The most likely actions."""
+        return np.stack([part.argmax(axis=-1) for part in np.split(logits, self.ends, -1)], axis=-1)
+
+    def to_environment(self, action: Any) -> Any:
+        """An action as the environment takes it."""
+        return (np.reshape(action, self.shape) + self.start).astype(self.dtype)
+
+    def log_probability(self, logits: torch.Tensor, log_std: Any, actions: torch.Tensor) -> torch.Tensor:
+        """Log probabilities of actions: the sums over their parts."""
+        chosen = actions.long().unsqueeze(-1).unbind(-2)
+        parts = zip(self._logs(logits), chosen, strict=True)
+        return torch.stack([log_p.gather(-1, index).squeeze(-1) for log_p, index in parts]).sum(0)
+
+    def entropy(self, logits: torch.Tensor, log_std: Any) -> torch.Tensor:
+        """Entropies: the sums over the parts, which are independent."""
+        return torch.stack([-(log_p.exp() * log_p).sum(-1) for log_p in self._logs(logits)]).sum(0)
+
+    def divergence(self, old: torch.Tensor, old_std: Any, new: torch.Tensor, new_std: Any) -> torch.Tensor:
+        """Kullback-Leibler divergences of the old from the new distributions."""
+        parts = zip(self._logs(old), self._logs(new), strict=True)
+        return torch.stack([(old_log.exp() * (old_log - new_log)).sum(-1) for old_log, new_log in parts]).sum(0)
+
+    def _logs(self, logits: torch.Tensor) -> list[torch.Tensor]:
+        """The log probabilities of each part."""
+        return [torch.log_softmax(part, -1) for part in logits.split(self.sizes, -1)]
 
 
 class Gaussian:
@@ -97,17 +147,19 @@ class Gaussian:
         return (new_std - old_std + 0.5 * (ratio + ((old - new) * torch.exp(-new_std)) ** 2 - 1)).sum(-1)
 
 
-def distribution_of(space: gymnasium.Space[Any]) -> Categorical | Gaussian:
+def distribution_of(space: gymnasium.Space[Any]) -> Categorical | MultiCategorical | Gaussian:
     """The distribution of actions in a space.
 
     Raises:
-        NotImplementedError: a space other than Discrete and Box.
+        NotImplementedError: a space other than Discrete, MultiDiscrete and Box.
     """
     if isinstance(space, gymnasium.spaces.Discrete):
         return Categorical(space)
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return MultiCategorical(space)
     if isinstance(space, gymnasium.spaces.Box):
         return Gaussian(space)
     raise NotImplementedError(
-        f"zray.rllib has actions of Discrete and Box spaces, not of {type(space).__name__} yet.  Flatten the space "
-        "in a wrapper of the environment."
+        f"zray.rllib has actions of Discrete, MultiDiscrete and Box spaces, not of {type(space).__name__} yet.  "
+        "Flatten the space in a wrapper of the environment."
     )

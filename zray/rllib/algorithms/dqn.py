@@ -21,6 +21,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from torch import nn
@@ -66,6 +67,10 @@ class QPolicy(Policy):
         super().__init__(*args, **{**kwargs, "make_model": QNetwork})
         if self.distribution.is_continuous:
             raise ValueError("DQN has discrete actions only: use PPO or SAC for a Box space.")
+        if not isinstance(self.action_space, gymnasium.spaces.Discrete):
+            raise NotImplementedError(
+                f"DQN has one discrete action, and not those of {type(self.action_space).__name__} yet: use PPO."
+            )
         self.epsilon = 1.0
 
     def draw(self, parameters: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
