@@ -32,7 +32,7 @@ def ppo(workers=0):
         rollout_fragment_length=16,
         observation_filter="MeanStdFilter",
     )
-    return config.training(num_epochs=2, minibatch_size=32, model={"fcnet_hiddens": [16]})
+    return config.training(num_epochs=2, minibatch_size=32, normalize_rewards=True, model={"fcnet_hiddens": [16]})
 
 
 def dqn():

@@ -63,7 +63,8 @@ class CustomModel(nn.Module):
             self.inner = made(self.preprocessed, action_space, outputs, config, "custom_model", **own)
         else:
             self.inner = made(observation_space, action_space, outputs, **own)
-        self.log_std = nn.Parameter(torch.zeros(outputs)) if is_continuous else None
+        start = float(model.get("log_std_init", 0.0))
+        self.log_std = nn.Parameter(torch.full((outputs,), start)) if is_continuous else None
         self.own_value: nn.Module | None = None
         if not self.is_v2 and not is_action_value and not self._gives_values():
             size = int(np.prod(self.preprocessed.shape))

@@ -220,6 +220,11 @@ class SeveralAgents:
             member.policy, member.num_groups = self.policy.policies[name], self.num_groups
             member.rng = np.random.default_rng([config["seed"], 1_000_003, number])
             member.steps_per_rollout = self.steps_per_rollout
+            if member.config.get("normalize_rewards"):
+                raise NotImplementedError(
+                    "zray.rllib does not have normalize_rewards of several agents yet: scale the rewards in the "
+                    "environment."
+                )
             member.setup_learner(member.config)
             self.members[name] = member
 

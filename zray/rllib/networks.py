@@ -72,7 +72,8 @@ class ActorCritic(nn.Module):
         inputs: size of a flat observation, or the shape of an image.
         outputs: parameters of the action distribution, without the standard deviations.
         is_continuous: whether free standard deviations belong to the parameters.
-        model: `fcnet_hiddens`, `fcnet_activation`; over images the options of `Convolution`.
+        model: `fcnet_hiddens`, `fcnet_activation`; over images the options of `Convolution`; `log_std_init`: the log
+            standard deviations at the start, default 0.
     """
 
     def __init__(self, inputs: int | tuple[int, ...], outputs: int, is_continuous: bool, model: dict[str, Any]) -> None:
@@ -84,7 +85,8 @@ class ActorCritic(nn.Module):
             hidden = []
         self.policy = mlp([inputs, *hidden, outputs], activation, 0.01)
         self.value = mlp([inputs, *hidden, 1], activation, 1.0)
-        self.log_std = nn.Parameter(torch.zeros(outputs)) if is_continuous else None
+        start = float(model.get("log_std_init", 0.0))
+        self.log_std = nn.Parameter(torch.full((outputs,), start)) if is_continuous else None
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The parameters of the actions, and the values."""

@@ -48,7 +48,8 @@ class RecurrentActorCritic(nn.Module):
                 nn.init.zeros_(parameter)
         self.policy = mlp([self.size, outputs], "linear", 0.01)
         self.value = mlp([self.size, 1], "linear", 1.0)
-        self.log_std = nn.Parameter(torch.zeros(outputs)) if is_continuous else None
+        start = float(model.get("log_std_init", 0.0))
+        self.log_std = nn.Parameter(torch.full((outputs,), start)) if is_continuous else None
 
     def initial_state(self) -> list[np.ndarray]:
         """The state at the start of an episode, of one environment: output and cell."""

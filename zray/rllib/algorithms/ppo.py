@@ -14,8 +14,9 @@ Schulman et al., "Proximal Policy Optimization Algorithms", 2017 (arXiv 1707.063
     KL          a penalty of the divergence, if kl_coeff > 0               equation 8
 
 Details beyond the paper, from the authors' code (openai/baselines, ppo2): advantages are normalised in each minibatch;
-weights are orthogonal; the gradient's norm is clipped; the learning rate may go down to 0 linearly.  A recurrent model
-is trained on whole sequences, which begin with the states of the rollout (recurrent.py).
+weights are orthogonal; the gradient's norm is clipped; the learning rate may go down to 0 linearly; rewards may be
+divided by the deviation of the discounted return (reward_scale.py).  A recurrent model is trained on whole sequences,
+which begin with the states of the rollout (recurrent.py).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import torch
 
 from ..algorithm import Algorithm
 from ..config import AlgorithmConfig
+from ..reward_scale import RewardScale
 from ..schedules import entropy_coeff_at, set_learning_rate
 from ..sequences import minibatches_of, rows_of
 
@@ -54,6 +56,7 @@ class PPOConfig(AlgorithmConfig):
         "train_batch_size": None,
         "lr_schedule": None,
         "lr_decay_steps": None,
+        "normalize_rewards": False,
     }
 
     def __init__(self, algo_class: Any = None) -> None:
@@ -70,6 +73,7 @@ class PPO(Algorithm):
         """Adam, as the authors' code has it: epsilon 1e-5."""
         self.optimizer = torch.optim.Adam(self.policy.model.parameters(), lr=config["lr"], eps=1e-5)
         self.kl_coeff, self.entropy_coeff = config["kl_coeff"], entropy_coeff_at(config, 0)
+        self.reward_scale = RewardScale(config["gamma"]) if config["normalize_rewards"] else None
         envs = self.num_groups * config["num_envs_per_env_runner"]
         asked = config["train_batch_size"]
         if asked:
@@ -97,6 +101,9 @@ class PPO(Algorithm):
         """The rollouts of all groups, with advantages, as rows."""
         config = self.config
         batches = self.collect(self.steps_per_rollout)
+        if self.reward_scale is not None:
+            self.reward_scale.observe([batch.rewards for batch in batches], [batch.ended for batch in batches])
+            batches = [batch._replace(rewards=self.reward_scale(batch.rewards)) for batch in batches]
         columns: dict[str, list[np.ndarray]] = {}
         for batch in batches:
             order = None
@@ -177,8 +184,9 @@ class PPO(Algorithm):
                 self.kl_coeff *= 0.5
 
     def learner_state(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer.state_dict(), "kl_coeff": self.kl_coeff}
+        return {"optimizer": self.optimizer.state_dict(), "kl_coeff": self.kl_coeff, "reward_scale": self.reward_scale}
 
     def set_learner_state(self, state: dict[str, Any]) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self.kl_coeff = state["kl_coeff"]
+        self.reward_scale = state.get("reward_scale")
