@@ -5,18 +5,39 @@ Schulman et al., "Proximal Policy Optimization Algorithms", 2017 (arXiv 1707.063
     for iteration = 1, 2, ...:
         run the policy pi_old in N environments for T steps
         compute advantage estimates A_1, ..., A_T                          equations 11 and 12: GAE
-        optimise L = L_clip - c1 L_vf + c2 S, with K epochs of minibatches of size M <= N T
+        optimise L, with K epochs of minibatches of size M <= N T
 
     r(theta)  = pi(a|s) / pi_old(a|s)
+    L         = L_clip - c1 L_vf + c2 S                                    equation 9
     L_clip    = mean of min(r A, clip(r, 1 - epsilon, 1 + epsilon) A)      equation 7
-    L_vf      = (V(s) - V_target)^2                                        clipped, if vf_clip_param is finite
-    S         = entropy of pi                                              equation 9
-    KL          a penalty of the divergence, if kl_coeff > 0               equation 8
+    L_vf      = (V(s) - V_target)^2 / 2, with V_target = A + V_old(s)      the half: the authors' code
+    S         = entropy of pi
+    KL        - beta KL(pi_old, pi), if `kl_coeff` > 0                     equation 8
 
-Details beyond the paper, from the authors' code (openai/baselines, ppo2): advantages are normalised in each minibatch;
-weights are orthogonal; the gradient's norm is clipped; the learning rate may go down to 0 linearly; rewards may be
-divided by the deviation of the discounted return (reward_scale.py).  A recurrent model is trained on whole sequences,
-which begin with the states of the rollout (recurrent.py).
+The paper's letters are these options:
+
+    N, T        `num_groups` times `num_envs_per_env_runner`; `rollout_fragment_length`, or `train_batch_size` / N
+    K, M        `num_epochs`, `minibatch_size`: a number of steps, and the last minibatch has what is left
+    epsilon     `clip_param`
+    c1, c2      `vf_loss_coeff`, `entropy_coeff`
+    beta        `kl_coeff` is its first value; it moves towards the divergence `kl_target`
+
+Details beyond the paper, from the authors' code (openai/baselines, ppo2) unless named otherwise:
+
+    advantages    mean 0 and deviation 1 in each minibatch
+    weights       orthogonal: gain sqrt(2), of the last layer 0.01 for the policy and 1 for the value; networks.py
+    networks      one for the policy and one for the value; over images they share the convolution
+    Adam          epsilon 1e-5
+    lr            goes down to 0 linearly, if `lr_decay_steps` is given; schedules.py
+    gradient      its norm is at most `grad_clip`
+    value         its change is clipped, if `vf_clip_param` is finite
+    Box actions   normal, with deviations that no state changes; the environment alone gets them clipped
+    observations  normalised and clipped, with `observation_filter="MeanStdFilter"`; filters.py
+    rewards       divided by the deviation of the return, with `normalize_rewards`; reward_scale.py
+    truncation    a truncated episode is no end: the value of its last state counts, unlike in ppo2; advantages.py
+    LSTM          whole sequences, which begin with the states of the rollout; recurrent.py, sequences.py
+
+No epoch is left out where the divergence is large.
 """
 
 from __future__ import annotations
@@ -70,17 +91,16 @@ class PPO(Algorithm):
     takes_sequences = takes_agents = True
 
     def setup_learner(self, config: dict[str, Any]) -> None:
-        """Adam, as the authors' code has it: epsilon 1e-5."""
+        """Make Adam, beta, and T where `train_batch_size` gives it."""
         self.optimizer = torch.optim.Adam(self.policy.model.parameters(), lr=config["lr"], eps=1e-5)
         self.kl_coeff, self.entropy_coeff = config["kl_coeff"], entropy_coeff_at(config, 0)
         self.reward_scale = RewardScale(config["gamma"]) if config["normalize_rewards"] else None
-        envs = self.num_groups * config["num_envs_per_env_runner"]
-        asked = config["train_batch_size"]
-        if asked:
-            self.steps_per_rollout = max(1, asked // envs)
+        if config["train_batch_size"]:
+            envs = self.num_groups * config["num_envs_per_env_runner"]
+            self.steps_per_rollout = max(1, config["train_batch_size"] // envs)
 
     def training_step(self) -> dict[str, Any]:
-        """Algorithm 1, one iteration."""
+        """One iteration of Algorithm 1.  The metrics are means over all minibatches of all epochs."""
         config = self.config
         set_learning_rate(self.optimizer, config, self.steps_sampled)
         self.entropy_coeff = entropy_coeff_at(config, self.steps_sampled)
@@ -98,7 +118,11 @@ class PPO(Algorithm):
         return metrics
 
     def _data(self) -> dict[str, torch.Tensor]:
-        """The rollouts of all groups, with advantages, as rows."""
+        """The rollouts of all groups, with advantages: a row for each step.
+
+        Rollouts have the shape [T, N, ...], and rows [T N, ...].  Of a recurrent model, the rows of a sequence follow
+        one another, and "lengths" and "state_0", "state_1"... have a row for each sequence.
+        """
         config = self.config
         batches = self.collect(self.steps_per_rollout)
         if self.reward_scale is not None:
@@ -106,7 +130,7 @@ class PPO(Algorithm):
             batches = [batch._replace(rewards=self.reward_scale(batch.rewards)) for batch in batches]
         columns: dict[str, list[np.ndarray]] = {}
         for batch in batches:
-            order = None
+            order = None  # rows of a rollout in the order of its sequences
             if batch.sequences is not None:
                 order = rows_of(batch.sequences, batch.rewards.shape[1])
                 columns.setdefault("lengths", []).append(np.array([each.length for each in batch.sequences]))
@@ -117,7 +141,7 @@ class PPO(Algorithm):
                 "observations": batch.observations,
                 "actions": batch.actions,
                 "old_log_p": batch.log_probabilities,
-                "old_parameters": batch.parameters,
+                "old_parameters": batch.parameters,  # of the distribution: logits, or means
                 "old_values": batch.values,
                 "advantages": advantages,
                 "targets": targets,
@@ -127,38 +151,39 @@ class PPO(Algorithm):
         return {key: self.policy.tensor(np.concatenate(parts)) for key, parts in columns.items()}
 
     def _minibatches(self, data: dict[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
-        """The rows in random order, in minibatches; of a recurrent model whole sequences."""
+        """The minibatches of an epoch: all rows in random order; of a recurrent model, whole sequences."""
         size = self.config["minibatch_size"]
         if not self.policy.is_recurrent:
             order = self.policy.tensor(self.rng.permutation(len(data["advantages"])))
-            for rows in order.split(size):
-                yield {key: value[rows] for key, value in data.items()}
+            for places in order.split(size):
+                yield {key: value[places] for key, value in data.items()}
             return
-        for sequences, rows_of_them in minibatches_of(data["lengths"].cpu().numpy(), size, self.rng):
+        for sequences, places_of_rows in minibatches_of(data["lengths"].cpu().numpy(), size, self.rng):
             yield {
-                key: value[sequences if key == "lengths" or key.startswith("state_") else rows_of_them]
+                key: value[sequences if key == "lengths" or key.startswith("state_") else places_of_rows]
                 for key, value in data.items()
             }
 
     def _update(self, rows: dict[str, torch.Tensor]) -> dict[str, float]:
         """One step of the optimiser on a minibatch."""
         config, distribution = self.config, self.policy.distribution
-        epsilon = config["clip_param"]
+        epsilon, value_change_max = config["clip_param"], config["vf_clip_param"]
         parameters, values = self.policy.evaluate(rows)
-        log_std: Any = getattr(self.policy.model, "log_std", None)
-        ratio = torch.exp(distribution.log_probability(parameters, log_std, rows["actions"]) - rows["old_log_p"])
+        log_std: Any = getattr(self.policy.model, "log_std", None)  # None: actions are discrete
+        log_ratio = distribution.log_probability(parameters, log_std, rows["actions"]) - rows["old_log_p"]
+        ratio = torch.exp(log_ratio)
         advantages = rows["advantages"]
         if len(advantages) > 1:  # one has no standard deviation
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         policy_loss = -torch.min(ratio * advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * advantages).mean()
         value_error = (values - rows["targets"]) ** 2
-        if np.isfinite(config["vf_clip_param"]):
-            change = (values - rows["old_values"]).clamp(-config["vf_clip_param"], config["vf_clip_param"])
+        if np.isfinite(value_change_max):
+            change = (values - rows["old_values"]).clamp(-value_change_max, value_change_max)
             value_error = torch.max(value_error, (rows["old_values"] + change - rows["targets"]) ** 2)
         value_loss = 0.5 * value_error.mean()
         entropy = distribution.entropy(parameters, log_std).mean()
-        kl = (rows["old_log_p"] - distribution.log_probability(parameters, log_std, rows["actions"])).mean()
         loss = policy_loss + config["vf_loss_coeff"] * value_loss - self.entropy_coeff * entropy
+        kl = -log_ratio.mean()  # an estimate by the actions that were taken; the penalty has the divergence itself
         if self.kl_coeff:
             old_std: Any = log_std.detach() if log_std is not None else None
             divergence = distribution.divergence(rows["old_parameters"], old_std, parameters, log_std)
@@ -176,7 +201,10 @@ class PPO(Algorithm):
         }
 
     def _adapt_kl(self, kl: float) -> None:
-        """Section 4: the coefficient doubles or halves where the divergence leaves its target."""
+        """Change beta where the divergence is far from its target: section 4.
+
+        The factors are those of Ray.  The paper doubles beta above 1.5 times the target, and halves it below 1 / 1.5.
+        """
         if self.kl_coeff:
             if kl > 2.0 * self.config["kl_target"]:
                 self.kl_coeff *= 1.5
