@@ -11,9 +11,22 @@ Mnih et al., "Human-level control through deep reinforcement learning", Nature 5
 With these, each an option:
 
     double_q     van Hasselt et al., 2016 (arXiv 1509.06461): a' is chosen by theta, and valued by theta-
-    dueling      Wang et al., 2016 (arXiv 1511.06581): Q = V + A - mean A
-    n_step       Sutton 1988: the return of n steps, then the value
+    dueling      Wang et al., 2016 (arXiv 1511.06581): Q = V + A - mean A, equation 9
+    n_step       Sutton 1988: the return of n steps, then the value; fewer steps at the end of a rollout
     prioritized  Schaul et al., 2016 (arXiv 1511.05952): replay.py
+
+Details, which are the paper's unless named otherwise:
+
+    steps and updates  a rollout, then `updates_per_iteration` minibatches; by default 4 steps for each update
+    C                  `target_network_update_freq`, in steps of environments, where the paper counts updates
+    start              no update before `learning_starts` steps, which the policy itself takes
+    epsilon            goes down linearly
+    Adam               in place of RMSProp; epsilon 1.5e-4: Hessel et al., 2018 (arXiv 1710.02298)
+    gradient           its norm is at most `grad_clip`: 10 in openai/baselines
+    beta               the exponent of the weights is fixed, where Schaul et al. raise it to 1
+    truncation         a truncated episode is no end: y counts the value of its last state
+    weights            orthogonal, as those of PPO
+    images             an environment's wrapper skips and stacks frames; `clip_rewards` takes the signs of rewards
 """
 
 from __future__ import annotations
@@ -40,12 +53,12 @@ __path__: list[str] = []
 
 
 class QNetwork(nn.Module):
-    """Action values of observations."""
+    """Q: the values of all actions of an observation."""
 
     def __init__(self, inputs: int | tuple[int, ...], outputs: int, is_continuous: bool, model: dict[str, Any]) -> None:
         super().__init__()
         self.body, size = features_of(inputs, model)
-        self.advantage = mlp([size, outputs], "linear", 1.0)
+        self.advantage = mlp([size, outputs], "linear", 1.0)  # without `dueling`, it is Q
         self.value = mlp([size, 1], "linear", 1.0) if model.get("dueling", True) else None
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,7 +71,10 @@ class QNetwork(nn.Module):
 
 
 class QPolicy(Policy):
-    """The best action, or a random one with probability epsilon."""
+    """An epsilon-greedy policy: the action of the largest Q, or a random one with probability epsilon.
+
+    Epsilon belongs to the weights, so that rollouts in other processes have it.
+    """
 
     wants_next_observations = True
     outputs_are_action_values = True
@@ -75,8 +91,8 @@ class QPolicy(Policy):
 
     def draw(self, parameters: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         actions = parameters.argmax(-1)
-        drawn = rng.integers(parameters.shape[-1], size=len(actions))
-        actions = np.where(rng.random(len(actions)) < self.epsilon, drawn, actions)
+        random_actions = rng.integers(parameters.shape[-1], size=len(actions))
+        actions = np.where(rng.random(len(actions)) < self.epsilon, random_actions, actions)
         return actions, np.zeros(len(actions), np.float32)
 
     def get_weights(self) -> dict[str, np.ndarray]:
@@ -129,37 +145,37 @@ class DQN(Algorithm):
         super().setup(config)
 
     def setup_learner(self, config: dict[str, Any]) -> None:
-        """The memory D, theta-, and Adam."""
+        """Make the memory D, theta- and Adam."""
         if config["prioritized"]:
             self.memory: Replay = PrioritizedReplay(config["capacity"], config["seed"], config["prioritized_alpha"])
         else:
             self.memory = Replay(config["capacity"], config["seed"])
         self.target = copy.deepcopy(self.policy.model)
         self.optimizer = torch.optim.Adam(self.policy.model.parameters(), lr=config["lr"], eps=1.5e-4)
-        self.target_age = 0
+        self.target_age = 0  # steps of environments since theta- = theta
 
     def before_rollout(self) -> None:
-        """Epsilon is that of its schedule."""
+        """Give the policy the epsilon of this rollout."""
         self.policy.epsilon = value_at(self.config["epsilon"], self.steps_sampled)
 
     def training_step(self) -> dict[str, Any]:
-        """Algorithm 1: a rollout, then gradient steps."""
+        """One iteration of Algorithm 1: a rollout goes to D, then come gradient steps."""
         config, policy = self.config, self.policy
         self.before_rollout()
-        count = 0
+        steps = 0
         for batch in self.collect(self.steps_per_rollout):
-            count += batch.rewards.size
+            steps += batch.rewards.size
             returns, last_step, terminal, discounts = n_step(
                 batch.rewards, batch.terminated, batch.ended, config["n_step"], config["gamma"]
             )
             assert batch.next_observations is not None
-            columns = np.arange(batch.rewards.shape[1])
+            envs = np.arange(batch.rewards.shape[1])
             rows = {
                 "observations": batch.observations,
                 "actions": batch.actions,
                 "returns": returns,
-                "next_observations": batch.next_observations[last_step, columns],
-                "discounts": (discounts * (1.0 - terminal)).astype(np.float32),
+                "next_observations": batch.next_observations[last_step, envs],
+                "discounts": (discounts * (1.0 - terminal)).astype(np.float32),  # 0 at an end: y is r
             }
             self.memory.add({name: value.reshape(-1, *value.shape[2:]) for name, value in rows.items()})
         metrics: dict[str, float] = {"epsilon": policy.epsilon}
@@ -168,7 +184,7 @@ class DQN(Algorithm):
         set_learning_rate(self.optimizer, config, self.steps_sampled)
         for _ in range(config["updates_per_iteration"]):
             metrics.update(self._update())
-        self.target_age += count
+        self.target_age += steps
         if self.target_age >= config["target_network_update_freq"]:
             self.target.load_state_dict(policy.model.state_dict())
             self.target_age = 0
@@ -181,9 +197,9 @@ class DQN(Algorithm):
         tensors = {name: self.policy.tensor(value) for name, value in rows.items()}
         with torch.no_grad():
             next_q, _ = self.target(tensors["next_observations"])
-            chooser = model(tensors["next_observations"])[0] if config["double_q"] else next_q
-            best = chooser.argmax(-1, keepdim=True)
-            y = tensors["returns"] + tensors["discounts"] * next_q.gather(-1, best).squeeze(-1)
+            choosing_q = model(tensors["next_observations"])[0] if config["double_q"] else next_q
+            next_actions = choosing_q.argmax(-1, keepdim=True)
+            y = tensors["returns"] + tensors["discounts"] * next_q.gather(-1, next_actions).squeeze(-1)
         q = model(tensors["observations"])[0].gather(-1, tensors["actions"].unsqueeze(-1)).squeeze(-1)
         errors = q - y
         loss = (tensors["weights"] * torch.nn.functional.smooth_l1_loss(q, y, reduction="none")).mean()
