@@ -10,7 +10,9 @@ of several workers:
         for t = T - 1, ..., 0:
             R = r_t + gamma R
             dtheta += grad of -log pi(a_t|s_t; theta') (R - V(s_t; theta')) + c1 (R - V(s_t; theta'))^2 - c2 S
-        update theta by dtheta, asynchronously                                  RMSProp with shared statistics
+        update theta by dtheta, asynchronously                                  a step down: RMSProp, shared statistics
+
+The factor R - V of log pi is a number: no gradient goes through it.
 
 The workers are actors, and the learner is this process.  The learner applies the gradient of the worker that is ready
 first, by `zray.wait`, and gives that worker the new weights: one put for each version, which the worker reads in place.
@@ -19,10 +21,14 @@ A gradient is thus late by about as many versions as there are other workers: th
 Details:
 
     S             the bonus for the entropy of pi: section 4, after Williams and Peng, 1991
+    c1, c2        `vf_loss_coeff`, `entropy_coeff`
     RMSProp       one set of statistics for all workers: section 4, "Shared RMSProp"; decay 0.99: section 8
+    epsilon       1e-5, added to the root, where section 4 adds it below the root
+    networks      one for pi and one for V; over images they share the convolution, as the paper's do
     lr            goes down to 0 linearly, if `lr_decay_steps` is given: section 8; or as `lr_schedule` says
     T             20 steps in the paper: section 8; 10 in Ray of 2018, as are lr 1e-4, grad_clip 40 and c2 0.01
     sums          losses are sums over the rollout, as in the pseudocode, and not means
+    grad_clip     the worker bounds the norm of dtheta before it sends it
     lambda_ < 1   Schulman et al., 2016 (arXiv 1506.02438): advantages by GAE; 1 is R - V
     environments  `num_envs_per_env_runner` of them in a rollout; the paper has 1
 
@@ -73,9 +79,10 @@ class A3CConfig(AlgorithmConfig):
 
 
 class Gradient(NamedTuple):
-    """Answer of a worker: a gradient.
+    """The answer of a worker: dtheta, and what the rollout gave.
 
-    parts: the gradient of each parameter of the model, in its order.  counted: what the filter has seen.
+    parts: the gradient of each parameter of the model, in its order.  steps: of the rollout.  counted: what the filter
+    has seen.
     """
 
     parts: list[np.ndarray]
@@ -91,7 +98,13 @@ class GradientHost(GroupHost):
     actor_options = {"max_restarts": -1, "max_task_retries": -1}
 
     def gradient(self, weights: dict[str, Any], observation_filter: Any, turn: int, config: dict[str, Any]) -> Gradient:
-        """The gradient of one rollout, by the loop of the pseudocode.  The groups here have a turn each."""
+        """The gradient of one rollout, by the loop of the pseudocode.
+
+        Args:
+            weights, observation_filter: of the learner: theta.
+            turn: how many gradients this worker has given; its groups follow one another.
+            config: the options that rollout and loss need.
+        """
         self.policy.set_weights(weights)
         self.policy.filter = observation_filter
         group = self.groups[turn % len(self.groups)]
@@ -107,14 +120,15 @@ class GradientHost(GroupHost):
 
     def _loss(self, batch: Batch, config: dict[str, Any]) -> tuple[torch.Tensor, dict[str, float]]:
         distribution, model = self.policy.distribution, self.policy.model
-        advantages, targets = batch.advantages(config["gamma"], config["lambda_"])
-        observations, actions, weights, returns = (
-            torch.from_numpy(value.reshape(-1, *value.shape[2:]))
-            for value in (batch.observations, batch.actions, advantages, targets)
+        """The loss whose gradient is dtheta, and its parts, as means."""
+        # By GAE with lambda 1, the targets are R, and the advantages R - V.
+        rollout = (batch.observations, batch.actions, *batch.advantages(config["gamma"], config["lambda_"]))
+        observations, actions, advantages, returns = (
+            torch.from_numpy(value.reshape(-1, *value.shape[2:])) for value in rollout
         )
         parameters, values = model(observations)
         log_std: Any = getattr(model, "log_std", None)
-        policy_loss = -(distribution.log_probability(parameters, log_std, actions) * weights).sum()
+        policy_loss = -(distribution.log_probability(parameters, log_std, actions) * advantages).sum()
         value_loss = ((values - returns) ** 2).sum()
         entropy = distribution.entropy(parameters, log_std).sum()
         loss = policy_loss + config["vf_loss_coeff"] * value_loss - config["entropy_coeff"] * entropy
@@ -133,20 +147,21 @@ class A3C(Algorithm):
         super().setup(config)
 
     def setup_learner(self, config: dict[str, Any]) -> None:
-        """Shared RMSProp: the statistics are those of the learner."""
+        """Make the shared RMSProp: its statistics are in the learner."""
         self.optimizer = torch.optim.RMSprop(self.policy.model.parameters(), lr=config["lr"], alpha=0.99, eps=1e-5)
         self.gradients = 0  # applied
         names = ("rollout_fragment_length", "clip_rewards", "gamma", "lambda_", "vf_loss_coeff", "grad_clip")
         self.loss_options = {name: config[name] for name in names}
 
     def training_step(self) -> dict[str, Any]:
-        """So many gradients, each applied as soon as it is there."""
+        """One iteration: `grads_per_step` gradients, each applied as soon as it is there."""
         count = self.config["grads_per_step"]
         self.totals: dict[str, float] = {}
         if self.rollouts.host is not None:
             for _ in range(count):
-                now = (self.policy.get_weights(), self.policy.filter, self.gradients)
-                self._apply(self.rollouts.host.gradient(*now, self._options_now()), 0)
+                weights, turn = self.policy.get_weights(), self.gradients
+                gradient = self.rollouts.host.gradient(weights, self.policy.filter, turn, self._options_now())
+                self._apply(gradient, 0)
         else:
             self._by_workers(count)
         return {key: value / count for key, value in self.totals.items()}

@@ -10,6 +10,9 @@ Algorithm 2, parallelised evolution strategies:
         reconstruct all perturbations e_j from the known seeds
         theta_(t+1) = theta_t + alpha 1 / (n sigma) sum of F_j e_j
 
+The paper's letters are these options: sigma `noise_stdev`, alpha `stepsize` or `lr`, n `episodes_per_batch`.  A worker
+is a process of `num_env_runners`, and plays several perturbations.
+
 Details, with their sources:
 
     noise table         section 2.1: perturbations are slices of one block of noise, which processes share
@@ -19,6 +22,9 @@ Details, with their sources:
     Adam, step 0.01     the authors' code (openai/evolution-strategies-starter), which leaves out 1 / sigma
     MeanStd filter      the same code: observations are normalised, and clipped to [-10, 10]
     noise on actions    the same code: a Box action gets normal noise of deviation 0.01
+    sum of F_j e_j      a pair adds (F+ - F-) e to the sum; the sum is divided by the number of episodes n
+
+Virtual batch normalisation (section 2.2) and a limit of steps that moves (section 2.1) are absent; `horizon` is fixed.
 
 Beyond them: equal returns have equal ranks, where the authors' code ranks them by their place.  Options make it
 augmented random search (Mania et al., 2018, arXiv 1803.07055): `return_proc_mode="reward_std"`, `top_directions`,

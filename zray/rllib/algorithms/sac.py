@@ -19,9 +19,12 @@ Details, from the papers unless named otherwise:
     twin Q          the smaller of two action values, against overestimation: section 5 of the second paper
     squashing       a = tanh(u), u normal, log pi(a|s) = log N(u) - sum log(1 - tanh(u)^2): appendix C
     log std         of each state; within [-20, 2]: the authors' code
-    alpha           is learnt as its logarithm: the authors' code; `initial_alpha` 1, or fixed by `alpha`
+    alpha           is learnt as its logarithm, which stands for alpha in the loss: the authors' code; `initial_alpha`
+                    1, or fixed by `alpha`
     target entropy  -dim(A): appendix D
     networks        two hidden layers of 256, ReLU, Adam 3e-4, minibatches of 256, tau 0.005: appendix D
+    weights         orthogonal, with a gain of 0.01 in the actor's last layer, so that the first means are small
+    steps           `updates_per_iteration` gradient steps behind each rollout: one for each environment step
     first actions   uniform, for `learning_starts` steps: the authors' code
     truncation      a truncated episode is no end: y counts the value of its last state
 """
@@ -152,7 +155,7 @@ class TwinQ(nn.Module):
 
 
 class SACPolicy(Policy):
-    """An actor; uniform actions before the learner has begun."""
+    """A policy with the actor pi as its model; its actions are uniform before the first update."""
 
     wants_next_observations = True
 
@@ -193,11 +196,12 @@ class SAC(Algorithm):
     policy_class = SACPolicy
 
     def setup_learner(self, config: dict[str, Any]) -> None:
-        """The memory D, theta_1, theta_2, theta-, alpha, and an Adam for each."""
+        """Make the memory D, theta_1 and theta_2, theta-, alpha, and an Adam for each of theta, phi and alpha."""
         outputs = self.policy.distribution.outputs
         self.memory = Replay(config["capacity"], config["seed"])
         self.q = TwinQ(self.policy.inputs, outputs, config["model"]).to(self.policy.device)
         self.target_q = copy.deepcopy(self.q).requires_grad_(False)
+        # Pairs of theta- and theta, parameter by parameter.
         self.averages = list(zip(self.target_q.parameters(), self.q.parameters(), strict=True))
         self.is_alpha_learnt = config["alpha"] == "auto"
         start = config["initial_alpha"] if self.is_alpha_learnt else config["alpha"]
@@ -211,7 +215,7 @@ class SAC(Algorithm):
         self.alpha_optimizer = torch.optim.Adam([self.log_alpha], lr=config["alpha_lr"] or lr)
 
     def training_step(self) -> dict[str, Any]:
-        """Algorithm 1: environment steps, then gradient steps."""
+        """One iteration of Algorithm 1: environment steps, then gradient steps."""
         config, policy = self.config, self.policy
         assert isinstance(policy, SACPolicy)
         policy.is_uniform = self.steps_sampled < config["learning_starts"]
@@ -257,7 +261,7 @@ class SAC(Algorithm):
         self._step(self.q_optimizer, q_loss, self.q)
 
         actions, log_p = Squashed.sample(actor(observations)[0], self._noise(rows))
-        for _, parameter in self.averages:
+        for _, parameter in self.averages:  # theta
             parameter.requires_grad = False  # the gradient goes through Q to the actions, and not into it
         actor_loss = (alpha * log_p - torch.min(*self.q(observations, actions))).mean()
         for _, parameter in self.averages:
