@@ -375,6 +375,8 @@ def translated(given: Mapping[str, Any], options: Mapping[str, Any], place: str,
 def _value(name: str, value: Any, kind: str) -> Any:
     if name == "entropy_coeff" and kind in ("A2C", "A3C") and isinstance(value, (int, float)) and value < 0:
         return -value  # until 2018 the loss had the entropy with this sign
+    if name == "epsilon" and isinstance(value, (int, float)):
+        return [[0, float(value)]]
     if name == "seed" and value is None:
         return 0
     if name == "framework":

@@ -20,7 +20,7 @@ Details, which are the paper's unless named otherwise:
     steps and updates  a rollout, then `updates_per_iteration` minibatches; by default 4 steps for each update
     C                  `target_network_update_freq`, in steps of environments, where the paper counts updates
     start              no update before `learning_starts` steps, which the policy itself takes
-    epsilon            goes down linearly
+    epsilon            goes linearly from point to point of its schedule; a number is the same at all times
     Adam               in place of RMSProp; epsilon 1.5e-4: Hessel et al., 2018 (arXiv 1710.02298)
     gradient           its norm is at most `grad_clip`: 10 in openai/baselines
     beta               the exponent of the weights is fixed, where Schaul et al. raise it to 1
@@ -205,7 +205,8 @@ class DQN(Algorithm):
         loss = (tensors["weights"] * torch.nn.functional.smooth_l1_loss(q, y, reduction="none")).mean()
         self.optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), config["grad_clip"])
+        if config["grad_clip"]:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), config["grad_clip"])
         self.optimizer.step()
         self.memory.update(rows["places"], errors.detach().cpu().numpy())
         return {"loss": float(loss.detach()), "mean_q": float(q.detach().mean())}

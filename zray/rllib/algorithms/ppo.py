@@ -148,7 +148,11 @@ class PPO(Algorithm):
             }.items():
                 rows = value.reshape(-1, *value.shape[2:])
                 columns.setdefault(key, []).append(rows if order is None else rows[order])
-        return {key: self.policy.tensor(np.concatenate(parts)) for key, parts in columns.items()}
+        data = {key: self.policy.tensor(np.concatenate(parts)) for key, parts in columns.items()}
+        log_std = getattr(self.policy.model, "log_std", None)
+        if log_std is not None:  # the model is pi_old until the first update
+            data["old_log_std"] = log_std.detach().clone().expand(len(data["advantages"]), -1)
+        return data
 
     def _minibatches(self, data: dict[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
         """The minibatches of an epoch: all rows in random order; of a recurrent model, whole sequences."""
@@ -177,7 +181,7 @@ class PPO(Algorithm):
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         policy_loss = -torch.min(ratio * advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * advantages).mean()
         value_error = (values - rows["targets"]) ** 2
-        if np.isfinite(value_change_max):
+        if value_change_max is not None and np.isfinite(value_change_max):
             change = (values - rows["old_values"]).clamp(-value_change_max, value_change_max)
             value_error = torch.max(value_error, (rows["old_values"] + change - rows["targets"]) ** 2)
         value_loss = 0.5 * value_error.mean()
@@ -185,8 +189,7 @@ class PPO(Algorithm):
         loss = policy_loss + config["vf_loss_coeff"] * value_loss - self.entropy_coeff * entropy
         kl = -log_ratio.mean()  # an estimate by the actions that were taken; the penalty has the divergence itself
         if self.kl_coeff:
-            old_std: Any = log_std.detach() if log_std is not None else None
-            divergence = distribution.divergence(rows["old_parameters"], old_std, parameters, log_std)
+            divergence = distribution.divergence(rows["old_parameters"], rows.get("old_log_std"), parameters, log_std)
             loss = loss + self.kl_coeff * divergence.mean()
         self.optimizer.zero_grad()
         loss.backward()
