@@ -257,7 +257,7 @@ def evaluate(
         raise click.ClickException(f"{run.path} has no checkpoint: train with --checkpoint-at-end.")
     options = {**object_of("--config", config), **({"env": env} if env else {}), "num_env_runners": 0}
     algo = algorithm_of_checkpoint(run.checkpoints[-1].path, **options)
-    facts = algo.config["env"], algo.config["env_config"]
+    facts = algo.env, algo.config["env_config"]
     rows: list[dict[str, Any]] = []
 
     def act(observation: Any) -> Any:

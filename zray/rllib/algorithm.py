@@ -12,6 +12,7 @@ import torch
 
 from zray.tune import Trainable
 
+from .atari import environment_of, is_atari_id
 from .callbacks import Events, MetricsLogger, events_of
 from .config import AlgorithmConfig
 from .devices import learner_device, on_cpu
@@ -59,7 +60,7 @@ class Algorithm(Trainable):
         """Make policy, environments and learner."""
         self.begin(config)
         torch.manual_seed(config["seed"])
-        probe = make_environment(config["env"], EnvContext(config["env_config"]))
+        probe = make_environment(self.env, EnvContext(config["env_config"]))
         if not isinstance(probe, MultiAgentEnv):
             check_spaces(probe, name_of(config["env"]))
         if config["policies"] or isinstance(probe, MultiAgentEnv):
@@ -70,7 +71,7 @@ class Algorithm(Trainable):
         if config["num_gpus"]:
             self.policy.move_to(learner_device())
         probe.close()
-        env = portable(config["env"])
+        env = portable(self.env)
         groups = {
             "size": config["num_envs_per_env_runner"],
             "env": Limited(env, config["horizon"]) if config["horizon"] else env,
@@ -103,6 +104,9 @@ class Algorithm(Trainable):
     def begin(self, config: dict[str, Any]) -> None:
         """Check the options, and make the parts that do not depend on environments."""
         self.algorithm_config.validate()
+        self.env = environment_of(config)
+        if config["clip_rewards"] is None:
+            config["clip_rewards"] = is_atari_id(config["env"])
         self.events = events_of(config["callbacks"])
         self.metrics = MetricsLogger()
         self.rng = np.random.default_rng([config["seed"], 1_000_003])
@@ -247,7 +251,7 @@ class Algorithm(Trainable):
         """
         self._tell("on_evaluate_start")
         count = episodes or self.config["evaluation_duration"]
-        env = make_environment(self.config["env"], EnvContext(self.config["env_config"]))
+        env = make_environment(self.env, EnvContext(self.config["env_config"]))
         returns = [self._play(env, 1_000_000 + number) for number in range(count)]
         env.close()
         mean = float(np.mean(returns))

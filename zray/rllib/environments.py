@@ -64,8 +64,11 @@ def _named(name: str) -> Callable[[EnvContext], Any]:
     registered = environment_creator(name)
     if registered is not None:
         return registered
-    if name in gymnasium.registry or name.startswith(("ALE/", "gymnasium.")):
-        return lambda context: gymnasium.make(name, **context)
+    from .atari import load
+
+    known = load(name)
+    if known in gymnasium.registry or known.startswith("gymnasium."):
+        return lambda context: gymnasium.make(known, **context)
     module, _, attribute = name.partition(":")
     if attribute:
         found = getattr(importlib.import_module(module), attribute, None)
@@ -154,7 +157,11 @@ def make_environment(env: Any, context: EnvContext) -> gymnasium.Env[Any, Any]:
         made = creator(context)
     except Exception as error:
         place = f"Environment {name_of(env)} number {context.vector_index} of worker {context.worker_index}"
-        hint = "  A class or function of your own takes the env_config." if isinstance(error, TypeError) else ""
+        from .atari import missing_extra
+
+        hint = missing_extra(error)
+        if isinstance(error, TypeError):
+            hint = "  A class or function of your own takes the env_config."
         raise InvalidEnvironmentError(f"{place} could not be made: {type(error).__name__}: {error}{hint}") from error
     if isinstance(made, gymnasium.Env):
         return made

@@ -26,7 +26,7 @@ def make_to_render(env: Any, env_config: dict[str, Any], mode: str | None, horiz
     Raises:
         InvalidEnvironmentError: it has no such mode.
     """
-    is_named = isinstance(env, str) and env in gymnasium.registry
+    is_named = isinstance(env, str) and env in gymnasium.registry or getattr(env, "takes_render_mode", False)
     context = EnvContext({**env_config, "render_mode": mode} if mode and is_named else env_config)
     made = make_environment(Limited(env, horizon) if horizon else env, context)
     if mode and not is_named:

@@ -19,6 +19,7 @@ from zray.tune.trial import Trial
 
 from .algorithm import STATE, Algorithm
 from .algorithms.registry import get_algorithm_class
+from .atari import environment_of
 from .callbacks import DefaultCallbacks, Events
 from .groups import Episode
 from .trainers import agent_class
@@ -219,7 +220,7 @@ def _from(run: Run, saved: Saved | None, number: int, totals: list[int]) -> Repl
             seen += len(ended)
         episode = ended[number - seen]
         steps = recorder.ended.get((episode.env, episode.number), [])
-        facts = (config["env"], config["env_config"], config["horizon"])
+        facts = (environment_of(config), config["env_config"], config["horizon"])
         return Replayed(episode, steps, algorithm.iteration, begun_at, *facts)
     finally:
         torch.set_num_threads(threads)

@@ -36,7 +36,8 @@ OPTIONS: dict[str, Option] = {
     # environment
     "env": Option("environment", None),
     "env_config": Option("environment", {}),
-    "clip_rewards": Option("environment", False),
+    "clip_rewards": Option("environment", None),
+    "preprocessor_pref": Option("env_runners", "deepmind"),
     "horizon": Option("environment", None, ("max_episode_steps",)),
     "observation_space": Option("environment", None),
     "action_space": Option("environment", None),
@@ -165,7 +166,6 @@ IGNORED: dict[str, str] = {
             "update_worker_filter_stats",
             "synchronize_filters",
             "compress_observations",
-            "preprocessor_pref",
             "remote_worker_envs",
             "remote_env_batch_wait_ms",
             "create_env_on_driver",

@@ -119,7 +119,7 @@ class ES(Algorithm):
     def setup(self, config: dict[str, Any]) -> None:
         """Make the policy, the table of noise, the actors and the optimiser."""
         self.begin(config)
-        probe = make_environment(config["env"], EnvContext(config["env_config"]))
+        probe = make_environment(self.env, EnvContext(config["env_config"]))
         options = {
             "observation_space": probe.observation_space,
             "action_space": probe.action_space,
@@ -141,7 +141,7 @@ class ES(Algorithm):
             config["fan_in"],
             {"num_cpus": config["num_cpus_per_env_runner"]},
             options,
-            config["env"],
+            self.env,
             config["env_config"],
             config["seed"],
             {name: config[name] for name in ("noise_stdev", "horizon", "eval_prob")},

@@ -22,6 +22,8 @@ MODEL_DEFAULTS: dict[str, Any] = {
     "use_lstm": False,
     "lstm_cell_size": 256,
     "max_seq_len": 20,
+    "dim": 84,
+    "framestack": True,
     "custom_model": None,
     "custom_model_config": {},
 }

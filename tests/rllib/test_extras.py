@@ -1,0 +1,45 @@
+"""Environments of the extras: the message where one is missing."""
+
+import importlib.util
+
+import gymnasium
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed here")
+
+from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
+from zray.rllib.environments import EnvContext, InvalidEnvironmentError, make_environment  # noqa: E402
+
+
+def test_game_without_ale_py_names_the_extra(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ale_py" else found(name))
+    with pytest.raises(InvalidEnvironmentError, match=r"ALE/Unknown-v5 needs ale-py.*pip install 'zray\[atari\]'"):
+        PPOConfig().environment("ALE/Unknown-v5").build_algo()
+
+
+@pytest.mark.parametrize(
+    ("error", "extra"),
+    [
+        (
+            gymnasium.error.DependencyNotInstalled('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`'),
+            "mujoco",
+        ),
+        (gymnasium.error.DependencyNotInstalled("opencv-python package not installed"), "atari"),
+        (ModuleNotFoundError("No module named 'ale_py'"), "atari"),
+    ],
+)
+def test_environment_without_its_packages_names_the_extra(error, extra):
+    def create(config):
+        raise error
+
+    with pytest.raises(InvalidEnvironmentError, match=rf"pip install 'zray\[{extra}\]'"):
+        make_environment(create, EnvContext())
+
+
+def test_other_faults_name_no_extra():
+    def create(config):
+        raise ImportError("cannot import name 'Scale'")
+
+    with pytest.raises(InvalidEnvironmentError, match=r"'Scale'$"):
+        make_environment(create, EnvContext())
