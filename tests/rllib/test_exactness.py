@@ -6,6 +6,7 @@ import signal
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.utils import EzPickle
 
 import zray
 
@@ -118,3 +119,32 @@ def test_algorithm_is_a_trainable_by_its_name(tmp_path):
     restored = Algorithm.from_checkpoint(analysis.trials[0].checkpoint.path)
     assert restored.iteration == 2
     restored.stop()
+
+
+class Drift(gymnasium.Env, EzPickle):
+    """An environment whose pickle holds its arguments alone, as those of MuJoCo, ale-py and Box2D."""
+
+    observation_space = gymnasium.spaces.Box(-100, 100, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, config=None):
+        EzPickle.__init__(self, config)
+        self.place = None
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = float(self.np_random.uniform(-1, 1))
+        return np.array([self.place], np.float32), {}
+
+    def step(self, action):
+        self.place += float(self.np_random.uniform(-1, 1)) + (0.1 if action else -0.1)
+        return np.array([self.place], np.float32), self.place, abs(self.place) > 4, False, {}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_episodes_go_on_though_an_environment_pickles_its_arguments_alone(workers, tmp_path):
+    config = ppo(workers).environment(lambda config: gymnasium.wrappers.FrameStackObservation(Drift(), 2))
+    algo = config.build_algo()
+    algo.train()
+    restored = Algorithm.from_checkpoint(algo.save(str(tmp_path / "saved")))
+    assert curve(restored, 3) == curve(algo, 3)

@@ -115,6 +115,7 @@ class AgentGroup(Group):
         self.memories: list[dict[Any, list[np.ndarray]]] = [{} for _ in range(size)]  # recurrent states
         self.agent_returns: list[dict[Any, float]] = [{} for _ in range(size)]
         super().__init__(index, size, *args, **kwargs)
+        self.taken = None  # actions are dicts by agent, which `play_again` does not take
 
     def _reset(self, place: int) -> Any:
         self.seeds[place] = seed = int(self.rng.integers(2**31))

@@ -14,6 +14,7 @@ import numpy as np
 from .advantages import generalized_advantages
 from .callbacks import BaseEnv, Events, LiveEpisode, MetricsLogger
 from .environments import EnvContext, InvalidEnvironmentError, check_environment, make_environment, name_of
+from .episodes import ACTIONS_MAX, is_stateless, play_again
 from .policies import Policy
 from .sequences import Sequence, sequences_of
 
@@ -118,12 +119,16 @@ class Group:
         self.seeds = [0] * size
         self.returns = [0.0] * size
         self.lengths = [0] * size
+        # The actions of the episode under way, of environments whose pickle holds no state.
+        self.taken: list[list[Any]] | None = [[] for _ in range(size)] if is_stateless(self.envs[0]) else None
         self.states: list[np.ndarray] = []  # of a recurrent policy, with a row for each environment
         self.observations = [self._reset(place) for place in range(size)]
 
     def _reset(self, place: int) -> Any:
         self.seeds[place] = seed = int(self.rng.integers(2**31))
         self.returns[place], self.lengths[place] = 0.0, 0
+        if self.taken is not None:
+            self.taken[place] = []
         try:
             observation, info = self.envs[place].reset(seed=seed)
         except Exception as error:
@@ -211,6 +216,7 @@ class Group:
         returns, lengths, observations = self.returns, self.lengths, self.observations
         env_steps = [env.step for env in self.envs]  # looked up once: a step of CartPole takes microseconds
         has_events, counted = self.events is not None, policy.filter.fresh()
+        keeps_actions = self.taken is not None
         rewards: np.ndarray = np.zeros((steps, size), np.float32)
         terminated: np.ndarray = np.zeros((steps, size), np.float32)
         ended: np.ndarray = np.zeros((steps, size), np.float32)
@@ -239,6 +245,8 @@ class Group:
             logs.append(log_probability)
             for place, env_step in enumerate(env_steps):
                 taken = to_environment(action[place])
+                if keeps_actions:
+                    self._keep(place, taken)
                 try:
                     observation, reward, is_terminal, is_truncated, info = env_step(taken)
                 except Exception as error:
@@ -332,6 +340,25 @@ class Group:
             counted,
             next_rows,
         )
+
+    def _keep(self, place: int, action: Any) -> None:
+        """Note an action: with the others it leads to the state of the environment again."""
+        assert self.taken is not None
+        if len(self.taken[place]) <= ACTIONS_MAX:
+            self.taken[place].append(action)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.taken is not None and max(map(len, self.taken)) > ACTIONS_MAX:
+            raise ValueError(
+                f"its pickle holds no state, and an episode has more than {ACTIONS_MAX:,} steps: give a horizon"
+            )
+        return self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.taken is not None:
+            for env, seed, actions in zip(self.envs, self.seeds, self.taken, strict=True):
+                play_again(env, seed, actions)
 
     def close(self) -> None:
         """Close the environments."""
