@@ -165,8 +165,22 @@ def train(
         scheduler=create_scheduler(given["scheduler"], **object_of("--scheduler-config", given["scheduler_config"])),
         resume=given["resume"],
         verbose=given["verbose"],
+        progress_reporter=reporter_for(experiments, given["verbose"]),
         **session,
     )
+
+
+def reporter_for(experiments: dict[str, Any], verbose: int) -> Any:
+    """What shows the training of one experiment on a terminal; None: what shows any experiment."""
+    import sys
+
+    if verbose != 1 or len(experiments) != 1 or not sys.stdout.isatty():
+        return None
+    from .training import TrainingTable
+
+    (spec,) = experiments.values()
+    stop = spec.get("stop")
+    return TrainingTable(stop if isinstance(stop, dict) else {})
 
 
 def tuned_row(name: str) -> dict[str, Any]:

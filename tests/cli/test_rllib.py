@@ -1,19 +1,24 @@
 """`zray rllib`: policies trained, evaluated, runs played again and drawn."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 import zray  # noqa: E402
+from cli.rllib import reporter_for  # noqa: E402
 from cli.rllib import rllib as command  # noqa: E402
+from cli.training import TrainingTable  # noqa: E402
 from tests.scripts import ROOT, environment  # noqa: E402
 from zray import tune  # noqa: E402
 from zray.rllib.algorithm import Algorithm  # noqa: E402
@@ -201,6 +206,44 @@ def test_train_runs_tuned_options_by_their_name(monkeypatch):
     assert (ran[0]["run"], ran[0]["stop"]) == ("PPO", row["stop"])
     assert ran[0]["config"] == {"env": row["env"], **row["config"], "seed": 3}
     assert "No tuned options are called 'cartpole'" in invoke("train", "--tuned", "cartpole", code=2)
+
+
+def trial(number, status, **result):
+    return SimpleNamespace(status=status, config={"lr": 1, "seed": number}, last_result=result or None)
+
+
+def test_table_of_a_training_has_steps_returns_and_the_share_that_is_done():
+    result = {"training_iteration": 3, "timesteps_total": 3_000, "time_total_s": 1.5, "episode_len_mean": 9.6}
+    trials = [
+        trial(0, "TERMINATED", **result, episode_reward_mean=21.34),
+        trial(1, "RUNNING", **result, episode_reward_mean=float("nan")),
+        trial(2, "PENDING"),
+    ]
+    console = Console(file=io.StringIO(), width=80)
+    reporter = TrainingTable({"timesteps_total": 12_000, "episode_reward_mean": 475}, console)
+    assert reporter.should_report(trials)
+    reporter.report(trials, False)
+    assert not reporter.should_report(trials) and reporter.should_report(trials, done=True)
+    reporter.report(trials, True)
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    heading = ["trial", "status", "seed", "iter", "steps", "steps/s", "return", "length", "time", "done"]
+    assert lines[0][:5] == ["1", "of", "3", "trials", "ended,"] and heading in lines
+    rows = [line for line in lines if line and line[1] in ("TERMINATED", "RUNNING", "PENDING")]
+    assert rows[-3:] == [
+        ["1", "RUNNING", "1", "3", "3,000", "2,000", "10", "2", "s", "25%"],
+        ["2", "PENDING", "2"],
+        ["0", "TERMINATED", "0", "3", "3,000", "2,000", "21.3", "10", "2", "s", "25%"],
+    ]
+
+
+def test_table_of_a_training_is_for_terminals_alone(monkeypatch):
+    given = []
+    monkeypatch.setattr(tune, "run_experiments", lambda experiments, **options: given.append(options))
+    invoke("train", "--run", "PPO", "--env", "CartPole-v1", "--stop", '{"training_iteration": 1}')
+    assert given[0]["progress_reporter"] is None
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: True))
+    assert isinstance(reporter_for({"default": {"stop": {"time_total_s": 3}}}, 1), TrainingTable)
+    assert reporter_for({"default": {}}, 3) is None
 
 
 def test_module_of_2018_is_the_command():
