@@ -162,13 +162,43 @@ def test_model_with_too_many_outputs_is_named():
         config.build_algo().train()
 
 
-def test_loss_of_a_model_is_not_called_yet():
-    class Losing(FullyConnectedNetwork):
-        def custom_loss(self, policy_loss, loss_inputs):
-            return policy_loss
+class Losing(FullyConnectedNetwork):
+    """A model whose loss is a pull of one bias towards 3, beside a part of the algorithm's loss."""
 
-    with pytest.raises(NotImplementedError, match="does not call custom_loss of Losing"):
-        PPOConfig().environment("CartPole-v1").training(model={"custom_model": Losing}).build_algo()
+    seen = ()
+
+    def custom_loss(self, policy_loss, loss_inputs):
+        type(self).seen = set(loss_inputs)
+        bias = next(parameter for name, parameter in self.named_parameters() if name.endswith("bias"))
+        logits, _ = self({"obs": loss_inputs["obs"]})  # as a loss of imitation does
+        assert logits.shape == loss_inputs["action_dist_inputs"].shape
+        return [0.0 * loss + ((bias - 3.0) ** 2).sum() for loss in policy_loss]
+
+
+def test_loss_of_a_model_is_the_loss_of_ppo():
+    config = small(PPOConfig()).environment("CartPole-v1").training(model={"custom_model": Losing}, grad_clip=None)
+    algo = config.training(lr=0.3).build_algo()
+    before = algo.get_weights()
+    for _ in range(3):
+        algo.train()
+    after = algo.get_weights()
+    changed = [name for name, value in after.items() if not np.array_equal(value, before[name])]
+    algo.stop()
+    assert len(changed) == 1 and (after[changed[0]] > 1.5).all()
+    assert {"obs", "actions", "advantages", "action_logp", "vf_preds", "value_targets"} <= Losing.seen
+
+
+def test_several_losses_of_a_model_say_what_to_do(monkeypatch):
+    monkeypatch.setattr(Losing, "custom_loss", lambda self, policy_loss, loss_inputs: [*policy_loss, *policy_loss])
+    algo = small(PPOConfig()).environment("CartPole-v1").training(model={"custom_model": Losing}).build_algo()
+    with pytest.raises(ValueError, match="custom_loss of Losing returns 2 losses, and there is one optimiser"):
+        algo.train()
+    algo.stop()
+
+
+def test_loss_of_a_model_is_not_called_by_dqn_yet():
+    with pytest.raises(NotImplementedError, match="DQN does not call custom_loss of Losing yet: use PPO"):
+        DQNConfig().environment("CartPole-v1").training(model={"custom_model": Losing}).build_algo()
 
 
 def test_weights_of_an_initialiser_have_its_norm():

@@ -43,6 +43,7 @@ class Algorithm(Trainable):
     policy_class: type[Policy] = Policy
     host_class: type[GroupHost] = GroupHost
     takes_sequences = False  # whether the learner reads sequences of a recurrent model
+    takes_losses = False  # whether it calls custom_loss of a model
     takes_agents = False  # whether it has a learner for each of several policies
 
     def __init__(self, config: Any = None, env: Any = None, logger_creator: Any = None, **kwargs: Any) -> None:
@@ -125,8 +126,14 @@ class Algorithm(Trainable):
         """Compare a policy with what the learner can do.
 
         Raises:
-            NotImplementedError: the model is recurrent, and the learner does not read sequences.
+            NotImplementedError: the model is recurrent, and the learner does not read sequences; or it has a loss of
+                its own, and the learner does not call it.
         """
+        if getattr(policy.model, "changes_loss", False) and not self.takes_losses:
+            raise NotImplementedError(
+                f"{type(self).__name__} does not call custom_loss of {type(policy.model.inner).__name__} yet: use PPO, "
+                "or derive an algorithm and change its update."
+            )
         if policy.is_recurrent and not self.takes_sequences:
             raise NotImplementedError(
                 f"{type(self).__name__} has no recurrent models yet: use PPO, or give the last observations as one, by "

@@ -17,6 +17,16 @@ from .sequences import pad
 
 __all__ = ["CustomModel"]
 
+# Ray's names of the columns that custom_loss is given.
+LOSS_INPUTS = {
+    "observations": "obs",
+    "old_log_p": "action_logp",
+    "old_parameters": "action_dist_inputs",
+    "old_values": "vf_preds",
+    "targets": "value_targets",
+    "lengths": "seq_lens",
+}
+
 
 class CustomModel(nn.Module):
     """A custom model in the place of ActorCritic.
@@ -34,7 +44,6 @@ class CustomModel(nn.Module):
     outputs alone, and they are no action values, a multilayer perceptron of its own gives the values.
 
     Raises:
-        NotImplementedError: the model has a loss of its own.
         ValueError: the outputs are not as many as the action distribution needs.
     """
 
@@ -53,12 +62,8 @@ class CustomModel(nn.Module):
         self.preprocessed = get_preprocessor(observation_space)(observation_space).observation_space
         self.outputs, self.is_action_value = outputs, is_action_value
         self.is_v2 = isinstance(made, type) and issubclass(made, ModelV2)
+        self.changes_loss = self.is_v2 and made.custom_loss is not ModelV2.custom_loss
         if self.is_v2:
-            if made.custom_loss is not ModelV2.custom_loss:
-                raise NotImplementedError(
-                    f"zray.rllib does not call custom_loss of {made.__name__} yet: add the term to the rewards, or "
-                    "derive an algorithm and change its update."
-                )
             config = {**MODEL_DEFAULTS, **model}
             self.inner = made(self.preprocessed, action_space, outputs, config, "custom_model", **own)
         else:
@@ -111,6 +116,29 @@ class CustomModel(nn.Module):
         outputs, next_states = self._call(rectangle.flatten(0, 1), states, lengths)
         values = self.inner.value_function().reshape(-1)
         return outputs.reshape(-1, self.outputs)[places], values[places], list(next_states)
+
+    def custom_loss(self, loss: torch.Tensor, rows: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The loss as the model changes it.
+
+        Args:
+            loss: of the algorithm.
+            rows: those of the minibatch.
+
+        Raises:
+            ValueError: the model returns several losses.
+        """
+        inputs = {LOSS_INPUTS.get(name, name): value for name, value in rows.items()}
+        inputs = {name.replace("state_", "state_in_"): value for name, value in inputs.items()}
+        found = self.inner.custom_loss([loss], inputs)
+        if isinstance(found, (list, tuple)):
+            if len(found) != 1:
+                raise ValueError(
+                    f"custom_loss of {type(self.inner).__name__} returns {len(found)} losses, and there is one "
+                    "optimiser: add the terms up, as in [loss + term for loss in policy_loss]."
+                )
+            found = found[0]
+        changed: torch.Tensor = found
+        return changed
 
     def _call(self, rows: torch.Tensor, states: list[torch.Tensor], lengths: Any) -> tuple[torch.Tensor, Any]:
         flat = rows.float().reshape(-1, *self.preprocessed.shape)

@@ -88,7 +88,7 @@ class PPO(Algorithm):
     """PPO."""
 
     config_class = PPOConfig
-    takes_sequences = takes_agents = True
+    takes_sequences = takes_agents = takes_losses = True
 
     def setup_learner(self, config: dict[str, Any]) -> None:
         """Make Adam, beta, and T where `train_batch_size` gives it."""
@@ -191,6 +191,8 @@ class PPO(Algorithm):
         if self.kl_coeff:
             divergence = distribution.divergence(rows["old_parameters"], rows.get("old_log_std"), parameters, log_std)
             loss = loss + self.kl_coeff * divergence.mean()
+        if getattr(self.policy.model, "changes_loss", False):
+            loss = self.policy.model.custom_loss(loss, rows)
         self.optimizer.zero_grad()
         loss.backward()
         if config["grad_clip"]:
