@@ -80,6 +80,7 @@ class Algorithm(Trainable):
             "seed": config["seed"],
             "events": self.events,
             "checks": not config["disable_env_checking"],
+            "is_whole": config["batch_mode"] == "complete_episodes",
         }
         self.num_groups = config["num_groups"]
         resources = {

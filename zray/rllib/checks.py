@@ -54,7 +54,7 @@ def checked(algorithm: Any, verbose: bool = True) -> list[Check]:
     """
     state = torch.get_rng_state()
     config = algorithm.algorithm_config.copy()
-    config.env_runners(num_env_runners=0, num_groups=1, rollout_fragment_length=STEPS)
+    config.env_runners(num_env_runners=0, num_groups=1, rollout_fragment_length=STEPS, batch_mode="truncate_episodes")
     config.environment(horizon=min(HORIZON, config["horizon"] or HORIZON))
     config.evaluation(evaluation_interval=0).callbacks(None).update_from_dict({"callbacks": None})
     if "learning_starts" in config:

@@ -69,6 +69,10 @@ class Batch(NamedTuple):
         )
 
 
+# Steps of a rollout that waits for the ends of its episodes: an environment that never ends would fill the memory.
+STEPS_MAX = 1_000_000
+
+
 class Cut(NamedTuple):
     """The end of a truncated episode: its step and environment, and the observation and state that it led to."""
 
@@ -88,6 +92,7 @@ class Group:
         seed: the experiment's.
         events: the callbacks.
         checks: whether the first environment is checked before the first rollout.
+        is_whole: whether a rollout goes on until the episodes have ended.
     """
 
     def __init__(
@@ -100,7 +105,9 @@ class Group:
         worker_index: int = 0,
         events: Events | None = None,
         checks: bool = True,
+        is_whole: bool = False,
     ) -> None:
+        self.is_whole = is_whole
         self.index, self.size, self.name, self.worker_index = index, size, name_of(env), worker_index
         self.events, self.live, self.metrics = events, [], MetricsLogger()
         first = index * size
@@ -206,15 +213,16 @@ class Group:
             raise
 
     def rollout(self, policy: Policy, steps: int, clip_rewards: bool = False) -> Batch:
-        """Step all environments so many times by the policy.
+        """Step all environments so many times by the policy; with `is_whole`, each until its episode ends.
 
         Raises:
-            InvalidEnvironmentError: an environment raised, or gave what is no number.
+            InvalidEnvironmentError: an environment raised, or gave what is no number; or an episode does not end.
         """
         self._start_states(policy)
         size, to_environment = self.size, policy.distribution.to_environment
         returns, lengths, observations = self.returns, self.lengths, self.observations
-        env_steps = [env.step for env in self.envs]  # looked up once: a step of CartPole takes microseconds
+        # Environments that are stepped; looked up once: a step of CartPole takes microseconds.
+        active = [(place, env.step) for place, env in enumerate(self.envs)]
         has_events, counted = self.events is not None, policy.filter.fresh()
         keeps_actions = self.taken is not None
         rewards: np.ndarray = np.zeros((steps, size), np.float32)
@@ -228,12 +236,15 @@ class Group:
         before: list[list[np.ndarray]] = []  # the recurrent states of each step
         cut: list[Cut] = []
         episodes: list[Episode] = []
-        for step in range(steps):
+        step = 0
+        while step < steps or (self.is_whole and active):
+            if step == len(rewards):
+                rewards, terminated, ended = (self._longer(each, active) for each in (rewards, terminated, ended))
             raw = self._flat(policy)
             if not np.isfinite(raw).all():
                 place = int(np.argmin(np.isfinite(raw).reshape(size, -1).all(axis=1)))
                 raise InvalidEnvironmentError(f"The observation holds NaN or infinity, in {self._where(place)}.")
-            counted.observe(raw)
+            counted.observe(raw if len(active) == size else raw[[place for place, _ in active]])
             row = policy.filter(raw)
             before.append(self.states)
             parameter, value, self.states = policy.forward_states(row, self.states)
@@ -243,7 +254,7 @@ class Group:
             values.append(value)
             actions.append(action)
             logs.append(log_probability)
-            for place, env_step in enumerate(env_steps):
+            for place, env_step in active:
                 taken = to_environment(action[place])
                 if keeps_actions:
                     self._keep(place, taken)
@@ -270,10 +281,27 @@ class Group:
                     for each, initial in zip(self.states, policy.initial_state, strict=True):
                         each[place] = initial
                 observations[place] = observation
-        batch = self._batch(
-            policy, steps, rows, actions, rewards, terminated, ended, logs, parameters, values, cut, episodes, counted
-        )
+            step += 1
+            if self.is_whole and step >= steps:
+                active = [(place, env_step) for place, env_step in active if not ended[step - 1, place]]
+        of_steps = (each[:step] for each in (rewards, terminated, ended))
+        batch = self._batch(policy, rows, actions, *of_steps, logs, parameters, values, cut, episodes, counted)
+        if self.is_whole:
+            batch, before = _whole_episodes(batch, before)
         return self._with_sequences(batch, before, policy.max_seq_len) if self.states else batch
+
+    def _longer(self, array: np.ndarray, active: list[tuple[int, Any]]) -> np.ndarray:
+        """An array with space for as many steps again.
+
+        Raises:
+            InvalidEnvironmentError: there are too many.
+        """
+        if len(array) >= STEPS_MAX:
+            raise InvalidEnvironmentError(
+                f"The episode has not ended, in {self._where(active[0][0])}: give the option horizon, or leave out "
+                'batch_mode="complete_episodes".'
+            )
+        return np.concatenate([array, np.zeros_like(array)])
 
     def _start_states(self, policy: Policy) -> None:
         """Begin with the states of the last rollout, or of a first one."""
@@ -300,7 +328,6 @@ class Group:
     def _batch(
         self,
         policy: Policy,
-        steps: int,
         rows: list[np.ndarray],
         actions: list[np.ndarray],
         rewards: np.ndarray,
@@ -364,3 +391,22 @@ class Group:
         """Close the environments."""
         for env in self.envs:
             env.close()
+
+
+def _whole_episodes(batch: Batch, before: list[list[np.ndarray]]) -> tuple[Batch, list[list[np.ndarray]]]:
+    """The steps up to the last end of each environment, one environment behind another, of shape [R, 1, ...].
+
+    Args:
+        batch: of shape [T, N, ...].
+        before: the recurrent states of each step.
+    """
+    counts = [int(np.flatnonzero(column)[-1]) + 1 for column in batch.ended.T]
+    steps = np.concatenate([np.arange(count) for count in counts])
+    envs = np.repeat(np.arange(len(counts)), counts)
+    columns = {
+        name: value[steps, envs][:, np.newaxis]
+        for name, value in batch._asdict().items()
+        if isinstance(value, np.ndarray)
+    }
+    states = [[each[env][np.newaxis] for each in before[step]] for step, env in zip(steps, envs, strict=True)]
+    return batch._replace(**columns), states

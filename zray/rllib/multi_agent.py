@@ -15,6 +15,7 @@ from .agent_groups import AgentGroup, Life, reset_agents, step_agents
 from .groups import Batch
 from .policies import Policy
 from .policy.policy import PolicySpec
+from .spellings import once
 
 __all__ = ["PolicyMap", "SeveralAgents", "with_agents"]
 
@@ -174,6 +175,11 @@ class SeveralAgents:
             raise NotImplementedError(
                 f"{type(self).__name__} has no environments of several agents yet: use PPO or DQN."
             )
+        if config["batch_mode"] == "complete_episodes":
+            reason = (
+                "rollouts of several agents have a fixed length, and the value of the last state stands for the rest"
+            )
+            once("batch_mode", reason)
         specs = specs_of(config["policies"])
         mapping = config["policy_mapping_fn"]
         adapted = _adapted(mapping, list(specs))

@@ -47,6 +47,7 @@ OPTIONS: dict[str, Option] = {
     "num_envs_per_env_runner": Option("env_runners", 4, ("num_envs_per_worker",)),
     "num_groups": Option("env_runners", 2),
     "rollout_fragment_length": Option("env_runners", 128, ("sample_batch_size", "batch_size")),
+    "batch_mode": Option("env_runners", "truncate_episodes"),
     "observation_filter": Option("env_runners", "NoFilter"),
     "explore": Option("env_runners", True),
     "num_cpus_per_env_runner": Option("env_runners", 1, ("num_cpus_per_worker",)),
@@ -261,12 +262,6 @@ def _agents(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, A
     return {name: value[name] for name in ("policies", "policy_mapping_fn", "policies_to_train") if name in value}
 
 
-def _complete(value: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    if value != "truncate_episodes":
-        once("batch_mode", "rollouts have a fixed length, and the value of the last state stands for the rest")
-    return {}
-
-
 def _unit(value: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if value != "episodes":
         raise NotImplementedError(
@@ -297,7 +292,6 @@ CONVERTED: dict[str, Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
     "exploration_final_eps": _last_epsilon,
     "replay_buffer_config": _replay,
     "multiagent": _agents,
-    "batch_mode": _complete,
     "evaluation_duration_unit": _unit,
     "use_pytorch": _pytorch,
     "optimizer": _optimizer,
@@ -379,6 +373,8 @@ def _value(name: str, value: Any, kind: str) -> Any:
         return [[0, float(value)]]
     if name == "seed" and value is None:
         return 0
+    if name == "batch_mode" and value not in ("truncate_episodes", "complete_episodes"):
+        raise ValueError(f'batch_mode is "truncate_episodes" or "complete_episodes", not {value!r}.')
     if name == "framework":
         if value in ("tf", "tf2", "tfe"):
             once("framework", _TF)
