@@ -130,8 +130,13 @@ def draw_curves(name: str, ours: list[Learned], others: list[Learned], folder: P
         for label, runs in (("zray", ours), ("SB3", others))
         for seed, run in zip(SEEDS, runs, strict=False)
     ]
+    write_plot(name, Plot(f"{name}: greedy return of 20 episodes", "steps", "return", series, is_line=True), folder)
+
+
+def write_plot(name: str, plot: Plot, folder: Path) -> None:
+    """Write a plot as SVG."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = draw(Plot(f"{name}: greedy return of 20 episodes", "steps", "return", series, is_line=True))
+    text = draw(plot)
     start = text.index(">") + 1
     (folder / f"{name}.svg").write_text(f"{text[:start]}\n<style>{STYLE}</style>{text[start:]}\n")
 
@@ -234,8 +239,15 @@ def weights(choice: Choice) -> list[Row]:
     return [Row("10 MB of weights to 16 actors", text, "20 ms, one copy", is_shared and milliseconds <= 20)]
 
 
+def mujoco(choice: Choice) -> list[Row]:
+    """Bodies of MuJoCo; long curves where `--only` names them."""
+    from . import rllib_mujoco
+
+    return rllib_mujoco.mujoco(choice)
+
+
 FIGURES: dict[str, Callable[[Choice], list[Row]]] = {
-    figure.__name__: figure for figure in (to_475, to_level, sampler, workers, es_overhead, weights)
+    figure.__name__: figure for figure in (to_475, to_level, sampler, workers, es_overhead, weights, mujoco)
 }
 
 

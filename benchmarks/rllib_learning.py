@@ -26,8 +26,13 @@ class Learned(NamedTuple):
     is_reached: bool
 
 
-def learn(row: dict[str, Any], seed: int) -> Learned:
-    """Train by a row of the tuned options, until the level or the last step."""
+def learn(row: dict[str, Any], seed: int, every: int = EVERY, episodes: int = EPISODES, stops: bool = True) -> Learned:
+    """Train by a row of the tuned options.
+
+    Args:
+        every, episodes: steps between evaluations, and their episodes.
+        stops: whether the level ends the training; else the last step does.
+    """
     from zray.rllib.algorithms.registry import get_algorithm_class
 
     level, last = row["stop"]["episode_reward_mean"], row["stop"]["timesteps_total"]
@@ -37,12 +42,12 @@ def learn(row: dict[str, Any], seed: int) -> Learned:
     try:
         while algo.steps_sampled < last:
             begin = time.perf_counter()
-            goal = (algo.steps_sampled // EVERY + 1) * EVERY
+            goal = (algo.steps_sampled // every + 1) * every
             while algo.steps_sampled < goal:
                 algo.train()
             seconds += time.perf_counter() - begin
-            points.append((algo.steps_sampled, algo.evaluate(EPISODES)["episode_reward_mean"]))
-            if points[-1][1] >= level:
+            points.append((algo.steps_sampled, algo.evaluate(episodes)["episode_reward_mean"]))
+            if stops and points[-1][1] >= level:
                 return Learned(points, seconds, algo.steps_sampled <= last)
     finally:
         algo.stop()
