@@ -15,6 +15,7 @@ from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
 from zray.rllib.distributions import Categorical, Gaussian, MultiCategorical  # noqa: E402
 from zray.rllib.environments import InvalidEnvironmentError, check_environment, make_environment  # noqa: E402
 from zray.rllib.filters import MeanStdFilter  # noqa: E402
+from zray.rllib.networks import mlp  # noqa: E402
 from zray.rllib.replay import PrioritizedReplay, Replay, n_step  # noqa: E402
 
 
@@ -265,3 +266,14 @@ def test_configuration_in_use_cannot_be_changed():
 def test_box_actions_are_not_for_dqn():
     with pytest.raises(ValueError, match="discrete actions only"):
         DQNConfig().environment("Pendulum-v1").build_algo()
+
+
+def test_layers_compute_what_a_sequence_of_modules_computes_and_call_hooks():
+    layers = mlp([3, 5, 2], "tanh", 1.0)
+    rows = torch.randn(4, 3)
+    expected = torch.nn.Sequential(*layers)(rows)
+    assert torch.equal(layers(rows), expected)
+    seen = []
+    layers[0].register_forward_hook(lambda layer, given, found: seen.append(found.shape))
+    assert torch.equal(layers(rows), expected)
+    assert seen == [(4, 5)]

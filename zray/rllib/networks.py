@@ -32,6 +32,26 @@ def orthogonal(layer: Any, gain: float) -> Any:
     return layer
 
 
+class Layers(nn.Sequential):
+    """Linear layers and activations.
+
+    Calls of modules take more time than the arithmetic of a small network, so layers without hooks are not called.
+    """
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """The outputs for rows of inputs."""
+        for layer in self._modules.values():
+            assert layer is not None
+            if layer._forward_hooks or layer._forward_pre_hooks:
+                rows = layer(rows)
+            elif type(layer) is nn.Linear:
+                parameters = layer._parameters
+                rows = nn.functional.linear(rows, parameters["weight"], parameters["bias"])  # type: ignore[arg-type]
+            else:
+                rows = layer.forward(rows)
+        return rows
+
+
 def mlp(sizes: Sequence[int], activation: str, last_gain: float) -> nn.Sequential:
     """A multilayer perceptron with orthogonal weights.
 
@@ -44,7 +64,7 @@ def mlp(sizes: Sequence[int], activation: str, last_gain: float) -> nn.Sequentia
     for inputs, outputs in zip(sizes[:-2], sizes[1:-1], strict=True):
         layers += [orthogonal(nn.Linear(inputs, outputs), np.sqrt(2)), activation_of(activation)()]
     layers.append(orthogonal(nn.Linear(sizes[-2], sizes[-1]), last_gain))
-    return nn.Sequential(*layers)
+    return Layers(*layers)
 
 
 def features_of(inputs: int | tuple[int, ...], model: dict[str, Any]) -> tuple[nn.Module, int]:
@@ -62,7 +82,7 @@ def features_of(inputs: int | tuple[int, ...], model: dict[str, Any]) -> tuple[n
     hidden, activation = list(model["fcnet_hiddens"]), model["fcnet_activation"]
     if not hidden:
         return nn.Identity(), inputs
-    return nn.Sequential(mlp([inputs, *hidden], activation, float(np.sqrt(2))), activation_of(activation)()), hidden[-1]
+    return Layers(mlp([inputs, *hidden], activation, float(np.sqrt(2))), activation_of(activation)()), hidden[-1]
 
 
 class ActorCritic(nn.Module):
@@ -80,6 +100,7 @@ class ActorCritic(nn.Module):
         super().__init__()
         hidden, activation = list(model["fcnet_hiddens"]), model["fcnet_activation"]
         self.body: nn.Module = nn.Identity()
+        self.has_body = isinstance(inputs, tuple)
         if isinstance(inputs, tuple):
             self.body, inputs = features_of(inputs, model)
             hidden = []
@@ -90,5 +111,5 @@ class ActorCritic(nn.Module):
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The parameters of the actions, and the values."""
-        features = self.body(observations)
+        features = self.body(observations) if self.has_body else observations
         return self.policy(features), self.value(features).squeeze(-1)
