@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import statistics
 import time
 from typing import Any
@@ -54,8 +53,7 @@ def _learning(figure: Figure, effort: Effort) -> None:
     level = TUNED[TASK]["stop"]["episode_reward_mean"]
     figure.notes.append(
         f"Measured: a linear policy, until 20 greedy episodes have a mean return of {level}, which is looked at every "
-        "10,000 steps. The seconds are those of training, without the evaluation and the start of the workers; "
-        f"load of the machine at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
+        "10,000 steps. The seconds are those of training, without the evaluation and the start of the workers."
     )
 
 

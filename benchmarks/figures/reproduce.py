@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib
+import os
 import sys
 import time
 from pathlib import Path
@@ -60,6 +61,7 @@ def run_figure(name: str, effort: Effort) -> Figure:
     figure = Figure(name, TITLES[name])
     seconds = QUICK_FIGURE_SECONDS if effort.quick else FIGURE_SECONDS
     figure.pace = bare_rate() / REFERENCE_RATE
+    before = os.getloadavg()[0]
     try:
         with deadline(seconds, name):
             importlib.import_module(f".{name.lower()}", __package__).measure(figure, effort)
@@ -67,6 +69,10 @@ def run_figure(name: str, effort: Effort) -> Figure:
         figure.leave_out(TITLES[name], str(error))
     except Exception as error:
         figure.leave_out(TITLES[name], f"the run failed: {type(error).__name__}: {error}")
+    figure.notes.append(
+        f"Load of the machine: {before:.1f} before the figure, {os.getloadavg()[0]:.1f} after it, on {os.cpu_count()} "
+        f"cores. The bare pipeline ran at {figure.pace:.2f} of the speed that limits are meant for."
+    )
     return figure
 
 
