@@ -51,7 +51,7 @@ class Replay:
         return self._rows(places, np.ones(count, np.float32))
 
     def _rows(self, places: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-        rows = {name: column[places] for name, column in self.columns.items()}
+        rows: dict[str, np.ndarray] = {name: column.take(places, axis=0) for name, column in self.columns.items()}
         return {**rows, "weights": weights, "places": places}
 
     def update(self, places: np.ndarray, errors: np.ndarray) -> None:

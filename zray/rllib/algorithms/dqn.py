@@ -151,7 +151,8 @@ class DQN(Algorithm):
         else:
             self.memory = Replay(config["capacity"], config["seed"])
         self.target = copy.deepcopy(self.policy.model)
-        self.optimizer = torch.optim.Adam(self.policy.model.parameters(), lr=config["lr"], eps=1.5e-4)
+        self.parameters = list(self.policy.model.parameters())  # once: to find them takes longer than to clip them
+        self.optimizer = torch.optim.Adam(self.parameters, lr=config["lr"], eps=1.5e-4)
         self.target_age = 0  # steps of environments since theta- = theta
 
     def before_rollout(self) -> None:
@@ -183,14 +184,15 @@ class DQN(Algorithm):
             return metrics
         set_learning_rate(self.optimizer, config, self.steps_sampled)
         for _ in range(config["updates_per_iteration"]):
-            metrics.update(self._update())
+            last = self._update()
+        metrics.update({name: float(value) for name, value in last.items()})
         self.target_age += steps
         if self.target_age >= config["target_network_update_freq"]:
             self.target.load_state_dict(policy.model.state_dict())
             self.target_age = 0
         return metrics
 
-    def _update(self) -> dict[str, float]:
+    def _update(self) -> dict[str, torch.Tensor]:
         """A gradient step on a minibatch of D."""
         config, model = self.config, self.policy.model
         rows = self.memory.draw(config["train_batch_size"], config["prioritized_beta"])
@@ -201,15 +203,14 @@ class DQN(Algorithm):
             next_actions = choosing_q.argmax(-1, keepdim=True)
             y = tensors["returns"] + tensors["discounts"] * next_q.gather(-1, next_actions).squeeze(-1)
         q = model(tensors["observations"])[0].gather(-1, tensors["actions"].unsqueeze(-1)).squeeze(-1)
-        errors = q - y
         loss = (tensors["weights"] * torch.nn.functional.smooth_l1_loss(q, y, reduction="none")).mean()
         self.optimizer.zero_grad()
         loss.backward()
         if config["grad_clip"]:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config["grad_clip"])
+            torch.nn.utils.clip_grad_norm_(self.parameters, config["grad_clip"])
         self.optimizer.step()
-        self.memory.update(rows["places"], errors.detach().cpu().numpy())
-        return {"loss": float(loss.detach()), "mean_q": float(q.detach().mean())}
+        self.memory.update(rows["places"], (q - y).detach().cpu().numpy())
+        return {"loss": loss.detach(), "mean_q": q.detach().mean()}
 
     def learner_state(self) -> dict[str, Any]:
         return {
