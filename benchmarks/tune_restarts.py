@@ -20,6 +20,8 @@ from zray.tune.search.optuna import OptunaSearch
 
 STEPS = 9
 SAMPLES = {"random": 6, "hyperband": 17, "pbt": 4, "asha": 8, "optuna": 12}
+# The experiments of a class; the others are of a function.
+CLASSES = ("pbt",)
 # Decisions of these depend on the order of results: it is fixed for one trial at a time.
 AT_ONCE = {"asha": 1, "optuna": 1}
 
@@ -32,6 +34,24 @@ def train(config: dict[str, Any]) -> None:
     for step in range(state["step"] + 1, STEPS + 1):
         state = {"step": step, "score": state["score"] + config["rate"] / step}
         tune.report({"score": state["score"]}, checkpoint=tune.Checkpoint.from_dict(state))
+
+
+class Grower(tune.Trainable):
+    """The same as a class, whose state is in a checkpoint when it pauses alone."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self.score = config["start"]
+        mark(config["marks"], f"start {self.trial_id}")
+
+    def step(self) -> dict[str, Any]:
+        self.score += self.config["rate"] / (self.iteration + 1)
+        return {"score": self.score, "done": self.iteration + 1 == STEPS}
+
+    def save_checkpoint(self, folder: str) -> dict[str, Any]:
+        return {"score": self.score}
+
+    def load_checkpoint(self, state: dict[str, Any]) -> None:
+        self.score = state["score"]
 
 
 def mark(path: str, line: str) -> None:
@@ -60,11 +80,12 @@ def fit(name: str, folder: str | os.PathLike[str], at_once: int = 2) -> tune.Tun
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "search")
     marks = os.path.join(folder, "marks")
+    trainable = tune.with_resources(Grower if name in CLASSES else train, {"cpu": 0.25})
     if tune.Tuner.can_restore(path):
-        tuner = tune.Tuner.restore(path, tune.with_resources(train, {"cpu": 0.25}))
+        tuner = tune.Tuner.restore(path, trainable)
     else:
         tuner = tune.Tuner(
-            tune.with_resources(train, {"cpu": 0.25}),
+            trainable,
             param_space={"start": tune.uniform(0, 1), "rate": tune.uniform(0, 1), "marks": marks},
             tune_config=tune.TuneConfig(
                 metric="score",
