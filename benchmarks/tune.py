@@ -182,6 +182,17 @@ def twenty_kills(python: str | None) -> list[Row]:
     return [Row("kills of the program, restored", text, "all equal, 0 twice", is_exact)]
 
 
+def pause_resume(python: str | None) -> list[Row]:
+    """One pause and one resume with a checkpoint of 10 MB, beside one without a state."""
+    places = {"disk": None, "memory": MEMORY} if os.path.isdir(MEMORY) else {"disk": None}
+    parts = []
+    for name, place in places.items():
+        pairs = [(tune_quality.pause_and_resume(10, place), tune_quality.pause_and_resume(0, place)) for _ in range(5)]
+        large, empty = (statistics.median(times) * 1e3 for times in zip(*pairs, strict=True))
+        parts.append(f"files on {name}: {large:.0f} ms, {empty:.0f} ms with 0 MB")
+    return [Row("a pause and a resume with a checkpoint of 10 MB", "; ".join(parts))]
+
+
 def paused_trials(python: str | None) -> list[Row]:
     """100 paused trials beside one that sleeps: CPU of all processes, memory of the program."""
     found = tune_quality.paused(PAUSED_TRIALS)
@@ -203,6 +214,7 @@ FIGURES: dict[str, Callable[[str | None], list[Row]]] = {
         pbt_toy,
         hyperband_recorded,
         twenty_kills,
+        pause_resume,
         paused_trials,
     )
 }

@@ -232,6 +232,56 @@ def toy_curves(*, exploits: bool) -> list[list[float]]:
 # --- at rest ---
 
 
+class Large(tune.Trainable):
+    """Its state is an array of `megabytes`."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self.data = np.random.default_rng(0).random(config["megabytes"] * 125_000)
+
+    def step(self) -> dict[str, float]:
+        return {"loss": 0.0}
+
+    def save_checkpoint(self, folder: str) -> dict[str, Any]:
+        return {"data": self.data}
+
+    def load_checkpoint(self, state: dict[str, Any]) -> None:
+        self.data = state["data"]
+
+    def reset_config(self, config: dict[str, Any]) -> bool:
+        return True
+
+
+class Turns(FIFOScheduler):
+    """Each result pauses its trial, and lets the other one go on."""
+
+    def on_trial_result(self, controller: Any, trial: Any, result: dict[str, Any]) -> Any:
+        for other in list(controller.paused.values()):
+            controller.unpause(other)
+        return "PAUSE"
+
+
+def pause_and_resume(megabytes: int, place: str | None = None, steps: int = 30) -> float:
+    """Seconds of one pause and the resume of another trial, of two that take turns in one process."""
+    with tempfile.TemporaryDirectory(prefix="tune-", dir=place) as folder:
+        tuner = tune.Tuner(
+            Large,
+            param_space={"number": tune.grid_search([1, 2]), "megabytes": megabytes},
+            tune_config=tune.TuneConfig(
+                metric="loss", mode="min", scheduler=Turns(), reuse_actors=True, max_concurrent_trials=1
+            ),
+            run_config=tune.RunConfig(
+                name="turns",
+                storage_path=folder,
+                verbose=0,
+                stop={"training_iteration": steps},
+                checkpoint_config=tune.CheckpointConfig(num_to_keep=1),
+            ),
+        )
+        start = time.perf_counter()
+        tuner.fit()
+        return (time.perf_counter() - start) / (2 * steps)
+
+
 class Rest(NamedTuple):
     """The resources of an experiment at rest."""
 
