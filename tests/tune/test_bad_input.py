@@ -157,3 +157,14 @@ def test_result_that_cannot_be_sent_is_an_error_of_the_trial(tmp_path):
     (trial,) = tune.run(Unpicklable, local_dir=str(tmp_path), raise_on_failed_trial=False).trials
     assert trial.status == "ERROR" and "lock" in trial.error
     until(nothing_is_held, 10)
+
+
+@pytest.mark.parametrize("value", [float("nan"), "high"])
+def test_metric_without_a_number_has_no_best_trial_and_is_named(tmp_path, value):
+    results = tune.Tuner(
+        lambda config: {"loss": value},
+        tune_config=tune.TuneConfig(metric="loss", mode="min"),
+        run_config=tune.RunConfig(storage_path=str(tmp_path)),
+    ).fit()
+    with pytest.raises(RuntimeError, match=f"No value of 'loss' is a number, as {value!r}"):
+        results.get_best_result()

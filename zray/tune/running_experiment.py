@@ -382,6 +382,10 @@ class RunningExperiment:
             if score is not None and (best is None or score > best_score):
                 best, best_score = trial, score
         if best is None:
+            values = (value_of(trial.last_result, metric) for trial in self.controller.get_trials())
+            found = next((value for value in values if value is not None), None)
+            if found is not None:
+                raise RuntimeError(f"No value of {metric!r} is a number, as {found!r:.40}: there is no best trial.")
             raise RuntimeError(f"No trial has reported {metric!r}: there is no best one.")
         return best
 
