@@ -168,3 +168,23 @@ def test_metric_without_a_number_has_no_best_trial_and_is_named(tmp_path, value)
     ).fit()
     with pytest.raises(RuntimeError, match=f"No value of 'loss' is a number, as {value!r}"):
         results.get_best_result()
+
+
+@pytest.mark.parametrize(
+    "checkpoint, message",
+    [
+        ({"step": 1}, "checkpoint is a tune.Checkpoint, not dict.  Use Checkpoint.from_dict"),
+        (tune.Checkpoint("/not/there"), "The folder of the reported checkpoint is not there: /not/there"),
+    ],
+)
+def test_report_without_a_checkpoint_to_copy_is_an_error_that_names_it(tmp_path, checkpoint, message):
+    (result,) = tune.Tuner(
+        lambda config: tune.report({"loss": 1.0}, checkpoint=checkpoint),
+        run_config=tune.RunConfig(storage_path=str(tmp_path)),
+    ).fit()
+    assert message in str(result.error)
+
+
+def test_grid_of_one_number_is_refused():
+    with pytest.raises(TypeError, match="grid_search takes a list of values, not int"):
+        tune.grid_search(5)

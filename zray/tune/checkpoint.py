@@ -136,6 +136,25 @@ def _temporary_folder() -> str:
     return tempfile.mkdtemp(prefix="zray-checkpoint-")
 
 
+def check(checkpoint: Any) -> None:
+    """Refuse what a report cannot take as a checkpoint.
+
+    Raises:
+        TypeError: it is none.
+        FileNotFoundError: its folder is not there.
+    """
+    if not isinstance(checkpoint, Checkpoint):
+        raise TypeError(
+            f"checkpoint is a tune.Checkpoint, not {type(checkpoint).__name__}.  Use Checkpoint.from_dict(state) or "
+            "Checkpoint.from_directory(folder)."
+        )
+    if checkpoint._data is None and not os.path.exists(checkpoint._path):
+        raise FileNotFoundError(
+            f"The folder of the reported checkpoint is not there: {checkpoint._path}.  Report a checkpoint before its "
+            "temporary folder is removed."
+        )
+
+
 def persist(checkpoint: Checkpoint | str, target: str) -> None:
     """Put a checkpoint into a trial's folder: under another name first, so that a kill leaves no half one."""
     source = Checkpoint(checkpoint) if isinstance(checkpoint, str) else checkpoint

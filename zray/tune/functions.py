@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import session
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, check
 
 __all__ = ["FunctionRun", "Reporter", "StatusReporter", "TrialStopped", "call_form", "function"]
 
@@ -128,7 +128,10 @@ class FunctionRun:
             metrics = dict(metrics)
             checkpoint = metrics.pop("checkpoint")
         checkpoint = checkpoint or session.take_folder_checkpoint()
-        saved = self._persist(checkpoint) if checkpoint is not None else None
+        saved = None
+        if checkpoint is not None:
+            check(checkpoint)
+            saved = self._persist(checkpoint)
         with self._changed:
             if self._is_stopped:
                 _discard(saved)

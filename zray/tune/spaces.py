@@ -8,7 +8,7 @@ The distributions and their bounds are Ray's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -319,4 +319,6 @@ def sample_from(func: Callable[..., Any]) -> Function:
 
 def grid_search(values: Sequence[Any]) -> dict[str, list[Any]]:
     """Every one of the values: the trials are the cross product of all grids."""
+    if not isinstance(values, Iterable):
+        raise TypeError(f"grid_search takes a list of values, not {type(values).__name__}.")
     return {"grid_search": list(values)}
