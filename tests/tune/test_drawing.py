@@ -22,10 +22,11 @@ def test_names_of_many_axes_do_not_overlap():
     assert f"The last {AXES_MAX - 1} of {AXES_MAX} parameters are drawn." in drawn
 
 
-def test_axis_of_iterations_has_whole_numbers():
+def test_axis_of_iterations_has_whole_numbers_and_lines_know_their_rank():
     drawn = curves([Line("t0", "a", 0.0, [(1.0, 0.5), (2.0, 0.4), (3.0, 0.3)])], "training_iteration", "loss")
     marks = re.findall(r'text-anchor="middle">([\d.]+)<', drawn)
     assert marks == ["1", "2", "3"]
+    assert 'class="line t0" style="--rank:0.00"' in drawn
     assert ticks(0.0, 1.0) == [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]
 
 

@@ -105,13 +105,16 @@ def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, floa
 
 
 def _path(points: Sequence[tuple[float, float]], line: Line) -> str:
+    """A trial's line in the colour of its rank; `--rank` is for the page, which has other colours on a dark screen."""
     if len(points) == 1:
         (x, y) = points[0]
         shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour(line.rank)}"'
     else:
         steps = " L".join(f"{x:.1f},{y:.1f}" for x, y in points)
         shape = f'<path d="M{steps}" fill="none" stroke="{colour(line.rank)}"'
-    return f'{shape} class="line {line.key}"><title>{escape(line.label)}</title></{shape[1 : shape.index(" ")]}>'
+    name = shape[1 : shape.index(" ")]
+    title = f"<title>{escape(line.label)}</title>"
+    return f'{shape} class="line {line.key}" style="--rank:{line.rank:.2f}">{title}</{name}>'
 
 
 def curves(lines: Sequence[Line], x_name: str, y_name: str) -> str:
@@ -185,9 +188,9 @@ def parallel_coordinates(lines: Sequence[Line], columns: dict[str, Sequence[Any]
     for place, axis in enumerate(axes):
         x = LEFT + gap * place
         parts.append(f'<line class="axis" x1="{x:.1f}" y1="{TOP + 10}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}"/>')
-        y = HEIGHT - (8 if gap < NAME and place % 2 else 24)  # names of close axes stand on two lines
+        below = HEIGHT - (8 if gap < NAME and place % 2 else 24)  # names of close axes stand on two lines
         name = f"{escape(cell(axis.name, int(NAME / LETTER)))}<title>{escape(axis.name)}</title>"
-        parts.append(f'<text class="name" x="{x:.1f}" y="{y}" text-anchor="middle">{name}</text>')
+        parts.append(f'<text class="name" x="{x:.1f}" y="{below}" text-anchor="middle">{name}</text>')
         space = gap - 10 if place < len(axes) - 1 else LEFT - 6
         for y, text in axis.marks:
             mark = escape(cell(text, max(4, int(space / LETTER))))

@@ -38,6 +38,11 @@ p { margin: .2rem 0; overflow-wrap: anywhere } .note, .path { color: var(--soft)
 svg { width: 100%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--soft) }
 svg .name, svg .mark { fill: var(--text) } svg .mark { paint-order: stroke; stroke: var(--back); stroke-width: 3px }
 .grid, .axis { stroke: var(--rule) } .axis { stroke: var(--soft) }
+@media (prefers-color-scheme: dark) {
+  path.line { stroke: color-mix(in srgb, #8ab8ff, #454d57 calc(var(--rank) * 100%)) } svg rect { fill: #6ea8fe }
+  circle.line { fill: color-mix(in srgb, #8ab8ff, #454d57 calc(var(--rank) * 100%)) }
+  .mean, .seed { filter: brightness(1.6) }
+}
 .line { stroke-width: 1.4; opacity: .75 } .line:hover, .line.hit { opacity: 1 }
 path.line:hover, path.line.hit { stroke: var(--hit); stroke-width: 3 }
 @media (max-width: 700px) {
