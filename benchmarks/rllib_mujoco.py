@@ -1,12 +1,13 @@
 """Bodies of MuJoCo: seconds to balance a pendulum, a curve of HalfCheetah beside the published level, Humanoid's rate.
 
 python -m benchmarks.rllib mujoco --draw docs/rllib            the pendulum
-python -m benchmarks.rllib mujoco --only halfcheetah           a long curve: half an hour on an idle core
+python -m benchmarks.rllib mujoco --only halfcheetah           long curves: 5 minutes for each of 3 seeds
 """
 
 from __future__ import annotations
 
 import importlib.util
+import statistics
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,18 +53,19 @@ HUMANOID: dict[str, Any] = {
 class Curve(NamedTuple):
     """A long run that is drawn.
 
-    settings: of the curve, for its title.
+    settings: of the curve, for its title.  seeds: one run each.
     """
 
     name: str
     row: dict[str, Any]
     every: int
     settings: str
+    seeds: tuple[int, ...]
 
 
 CURVES = (
-    Curve("halfcheetah-ppo", TUNED["halfcheetah-ppo"], EVERY, "HalfCheetah-v5"),
-    Curve("humanoid-ppo", HUMANOID, 10_000, "Humanoid-v5, the beginning"),
+    Curve("halfcheetah-ppo", TUNED["halfcheetah-ppo"], EVERY, "HalfCheetah-v5", SEEDS),
+    Curve("humanoid-ppo", HUMANOID, 10_000, "Humanoid-v5, the beginning", SEEDS[:1]),
 )
 
 
@@ -83,24 +85,29 @@ def mujoco(choice: Any) -> list[Any]:
         if choice.drawings is not None:
             draw_curves(name, runs, [], choice.drawings)
     for curve in (curve for curve in CURVES if any(part in curve.name for part in choice.only)):
-        run = rllib_learning.learn(curve.row, SEEDS[0], curve.every, EPISODES, stops=False)
-        steps, value = run.points[-1]
-        text = f"return {value:,.0f} at {steps:,} steps; {steps / run.seconds:,.0f} steps/s"
+        runs = [rllib_learning.learn(curve.row, seed, curve.every, EPISODES, stops=False) for seed in curve.seeds]
+        values = ", ".join(f"{run.points[-1][1]:,.0f}" for run in runs)
+        steps, rate = runs[0].points[-1][0], statistics.median(run.points[-1][0] / run.seconds for run in runs)
         level = PUBLISHED.get(curve.name)
-        rows.append(Row(f"{curve.name}, seed {SEEDS[0]}", text, f"{level[1]:,.0f}, published" if level else ""))
+        needed = f"{level[1]:,.0f}, published" if level else ""
+        text = f"return {values} at {steps:,} steps; {rate:,.0f} steps/s"
+        rows.append(Row(f"{curve.name}, {len(runs)} seeds", text, needed))
         if choice.drawings is not None:
-            draw_curve(curve, run, choice.drawings)
+            draw_curve(curve, runs, choice.drawings)
     return rows
 
 
-def draw_curve(curve: Curve, run: Learned, folder: Path) -> None:
+def draw_curve(curve: Curve, runs: list[Learned], folder: Path) -> None:
     """Write the returns over steps as SVG, beside the published level."""
     from .rllib import write_plot
 
-    series = [Series(f"zray, seed {SEEDS[0]}", MEASURED, [(float(steps), value) for steps, value in run.points])]
+    series = [
+        Series(f"zray, seed {seed}", MEASURED, [(float(steps), value) for steps, value in run.points])
+        for seed, run in zip(curve.seeds, runs, strict=True)
+    ]
     if curve.name in PUBLISHED:
         source, level = PUBLISHED[curve.name]
-        last = max(run.points[-1][0], curve.row["stop"]["timesteps_total"])
+        last = max(runs[0].points[-1][0], curve.row["stop"]["timesteps_total"])
         series.append(Series(source, f"published, {level:,.0f}", [(0.0, level), (float(last), level)]))
     title = f"PPO, {curve.settings}: greedy return of {EPISODES} episodes"
     write_plot(curve.name, Plot(title, "steps", "return", series, is_line=True), folder)

@@ -150,18 +150,19 @@ TUNED: dict[str, dict[str, Any]] = {
     "halfcheetah-ppo": {
         "run": "PPO",
         "env": "HalfCheetah-v5",
-        "stop": {"episode_reward_mean": 5_800, "timesteps_total": 1_000_000},
-        # Those of RL Baselines3 Zoo, with orthogonal weights.
+        "stop": {"episode_reward_mean": 5_000, "timesteps_total": 1_000_000},
+        # Those of RL Baselines3 Zoo, with 8 environments instead of one, and fewer and larger minibatches: a sixth of
+        # the time.
         "config": {
             "num_groups": 1,
-            "num_envs_per_env_runner": 1,
-            "rollout_fragment_length": 512,
-            "lr": 2.0633e-5,
+            "num_envs_per_env_runner": 8,
+            "rollout_fragment_length": 256,
+            "lr": 3e-4,
             "gamma": 0.98,
             "lambda_": 0.92,
-            "clip_param": 0.1,
-            "num_epochs": 20,
-            "minibatch_size": 64,
+            "clip_param": 0.2,
+            "num_epochs": 10,
+            "minibatch_size": 256,
             "entropy_coeff": 0.000401762,
             "vf_loss_coeff": 0.58096,
             "grad_clip": 0.8,
