@@ -11,7 +11,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 import zray  # noqa: E402
 from zray.rllib import agent_groups, checks  # noqa: E402
+from zray.rllib.algorithms.a3c import A3CConfig  # noqa: E402
 from zray.rllib.algorithms.dqn import DQN, DQNConfig  # noqa: E402
+from zray.rllib.algorithms.es import ESConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPO, PPOConfig  # noqa: E402
 from zray.rllib.environments import InvalidEnvironmentError  # noqa: E402
 from zray.rllib.groups import Group  # noqa: E402
@@ -186,9 +188,14 @@ class Hanging(gymnasium.Env):
         return np.full(2, action, np.float32), float(action), self.steps % 7 == 0, False, {}
 
 
-def test_worker_that_hangs_is_replaced_and_the_curve_is_the_same(tmp_path, caplog):
+@pytest.mark.parametrize(
+    "make", [PPOConfig, pytest.param(ESConfig, marks=pytest.mark.slow), pytest.param(A3CConfig, marks=pytest.mark.slow)]
+)
+def test_worker_that_hangs_is_replaced_and_the_curve_is_the_same(tmp_path, caplog, make):
     def curve(file, workers):
-        config = small(PPOConfig(), Hanging, env_config={"file": str(file)})
+        config = small(make(), Hanging, env_config={"file": str(file)})
+        if make is ESConfig:
+            config.training(noise_size=10_000, episodes_per_batch=8)
         algo = config.env_runners(num_env_runners=workers, sample_timeout_s=4).build_algo()
         algo.train()
         weights = {name: value.tobytes() for name, value in algo.get_weights().items()}

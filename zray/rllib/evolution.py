@@ -13,6 +13,7 @@ import numpy as np
 
 import zray
 
+from .calls import Calls
 from .environments import EnvContext, InvalidEnvironmentError, check_environment, make_environment, name_of
 from .vector_policy import VectorPolicy
 
@@ -191,6 +192,7 @@ class Evolution:
         aggregation: "tree": the actors add up the noise; "flat": this process does.
         fan_in: parts that become one at a node of the tree.
         resources: of each actor.
+        timeout_s: seconds after which an actor whose episodes have not ended is replaced; None: it is waited for.
         arguments: of `Evolver`, behind the table.
     """
 
@@ -201,12 +203,14 @@ class Evolution:
         aggregation: str,
         fan_in: int,
         resources: dict[str, Any],
+        timeout_s: float | None,
         *arguments: Any,
     ) -> None:
         if aggregation not in ("tree", "flat"):
             raise ValueError(f'aggregation is "tree" or "flat", not {aggregation!r}.')
         if fan_in < 2:
             raise ValueError(f"fan_in is at least 2, not {fan_in}.")
+        self.timeout_s = timeout_s
         self.is_tree, self.fan_in = aggregation == "tree" and num_workers > 0, fan_in
         noise: Any = make_noise(arguments[3], noise_size)
         self.actors: list[Any] = []
@@ -226,18 +230,19 @@ class Evolution:
             return [self.local.play(vector, iteration, block) for block in blocks]
         shared = zray.put(vector)  # once, for all actors
         found: dict[int, Played] = {}
-        under_way: dict[Any, tuple[int, Any]] = {}
-        free = self.actors * CALLS_IN_FLIGHT
+        calls = Calls(self.actors, self.timeout_s)
+        block_of: dict[Any, int] = {}
+        free = list(range(len(self.actors))) * CALLS_IN_FLIGHT
         waiting = list(reversed(range(len(blocks))))
-        while waiting or under_way:
+        while waiting or calls:
             while waiting and free:
-                actor, number = free.pop(0), waiting.pop()
-                under_way[actor.play.remote(shared, iteration, blocks[number])] = number, actor
-            ready, _ = zray.wait(list(under_way))
-            for ref in ready:
-                number, actor = under_way.pop(ref)
-                found[number] = zray.get(ref)
-                free.append(actor)
+                worker, number = free.pop(0), waiting.pop()
+                ref = self.actors[worker].play.remote(shared, iteration, blocks[number])
+                block_of[ref] = number
+                calls.add(ref, worker)
+            for ref, worker in calls.wait():
+                found[block_of.pop(ref)] = zray.get(ref)
+                free.append(worker)
         return [found[number] for number in range(len(blocks))]
 
     def weighted_noise(self, iteration: int, weights: np.ndarray) -> np.ndarray:

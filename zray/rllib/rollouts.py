@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import torch
 
 import zray
 
-from .environments import InvalidEnvironmentError
+from .calls import Calls
 from .groups import Batch, Group
 from .policies import Policy
 
 __all__ = ["GroupHost", "Rollouts"]
 
-logger = logging.getLogger("zray.rllib")
-
 # An actor's call log is cut here: with an environment that can be pickled, recovery replays so many rollouts at most.
 CALLS_BETWEEN_CHECKPOINTS = 8
-# Processes that are started, one after another, for a rollout that does not end.  The time that each has is twice that
-# of the one before: a new process imports torch first.
-REPLACEMENTS_MAX = 5
 
 
 class GroupHost:
@@ -145,23 +139,11 @@ class Rollouts:
         Raises:
             InvalidEnvironmentError: it hangs in each of several processes.
         """
-        if self.timeout_s is None:
-            return list(zray.get(refs))
-        for attempt in range(REPLACEMENTS_MAX + 1):
-            seconds = self.timeout_s * 2**attempt
-            _, late = zray.wait(refs, num_returns=len(refs), timeout=seconds)
-            if not late:
-                break
-            workers = [refs.index(ref) for ref in late]
-            names = ", ".join(str(worker + 1) for worker in workers)
-            if attempt == REPLACEMENTS_MAX:
-                raise InvalidEnvironmentError(
-                    f"A rollout of worker {names} did not end in {attempt + 1} processes, within {seconds:g} s in the "
-                    "last one: an environment hangs, or sample_timeout_s is too small."
-                )
-            logger.warning("Worker %s is replaced: its rollout did not end within %g s.", names, seconds)
-            for worker in workers:
-                zray.kill(self.actors[worker], no_restart=False)
+        if self.timeout_s is not None:
+            calls = Calls(self.actors, self.timeout_s)
+            for worker, ref in enumerate(refs):
+                calls.add(ref, worker)
+            calls.wait(len(refs))
         return list(zray.get(refs))
 
     def state(self) -> list[bytes]:

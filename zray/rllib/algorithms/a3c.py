@@ -45,6 +45,7 @@ import torch
 import zray
 
 from ..algorithm import Algorithm
+from ..calls import Calls
 from ..config import AlgorithmConfig
 from ..groups import Batch, Episode
 from ..rollouts import GroupHost
@@ -178,20 +179,20 @@ class A3C(Algorithm):
         started = self.gradients
         last = started + count
         weights = zray.put(self.policy.get_weights())
-        running: dict[Any, tuple[Any, int]] = {}  # the gradient to come -> (its worker, the version it was given)
-        idle = list(self.rollouts.actors)
-        while started < last or running:
-            for actor in idle[: last - started]:
-                turn = started // len(self.rollouts.actors)
-                ref = actor.gradient.remote(weights, self.policy.filter, turn, self._options_now())
-                running[ref] = (actor, self.gradients)
+        actors = self.rollouts.actors
+        calls = Calls(actors, self.rollouts.timeout_s)
+        version_of: dict[int, int] = {}  # worker -> the version of the weights that it was given
+        idle = list(range(len(actors)))
+        while started < last or calls:
+            for worker in idle[: last - started]:
+                options = (self.policy.filter, started // len(actors), self._options_now())
+                calls.add(actors[worker].gradient.remote(weights, *options), worker)
+                version_of[worker] = self.gradients
                 started += 1
-            ready, _ = zray.wait(list(running))
             idle = []
-            for ref, gradient in zip(ready, zray.get(ready), strict=True):
-                actor, given = running.pop(ref)
-                self._apply(gradient, self.gradients - given)
-                idle.append(actor)
+            for ref, worker in calls.wait():
+                self._apply(zray.get(ref), self.gradients - version_of[worker])
+                idle.append(worker)
             if started < last:
                 weights = zray.put(self.policy.get_weights())
 

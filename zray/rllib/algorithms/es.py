@@ -140,6 +140,7 @@ class ES(Algorithm):
             config["aggregation"],
             config["fan_in"],
             {"num_cpus": config["num_cpus_per_env_runner"]},
+            config["sample_timeout_s"],
             options,
             self.env,
             config["env_config"],

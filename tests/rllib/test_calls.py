@@ -1,0 +1,73 @@
+"""Calls of workers that are under way, and workers that hang."""
+
+import threading
+
+import pytest
+
+import zray
+from tests.gates import Gate
+from zray.rllib import calls
+from zray.rllib.calls import Calls
+from zray.rllib.environments import InvalidEnvironmentError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session(nothing_left):
+    with zray.init(num_cpus=2, log_to_driver=False) as found:
+        yield found
+
+
+@zray.remote(max_restarts=-1, max_task_retries=-1)
+class Worker:
+    def same(self, value):
+        return value
+
+    def wait(self, gate):
+        gate.wait()
+        return "opened"
+
+    def hang_once(self, file):
+        if not file.exists():
+            file.touch()
+            threading.Event().wait()
+        return "again"
+
+    def hang(self):
+        threading.Event().wait()
+
+
+def answers(found):
+    return [(zray.get(ref), worker) for ref, worker in found]
+
+
+def test_ended_calls_come_one_at_a_time_or_all_together(tmp_path):
+    workers, gate = [Worker.remote(), Worker.remote()], Gate(tmp_path / "open")
+    found = Calls(workers, 60)
+    found.add(workers[0].wait.remote(gate), 0)
+    found.add(workers[1].same.remote(5), 1)
+    assert answers(found.wait()) == [(5, 1)] and len(found) == 1
+    found.add(workers[1].same.remote(6), 1)
+    gate.open()
+    assert answers(found.wait(2)) == [("opened", 0), (6, 1)] and not found
+
+
+def test_worker_that_hangs_runs_all_of_its_calls_again(tmp_path, caplog):
+    workers = [Worker.remote(), Worker.remote()]
+    zray.get([worker.same.remote(0) for worker in workers])
+    found = Calls(workers, 0.5)
+    found.add(workers[0].hang_once.remote(tmp_path / "hung"), 0)
+    found.add(workers[0].same.remote(1), 0)
+    found.add(workers[1].same.remote(2), 1)
+    with caplog.at_level("WARNING", "zray.rllib"):
+        assert answers(found.wait(3)) == [("again", 0), (1, 0), (2, 1)]
+    assert "Worker 1 is replaced" in caplog.text and "Worker 2" not in caplog.text
+
+
+def test_call_that_hangs_in_each_process_is_an_error(monkeypatch):
+    monkeypatch.setattr(calls, "REPLACEMENTS_MAX", 1)
+    worker = Worker.remote()
+    found = Calls([worker], 0.1)
+    found.add(worker.hang.remote(), 0)
+    with pytest.raises(InvalidEnvironmentError, match="worker 1 did not end in 2 processes, within 0.2 s"):
+        found.wait()
+    zray.kill(worker)

@@ -1,0 +1,100 @@
+"""Calls of workers that are under way, and workers that hang.
+
+A worker whose call does not end in time is replaced: its process is killed, and the new one runs its calls again.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import zray
+
+from .environments import InvalidEnvironmentError
+
+__all__ = ["Calls"]
+
+logger = logging.getLogger("zray.rllib")
+
+# Processes that are started, one after another, for a call that does not end.  The time that each has is twice that of
+# the one before: a new process imports torch first.
+REPLACEMENTS_MAX = 5
+
+
+class Calls:
+    """Calls that are under way, by ref.
+
+    Args:
+        actors: the workers.  Their class has `max_restarts` and `max_task_retries`.
+        timeout_s: seconds that a worker has for a call; None: no limit.
+    """
+
+    def __init__(self, actors: Sequence[Any], timeout_s: float | None) -> None:
+        self._actors, self._timeout_s = actors, timeout_s
+        self._worker_by_ref: dict[Any, int] = {}
+        self._since: dict[int, float] = {}  # worker -> when its oldest call began, or it was replaced
+        self._replaced: dict[int, int] = {}  # worker -> how often, for the same call
+
+    def __len__(self) -> int:
+        return len(self._worker_by_ref)
+
+    def add(self, ref: Any, worker: int) -> None:
+        """Note a call of a worker, which runs its calls one after another."""
+        if worker not in self._worker_by_ref.values() or self._since[worker] == math.inf:
+            self._since[worker] = time.monotonic()
+        self._worker_by_ref[ref] = worker
+
+    def wait(self, count: int = 1) -> list[tuple[Any, int]]:
+        """Wait until so many calls have ended: the ref and the worker of each.
+
+        Raises:
+            InvalidEnvironmentError: a call hangs in each of several processes.
+        """
+        while True:
+            refs = list(self._worker_by_ref)
+            ready, _ = zray.wait(refs, num_returns=count, timeout=self._seconds_left())
+            if len(ready) >= count:
+                break
+            self._replace_late()
+        ended = [(ref, self._worker_by_ref.pop(ref)) for ref in ready]
+        for _, worker in ended:
+            self._since[worker] = time.monotonic()
+            self._replaced.pop(worker, None)
+        return ended
+
+    def _seconds_left(self) -> float | None:
+        if self._timeout_s is None:
+            return None
+        deadlines = map(self._deadline, set(self._worker_by_ref.values()))
+        left = min(deadlines) - time.monotonic()
+        return max(0.0, left) if left < math.inf else None
+
+    def _deadline(self, worker: int) -> float:
+        assert self._timeout_s is not None
+        return self._since[worker] + self._timeout_s * 2 ** self._replaced.get(worker, 0)
+
+    def _replace_late(self) -> None:
+        """Kill the workers whose time is over, but not those whose calls have all ended."""
+        refs = list(self._worker_by_ref)
+        ready, _ = zray.wait(refs, num_returns=len(refs), timeout=0)
+        ended = set(ready)
+        busy = {worker for ref, worker in self._worker_by_ref.items() if ref not in ended}
+        for worker in set(self._worker_by_ref.values()) - busy:
+            self._since[worker] = math.inf  # all of its calls have ended, and nobody has taken them yet
+        for worker in sorted(busy):
+            if self._deadline(worker) > time.monotonic():
+                continue
+            attempt = self._replaced.get(worker, 0)
+            seconds = (self._timeout_s or 0.0) * 2**attempt
+            if attempt == REPLACEMENTS_MAX:
+                raise InvalidEnvironmentError(
+                    f"A rollout of worker {worker + 1} did not end in {attempt + 1} processes, within {seconds:g} s in "
+                    "the last one: an environment hangs, or sample_timeout_s is too small."
+                )
+            logger.warning("Worker %s is replaced: its rollout did not end within %g s.", worker + 1, seconds)
+            self._replaced[worker] = attempt + 1
+            self._since[worker] = time.monotonic()
+            zray.kill(self._actors[worker], no_restart=False)
