@@ -2,7 +2,7 @@
 
 import re
 
-from zray.tune.drawing import AXES_MAX, LETTER, Line, curves, goes_over_decades, parallel_coordinates, ticks
+from zray.tune.drawing import AXES_MAX, LETTER, Line, Scale, curves, goes_over_decades, parallel_coordinates, ticks
 
 
 def axis_names(drawn):
@@ -32,5 +32,6 @@ def test_axis_of_iterations_has_whole_numbers_and_lines_know_their_rank():
 
 def test_values_are_drawn_by_their_logarithm_where_most_of_them_are_small():
     assert goes_over_decades([10.0**-power for power in range(6)])
+    assert Scale([0.011, 0.1, 0.8], 0, 100, is_log=True).ticks() == [0.02, 0.05, 0.1, 0.2, 0.5]
     assert not goes_over_decades([number / 1000 for number in range(1, 1000)])
     assert not goes_over_decades([0.0, 1.0, 100.0])

@@ -80,13 +80,17 @@ class Scale:
         if not self.is_log:
             return ticks(self.low, self.high, least=self.least_step)
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        found = [10.0**power for power in powers if self.low <= 10.0**power <= self.high]
+        for factors in ((1,), (1, 2, 5)):
+            marks = [factor * 10.0**power for power in powers for factor in factors]
+            found = [mark for mark in marks if self.low <= mark <= self.high]
+            if len(found) > 2:
+                break
         return found if len(found) >= 2 else [self.low, self.high]
 
 
 def goes_over_decades(values: Sequence[float]) -> bool:
     """Whether a logarithmic scale fits: half of the values would lie in the lowest fifth of a linear one."""
-    if not values or min(values) <= 0 or max(values) / min(values) < 100:
+    if not values or min(values) <= 0 or max(values) / min(values) < 20:
         return False
     return sorted(values)[len(values) // 2] <= max(values) / 5
 
