@@ -4,6 +4,7 @@ python -m benchmarks.rllib                              all figures
 python -m benchmarks.rllib to_475 es_overhead           some of them
 python -m benchmarks.rllib to_475 --only es --only ppo  of some algorithms
 python -m benchmarks.rllib to_475 --draw docs/rllib     with the curves
+python -m benchmarks.rllib growth --minutes 60          memory of a long training
 python -m benchmarks.rllib workers --ray ENV/bin/python beside Ray's RLlib, in an environment that has it
 python -m benchmarks.rllib to_level                     tuned rows whose level is another one, with the same options
 """
@@ -38,6 +39,7 @@ LEARNED_STEPS = 10_000
 ENVIRONMENTS = 16  # of a group, where rollouts are measured
 # Seconds of training that the slowest seed may take; the others have a limit in steps only.
 SECONDS = {"cartpole-ppo": 60, "cartpole-a3c": 120, "cartpole-es-linear": 30, "cartpole-es-mlp": 300}
+LONG_MINUTES = 10  # of a training whose growth is held against its limit
 COMPARED = ("cartpole-ppo", "cartpole-dqn")
 STYLE = "text{font:11px sans-serif;fill:#333}.title{font-weight:600}.tick-y{text-anchor:end}.grid{stroke:#e5e5e5}"
 STYLE += ".tick-x,.label{text-anchor:middle}.axis{stroke:#555}.legend-kind{fill:#777}"
@@ -59,11 +61,13 @@ class Choice(NamedTuple):
     """What the command line asks for.
 
     only: parts of names of tuned rows.  drawings: folder of the curves.  ray: an interpreter that has ray[rllib].
+    minutes: of the training whose memory is measured.
     """
 
     only: tuple[str, ...]
     drawings: Path | None
     ray: str | None = None
+    minutes: float = 1.0
 
 
 def to_475(choice: Choice) -> list[Row]:
@@ -202,9 +206,9 @@ def workers(choice: Choice) -> list[Row]:
 
 def beside_ray(python: str, two: Workers) -> Row:
     """Rollouts of two actors, beside two of PPO's env runners in Ray's RLlib with the same policy and environments."""
-    from .rllib_loads import MODEL, STEPS
+    from .rllib_loads import HIDDENS, STEPS
 
-    other = RaySampler(python, "CartPole-v1", 2, ENVIRONMENTS, STEPS, MODEL["fcnet_hiddens"])
+    other = RaySampler(python, "CartPole-v1", 2, ENVIRONMENTS, STEPS, HIDDENS)
     rate, theirs, ratio = in_turns(two.steps_per_second, other.steps_per_second)
     other.close()
     figure = f"2 workers against Ray RLlib {other.version}, 2 env runners of {ENVIRONMENTS} CartPoles"
@@ -246,8 +250,25 @@ def mujoco(choice: Choice) -> list[Row]:
     return rllib_mujoco.mujoco(choice)
 
 
+def growth(choice: Choice) -> list[Row]:
+    """Resident memory of PPO with two workers, of all processes."""
+    from zray.rllib.algorithms.ppo import PPOConfig
+
+    from . import rllib_memory
+
+    algo = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=2).debugging(seed=1).build_algo()
+    algo.train()
+    found = rllib_memory.growth(algo, 60 * choice.minutes)
+    algo.stop()
+    text = f"{found.megabytes_per_hour:.1f} MB an hour, {found.megabytes_per_1000:.2f} MB in 1,000 of "
+    text += f"{found.iterations:,} iterations, at {found.megabytes:,.0f} MB"
+    # In a few minutes, a single page of each process that fills late is a slope.
+    is_reached = found.megabytes_per_hour <= 10 if choice.minutes >= LONG_MINUTES else None
+    return [Row(f"PPO with 2 workers for {choice.minutes:g} minutes: growth of memory", text, "10 MB", is_reached)]
+
+
 FIGURES: dict[str, Callable[[Choice], list[Row]]] = {
-    figure.__name__: figure for figure in (to_475, to_level, sampler, workers, es_overhead, weights, mujoco)
+    figure.__name__: figure for figure in (to_475, to_level, sampler, workers, es_overhead, weights, growth, mujoco)
 }
 
 
@@ -256,9 +277,15 @@ FIGURES: dict[str, Callable[[Choice], list[Row]]] = {
 @click.option("--only", multiple=True, metavar="PART", help="Tuned rows whose name has this part.")
 @click.option("--draw", "drawings", type=click.Path(path_type=Path), help="Folder for the curves of learning.")
 @click.option("--ray", metavar="PYTHON", help="An interpreter that has ray[rllib]: workers are compared with it.")
+@click.option("--minutes", default=1.0, show_default=True, help="Of the training whose memory is measured.")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Write the rows there too.")
 def main(
-    figures: tuple[str, ...], only: tuple[str, ...], drawings: Path | None, ray: str | None, file: Path | None
+    figures: tuple[str, ...],
+    only: tuple[str, ...],
+    drawings: Path | None,
+    ray: str | None,
+    minutes: float,
+    file: Path | None,
 ) -> None:
     import torch
 
@@ -267,7 +294,7 @@ def main(
     print("| figure | measured | needed | reached | load |\n|---|---|---|---|---:|", flush=True)
     with zray.init(num_cpus=4, log_to_driver=False):
         for name in figures or FIGURES:
-            for row in FIGURES[name](Choice(only, drawings, ray)):
+            for row in FIGURES[name](Choice(only, drawings, ray, minutes)):
                 load = os.getloadavg()[0]
                 rows.append({**row._asdict(), "load": load})
                 reached = {True: "yes", False: "NO", None: ""}[row.is_reached]

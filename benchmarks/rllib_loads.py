@@ -19,7 +19,8 @@ from zray.rllib.policies import Policy
 from zray.rllib.rollouts import Rollouts
 from zray.rllib.vector_policy import VectorPolicy
 
-MODEL = {"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh"}
+HIDDENS = [64, 64]
+MODEL = {"fcnet_hiddens": HIDDENS, "fcnet_activation": "tanh"}
 STEPS = 128  # of a rollout
 
 

@@ -39,7 +39,7 @@ def as_html(figures: list[Figure], circumstances: dict[str, str]) -> str:
     rows = [row for figure in figures for row in figure.rows]
     counts = [(name, sum(row.verdict == name for row in rows)) for name in (REACHED, MISSED, ABSENT)]
     body = [
-        "<h1>zray reproduce: the paper's system figures</h1>",
+        "<h1>zray reproduce: the paper's figures</h1>",
         f"<p>{facts}</p>",
         "<p>" + "; ".join(f"{count} {name}" for name, count in counts) + f". {escape(LEGEND)}</p>",
         table(figures),
