@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .environments import InvalidEnvironmentError
+from .environments import InvalidEnvironmentError, check_reward
 from .groups import Batch, Episode, Group
 from .policies import Policy
 from .sequences import sequences_of
@@ -97,6 +97,11 @@ def step_agents(env: Any, actions: dict[Any, Any]) -> tuple[dict[Any, Any], dict
         )
     observations, rewards, terminateds = found[:3]
     truncateds = found[3] if len(found) == 5 else {}
+    if ALL not in terminateds:
+        raise InvalidEnvironmentError(
+            f'step of {type(env).__name__} returns terminateds without the key "__all__", which says whether the '
+            "episode is over."
+        )
     is_truncated = bool(truncateds.get(ALL, False))
     is_terminal = bool(terminateds.get(ALL, False)) and not is_truncated
     return observations, rewards, terminateds, truncateds, is_terminal, is_truncated
@@ -195,7 +200,7 @@ class AgentGroup(Group):
 
     def _rows(self, policy: Policy, there: list[tuple[int, Any]], counted: Any) -> np.ndarray:
         """The filtered observations of agents."""
-        raw = policy.flatten([self.observations[place][agent] for place, agent in there])
+        raw = self._flat_of(policy, there)
         if not np.isfinite(raw).all():
             place, agent = there[int(np.argmin(np.isfinite(raw).reshape(len(raw), -1).all(axis=1)))]
             raise InvalidEnvironmentError(
@@ -204,6 +209,27 @@ class AgentGroup(Group):
         counted.observe(raw)
         rows: np.ndarray = policy.filter(raw)
         return rows
+
+    def _flat_of(self, policy: Policy, there: list[tuple[int, Any]]) -> np.ndarray:
+        """The observations of agents as rows.
+
+        Raises:
+            InvalidEnvironmentError: one of them does not fit the observation space; names the agent.
+        """
+        try:
+            return policy.flatten([self.observations[place][agent] for place, agent in there])
+        except Exception as error:
+            for place, agent in there:
+                observation = self.observations[place][agent]
+                try:
+                    policy.flatten([observation])
+                except Exception:
+                    raise InvalidEnvironmentError(
+                        f"The observation of agent {agent!r} is {type(observation).__name__} of shape "
+                        f"{np.shape(observation)}, where the space is {policy.observation_space}, in "
+                        f"{self._where(place)}."
+                    ) from error
+            raise
 
     def _advance(
         self, policy: Any, place: int, actions: dict[Any, Any], clip_rewards: bool, cut: Any, episodes: list[Episode]
@@ -221,6 +247,8 @@ class AgentGroup(Group):
         there, total = self.pending[place], 0.0
         self.lengths[place] += 1
         for agent, reward in rewards.items():
+            if not isinstance(reward, (int, float)):  # the place is text, which takes time
+                check_reward(reward, f"of agent {agent!r}, in {self._where(place)},")
             if not np.isfinite(reward):
                 raise InvalidEnvironmentError(f"The reward of agent {agent!r} is {reward}, in {self._where(place)}.")
             total += float(reward)

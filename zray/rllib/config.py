@@ -218,10 +218,14 @@ class AlgorithmConfig:
         """Check that options fit together.
 
         Raises:
-            ValueError: they do not.
+            ValueError: they do not, or a number is out of its range.
+            TypeError: an option is of another kind.
         """
+        from .limits import check_limits
+
         if self.options["env"] is None:
             raise ValueError('The configuration names no environment: config.environment("CartPole-v1").')
+        check_limits(self.options, type(self).__name__)
         workers, groups = self.options["num_env_runners"], self.options["num_groups"]
         if workers > groups:
             spellings.logger.warning(

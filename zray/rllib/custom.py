@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import gymnasium
@@ -26,6 +27,42 @@ LOSS_INPUTS = {
     "targets": "value_targets",
     "lengths": "seq_lens",
 }
+
+
+def _make(model_class: Any, arguments: tuple[Any, ...], own: dict[str, Any]) -> Any:
+    """A model of its class.
+
+    Args:
+        model_class: of the program.
+        arguments: what zray gives its constructor.
+        own: `custom_model_config`.
+
+    Raises:
+        TypeError: it is no class, or its constructor does not take these arguments.
+    """
+    if not callable(model_class) or isinstance(model_class, nn.Module):
+        raise TypeError(
+            f"custom_model is a class, or a registered name, not an object of {type(model_class).__name__}."
+        )
+    signature = inspect.signature(model_class)
+    reads_config = isinstance(model_class, type) and issubclass(model_class, ModelV2)
+    # As in Ray, a TorchModelV2 without these arguments reads them in model_config["custom_model_config"].
+    for given in (own, {}) if reads_config else (own,):
+        try:
+            signature.bind(*arguments, **given)
+        except TypeError as error:
+            fault = str(error)
+        else:
+            return model_class(*arguments, **given)
+    names = (
+        "obs_space, action_space, num_outputs, model_config, name"
+        if reads_config
+        else ("observation_space, action_space, num_outputs")
+    )
+    raise TypeError(
+        f"Model {model_class.__name__} is made by ({names}, **custom_model_config), and its constructor does not take "
+        f"these: {fault}."
+    )
 
 
 class CustomModel(nn.Module):
@@ -65,9 +102,9 @@ class CustomModel(nn.Module):
         self.changes_loss = self.is_v2 and made.custom_loss is not ModelV2.custom_loss
         if self.is_v2:
             config = {**MODEL_DEFAULTS, **model}
-            self.inner = made(self.preprocessed, action_space, outputs, config, "custom_model", **own)
+            self.inner: Any = _make(made, (self.preprocessed, action_space, outputs, config, "custom_model"), own)
         else:
-            self.inner = made(observation_space, action_space, outputs, **own)
+            self.inner = _make(made, (observation_space, action_space, outputs), own)
         start = float(model.get("log_std_init", 0.0))
         self.log_std = nn.Parameter(torch.full((outputs,), start)) if is_continuous else None
         self.own_value: nn.Module | None = None

@@ -135,7 +135,6 @@ MODULES: dict[str, dict[str, str]] = {
     "utils.numpy": _HELPERS,
     "utils.typing": _TYPES,
     "utils.filter": {"MeanStdFilter": "filters:MeanStdFilter", "NoFilter": "filters:NoFilter"},
-    "utils.metrics": {},
     "utils.metrics.metrics_logger": {"MetricsLogger": "callbacks:MetricsLogger"},
     "utils.replay_buffers": {"ReplayBuffer": "replay:Replay", "PrioritizedReplayBuffer": "replay:PrioritizedReplay"},
     "utils.schedules": {},

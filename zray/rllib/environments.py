@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = [
     "InvalidEnvironmentError",
     "Limited",
     "check_environment",
+    "check_reward",
     "check_spaces",
     "creator_of",
     "make_environment",
@@ -127,7 +129,8 @@ class OldStep(gymnasium.Env[Any, Any]):
         return observation, reward, bool(done) and not is_truncated, is_truncated, info
 
     def close(self) -> None:
-        self.env.close()
+        if hasattr(self.env, "close"):  # a plain class may have none
+            self.env.close()
 
 
 def _is_pair(found: Any) -> bool:
@@ -228,6 +231,11 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
             _check_observation(env.get_observation_space(agent), f"{name}, agent {agent!r},", observation, "reset")
         return
     check_spaces(env, name)
+    parameters = inspect.signature(env.reset).parameters
+    if "seed" not in parameters and not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        raise InvalidEnvironmentError(
+            f"reset of environment {name} takes no seed: define reset(self, *, seed=None, options=None)."
+        )
     found: Any = env.reset(seed=0)
     if not _is_pair(found):
         raise InvalidEnvironmentError(
@@ -241,10 +249,7 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
             f"{len(stepped) if isinstance(stepped, tuple) else type(stepped).__name__} values."
         )
     _check_observation(env.observation_space, name, stepped[0], "step")
-    if np.size(stepped[1]) != 1:
-        raise InvalidEnvironmentError(
-            f"The reward of environment {name} is one number, not of shape {np.shape(stepped[1])}."
-        )
+    check_reward(stepped[1], f"of environment {name}")
     for place, value in (("terminated", stepped[2]), ("truncated", stepped[3])):
         if not isinstance(value, (bool, int, np.bool_)):
             raise InvalidEnvironmentError(
@@ -252,15 +257,39 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
             )
 
 
+def check_reward(reward: Any, where: str) -> None:
+    """Look at a reward.
+
+    Raises:
+        InvalidEnvironmentError: it is no number, or an array of numbers.
+    """
+    if np.shape(reward):
+        raise InvalidEnvironmentError(f"The reward {where} is one number, not an array of shape {np.shape(reward)}.")
+    try:
+        float(reward)
+    except (TypeError, ValueError) as error:
+        raise InvalidEnvironmentError(f"The reward {where} is a number, not {type(reward).__name__}.") from error
+
+
 def _check_observation(space: Any, name: str, observation: Any, where: str) -> None:
-    if space is None or space.contains(observation):
+    if space is None:
         return
-    shape = getattr(observation, "shape", None)
-    if isinstance(space, gymnasium.spaces.Box) and shape == space.shape:
-        as_space = np.asarray(observation).astype(space.dtype)
-        if space.contains(as_space):
-            return  # another dtype: it is converted
+    said = ""
+    if isinstance(space, gymnasium.spaces.Box):  # another dtype, or a list, is converted
+        try:
+            converted = np.asarray(observation).astype(space.dtype)
+        except (TypeError, ValueError):
+            said = ", no array of numbers"
+        else:
+            if space.contains(converted):
+                return
+            said = f" of shape {converted.shape}"
+            if converted.shape == space.shape:
+                said += f" with values from {converted.min():g} to {converted.max():g}"
+    elif space.contains(observation):
+        return
     raise InvalidEnvironmentError(
-        f"{where} of environment {name} returned an observation outside of its space: {type(observation).__name__} of "
-        f"shape {shape}, where the space is {space}."
+        f"{where} of environment {name} returned an observation outside of its space: "
+        f"{type(observation).__name__}{said}, where the space is "
+        f"{space}."
     )

@@ -13,7 +13,14 @@ import numpy as np
 
 from .advantages import generalized_advantages
 from .callbacks import BaseEnv, Events, LiveEpisode, MetricsLogger
-from .environments import EnvContext, InvalidEnvironmentError, check_environment, make_environment, name_of
+from .environments import (
+    EnvContext,
+    InvalidEnvironmentError,
+    check_environment,
+    check_reward,
+    make_environment,
+    name_of,
+)
 from .episodes import ACTIONS_MAX, is_stateless, play_again
 from .policies import Policy
 from .sequences import Sequence, sequences_of
@@ -160,6 +167,10 @@ class Group:
             f"step raised {type(error).__name__}: {error}, in {self._where(place)}, action {action!r}."
         )
 
+    def _no_number(self, place: int, reward: Any) -> InvalidEnvironmentError:
+        check_reward(reward, f"in {self._where(place)}")
+        return InvalidEnvironmentError(f"The reward is {reward}, in {self._where(place)}.")
+
     def watch(self, events: Events) -> None:
         """Call other callbacks from now on; the present episodes count from their beginning."""
         if self.events is None:
@@ -205,7 +216,7 @@ class Group:
                 try:
                     policy.flatten([observation])
                 except Exception:
-                    shape = getattr(observation, "shape", None)
+                    shape = np.shape(observation)
                     raise InvalidEnvironmentError(
                         f"The observation is {type(observation).__name__} of shape {shape}, where the space is "
                         f"{policy.observation_space}, in {self._where(place)}."
@@ -262,8 +273,12 @@ class Group:
                     observation, reward, is_terminal, is_truncated, info = env_step(taken)
                 except Exception as error:
                     raise self._raised(place, taken, error) from error
-                if not math.isfinite(reward):
-                    raise InvalidEnvironmentError(f"The reward is {reward}, in {self._where(place)}.")
+                try:
+                    is_number = math.isfinite(reward)
+                except TypeError:
+                    is_number = False
+                if not is_number:
+                    raise self._no_number(place, reward)
                 if has_events:
                     self.live[place].stepped(
                         taken, observation, float(reward), bool(is_terminal), bool(is_truncated), info
@@ -284,7 +299,7 @@ class Group:
             step += 1
             if self.is_whole and step >= steps:
                 active = [(place, env_step) for place, env_step in active if not ended[step - 1, place]]
-        of_steps = (each[:step] for each in (rewards, terminated, ended))
+        of_steps = (rewards[:step], terminated[:step], ended[:step])
         batch = self._batch(policy, rows, actions, *of_steps, logs, parameters, values, cut, episodes, counted)
         if self.is_whole:
             batch, before = _whole_episodes(batch, before)
@@ -402,7 +417,7 @@ def _whole_episodes(batch: Batch, before: list[list[np.ndarray]]) -> tuple[Batch
     """
     counts = [int(np.flatnonzero(column)[-1]) + 1 for column in batch.ended.T]
     steps = np.concatenate([np.arange(count) for count in counts])
-    envs = np.repeat(np.arange(len(counts)), counts)
+    envs: np.ndarray = np.repeat(np.arange(len(counts)), counts)
     columns = {
         name: value[steps, envs][:, np.newaxis]
         for name, value in batch._asdict().items()

@@ -15,7 +15,7 @@ from .agent_groups import AgentGroup, Life, reset_agents, step_agents
 from .groups import Batch
 from .policies import Policy
 from .policy.policy import PolicySpec
-from .spellings import once
+from .spellings import once, translated
 
 __all__ = ["PolicyMap", "SeveralAgents", "with_agents"]
 
@@ -199,7 +199,7 @@ class SeveralAgents:
 
     def config_of(self: Any, name: str, config: dict[str, Any]) -> dict[str, Any]:
         """The options of a policy."""
-        own = {("lambda_" if key == "lambda" else key): value for key, value in self.specs[name].config.items()}
+        own = translated(self.specs[name].config, config, f"PolicySpec of {name!r}", type(self).__name__)
         for option in ("lr", "entropy_coeff"):
             if option in own:
                 own.setdefault(f"{option}_schedule", None)  # its own number stands for the schedule of all policies

@@ -159,7 +159,14 @@ class Policy:
     ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
         """The action for one observation, the next recurrent state, and what the model gave."""
         states = [np.asarray(each, dtype=np.float32)[np.newaxis] for each in state]
-        parameters, values, after = self.forward_states(self.filter(self.flatten([observation])), states)
+        try:
+            row = self.flatten([observation])
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"The observation is {type(observation).__name__} of shape {np.shape(observation)}, where the space is "
+                f"{self.observation_space}."
+            ) from error
+        parameters, values, after = self.forward_states(self.filter(row), states)
         if explore:
             actions, _ = self.draw(parameters, rng)
         else:

@@ -343,7 +343,9 @@ def translated(given: Mapping[str, Any], options: Mapping[str, Any], place: str,
     for name in ("lr", "entropy_coeff"):
         rest.update(_scheduled(name, rest, options))
     for name, value in rest.items():
-        if name in options:
+        if name == "rollout_fragment_length" and value == "auto":
+            made = {}  # a default of Ray: the steps follow from train_batch_size, where there is one
+        elif name in options:
             made = {name: value}
         elif name in CONVERTED:
             made = CONVERTED[name](value, whole)
