@@ -99,6 +99,24 @@ def train_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def named_experiment(
+    algorithm: str | None, env: str | None, tuned: str | None, stop: str, config: str
+) -> dict[str, Any]:
+    """The experiment that options of the command line name, with those of a tuned row below them."""
+    row = tuned_row(tuned) if tuned else {"run": None, "env": None, "stop": {}, "config": {}}
+    algorithm, env = algorithm or row["run"], env or row["env"]
+    if not algorithm or not env:
+        raise click.UsageError("Name an algorithm and an environment, as --run PPO --env CartPole-v1, or a file.")
+    ends = object_of("--stop", stop) or row["stop"]
+    if not ends:
+        click.echo("No --stop is given: Ctrl-C ends the training.  For example: --stop '{\"timesteps_total\": 1e5}'")
+    return {
+        "run": algorithm,
+        "stop": ends,
+        "config": {"env": env, **row["config"], **object_of("--config", config)},
+    }
+
+
 @rllib.command()
 @train_options
 def train(
@@ -137,23 +155,8 @@ def train(
                 wanted.pop("num_samples", None)
             spec.update({**wanted, **spec})
     else:
-        row = tuned_row(tuned) if tuned else {"run": None, "env": None, "stop": {}, "config": {}}
-        algorithm, env = algorithm or row["run"], env or row["env"]
-        if not algorithm or not env:
-            raise click.UsageError("Name an algorithm and an environment, as --run PPO --env CartPole-v1, or a file.")
-        ends = object_of("--stop", stop) or row["stop"]
-        experiments = {
-            given["experiment_name"]: {
-                "run": algorithm,
-                "stop": ends,
-                "config": {"env": env, **row["config"], **object_of("--config", config)},
-                **wanted,
-            }
-        }
-        if not ends:
-            click.echo(
-                "No --stop is given: Ctrl-C ends the training.  For example: --stop '{\"timesteps_total\": 1e5}'"
-            )
+        named = named_experiment(algorithm, env, tuned, stop, config)
+        experiments = {given["experiment_name"]: {**named, **wanted}}
     for spec in experiments.values():
         check(spec)
     if seeds is not None:

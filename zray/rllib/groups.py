@@ -236,14 +236,10 @@ class Group:
         active = [(place, env.step) for place, env in enumerate(self.envs)]
         has_events, counted = self.events is not None, policy.filter.fresh()
         keeps_actions = self.taken is not None
-        rewards: np.ndarray = np.zeros((steps, size), np.float32)
-        terminated: np.ndarray = np.zeros((steps, size), np.float32)
-        ended: np.ndarray = np.zeros((steps, size), np.float32)
-        rows: list[np.ndarray] = []
-        actions: list[np.ndarray] = []
-        logs: list[np.ndarray] = []
-        parameters: list[np.ndarray] = []
-        values: list[np.ndarray] = []
+        arrays: list[np.ndarray] = [np.zeros((steps, size), np.float32) for _ in range(3)]
+        rewards, terminated, ended = arrays
+        lists: list[list[np.ndarray]] = [[] for _ in range(5)]  # of each step
+        rows, actions, logs, parameters, values = lists
         before: list[list[np.ndarray]] = []  # the recurrent states of each step
         cut: list[Cut] = []
         episodes: list[Episode] = []
@@ -253,8 +249,7 @@ class Group:
                 rewards, terminated, ended = (self._longer(each, active) for each in (rewards, terminated, ended))
             raw = self._flat(policy)
             if not np.isfinite(raw).all():
-                place = int(np.argmin(np.isfinite(raw).reshape(size, -1).all(axis=1)))
-                raise InvalidEnvironmentError(f"The observation holds NaN or infinity, in {self._where(place)}.")
+                raise self._no_numbers(raw)
             counted.observe(raw if len(active) == size else raw[[place for place, _ in active]])
             row = policy.filter(raw)
             before.append(self.states)
@@ -273,11 +268,7 @@ class Group:
                     observation, reward, is_terminal, is_truncated, info = env_step(taken)
                 except Exception as error:
                     raise self._raised(place, taken, error) from error
-                try:
-                    is_number = math.isfinite(reward)
-                except TypeError:
-                    is_number = False
-                if not is_number:
+                if not _is_finite(reward):
                     raise self._no_number(place, reward)
                 if has_events:
                     self.live[place].stepped(
@@ -301,9 +292,17 @@ class Group:
                 active = [(place, env_step) for place, env_step in active if not ended[step - 1, place]]
         of_steps = (rewards[:step], terminated[:step], ended[:step])
         batch = self._batch(policy, rows, actions, *of_steps, logs, parameters, values, cut, episodes, counted)
+        return self._finished(batch, before, policy.max_seq_len)
+
+    def _finished(self, batch: Batch, before: list[list[np.ndarray]], max_seq_len: int) -> Batch:
+        """The batch, cut to whole episodes if these are asked for, with the sequences of a recurrent model."""
         if self.is_whole:
             batch, before = _whole_episodes(batch, before)
-        return self._with_sequences(batch, before, policy.max_seq_len) if self.states else batch
+        return self._with_sequences(batch, before, max_seq_len) if self.states else batch
+
+    def _no_numbers(self, observations: np.ndarray) -> InvalidEnvironmentError:
+        place = int(np.argmin(np.isfinite(observations).reshape(self.size, -1).all(axis=1)))
+        return InvalidEnvironmentError(f"The observation holds NaN or infinity, in {self._where(place)}.")
 
     def _longer(self, array: np.ndarray, active: list[tuple[int, Any]]) -> np.ndarray:
         """An array with space for as many steps again.
@@ -406,6 +405,13 @@ class Group:
         """Close the environments."""
         for env in self.envs:
             env.close()
+
+
+def _is_finite(reward: Any) -> bool:
+    try:
+        return math.isfinite(reward)
+    except TypeError:
+        return False
 
 
 def _whole_episodes(batch: Batch, before: list[list[np.ndarray]]) -> tuple[Batch, list[list[np.ndarray]]]:
