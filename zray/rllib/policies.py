@@ -12,6 +12,7 @@ from .convolution import is_image
 from .distributions import distribution_of
 from .filters import filter_of
 from .networks import ActorCritic
+from .small_networks import SmallNetwork
 
 __all__ = ["Policy"]
 
@@ -72,6 +73,7 @@ class Policy:
         else:
             self.model = make_model(self.inputs, outputs, is_continuous, model)
         self.device = torch.device("cpu")
+        self.small = SmallNetwork(self.model) if SmallNetwork.fits(self.model) else None
         make_state = getattr(self.model, "initial_state", None)
         self.initial_state: list[np.ndarray] = make_state() if make_state else []
         self.max_seq_len = int(model.get("max_seq_len", 20))
@@ -80,6 +82,8 @@ class Policy:
         """Move the model to a device.  The policies of rollouts stay on the CPU."""
         self.device = device
         self.model.to(device)
+        if device.type != "cpu":
+            self.small = None
 
     def tensor(self, array: np.ndarray) -> torch.Tensor:
         """An array as a tensor on the model's device; on the CPU it shares the memory."""
@@ -111,6 +115,8 @@ class Policy:
 
     def forward(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Parameters of the actions, and values, of filtered observations."""
+        if self.small is not None and self.small.takes(rows):
+            return self.small(rows)
         with torch.inference_mode():
             parameters, values = self.model(self.tensor(rows))
         return parameters.cpu().numpy(), values.cpu().numpy()
