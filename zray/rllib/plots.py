@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zray.tune.drawing import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, colour, svg, thinned
+from zray.tune.drawing import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, axes, colour, svg, thinned
 from zray.tune.plots import STYLE, VIEWPORT
 from zray.tune.reporters.rows import cell, duration
 
@@ -133,15 +133,7 @@ def _chart(
     outer = [y for low, high in edges.values() for points in (*low, *high) for _, y in points]
     x_scale = Scale([x for x, _ in every], LEFT, WIDTH - RIGHT)
     y_scale = Scale([*(y for _, y in every), *outer], HEIGHT - BOTTOM, TOP)
-    parts: list[str] = []
-    for value in y_scale.ticks():
-        y = y_scale(value)
-        parts.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{cell(float(value))}</text>')
-    for value in x_scale.ticks():
-        x = x_scale(value)
-        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{cell(float(value))}</text>')
-    parts.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">environment steps</text>')
+    parts = axes(x_scale, y_scale, "environment steps")
     for place, (key, curves) in enumerate(seeds.items()):
         if not curves:
             continue

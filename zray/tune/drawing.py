@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .reporters.rows import cell
 
-__all__ = ["Line", "bars", "curves", "parallel_coordinates"]
+__all__ = ["Line", "axes", "bars", "curves", "parallel_coordinates"]
 
 WIDTH, HEIGHT = 960, 360
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 16, 44
@@ -121,15 +121,8 @@ def _path(points: Sequence[tuple[float, float]], line: Line) -> str:
     return f'{shape} class="line {line.key}" style="--rank:{line.rank:.2f}">{title}</{name}>'
 
 
-def curves(lines: Sequence[Line], x_name: str, y_name: str) -> str:
-    """One curve a trial; the best ones lie on top."""
-    drawn = [line for line in lines if line.points]
-    xs = [x for line in drawn for x, _ in line.points]
-    ys = [y for line in drawn for _, y in line.points]
-    if not drawn:
-        return '<p class="note">No trial has reported the metric.</p>'
-    x_scale = Scale(xs, LEFT, WIDTH - RIGHT)
-    y_scale = Scale(ys, HEIGHT - BOTTOM, TOP, is_log=goes_over_decades(ys))
+def axes(x_scale: Scale, y_scale: Scale, x_name: str) -> list[str]:
+    """The grid of a chart, with the marks of both axes and the name of the horizontal one."""
     parts: list[str] = []
     for value in y_scale.ticks():
         y = y_scale(value)
@@ -139,6 +132,19 @@ def curves(lines: Sequence[Line], x_name: str, y_name: str) -> str:
         x = x_scale(value)
         parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{cell(float(value))}</text>')
     parts.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_name)}</text>')
+    return parts
+
+
+def curves(lines: Sequence[Line], x_name: str, y_name: str) -> str:
+    """One curve a trial; the best ones lie on top."""
+    drawn = [line for line in lines if line.points]
+    xs = [x for line in drawn for x, _ in line.points]
+    ys = [y for line in drawn for _, y in line.points]
+    if not drawn:
+        return '<p class="note">No trial has reported the metric.</p>'
+    x_scale = Scale(xs, LEFT, WIDTH - RIGHT)
+    y_scale = Scale(ys, HEIGHT - BOTTOM, TOP, is_log=goes_over_decades(ys))
+    parts = axes(x_scale, y_scale, x_name)
     for line in sorted(drawn, key=lambda each: -each.rank):
         points = [(x_scale(x), y_scale(y)) for x, y in thinned(line.points)]
         parts.append(_path(points, line))
