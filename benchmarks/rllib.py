@@ -78,8 +78,12 @@ def to_475(choice: Choice) -> list[Row]:
 
 
 def to_level(choice: Choice) -> list[Row]:
-    """Steps and seconds to the level of each other tuned row."""
-    return learning(choice, {name: row for name, row in TUNED.items() if level_of(row) != 475})
+    """Steps and seconds to the level of each other tuned row, but for bodies of MuJoCo."""
+    from .rllib_mujoco import TUNED_NAMES
+
+    return learning(
+        choice, {name: row for name, row in TUNED.items() if level_of(row) != 475 and name not in TUNED_NAMES}
+    )
 
 
 def level_of(tuned: dict[str, Any]) -> float:

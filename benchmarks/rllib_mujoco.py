@@ -21,6 +21,7 @@ from .rllib_learning import Learned
 SEEDS = (0, 1, 2)
 LEVEL_SECONDS = 300
 PENDULUMS = ("inverted-pendulum-ppo", "inverted-pendulum-es")
+TUNED_NAMES = (*PENDULUMS, "halfcheetah-ppo")
 # Evaluations of the long curves: they take time too.
 EVERY, EPISODES = 50_000, 5
 # RL Baselines3 Zoo, benchmark.md: PPO, HalfCheetah, 1,000,000 steps, with these settings.

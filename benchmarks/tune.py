@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import cloudpickle
+
 import zray
 from zray import tune
 
@@ -233,6 +235,8 @@ def main() -> None:
     rows: list[Row] = []
     print(f"load of the machine at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
     print("| figure | measured | needed | reached |\n|---|---|---|---|", flush=True)
+    # As on the side of Ray, where they are functions of the program itself: no process imports their module.
+    cloudpickle.register_pickle_by_value(tune_loads)
     with zray.init(num_cpus=2, log_to_driver=False):
         tune_loads.fit(tune, tune_loads.one_report, 4, reuses=False)
         for name in arguments.figures or FIGURES:
