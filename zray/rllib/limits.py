@@ -39,7 +39,7 @@ LIMITS: dict[str, Limit] = {
     **dict.fromkeys(("num_groups", "num_envs_per_env_runner", "rollout_fragment_length", "minibatch_size"), _COUNT),
     **dict.fromkeys(("num_epochs", "capacity", "updates_per_iteration", "grads_per_step", "n_step"), _COUNT),
     **dict.fromkeys(("evaluation_duration", "metrics_num_episodes_for_smoothing"), _COUNT),
-    **dict.fromkeys(("num_env_runners", "evaluation_interval", "seed"), _SIZE),
+    **dict.fromkeys(("num_env_runners", "num_replay_buffer_shards", "evaluation_interval", "seed"), _SIZE),
     **dict.fromkeys(("train_batch_size", "horizon"), Limit(0, is_whole=True, is_optional=True)),
     **dict.fromkeys(("gamma", "lambda_", "tau"), _SHARE),
     **dict.fromkeys(("vf_loss_coeff", "kl_coeff", "kl_target", "learning_starts", "num_gpus"), _NUMBER),

@@ -68,6 +68,7 @@ OPTIONS: dict[str, Option] = {
     "prioritized_alpha": Option("training", UNSET, ("prioritized_replay_alpha",)),
     "prioritized_beta": Option("training", UNSET, ("prioritized_replay_beta",)),
     "capacity": Option("training", UNSET, ("buffer_size", "replay_buffer_capacity")),
+    "num_replay_buffer_shards": Option("training", UNSET),
     "learning_starts": Option("training", UNSET, ("num_steps_sampled_before_learning_starts",)),
     # multi_agent
     "policies": Option("multi_agent", None),

@@ -14,6 +14,7 @@ With these, each an option:
     dueling      Wang et al., 2016 (arXiv 1511.06581): Q = V + A - mean A, equation 9
     n_step       Sutton 1988: the return of n steps, then the value; fewer steps at the end of a rollout
     prioritized  Schaul et al., 2016 (arXiv 1511.05952): replay.py
+    D in actors  Horgan et al., 2018 (arXiv 1803.00933), Ape-X: `num_replay_buffer_shards`, replay_actors.py
 
 Details, which are the paper's unless named otherwise:
 
@@ -44,6 +45,7 @@ from ..config import AlgorithmConfig
 from ..networks import features_of, mlp
 from ..policies import Policy
 from ..replay import PrioritizedReplay, Replay, n_step
+from ..replay_actors import ReplayActors
 from ..schedules import set_learning_rate, value_at
 
 __all__ = ["DQN", "DQNConfig", "QNetwork"]
@@ -122,6 +124,7 @@ class DQNConfig(AlgorithmConfig):
         "prioritized_alpha": 0.6,
         "prioritized_beta": 0.4,
         "capacity": 50_000,
+        "num_replay_buffer_shards": 0,
         "learning_starts": 1_000,
         "train_batch_size": 32,
         "updates_per_iteration": 16,
@@ -146,10 +149,14 @@ class DQN(Algorithm):
 
     def setup_learner(self, config: dict[str, Any]) -> None:
         """Make the memory D, theta- and Adam."""
-        if config["prioritized"]:
-            self.memory: Replay = PrioritizedReplay(config["capacity"], config["seed"], config["prioritized_alpha"])
-        else:
-            self.memory = Replay(config["capacity"], config["seed"])
+        shards = config["num_replay_buffer_shards"]
+        capacity, seed, alpha = -(-config["capacity"] // max(1, shards)), config["seed"], config["prioritized_alpha"]
+
+        def make(shard: int) -> Replay:
+            own = seed + 1_000_003 * shard  # each shard draws differently
+            return PrioritizedReplay(capacity, own, alpha) if config["prioritized"] else Replay(capacity, own)
+
+        self.memory: Any = ReplayActors(make, shards, config["capacity"]) if shards else make(0)
         self.target = copy.deepcopy(self.policy.model)
         self.parameters = list(self.policy.model.parameters())  # once: to find them takes longer than to clip them
         self.optimizer = torch.optim.Adam(self.parameters, lr=config["lr"], eps=1.5e-4)
@@ -183,8 +190,9 @@ class DQN(Algorithm):
         if self.steps_sampled < config["learning_starts"]:
             return metrics
         set_learning_rate(self.optimizer, config, self.steps_sampled)
+        last: dict[str, torch.Tensor] = {}
         for _ in range(config["updates_per_iteration"]):
-            last = self._update()
+            last = self._update() or last
         metrics.update({name: float(value) for name, value in last.items()})
         self.target_age += steps
         if self.target_age >= config["target_network_update_freq"]:
@@ -196,6 +204,8 @@ class DQN(Algorithm):
         """A gradient step on a minibatch of D."""
         config, model = self.config, self.policy.model
         rows = self.memory.draw(config["train_batch_size"], config["prioritized_beta"])
+        if not rows:
+            return {}  # all replay actors have just been replaced
         tensors = {name: self.policy.tensor(value) for name, value in rows.items()}
         with torch.no_grad():
             next_q, _ = self.target(tensors["next_observations"])
@@ -211,6 +221,13 @@ class DQN(Algorithm):
         self.optimizer.step()
         self.memory.update(rows["places"], (q - y).detach().cpu().numpy())
         return {"loss": loss.detach(), "mean_q": q.detach().mean()}
+
+    def cleanup(self) -> None:
+        """End the actors, and close the environments."""
+        super().cleanup()
+        for each in (self, *getattr(self, "members", {}).values()):
+            if isinstance(getattr(each, "memory", None), ReplayActors):
+                each.memory.close()
 
     def learner_state(self) -> dict[str, Any]:
         return {
