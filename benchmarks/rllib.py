@@ -25,15 +25,14 @@ import zray
 from zray.rllib.tuned import TUNED
 
 from . import rllib_learning
-from .figures.results import MEASURED, Plot, Series
-from .figures.svg import draw
+from .rllib_curves import SEEDS, draw_curves, learning_row
 from .rllib_learning import Learned
 from .rllib_ray import RaySampler
+from .rows import Row
 
 if TYPE_CHECKING:
     from .rllib_loads import Workers
 
-SEEDS = (0, 1, 2)
 TURNS = 15
 LEARNED_STEPS = 10_000
 ENVIRONMENTS = 16  # of a group, where rollouts are measured
@@ -41,24 +40,10 @@ ENVIRONMENTS = 16  # of a group, where rollouts are measured
 SECONDS = {"cartpole-ppo": 60, "cartpole-a3c": 120, "cartpole-es-linear": 30, "cartpole-es-mlp": 300}
 LONG_MINUTES = 10  # of a training whose growth is held against its limit
 COMPARED = ("cartpole-ppo", "cartpole-dqn")
-STYLE = "text{font:11px sans-serif;fill:#333}.title{font-weight:600}.tick-y{text-anchor:end}.grid{stroke:#e5e5e5}"
-STYLE += ".tick-x,.label{text-anchor:middle}.axis{stroke:#555}.legend-kind{fill:#777}"
-
-
-class Row(NamedTuple):
-    """One line of the table.
-
-    needed: in words.  is_reached: None: nothing is asked for.
-    """
-
-    figure: str
-    measured: str
-    needed: str = ""
-    is_reached: bool | None = None
 
 
 class Choice(NamedTuple):
-    """What the command line asks for.
+    """The choices of the command line.
 
     only: parts of names of tuned rows.  drawings: folder of the curves.  ray: an interpreter that has ray[rllib].
     minutes: of the training whose memory is measured.
@@ -109,18 +94,9 @@ def learning(choice: Choice, table: dict[str, dict[str, Any]]) -> list[Row]:
             rows.append(learning_row(f"{name}, Stable-Baselines3", others, last, None)._replace(is_reached=None))
             rows.append(rate_row(name, ours, others))
         if choice.drawings is not None:
-            draw_curves(name, ours, others, choice.drawings)
+            title = f"{name}: greedy return of 20 episodes"
+            draw_curves(name, title, {"zray": ours, "SB3": others}, choice.drawings)
     return rows
-
-
-def learning_row(figure: str, runs: list[Learned], last: int, seconds: int | None) -> Row:
-    """The slowest of the seeds, and how many reach the level."""
-    reached = [run for run in runs if run.is_reached]
-    steps = max(run.points[-1][0] for run in runs)
-    slowest = max(run.seconds for run in runs)
-    text = f"{len(reached)} of {len(runs)} seeds; at most {steps:,} steps, {slowest:.1f} s"
-    needed = f"{last:,} steps" + (f", {seconds} s" if seconds else "")
-    return Row(figure, text, needed, len(reached) == len(runs) and (seconds is None or slowest <= seconds))
 
 
 def rate_row(name: str, ours: list[Learned], others: list[Learned]) -> Row:
@@ -129,24 +105,6 @@ def rate_row(name: str, ours: list[Learned], others: list[Learned]) -> Row:
     ratio = statistics.median(left / right for left, right in zip(*rates, strict=True))
     text = f"{statistics.median(rates[0]):,.0f} steps/s, {ratio:.2f} x Stable-Baselines3"
     return Row(f"{name}, rate of training", text, "1 x Stable-Baselines3", ratio >= 1)
-
-
-def draw_curves(name: str, ours: list[Learned], others: list[Learned], folder: Path) -> None:
-    """Write the returns over steps as SVG."""
-    series = [
-        Series(f"{label}, seed {seed}", MEASURED, [(float(steps), value) for steps, value in run.points])
-        for label, runs in (("zray", ours), ("SB3", others))
-        for seed, run in zip(SEEDS, runs, strict=False)
-    ]
-    write_plot(name, Plot(f"{name}: greedy return of 20 episodes", "steps", "return", series, is_line=True), folder)
-
-
-def write_plot(name: str, plot: Plot, folder: Path) -> None:
-    """Write a plot as SVG."""
-    folder.mkdir(parents=True, exist_ok=True)
-    text = draw(plot)
-    start = text.index(">") + 1
-    (folder / f"{name}.svg").write_text(f"{text[:start]}\n<style>{STYLE}</style>{text[start:]}\n")
 
 
 def in_turns(left: Callable[[], float], right: Callable[[], float]) -> tuple[float, float, float]:

@@ -15,7 +15,7 @@ WARM_SHARE = 0.2  # of the time, in which allocators and caches fill
 
 
 class Growth(NamedTuple):
-    """What a training took.
+    """The memory and the iterations of a training.
 
     iterations: in all.  megabytes: at the end, of all processes.  megabytes_per_hour: slope of the least squares line.
     megabytes_per_1000: the same for 1,000 iterations, which does not depend on the speed of the machine.

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from zray.rllib.tuned import TUNED
 
 from . import rllib_learning
-from .figures.results import MEASURED, Plot, Series
+from .figures.results import Series
+from .rllib_curves import SEEDS, draw_curves, learning_row
 from .rllib_learning import Learned
+from .rows import Row
 
-SEEDS = (0, 1, 2)
 LEVEL_SECONDS = 300
 PENDULUMS = ("inverted-pendulum-ppo", "inverted-pendulum-es")
 TUNED_NAMES = (*PENDULUMS, "halfcheetah-ppo")
@@ -70,10 +71,8 @@ CURVES = (
 )
 
 
-def mujoco(choice: Any) -> list[Any]:
+def mujoco(choice: Any) -> list[Row]:
     """The rows of all bodies that the command line names."""
-    from .rllib import Row, draw_curves, learning_row
-
     if importlib.util.find_spec("mujoco") is None:
         print("MuJoCo is not installed: its rows are left out.  pip install 'zray[mujoco]'", file=sys.stderr)
         return []
@@ -84,7 +83,7 @@ def mujoco(choice: Any) -> list[Any]:
         figure = f"{name} to {tuned['stop']['episode_reward_mean']}"
         rows.append(learning_row(figure, runs, tuned["stop"]["timesteps_total"], LEVEL_SECONDS))
         if choice.drawings is not None:
-            draw_curves(name, runs, [], choice.drawings)
+            draw_curves(name, f"{name}: greedy return of 20 episodes", {"zray": runs}, choice.drawings)
     for curve in (curve for curve in CURVES if any(part in curve.name for part in choice.only)):
         runs = [rllib_learning.learn(curve.row, seed, curve.every, EPISODES, stops=False) for seed in curve.seeds]
         values = ", ".join(f"{run.points[-1][1]:,.0f}" for run in runs)
@@ -100,15 +99,10 @@ def mujoco(choice: Any) -> list[Any]:
 
 def draw_curve(curve: Curve, runs: list[Learned], folder: Path) -> None:
     """Write the returns over steps as SVG, beside the published level."""
-    from .rllib import write_plot
-
-    series = [
-        Series(f"zray, seed {seed}", MEASURED, [(float(steps), value) for steps, value in run.points])
-        for seed, run in zip(curve.seeds, runs, strict=True)
-    ]
+    published = []
     if curve.name in PUBLISHED:
         source, level = PUBLISHED[curve.name]
         last = max(runs[0].points[-1][0], curve.row["stop"]["timesteps_total"])
-        series.append(Series(source, f"published, {level:,.0f}", [(0.0, level), (float(last), level)]))
+        published.append(Series(source, f"published, {level:,.0f}", [(0.0, level), (float(last), level)]))
     title = f"PPO, {curve.settings}: greedy return of {EPISODES} episodes"
-    write_plot(curve.name, Plot(title, "steps", "return", series, is_line=True), folder)
+    draw_curves(curve.name, title, {"zray": runs}, folder, published)

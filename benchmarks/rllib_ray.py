@@ -84,7 +84,7 @@ def measure(env: str, workers: int, size: int, steps: int, hiddens: list[int]) -
     algo = config.build_algo()
 
     def collect() -> float:
-        """What PPO's training step does before its update: the weights to the env runners, and a batch from them."""
+        """PPO's training step before its update: the weights go to the env runners, and a batch comes from them."""
         begin = time.perf_counter()
         algo.env_runner_group.sync_weights(
             from_worker_or_learner_group=algo.learner_group, policies=[DEFAULT_MODULE_ID], inference_only=True

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 
@@ -26,6 +26,7 @@ import zray
 from zray import tune
 
 from . import tune_loads, tune_quality, tune_recorded
+from .rows import Row
 from .tune_restarts import kills
 
 REPEATS = 3
@@ -34,18 +35,6 @@ RAY_COUNTS = {"reused_actors": 40, "new_actors": 20, "optuna_search": 40, "repor
 KNOWN_TRIALS = 10_000
 PAUSED_TRIALS = 100
 MEMORY = "/dev/shm"
-
-
-class Row(NamedTuple):
-    """One line of the table.
-
-    needed: in words.  is_reached: None: the machine's load decides too.
-    """
-
-    figure: str
-    measured: str
-    needed: str = ""
-    is_reached: bool | None = None
 
 
 def beside_ray(python: str | None, load: str) -> str:
@@ -185,7 +174,7 @@ def twenty_kills(python: str | None) -> list[Row]:
 
 
 def pause_resume(python: str | None) -> list[Row]:
-    """One pause and one resume with a checkpoint of 10 MB, beside one without a state."""
+    """A pause and a resume with a checkpoint of 10 MB, beside those without a state."""
     places = {"disk": None, "memory": MEMORY} if os.path.isdir(MEMORY) else {"disk": None}
     parts = []
     for name, place in places.items():

@@ -233,7 +233,7 @@ def toy_curves(*, exploits: bool) -> list[list[float]]:
 
 
 class Large(tune.Trainable):
-    """Its state is an array of `megabytes`."""
+    """A trainable whose state is an array of `megabytes`."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self.data = np.random.default_rng(0).random(config["megabytes"] * 125_000)

@@ -174,7 +174,7 @@ def train(
 
 
 def reporter_for(experiments: dict[str, Any], verbose: int) -> Any:
-    """What shows the training of one experiment on a terminal; None: what shows any experiment."""
+    """The table of one experiment on a terminal; None: Tune's own reporter shows the experiments."""
     import sys
 
     if verbose != 1 or len(experiments) != 1 or not sys.stdout.isatty():

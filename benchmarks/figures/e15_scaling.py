@@ -82,7 +82,7 @@ def _result_seconds(count: int) -> float:
 
 
 def wait_seconds(under_way: int, count: int) -> float:
-    """Of one result of a loop that waits for one; four of the rollouts that are under way end, the others do not."""
+    """CPU seconds for a result, of a loop that waits for one; four rollouts under way end, the others do not."""
     rollout: Any = zray.remote(_rollout)
     hold: Any = zray.remote(num_cpus=0, resources={"held": 1})(_hold)
     with zray.init(num_cpus=2, resources={"held": 1}):

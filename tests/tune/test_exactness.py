@@ -118,7 +118,7 @@ def test_killed_processes_of_trials_change_no_result(session, tmp_path):
 
 
 class Walker(tune.Trainable):
-    """Its state is in its checkpoints alone, which are written when it pauses."""
+    """A trainable with its state in checkpoints alone, which are written when it pauses."""
 
     def setup(self, config):
         self.x = config["start"]

@@ -174,7 +174,8 @@ class ForkServer:
                 self.send_signal(pid, signal.SIGKILL)
             _, status, usage = os.wait4(pid, 0)
             if worker is not None:
-                keep_stack(self.session, self.stacks[pid][0], pid, self.stacks.pop(pid)[1])
+                worker_id, stack = self.stacks.pop(pid)
+                keep_stack(self.session, worker_id, pid, stack)
                 self.tell("exited", worker, status, pid, usage.ru_maxrss << 10)
 
     @staticmethod

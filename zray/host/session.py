@@ -188,7 +188,7 @@ class Session:
             self._remove_file(os.path.join(folder, name))
 
     def remove_note(self, worker_id: int, pid: int) -> None:
-        """Of a dead worker."""
+        """Remove the note of a dead worker about its output."""
         self._remove_file(self._note_path(worker_id, pid))
 
     @staticmethod
@@ -212,7 +212,7 @@ class Session:
         return os.path.join(self.logs, job_id.hex())
 
     def show_log(self, job_id: bytes, worker_id: int, pid: int) -> None:
-        """By a worker that joins a job: its log appears among the job's.
+        """Link the log of a worker that joins a job to the logs of the job.  The worker calls this.
 
         A hard link costs a disk less than a symbolic one, which is a file of its own to make and to remove.
         """

@@ -200,36 +200,12 @@ class AgentGroup(Group):
 
     def _rows(self, policy: Policy, there: list[tuple[int, Any]], counted: Any) -> np.ndarray:
         """The filtered observations of agents."""
-        raw = self._flat_of(policy, there)
+        raw = self._flat(policy, [self.observations[place][agent] for place, agent in there], there)
         if not np.isfinite(raw).all():
-            place, agent = there[int(np.argmin(np.isfinite(raw).reshape(len(raw), -1).all(axis=1)))]
-            raise InvalidEnvironmentError(
-                f"The observation of agent {agent!r} holds NaN or infinity, in {self._where(place)}."
-            )
+            raise self._no_numbers(raw, there)
         counted.observe(raw)
         rows: np.ndarray = policy.filter(raw)
         return rows
-
-    def _flat_of(self, policy: Policy, there: list[tuple[int, Any]]) -> np.ndarray:
-        """The observations of agents as rows.
-
-        Raises:
-            InvalidEnvironmentError: one of them does not fit the observation space; names the agent.
-        """
-        try:
-            return policy.flatten([self.observations[place][agent] for place, agent in there])
-        except Exception as error:
-            for place, agent in there:
-                observation = self.observations[place][agent]
-                try:
-                    policy.flatten([observation])
-                except Exception:
-                    raise InvalidEnvironmentError(
-                        f"The observation of agent {agent!r} is {type(observation).__name__} of shape "
-                        f"{np.shape(observation)}, where the space is {policy.observation_space}, in "
-                        f"{self._where(place)}."
-                    ) from error
-            raise
 
     def _advance(
         self, policy: Any, place: int, actions: dict[Any, Any], clip_rewards: bool, cut: Any, episodes: list[Episode]

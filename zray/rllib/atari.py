@@ -11,12 +11,10 @@ import gymnasium
 
 from .environments import EnvContext, InvalidEnvironmentError
 
-__all__ = ["Game", "environment_of", "is_atari_id", "load", "missing_extra"]
+__all__ = ["Game", "environment_of", "is_atari_id", "load"]
 
 INSTALL = "pip install 'zray[atari]'"
 _LOOKS_LIKE = re.compile(r"^ALE/|(NoFrameskip|Deterministic)-v\d+$")
-# Of the message of a missing package: the extra that brings it.
-_EXTRAS = {"mujoco": "mujoco", "ale": "atari", "atari": "atari", "opencv": "atari", "cv2": "atari"}
 
 
 def load(name: str) -> str:
@@ -32,16 +30,6 @@ def load(name: str) -> str:
         elif _LOOKS_LIKE.search(name):
             raise InvalidEnvironmentError(f"Environment {name} needs ale-py, which brings the games: {INSTALL}")
     return name
-
-
-def missing_extra(error: BaseException) -> str:
-    """The sentence that says which extra an environment lacks; empty: the error is another one."""
-    if isinstance(error, (ImportError, gymnasium.error.DependencyNotInstalled)):
-        words = re.findall(r"[a-z0-9]+", str(error).lower())
-        for word, extra in _EXTRAS.items():
-            if word in words:
-                return f"  It comes with the extra: pip install 'zray[{extra}]'"
-    return ""
 
 
 def is_atari_id(env: Any) -> bool:

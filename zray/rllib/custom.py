@@ -13,7 +13,7 @@ from torch import nn
 from .models.catalog import MODEL_DEFAULTS, custom_model_of
 from .models.modelv2 import ModelV2, restore_original_dimensions
 from .models.preprocessors import get_preprocessor
-from .networks import mlp
+from .networks import log_std_of, mlp
 from .sequences import pad
 
 __all__ = ["CustomModel"]
@@ -105,8 +105,7 @@ class CustomModel(nn.Module):
             self.inner: Any = _make(made, (self.preprocessed, action_space, outputs, config, "custom_model"), own)
         else:
             self.inner = _make(made, (observation_space, action_space, outputs), own)
-        start = float(model.get("log_std_init", 0.0))
-        self.log_std = nn.Parameter(torch.full((outputs,), start)) if is_continuous else None
+        self.log_std = log_std_of(outputs, model) if is_continuous else None
         self.own_value: nn.Module | None = None
         if not self.is_v2 and not is_action_value and not self._gives_values():
             size = int(np.prod(self.preprocessed.shape))

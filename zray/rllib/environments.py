@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,9 @@ __all__ = [
     "make_environment",
     "portable",
 ]
+
+# Of the message of a missing package: the extra that brings it.
+_EXTRAS = {"mujoco": "mujoco", "ale": "atari", "atari": "atari", "opencv": "atari", "cv2": "atari"}
 
 
 class InvalidEnvironmentError(RuntimeError):
@@ -149,6 +153,16 @@ def _space(space: Any) -> gymnasium.Space[Any]:
     raise TypeError(f"The space {space!r} is neither of gymnasium nor a Discrete or Box of gym.")
 
 
+def missing_extra(error: BaseException) -> str:
+    """The sentence that names the extra that an environment lacks; empty: the error is another one."""
+    if isinstance(error, (ImportError, gymnasium.error.DependencyNotInstalled)):
+        words = re.findall(r"[a-z0-9]+", str(error).lower())
+        for word, extra in _EXTRAS.items():
+            if word in words:
+                return f"  It comes with the extra: pip install 'zray[{extra}]'"
+    return ""
+
+
 def make_environment(env: Any, context: EnvContext) -> gymnasium.Env[Any, Any]:
     """An environment with gymnasium's `reset` and `step`.
 
@@ -160,8 +174,6 @@ def make_environment(env: Any, context: EnvContext) -> gymnasium.Env[Any, Any]:
         made = creator(context)
     except Exception as error:
         place = f"Environment {name_of(env)} number {context.vector_index} of worker {context.worker_index}"
-        from .atari import missing_extra
-
         hint = missing_extra(error)
         if isinstance(error, TypeError):
             hint = "  A class or function of your own takes the env_config."
@@ -290,6 +302,5 @@ def _check_observation(space: Any, name: str, observation: Any, where: str) -> N
         return
     raise InvalidEnvironmentError(
         f"{where} of environment {name} returned an observation outside of its space: "
-        f"{type(observation).__name__}{said}, where the space is "
-        f"{space}."
+        f"{type(observation).__name__}{said}, where the space is {space}."
     )

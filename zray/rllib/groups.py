@@ -203,25 +203,41 @@ class Group:
                 },
             )
 
-    def _flat(self, policy: Policy) -> np.ndarray:
-        """The observations as rows.
+    def _flat(self, policy: Policy, observations: list[Any], there: list[tuple[int, Any]] | None = None) -> np.ndarray:
+        """Observations as rows.
+
+        Args:
+            there: environment and agent of each observation; None: one of each environment, without agents.
 
         Raises:
             InvalidEnvironmentError: one of them does not fit the observation space.
         """
         try:
-            return policy.flatten(self.observations)
+            return policy.flatten(observations)
         except Exception as error:
-            for place, observation in enumerate(self.observations):
+            for number, observation in enumerate(observations):
                 try:
                     policy.flatten([observation])
                 except Exception:
-                    shape = np.shape(observation)
+                    place, owner = self._owner_of(number, there)
                     raise InvalidEnvironmentError(
-                        f"The observation is {type(observation).__name__} of shape {shape}, where the space is "
-                        f"{policy.observation_space}, in {self._where(place)}."
+                        f"The observation{owner} is {type(observation).__name__} of shape {np.shape(observation)}, "
+                        f"where the space is {policy.observation_space}, in {self._where(place)}."
                     ) from error
             raise
+
+    def _no_numbers(self, rows: np.ndarray, there: list[tuple[int, Any]] | None = None) -> InvalidEnvironmentError:
+        number = int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
+        place, owner = self._owner_of(number, there)
+        return InvalidEnvironmentError(f"The observation{owner} holds NaN or infinity, in {self._where(place)}.")
+
+    @staticmethod
+    def _owner_of(number: int, there: list[tuple[int, Any]] | None) -> tuple[int, str]:
+        """The environment of an observation, and its agent in words; empty: the environment has no agents."""
+        if there is None:
+            return number, ""
+        place, agent = there[number]
+        return place, f" of agent {agent!r}"
 
     def rollout(self, policy: Policy, steps: int, clip_rewards: bool = False) -> Batch:
         """Step all environments so many times by the policy; with `is_whole`, each until its episode ends.
@@ -247,7 +263,7 @@ class Group:
         while step < steps or (self.is_whole and active):
             if step == len(rewards):
                 rewards, terminated, ended = (self._longer(each, active) for each in (rewards, terminated, ended))
-            raw = self._flat(policy)
+            raw = self._flat(policy, observations)
             if not np.isfinite(raw).all():
                 raise self._no_numbers(raw)
             counted.observe(raw if len(active) == size else raw[[place for place, _ in active]])
@@ -300,10 +316,6 @@ class Group:
             batch, before = _whole_episodes(batch, before)
         return self._with_sequences(batch, before, max_seq_len) if self.states else batch
 
-    def _no_numbers(self, observations: np.ndarray) -> InvalidEnvironmentError:
-        place = int(np.argmin(np.isfinite(observations).reshape(self.size, -1).all(axis=1)))
-        return InvalidEnvironmentError(f"The observation holds NaN or infinity, in {self._where(place)}.")
-
     def _longer(self, array: np.ndarray, active: list[tuple[int, Any]]) -> np.ndarray:
         """An array with space for as many steps again.
 
@@ -354,7 +366,7 @@ class Group:
         episodes: list[Episode],
         counted: Any,
     ) -> Batch:
-        last_row = policy.filter(self._flat(policy))
+        last_row = policy.filter(self._flat(policy, self.observations))
         _, last, _ = policy.forward_states(last_row, self.states)
         all_values = np.stack([*values, last]).astype(np.float32)
         next_values = all_values[1:].copy()

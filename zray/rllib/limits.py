@@ -16,7 +16,7 @@ logger = logging.getLogger("zray.rllib")
 
 
 class Limit(NamedTuple):
-    """What a number may be.
+    """The kind and the range of a number.
 
     least, most: the range; None: any.  is_whole: whether it is an integer.  is_optional: whether it may be None.
     others: texts that stand for a number.

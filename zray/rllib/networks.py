@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-__all__ = ["ActorCritic", "activation_of", "features_of", "mlp", "orthogonal"]
+__all__ = ["ActorCritic", "activation_of", "features_of", "log_std_of", "mlp", "orthogonal"]
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "linear": nn.Identity, "silu": nn.SiLU}
 
@@ -85,6 +85,11 @@ def features_of(inputs: int | tuple[int, ...], model: dict[str, Any]) -> tuple[n
     return Layers(mlp([inputs, *hidden], activation, float(np.sqrt(2))), activation_of(activation)()), hidden[-1]
 
 
+def log_std_of(outputs: int, model: dict[str, Any]) -> nn.Parameter:
+    """Free log standard deviations, one for each mean; `log_std_init` of the model is their start."""
+    return nn.Parameter(torch.full((outputs,), float(model.get("log_std_init", 0.0))))
+
+
 class ActorCritic(nn.Module):
     """A policy and a value function; over images, they share a convolution.
 
@@ -106,8 +111,7 @@ class ActorCritic(nn.Module):
             hidden = []
         self.policy = mlp([inputs, *hidden, outputs], activation, 0.01)
         self.value = mlp([inputs, *hidden, 1], activation, 1.0)
-        start = float(model.get("log_std_init", 0.0))
-        self.log_std = nn.Parameter(torch.full((outputs,), start)) if is_continuous else None
+        self.log_std = log_std_of(outputs, model) if is_continuous else None
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The parameters of the actions, and the values."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .networks import features_of, mlp
+from .networks import features_of, log_std_of, mlp
 from .sequences import pad
 
 __all__ = ["RecurrentActorCritic"]
@@ -48,8 +48,7 @@ class RecurrentActorCritic(nn.Module):
                 nn.init.zeros_(parameter)
         self.policy = mlp([self.size, outputs], "linear", 0.01)
         self.value = mlp([self.size, 1], "linear", 1.0)
-        start = float(model.get("log_std_init", 0.0))
-        self.log_std = nn.Parameter(torch.full((outputs,), start)) if is_continuous else None
+        self.log_std = log_std_of(outputs, model) if is_continuous else None
 
     def initial_state(self) -> list[np.ndarray]:
         """The state at the start of an episode, of one environment: output and cell."""

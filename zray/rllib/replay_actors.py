@@ -21,7 +21,7 @@ __all__ = ["ReplayActors", "Shard"]
 
 
 class Shard:
-    """One replay buffer: the class of the actors.
+    """A replay buffer in an actor.
 
     A shard whose process has died begins again without transitions.
 

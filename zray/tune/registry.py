@@ -13,9 +13,8 @@ __all__ = ["get_trainable_cls", "register_env", "register_trainable"]
 _trainables: dict[str, Any] = {}
 _environments: dict[str, Callable[..., Any]] = {}
 _models: dict[str, type] = {}  # of ModelCatalog.register_custom_model
-_names_of_program: list[
-    Any
-] = []  # in the process of a trial: the ref of what the program has registered, until it is read
+# In the process of a trial: the ref of the program's environments and models, until they are read.
+_unread_names: Any = None
 
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
@@ -79,18 +78,21 @@ def names_for_processes() -> dict[str, dict[str, Any]] | None:
 
 
 def learn_names(ref: Any) -> None:
-    """Keep the ref of what the program has registered, in the process of a trial.
+    """Keep the ref of the environments and models that the program has registered, in the process of a trial.
 
     The names are read when one of them is looked for: models may import libraries that a trial does without.
     """
-    _names_of_program[:] = [ref]
+    global _unread_names
+    _unread_names = ref
 
 
 def _read_names() -> None:
-    if _names_of_program:
+    global _unread_names
+    if _unread_names is not None:
         import zray
 
-        names = zray.get(_names_of_program.pop())
+        ref, _unread_names = _unread_names, None  # first: a model may look for a name while it is read
+        names = zray.get(ref)
         for registered, found in ((_environments, names["environments"]), (_models, names["models"])):
             for name, value in found.items():
                 registered.setdefault(name, value)

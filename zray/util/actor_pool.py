@@ -132,7 +132,7 @@ class ActorPool:
             for _ in group:
                 order.popleft()
         else:
-            self._trim_order(0)
+            self._forget_fetched()
         self._fill()
         return True
 
@@ -393,10 +393,12 @@ class ActorPool:
         self._trim_order()
         return list(islice(self._ended, RESULTS_MAX))
 
-    def _trim_order(self, fetched_max: int = 100) -> None:
-        """Forget fetched refs in the order of submission, which nobody may ever ask for."""
-        known = len(self._calls) + len(self._ended)
-        if len(self._order) > known + min(known, fetched_max) + fetched_max:
-            kept = [ref for ref in self._order if ref in self._calls or ref in self._ended]
-            self._order.clear()  # in place: an iterator over results knows it
-            self._order.extend(kept)
+    def _trim_order(self) -> None:
+        """Forget fetched refs in the order of submission, if these are many: nobody may ever ask for it."""
+        if len(self._order) > 2 * (len(self._calls) + len(self._ended)) + 100:
+            self._forget_fetched()
+
+    def _forget_fetched(self) -> None:
+        kept = [ref for ref in self._order if ref in self._calls or ref in self._ended]
+        self._order.clear()  # in place: an iterator over results knows it
+        self._order.extend(kept)

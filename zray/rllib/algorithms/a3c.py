@@ -120,8 +120,8 @@ class GradientHost(GroupHost):
         return Gradient(parts, batch.rewards.size, batch.episodes, batch.counted, metrics)
 
     def _loss(self, batch: Batch, config: dict[str, Any]) -> tuple[torch.Tensor, dict[str, float]]:
-        distribution, model = self.policy.distribution, self.policy.model
         """The loss whose gradient is dtheta, and its parts, as means."""
+        distribution, model = self.policy.distribution, self.policy.model
         # By GAE with lambda 1, the targets are R, and the advantages R - V.
         rollout = (batch.observations, batch.actions, *batch.advantages(config["gamma"], config["lambda_"]))
         observations, actions, advantages, returns = (
@@ -155,7 +155,7 @@ class A3C(Algorithm):
         self.loss_options = {name: config[name] for name in names}
 
     def training_step(self) -> dict[str, Any]:
-        """One iteration: `grads_per_step` gradients, each applied as soon as it is there."""
+        """An iteration applies `grads_per_step` gradients, each as soon as it is there."""
         count = self.config["grads_per_step"]
         self.totals: dict[str, float] = {}
         if self.rollouts.host is not None:
@@ -185,8 +185,9 @@ class A3C(Algorithm):
         idle = list(range(len(actors)))
         while started < last or calls:
             for worker in idle[: last - started]:
-                options = (self.policy.filter, started // len(actors), self._options_now())
-                calls.add(actors[worker].gradient.remote(weights, *options), worker)
+                turn = started // len(actors)
+                ref = actors[worker].gradient.remote(weights, self.policy.filter, turn, self._options_now())
+                calls.add(ref, worker)
                 version_of[worker] = self.gradients
                 started += 1
             idle = []

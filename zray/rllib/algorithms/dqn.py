@@ -167,7 +167,7 @@ class DQN(Algorithm):
         self.policy.epsilon = value_at(self.config["epsilon"], self.steps_sampled)
 
     def training_step(self) -> dict[str, Any]:
-        """One iteration of Algorithm 1: a rollout goes to D, then come gradient steps."""
+        """An iteration of Algorithm 1 adds a rollout to D, then takes gradient steps."""
         config, policy = self.config, self.policy
         self.before_rollout()
         steps = 0

@@ -100,7 +100,7 @@ class PPO(Algorithm):
             self.steps_per_rollout = max(1, config["train_batch_size"] // envs)
 
     def training_step(self) -> dict[str, Any]:
-        """One iteration of Algorithm 1.  The metrics are means over all minibatches of all epochs."""
+        """An iteration of Algorithm 1 gives metrics that are means over all minibatches of all epochs."""
         config = self.config
         set_learning_rate(self.optimizer, config, self.steps_sampled)
         self.entropy_coeff = entropy_coeff_at(config, self.steps_sampled)

@@ -215,7 +215,7 @@ class SAC(Algorithm):
         self.alpha_optimizer = torch.optim.Adam([self.log_alpha], lr=config["alpha_lr"] or lr)
 
     def training_step(self) -> dict[str, Any]:
-        """One iteration of Algorithm 1: environment steps, then gradient steps."""
+        """An iteration of Algorithm 1 takes environment steps, then gradient steps."""
         config, policy = self.config, self.policy
         assert isinstance(policy, SACPolicy)
         policy.is_uniform = self.steps_sampled < config["learning_starts"]
