@@ -66,6 +66,7 @@ _MODULES = (
     *("actor", "cloudpickle", "exceptions", "experimental", "internal", "runtime_env", "util"),
     # Not in dir(zray): few programs need them.
     *("_private", "_raylet", "cluster_utils", "dag", "job_config", "remote_function", "runtime_context", "types"),
+    *("air", "rllib", "train", "tune"),
 )
 
 second_start.end_if_marked()

@@ -5,74 +5,15 @@ docs/compatibility.md shows the same tables.  Whoever builds one of them removes
 
 from __future__ import annotations
 
+from .absent_names import NAMES as _NAMES
+from .absent_rllib import NAMES as _RLLIB
+
 GROUPS = "Make the methods async, create one actor for each group, or give `max_concurrency` and lock the state."
 
-TRAINERS = "Train in a function that `tune.Tuner` runs, or create one actor for each worker."
-HOOKS = "Call `tune.report` in a callback of your own."
-LOGGERS = "Log in the method `on_trial_result` of a `tune.Callback`."
-ASK = "Use `OptunaSearch`, or pass an object with `ask` and `tell` to `AskTellSearch`."
-
 # Functions, classes and modules, by full name.
-NAMES = {
-    "zray.cancel": "End an actor with `zray.kill`; let long tasks ask an actor now and then whether to stop.",
-    "zray.timeline": "Return time stamps with the results; `zray microbenchmark` measures the machine.",
-    "zray.ObjectRefGenerator": "Give `num_returns=n`, or return a list of refs: `[zray.put(x) for x in values]`.",
-    "zray.LoggingConfig": "Configure `logging` in the program and at the start of tasks.",
-    "zray.ActorID": "Use the hexadecimal text that `get_runtime_context().get_actor_id()` returns.",
-    "zray.client": "Pass the address to `zray.init`.",
-    "zray.cross_language": "Start the other program as a process of a task.",
-    "zray.util.state.list_objects": "Read `store` in `zray status`; `ObjectStoreFullError` names the largest objects.",
-    "zray.util.state.list_workers": "Read `zray status`, and the process titles of `ps`.",
-    "zray.util.collective": "Add up in an actor, or in a tree of tasks.",
-    "zray.util.dask.RayDaskCallback": "Give a `dask.callbacks.Callback`; dask tasks run as tasks of zray under it too.",
-    "zray.util.rpdb": "Run the program with `ZRAY_LOCAL=1`, and call `breakpoint()` in the task.",
-    "zray.workflow": "Call `.remote(...)` at once, and save results in files.",
-    "zray.job_submission": "Run the program with `ZRAY_ADDRESS` set, on any machine of the cluster.",
-    "zray.autoscaler": "Start nodes with `zray start --address`, and end them with `zray drain`.",
-    "zray.data": "Run tasks over a list of files.",
-    "zray.train.DataParallelTrainer": TRAINERS,
-    "zray.train.TorchTrainer": TRAINERS,
-    "zray.train.LightningTrainer": TRAINERS,
-    "zray.train.TensorflowTrainer": TRAINERS,
-    "zray.train.HorovodTrainer": TRAINERS,
-    "zray.train.TransformersTrainer": TRAINERS,
-    "zray.train.XGBoostTrainer": "Train with `xgboost` in a function that `tune.Tuner` runs.",
-    "zray.train.LightGBMTrainer": "Train with `lightgbm` in a function that `tune.Tuner` runs.",
-    "zray.train.SklearnTrainer": "Fit the estimator in a function that `tune.Tuner` runs, or in a task.",
-    "zray.train.get_dataset_shard": "Pass data by `tune.with_parameters`.",
-    "zray.train.prepare_model": "Move the model to its device in the function: `model.to(device)`.",
-    "zray.train.prepare_data_loader": "Use the data loader as it is.",
-    "zray.train.get_device": 'Write `torch.device("cuda" if zray.get_gpu_ids() else "cpu")`.',
-    "zray.tune.integration.TuneReportCallback": HOOKS,
-    "zray.tune.integration.TuneReportCheckpointCallback": HOOKS,
-    "zray.tune.integration.WandbLoggerCallback": LOGGERS,
-    "zray.tune.integration.MLflowLoggerCallback": LOGGERS,
-    "zray.tune.integration.wandb_mixin": LOGGERS,
-    "zray.tune.integration.mlflow_mixin": LOGGERS,
-    "zray.tune.schedulers.PB2": "Use `PopulationBasedTraining`.",
-    "zray.tune.schedulers.pb2": "Use `PopulationBasedTraining`.",
-    "zray.tune.schedulers.PopulationBasedTrainingReplay": "Read the recorded configurations in `result.json`.",
-    "zray.tune.schedulers.HyperBandForBOHB": "Use `HyperBandScheduler` with `OptunaSearch`.",
-    "zray.tune.schedulers.hb_bohb": "Use `HyperBandScheduler` with `OptunaSearch`.",
-    "zray.tune.schedulers.ResourceChangingScheduler": "Give resources by a function of the configuration: "
-    "`tune.with_resources`.",
-    "zray.tune.schedulers.resource_changing_scheduler": "Give resources by a function of the configuration: "
-    "`tune.with_resources`.",
-    "zray.tune.search.ax": ASK,
-    "zray.tune.search.bayesopt": "Use `OptunaSearch(sampler=optuna.samplers.GPSampler())`.",
-    "zray.tune.search.bohb": "Use `OptunaSearch`, whose default sampler is TPE, with `HyperBandScheduler`.",
-    "zray.tune.search.dragonfly": ASK,
-    "zray.tune.search.flaml": ASK,
-    "zray.tune.search.hebo": ASK,
-    "zray.tune.search.nevergrad": "Pass the optimizer of Nevergrad to `AskTellSearch`.",
-    "zray.tune.search.sigopt": "Use `OptunaSearch`.",
-    "zray.tune.search.skopt": "Pass the `skopt.Optimizer` to `AskTellSearch`.",
-    "zray.tune.search.zoopt": "Use `OptunaSearch`.",
-    "zray.rllib.algorithms.impala": "Use `PPOConfig` with several `num_env_runners`.",
-    "zray.serve": "Call actors from a web server of your choice.",
-    "zray.llm": "Call actors that hold the model.",
-    "zray.air.integrations": LOGGERS,
-}
+NAMES = {**_NAMES, **_RLLIB}
+# Libraries whose names Ray has in several modules.
+LIBRARIES = ("air", "rllib", "train", "tune")
 
 # Options of remote functions, actor classes and methods.
 OPTIONS = {
@@ -138,8 +79,23 @@ def not_built(table: dict[str, str], name: str, subject: str = "") -> NotImpleme
 def attribute_error(module: str, name: str) -> AttributeError:
     """The error for an attribute that a module of zray does not have."""
     full = f"{module}.{name}"
-    reason = f": {_said(full, NAMES[full])}" if full in NAMES else ""
+    row = row_of(full)
+    reason = f": {_said(full, NAMES[row])}" if row else ""
     return AttributeError(f"module {module!r} has no attribute {name!r}{reason}")
+
+
+def row_of(full: str) -> str | None:
+    """The row of NAMES for a full name; None: there is none.
+
+    Ray has many names in several modules, so a row of the same library that ends in the same name speaks for it.
+    """
+    if full in NAMES:
+        return full
+    parts = full.split(".")
+    if len(parts) < 4 or parts[1] not in LIBRARIES:
+        return None
+    begin, end = f"zray.{parts[1]}.", f".{parts[-1]}"
+    return next((row for row in NAMES if row.startswith(begin) and row.endswith(end)), None)
 
 
 def placeholder(name: str, module: str) -> type:
@@ -152,13 +108,14 @@ def placeholder(name: str, module: str) -> type:
     Raises:
         AttributeError: no row has the name.
     """
-    if name not in NAMES:
+    row = row_of(name)
+    if row is None:
         raise attribute_error(module, name.rpartition(".")[2])
 
     def refuse(self: object, *args: object, **kwargs: object) -> None:
-        raise not_built(NAMES, name)
+        raise not_built(NAMES, row, name)
 
-    return type(name.rpartition(".")[2], (), {"__init__": refuse, "__module__": module, "__doc__": NAMES[name]})
+    return type(name.rpartition(".")[2], (), {"__init__": refuse, "__module__": module, "__doc__": NAMES[row]})
 
 
 def refuse_import(name: str) -> None:
@@ -169,8 +126,9 @@ def refuse_import(name: str) -> None:
     Raises:
         ModuleNotFoundError: the module is a row of the table.
     """
-    if name in NAMES:
-        raise ModuleNotFoundError(_said(name, NAMES[name]))
+    row = row_of(name)
+    if row is not None:
+        raise ModuleNotFoundError(_said(name, NAMES[row]))
 
 
 def _said(subject: str, advice: str) -> str:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from . import shadows
+
 __all__ = [
     "ClassMethodNode",
     "ClassNode",
@@ -335,3 +337,6 @@ def _replaced(value: Any, done: dict[DAGNode, Any]) -> Any:
     if type(value) is dict:
         return {key: _replaced(item, done) for key, item in value.items()}
     return value
+
+
+shadows.name_absent(__name__)

@@ -34,7 +34,7 @@ Control processes import this module: neither pickle nor traceback at import.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
@@ -400,3 +400,12 @@ SYSTEM_ERRORS: dict[str, type[ZrayError]] = {
     for name, cls in list(globals().items())
     if isinstance(cls, type) and issubclass(cls, ZrayError) and name[0] != "_" and cls is not TaskError
 }
+
+if not TYPE_CHECKING:  # type checkers are to go on looking at names
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        raise import_module(".absent", __package__).attribute_error(__name__, name)
+
+    __path__ = []  # Python asks finders for `from zray.exceptions import name` of packages alone

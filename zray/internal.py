@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import api
+from . import api, shadows
 from .exceptions import is_error_value
 from .object_ref import ObjectRef
 from .options import check_flag
@@ -55,3 +55,6 @@ def free(object_refs: ObjectRef[Any] | Sequence[ObjectRef[Any]], local_only: boo
 def _is_here(client: Client, object_id: bytes) -> bool:
     value = client.values.get(object_id)
     return value is not None and not is_error_value(value)
+
+
+shadows.name_absent(__name__)

@@ -32,7 +32,9 @@ MOVED = {
     "ray.dag.function_node": "zray.dag",
     "ray.dag.input_node": "zray.dag",
     "ray.dag.output_node": "zray.dag",
+    "ray.internal.internal_api": "zray.internal",
     "ray.util.state.api": "zray.util.state",
+    "ray.experimental.state": "zray.util.state",
     "ray.experimental.state.api": "zray.util.state",
 }
 
@@ -100,6 +102,12 @@ def mirror() -> None:
     for name, own in MOVED.items():
         if own in sys.modules:  # where the parent is no package, Python asks no finder
             sys.modules.setdefault(name, sys.modules[own])
+
+
+def moved(name: str) -> ModuleSpec | None:
+    """The specification of a module of zray under a name that Ray's module has; None: it is none of MOVED."""
+    own = MOVED.get(name.removeprefix("z"))
+    return ModuleSpec(name, OwnModule(own), is_package=True) if own is not None else None  # type: ignore[arg-type]
 
 
 def path_of_children(path: str) -> str:

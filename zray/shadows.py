@@ -1,10 +1,11 @@
 """Imports that cannot work, refused in words: packages that a file beside the program hides, and absent modules.
 
-This module is imported before the rest of zray, and imports nothing but `os` and `sys`.
+This module is imported before the rest of zray, and imports nothing but `os`, `sys` and `typing`.
 """
 
 import os
 import sys
+from typing import Any
 
 # Which of them, and none other: a hidden module of Python's own matters only where something of these imports it.
 NEEDED = ("cloudpickle", "msgspec", "numpy", "posix_ipc", "zmq")
@@ -38,12 +39,35 @@ class AbsentModules:
     """Finder behind all others in sys.meta_path: names what to use in place of an absent module of zray."""
 
     @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Raises: ModuleNotFoundError: absent.NAMES has the module, and a program imports it."""
+    def find_spec(name: str, path: object = None, target: object = None) -> Any:
+        """The module of another name that holds what the asked one holds in Ray; None: there is none.
+
+        Raises:
+            ModuleNotFoundError: absent.NAMES has the module, and a program imports it.
+        """
         if name.startswith("zray."):
             finding = sys._getframe(1)
             if finding.f_back is None or finding.f_back.f_globals.get("__name__") != "importlib.util":
-                from . import absent
+                from importlib import import_module
 
-                absent.refuse_import(name)
+                import_module(".absent", __package__).refuse_import(name)
+                return import_module(".ray_imports", __package__).moved(name)
             # importlib.util.find_spec() asks whether the module is there: None is the answer.
+        return None
+
+
+def name_absent(module: str) -> None:
+    """Let a module name what to use in place of names that it has in Ray and not here.
+
+    Args:
+        module: its `__name__`.  The module calls this itself: type checkers see no `__getattr__`, and go on checking.
+    """
+    found = vars(sys.modules[module])
+
+    def refuse(name: str) -> Any:
+        from . import absent
+
+        raise absent.attribute_error(module, name)
+
+    found.setdefault("__getattr__", refuse)
+    found.setdefault("__path__", [])  # Python asks finders for `from module import name` of packages alone

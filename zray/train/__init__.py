@@ -12,6 +12,7 @@ _MODULE_BY_NAME = {
         ("CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig", "SyncConfig"), "zray.tune.config"
     ),
     "Checkpoint": "zray.tune.checkpoint",
+    "TrainContext": "zray.air.session",
     "Result": "zray.tune.results",
 }
 _MODULES = ("lightgbm", "lightning", "session", "tensorflow", "torch", "trainer", "xgboost")

@@ -27,6 +27,7 @@ _MODULE_BY_NAME = {
     ),
     **dict.fromkeys(
         (
+            "TuneContext",
             "checkpoint_dir",
             "get_checkpoint",
             "get_context",

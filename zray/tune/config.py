@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
+from .. import shadows
 from .resources import PlacementGroupFactory
 from .unknown import checks_names, shown
 
@@ -228,3 +229,6 @@ class ScalingConfig:
     def total_resources(self) -> dict[str, float]:
         """The sum over the trial and its workers."""
         return self.as_placement_group_factory().required_resources
+
+
+shadows.name_absent(__name__)

@@ -15,11 +15,11 @@ from .results import ExperimentAnalysis
 from .running_experiment import JOURNAL, STATE, RunningExperiment
 from .spellings import configs_of, translated
 from .trial import Trial
-from .tune_run import run_or_resume
+from .tune_run import run, run_or_resume
 from .tuner import experiment_of
 from .unknown import unknown_name
 
-__all__ = ["JOURNAL", "STATE", "Experiment", "Trial", "run_experiments", "run_specs"]
+__all__ = ["JOURNAL", "STATE", "Experiment", "Trial", "run", "run_experiments", "run_specs"]
 
 # Arguments of `init` in former years.
 _FORMER_INIT = ("redis_address", "redis_password", "redis_max_memory", "huge_pages", "plasma_directory", "webui_host")

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .. import shadows
 from . import session
 from .checkpoint import Checkpoint, check
 
@@ -222,3 +223,6 @@ StatusReporter = Reporter
 def function(func: Callable[..., Any]) -> Callable[..., Any]:
     """A function as a value of a configuration, which is passed on and not called, as in 2018 and 2019."""
     return functools.partial(func)
+
+
+shadows.name_absent(__name__)

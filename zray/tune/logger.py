@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .. import shadows
 from .callback import Callback
 from .records.files import flattened, plain, without_nan
 from .records.tensorboard import EventFile
@@ -376,3 +377,6 @@ def _scalar(value: Any) -> str:
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return ".inf" if value > 0 else "-.inf"
     return json.dumps(value)
+
+
+shadows.name_absent(__name__)

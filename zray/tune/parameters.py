@@ -9,6 +9,7 @@ from typing import Any
 
 import zray
 
+from .. import shadows
 from .errors import TuneError
 
 __all__ = ["placed", "with_parameters"]
@@ -135,3 +136,6 @@ def placed(trainable: Any) -> Any:
     else:
         return trainable
     return made
+
+
+shadows.name_absent(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import shadows
 from .errors import TuneError
 from .unknown import nearest
 
@@ -163,3 +164,6 @@ def _algorithm(name: str) -> Any:
         return registry.get_algorithm_class(name)
     except Exception:
         return None
+
+
+shadows.name_absent(__name__)

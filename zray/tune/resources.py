@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from .. import shadows
 from .errors import TuneError
 from .unknown import nearest, unknown_name
 
@@ -259,3 +260,6 @@ def json_to_resources(data: Any) -> Resources | None:
     if unknown:
         raise TuneError(unknown_name("The dict of resources", "key", unknown[0], Resources._fields))
     return Resources(**{key: value for key, value in found.items() if key in Resources._fields})
+
+
+shadows.name_absent(__name__)

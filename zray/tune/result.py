@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
+from .. import shadows
+
 __all__ = ["AUTO_RESULT_KEYS", "DEFAULT_METRIC", "TrainingResult"]
 
 # The metric of a result that is one number.
@@ -84,3 +86,6 @@ class TrainingResult(NamedTuple):
     hostname: str | None = None
     node_ip: str | None = None
     config: dict[str, Any] | None = None
+
+
+shadows.name_absent(__name__)

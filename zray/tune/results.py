@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .. import shadows
 from .checkpoint import Checkpoint
 from .errors import TuneError
 from .naming import checkpoint_number
@@ -373,3 +374,5 @@ class ExperimentAnalysis:
 
 # The class of 2019 and 2020 for the folder of an experiment.
 Analysis = ExperimentAnalysis
+
+shadows.name_absent(__name__)

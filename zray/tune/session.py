@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from .. import shadows
 from .checkpoint import TEMPORARY, Checkpoint
 
 __all__ = [
@@ -208,3 +209,6 @@ get_trial_resources: Callable[[], Any] = TuneContext().get_trial_resources
 def is_session_enabled() -> bool:
     """Whether a trial runs here."""
     return current() is not None
+
+
+shadows.name_absent(__name__)

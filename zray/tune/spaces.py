@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import shadows
+
 __all__ = [
     "Categorical",
     "Domain",
@@ -322,3 +324,6 @@ def grid_search(values: Sequence[Any]) -> dict[str, list[Any]]:
     if not isinstance(values, Iterable):
         raise TypeError(f"grid_search takes a list of values, not {type(values).__name__}.")
     return {"grid_search": list(values)}
+
+
+shadows.name_absent(__name__)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .. import shadows
 from .errors import TuneError
 from .trial import value_of
 
@@ -251,3 +252,6 @@ def stopper_of(stop: Any) -> Stopper | None:
     if callable(stop):
         return FunctionStopper(stop)
     raise TypeError(f"stop is a dict, a function of (trial_id, result) or a Stopper, not {type(stop).__name__}.")
+
+
+shadows.name_absent(__name__)

@@ -10,11 +10,13 @@ import tempfile
 import time
 from typing import Any
 
+from .. import shadows
 from .checkpoint import Checkpoint
 from .naming import date_of
+from .parameters import with_parameters
 from .pickles import dump
 
-__all__ = ["Trainable"]
+__all__ = ["Trainable", "with_parameters"]
 
 # Modules of Ray below this one are found in its place.
 __path__: list[str] = []
@@ -313,3 +315,6 @@ class CheckpointPath(str):
     def as_directory(self) -> Any:
         """The folder, to read from."""
         return self.checkpoint.as_directory()
+
+
+shadows.name_absent(__name__)

@@ -6,6 +6,7 @@ import os
 import warnings
 from typing import Any
 
+from .. import shadows
 from .config import CheckpointConfig, SyncConfig
 from .results import ExperimentAnalysis, error_of
 from .running_experiment import RunningExperiment
@@ -138,3 +139,6 @@ def run_or_resume(experiment: RunningExperiment, resume: Any) -> None:
     experiment.__dict__.update(found.__dict__)
     errored = resume in ("ERRORED_ONLY", "LOCAL+ERRORED", "AUTO+ERRORED")
     experiment.resume(resume_errored=errored)
+
+
+shadows.name_absent(__name__)

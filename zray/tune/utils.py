@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .. import shadows
 from .trainable import Trainable
 
 __all__ = [
@@ -162,3 +163,6 @@ def validate_save_restore(trainable_cls: Callable[..., Trainable], config: dict[
     first.stop()
     second.stop()
     return True
+
+
+shadows.name_absent(__name__)

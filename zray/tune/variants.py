@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import shadows
 from .spaces import Domain, Function, generator_of, grid_search
 
 __all__ = ["RecursiveDependencyError", "generate_variants", "grid_count", "grid_search", "has_unresolved_values"]
@@ -180,3 +181,6 @@ def generate_variants(
     rng = generator_of(random_state)
     for index in range(grid_count(space)):
         yield variant(space, index, rng)
+
+
+shadows.name_absent(__name__)

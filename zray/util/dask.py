@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import absent
+from .. import absent, shadows
 
 __all__ = ["RayDaskCallback", "disable_dask_on_ray", "enable_dask_on_ray", "ray_dask_get", "ray_dask_get_sync"]
 
@@ -103,3 +103,6 @@ class RayDaskCallback:
 
     def __init__(self, *callbacks: Any, **named: Any) -> None:
         raise absent.not_built(absent.NAMES, "zray.util.dask.RayDaskCallback")
+
+
+shadows.name_absent(__name__)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import absent, api
+from .. import absent, api, shadows
 from ..checks import check_number
 from ..decorator import remote
 from ..exceptions import GetTimeoutError
@@ -361,3 +361,6 @@ def _amounts(units: dict[str, int]) -> dict[str, float]:
 def _require_group(found: Any) -> None:
     if not isinstance(found, PlacementGroup):
         raise TypeError(f"A PlacementGroup is needed, not an object of type {type(found).__name__}: {found!r}.")
+
+
+shadows.name_absent(__name__)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .. import absent, api
+from .. import absent, api, shadows
 from ..cluster_info import nodes
 from ..wire.listing import ActorFact, ListWork, TaskFact, WorkListed
 from .placement_group import placement_group_table
@@ -261,3 +261,6 @@ def _chosen(rows: Iterable[State], filters: Filters, limit: int) -> list[State]:
         if len(found) == limit:
             break
     return found
+
+
+shadows.name_absent(__name__)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import shadows
 from ..decisions import PAUSE, Decision
 from ..spaces import Domain, Function
 from ..trial import Trial, value_of
@@ -210,3 +211,6 @@ class PopulationBasedTraining(TrialScheduler):
     def debug_string(self) -> str:
         counts = f"{self.num_checkpoints} checkpoints, {self.num_perturbations} perturbations"
         return f"Using PopulationBasedTraining: {counts}."
+
+
+shadows.name_absent(__name__)

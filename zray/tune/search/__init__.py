@@ -10,13 +10,14 @@ from .ask_tell import AskTellSearch
 from .basic_variant import BasicVariantGenerator
 from .concurrency_limiter import ConcurrencyLimiter
 from .repeater import Repeater
-from .searcher import Searcher
+from .searcher import SearchAlgorithm, Searcher
 
 __all__ = [
     "AskTellSearch",
     "BasicVariantGenerator",
     "ConcurrencyLimiter",
     "Repeater",
+    "SearchAlgorithm",
     "Searcher",
     "as_searcher",
     "create_searcher",

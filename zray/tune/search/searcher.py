@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ... import shadows
+
 __all__ = ["SearchAlgorithm", "Searcher", "set_search_properties"]
 
 
@@ -113,3 +115,6 @@ def set_search_properties(
     taken = inspect.signature(searcher.set_search_properties).parameters.values()
     takes_more = any(each.kind is each.VAR_KEYWORD for each in taken)
     return bool(searcher.set_search_properties(metric, mode, config, **(spec if takes_more else {})))
+
+
+shadows.name_absent(__name__)

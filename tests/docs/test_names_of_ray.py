@@ -1,0 +1,65 @@
+"""All public names of Ray, from four versions: each works, or says in one sentence what to do instead."""
+
+import re
+
+import pytest
+
+from docs import compatibility
+from tests.docs.pages import DOCS
+from zray import absent
+
+
+@pytest.mark.parametrize("module", compatibility.NAMES)
+def test_name_of_ray_works_or_says_what_to_do_instead(module):
+    walked = dict(compatibility.walk({module: compatibility.NAMES[module]}))
+    assert [name for name, state in walked.items() if state == "unknown"] == []
+
+
+def test_list_has_the_names_that_programs_use():
+    names = {f"{module}.{name}".lstrip(".") for module, found in compatibility.NAMES.items() for name in found.split()}
+    assert len(names) > 700
+    assert {"tune.Tuner", "tune.search.optuna.OptunaSearch", "util.ActorPool", "train.torch.TorchTrainer"} <= names
+
+
+def test_page_is_what_the_script_writes():
+    text = (DOCS / "compatibility.md").read_text()
+    assert compatibility.section() in text, "run scripts/compatibility"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from zray.tune.schedulers.pbt import PopulationBasedTrainingReplay",
+        "from zray.tune.trainable.function_trainable import FunctionTrainable",
+        "from zray.util.state import get_log",
+        "from zray.exceptions import RayChannelError",
+        "import zray.tune.logger.aim",
+        "import zray.dashboard.modules.job.sdk",
+        "import zray.experimental.channel.shared_memory_channel",
+        "from zray.util.tracing.setup_local_tmp_tracing import setup_tracing",
+    ],
+)
+def test_import_of_a_name_from_any_module_of_its_library_says_the_sentence(statement):
+    last = re.split(r"[ .]", statement)
+    candidates = [absent.NAMES[name] for name in absent.NAMES if name.rpartition(".")[2] in last]
+    with pytest.raises(ModuleNotFoundError) as raised:
+        exec(statement, {})
+    assert str(raised.value).endswith(tuple(candidates))
+
+
+def test_misspelt_name_gets_no_sentence():
+    with pytest.raises(ImportError, match="cannot import name 'Tunner' from 'zray.tune'"):
+        exec("from zray.tune import Tunner", {})
+    with pytest.raises(AttributeError, match="^module 'zray.tune.registry' has no attribute 'register'$"):
+        compatibility.importlib.import_module("zray.tune.registry").register  # noqa: B018
+
+
+def test_modules_that_hold_the_names_of_another_one_are_it():
+    for former, own in (
+        ("zray.experimental.state.api", "zray.util.state"),
+        ("zray.internal.internal_api", "zray.internal"),
+        ("zray.tune.stopper.trial_plateau", "zray.tune.stoppers"),
+        ("zray.tune.logger.tensorboardx", "zray.tune.logger"),
+    ):
+        load = compatibility.importlib.import_module
+        assert load(former) is load(own)
