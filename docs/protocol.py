@@ -62,7 +62,13 @@ DIALOGS = (
     hosting,
 )
 
+# Thousands of message names would cover the guides in the search.
 HEAD = """\
+---
+search:
+  exclude: true
+---
+
 # The protocol
 
 Generated from `zray/wire/` by `scripts/protocol`; a test compares the two.

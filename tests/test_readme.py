@@ -1,19 +1,35 @@
 """README.md: the program runs, the links lead somewhere, the page stays short."""
 
+import ast
 import re
 
 from tests.scripts import ROOT, run_script
 
 README = (ROOT / "README.md").read_text()
-(PROGRAM,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+CORE, TUNE, RLLIB = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 WORDS_MAX = 900
 
 
 def test_program_of_the_readme_runs(tmp_path):
-    result = run_script(tmp_path, PROGRAM)
+    result = run_script(tmp_path, CORE)
     assert result.returncode == 0, result.stderr
     assert abs(float(result.stdout)) < 0.1, "the mean of 100,000 draws around 0"
-    assert len(PROGRAM.splitlines()) <= 25
+    assert len(CORE.splitlines()) <= 25
+
+
+def test_search_of_the_readme_finds_the_parameter(tmp_path):
+    result = run_script(tmp_path, TUNE)
+    assert result.returncode == 0, result.stderr
+    best = ast.literal_eval(result.stdout.splitlines()[-1])
+    assert 0.01 < best["lr"] < 0.5
+    assert len(TUNE.splitlines()) <= 12
+
+
+def test_training_of_the_readme_prints_three_returns(tmp_path):
+    result = run_script(tmp_path, RLLIB)
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.splitlines()) == 3
+    assert len(RLLIB.splitlines()) <= 12
 
 
 def test_links_and_scripts_of_the_readme_exist():
