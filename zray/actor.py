@@ -399,6 +399,7 @@ def exit_actor() -> None:
     """End the actor whose method calls this.  The actor is not restarted.
 
     This call and all later ones raise ActorDiedError; earlier calls keep their results.  Functions of `atexit` run.
+    The same holds in a constructor, and where the method catches SystemExit and goes on: the actor ends behind it.
 
     Raises:
         TypeError: the caller is no method of an actor.
@@ -406,6 +407,8 @@ def exit_actor() -> None:
     from .host import context
     from .host.exits import ActorExit
 
-    if getattr(context.runtime, "actor", None) is None:
+    actor = getattr(context.runtime, "actor", None)
+    if actor is None:
         raise TypeError("exit_actor() can only be called in an actor's method.")
+    actor.note_exit()
     raise ActorExit(0)

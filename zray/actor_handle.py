@@ -111,8 +111,16 @@ def _rebuild_handle(*parts: Any) -> ActorHandle[Any]:
     return ActorHandle(*parts)
 
 
+def _rebuild_method(handle: tuple[Any, ...], name: str) -> ActorMethod:
+    method: ActorMethod = getattr(ActorHandle(*handle), name)
+    return method
+
+
 class ActorMethod:
-    """Method of an actor: `handle.method.remote(...)` calls it."""
+    """Method of an actor: `handle.method.remote(...)` calls it.
+
+    A method may be an argument, a result or part of a value, and keeps the actor as a handle does.
+    """
 
     __slots__ = (
         "_blob",
@@ -239,6 +247,10 @@ class ActorMethod:
         if count == 0:
             return None
         return [ObjectRef(return_id(task_id, index)) for index in range(1, count + 1)]
+
+    def __reduce__(self) -> Any:
+        handle = (self._handle_id, self._handle_ref, self._class_name, {self._name: self._options}, self._retries)
+        return _rebuild_method, ((*handle, self._found_at), self._name)
 
     def __repr__(self) -> str:
         return f"ActorMethod({self._class_name}.{self._name})"

@@ -424,9 +424,13 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     return found
 
 
-def get_gpu_ids() -> list[str]:
-    """List the GPUs of this task or actor, as CUDA_VISIBLE_DEVICES names them; in a program, all that it may use."""
-    return gpus.of_current(context.runtime)
+def get_gpu_ids() -> list[int | str]:
+    """List the GPUs of this task or actor; in a program, all that it may use.
+
+    Returns:
+        Whole numbers; a str where CUDA_VISIBLE_DEVICES names a GPU otherwise, as by its UUID.
+    """
+    return [int(name) if name.isdecimal() else name for name in gpus.of_current(context.runtime)]
 
 
 def timeline(filename: str | None = None) -> Any:

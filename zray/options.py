@@ -146,17 +146,23 @@ def check_resources(name: str, value: Any, most: int = RESOURCES_MAX) -> dict[st
 
 
 def _whole(minimum: int, maximum: int) -> Callable[[str, Any], int]:
-    return lambda name, value: check_whole(name, value, minimum, maximum)
+    def check(name: str, value: Any) -> int:
+        number = check_number(name, value)
+        if not math.isfinite(number) or number != int(number):
+            raise TypeError(f"{name} must be a whole number, not {value}.")  # as Ray, which takes none but an int
+        return check_whole(name, value, minimum, maximum)
+
+    return check
 
 
 def _num_returns(name: str, value: Any) -> int:
     if value in ("streaming", "dynamic"):
         raise absent.not_built(absent.ABILITIES, STREAMING, f"{STREAMING} (num_returns={value!r})")
-    return check_whole(name, value, 0, NUM_RETURNS_MAX)
+    return _whole(0, NUM_RETURNS_MAX)(name, value)
 
 
 def _pending_calls(name: str, value: Any) -> int:
-    number = check_whole(name, value, -1, 1 << 30)
+    number = _whole(-1, 1 << 30)(name, value)
     if not number:
         raise ValueError(f"{name} must be -1 for no limit, or at least 1, not 0.")
     return number
@@ -179,7 +185,7 @@ def _retry_exceptions(name: str, value: Any) -> None:
         if all(isinstance(item, type) and issubclass(item, BaseException) for item in value):
             return
         raise ValueError("retry_exceptions must list exception classes only.")
-    raise ValueError(f"retry_exceptions must be a bool or a list of exception classes, not {type(value).__name__}.")
+    raise TypeError(f"retry_exceptions must be a bool or a list of exception classes, not {type(value).__name__}.")
 
 
 def check_text(name: str, value: Any) -> None:
@@ -197,6 +203,8 @@ def check_text(name: str, value: Any) -> None:
 
 
 def _lifetime(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"lifetime must be a str or None, not {type(value).__name__}.")
     if value not in ("detached", "non_detached"):
         raise ValueError(f"lifetime must be 'detached', 'non_detached' or None, not {value!r}.")
 
@@ -212,7 +220,8 @@ def _runtime_env(name: str, value: Any) -> None:
 
 def _strategy(name: str, value: Any) -> None:
     if value not in ("DEFAULT", "SPREAD") and not hasattr(value, "_where"):
-        raise ValueError(
+        kind = ValueError if isinstance(value, str) else TypeError
+        raise kind(
             f'{name} must be "DEFAULT", "SPREAD", or an object of zray.util.scheduling_strategies, not {value!r}.'
         )
 

@@ -205,3 +205,26 @@ def test_depth_grows_while_calls_are_short_and_shrinks_when_they_are_long(monkey
     assert 0.9 * TARGET_SECONDS <= 0.0001 * pace.depth <= 1.1 * TARGET_SECONDS
     now[0] += 1.0 * pace.depth
     assert pace.ended(pace.in_all) and pace.depth == 1
+
+
+def test_values_are_given_to_idle_actors_though_nobody_draws_results(actors, gate):
+    pool = ActorPool(actors)
+    for draw in (pool.map, pool.map_unordered):
+        results = draw(wait, [gate] * 5)
+        assert pool._idle_actors == [] and len(pool._future_to_actor) == 2
+        gate.open()
+        assert len(list(results)) == 5
+
+
+def test_names_by_which_libraries_look_into_a_pool(actors, gate):
+    pool = ActorPool(actors)
+    assert pool._idle_actors == actors and pool._next_task_index == 0
+    for _ in range(3):
+        pool.submit(wait, gate)
+    assert pool._idle_actors == [] and pool._pending_submits == [(wait, gate)]
+    assert [(index, actor) for index, actor in pool._future_to_actor.values()] == [(0, actors[0]), (1, actors[1])]
+    assert list(pool._index_to_future) == [0, 1] and pool._next_task_index == 2
+    gate.open()
+    assert pool.get_next() is True
+    assert pool._next_task_index == 3 and 0 not in pool._index_to_future
+    assert set(pool._future_to_actor) <= set(pool._index_to_future.values())

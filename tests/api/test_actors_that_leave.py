@@ -278,3 +278,27 @@ def test_an_actor_that_leaves_is_not_restarted(tmp_path):
         with pytest.raises(ActorDiedError, match="exit_actor"):
             zray.get(mortal.leave.remote())
     assert tally.count() == 1
+
+
+@pytest.mark.parametrize("kind", ["serial", "threaded", "async"])
+def test_functions_of_atexit_run_after_an_exit_in_a_constructor(kind, tmp_path):
+    tally = Tally(tmp_path / "tally")
+
+    class Quitter:
+        def __init__(self):
+            atexit.register(tally.visit)
+            zray.actor.exit_actor()
+            tally.visit()
+
+        def work(self):
+            return 1
+
+    class AsyncQuitter(Quitter):
+        async def work(self):
+            return 1
+
+    options = {"max_concurrency": 4} if kind == "threaded" else {"num_cpus": 0}
+    actor = zray.remote(**options)(AsyncQuitter if kind == "async" else Quitter).remote()
+    with pytest.raises(ActorDiedError, match="exit_actor"):
+        zray.get(actor.work.remote(), timeout=20)
+    until(lambda: tally.count() == 1)

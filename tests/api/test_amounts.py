@@ -32,14 +32,30 @@ def test_whole_number_of_any_type_is_an_int(name, kind):
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_part_of_a_whole_number_is_refused(name):
-    with pytest.raises(ValueError, match=f"{name} must be a whole number, not 1.5"):
+    with pytest.raises(TypeError, match=f"{name} must be a whole number, not 1.5"):
         check_options({name: 1.5}, tuple(VALID), "a test")
     for wrong in (float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=f"{name} must be a whole number, not {wrong}"):
+        with pytest.raises(TypeError, match=f"{name} must be a whole number, not {wrong}"):
             check_options({name: wrong}, tuple(VALID), "a test")
     for kind in ("1", True, 1j):
         with pytest.raises(TypeError, match=f"{name} must be a number"):
             check_options({name: kind}, tuple(VALID), "a test")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_calls": -1}, {"num_returns": -1}, {"max_retries": -2}, {"num_cpus": 0.00001}, {"resources": {"tape": 5e-5}}],
+    ids=str,
+)
+def test_value_out_of_range_is_a_value_error(options):
+    with pytest.raises(ValueError, match="must be|less than"):
+        check_options(options, tuple(VALID), "a test")
+
+
+@pytest.mark.parametrize("name", ["retry_exceptions", "lifetime", "scheduling_strategy", "name", "runtime_env"])
+def test_value_of_a_wrong_type_is_a_type_error(name):
+    with pytest.raises(TypeError, match="must be"):
+        check_options({name: 0.5}, tuple(VALID), "a test")
 
 
 def test_options_that_need_no_change_are_the_same():

@@ -208,3 +208,97 @@ def test_last_handle_ends_the_actor_and_runs_what_its_class_has(tmp_path):
     assert zray.get(tidy.hello.remote()) == "hello"
     del tidy
     until(lambda: "tidy" not in list_named_actors() and path.exists() and path.read_text() == "tidied")
+
+
+@zray.remote(num_cpus=0)
+def call(method, *args):
+    return zray.get(method.remote(*args))
+
+
+def test_method_is_a_value_that_keeps_its_actor_and_options():
+    method = Counter.remote(10).add
+    assert zray.get(call.remote(method, 5)) == 15
+    twice = zray.get(zray.put({"both": Counter.remote(1).two.options(num_returns=2)}))["both"]
+    assert zray.get(twice.remote()) == [1, -1]
+
+    @zray.remote(num_cpus=0)
+    def make():
+        return Counter.remote(20).add
+
+    @zray.remote(num_cpus=0)
+    def over():
+        return zray.get(method.remote(1))
+
+    made = zray.get(make.remote())
+    assert zray.get([made.remote(), over.remote()]) == [21, 16]
+
+
+@zray.remote(num_cpus=0)
+class Swallower:
+    def __init__(self, *, leaves=False):
+        self.leave(leaves)
+
+    def leave(self, leaves=True):
+        try:
+            if leaves:
+                zray.actor.exit_actor()
+        except BaseException:
+            pass
+        return "swallowed"
+
+    def fail(self):
+        try:
+            zray.actor.exit_actor()
+        finally:
+            raise KeyError("instead")
+
+
+class AsyncSwallower:
+    async def leave(self):
+        try:
+            zray.actor.exit_actor()
+        except BaseException:
+            return "swallowed"
+
+
+@pytest.mark.parametrize("kind", ["serial", "threaded", "async", "raises"])
+def test_exit_cannot_be_swallowed(kind):
+    if kind == "async":
+        actor = zray.remote(AsyncSwallower).remote()
+    else:
+        actor = Swallower.options(max_concurrency=3 if kind == "threaded" else 1).remote()
+    method = actor.fail if kind == "raises" else actor.leave
+    for ref in (method.remote(), actor.leave.remote()):
+        with pytest.raises(ActorDiedError, match=r"left by exit_actor\(\)"):
+            zray.get(ref, timeout=SECONDS)
+
+
+@zray.remote(num_cpus=0)
+class Quitter:
+    def __init__(self):
+        zray.actor.exit_actor()
+
+    def add(self):
+        return 1
+
+
+@zray.remote(num_cpus=0)
+class AsyncQuitter:
+    def __init__(self):
+        zray.actor.exit_actor()
+
+    async def add(self):
+        return 1
+
+
+@pytest.mark.parametrize("kind", ["serial", "threaded", "async", "swallowed"])
+def test_exit_in_a_constructor_is_an_exit(kind):
+    if kind == "swallowed":
+        method = Swallower.remote(leaves=True).leave
+    elif kind == "async":
+        method = AsyncQuitter.remote().add
+    else:
+        method = Quitter.options(max_concurrency=3 if kind == "threaded" else 1).remote().add
+    for _ in range(2):
+        with pytest.raises(ActorDiedError, match=r"left by exit_actor\(\)"):
+            zray.get(method.remote(), timeout=SECONDS)

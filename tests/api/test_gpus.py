@@ -38,7 +38,7 @@ class Seen:
 
     def look(self):
         context = zray.get_runtime_context()
-        assert context.get_accelerator_ids() == {"GPU": zray.get_gpu_ids()}
+        assert context.get_accelerator_ids() == {"GPU": [str(name) for name in zray.get_gpu_ids()]}
         assert self.at_first == os.environ.get(VISIBLE)
         return zray.get_gpu_ids(), self.at_first
 
@@ -48,7 +48,7 @@ class Seen:
 
 @zray.remote(num_cpus=0)
 def look():
-    assert zray.get_runtime_context().get_accelerator_ids() == {"GPU": zray.get_gpu_ids()}
+    assert zray.get_runtime_context().get_accelerator_ids() == {"GPU": [str(name) for name in zray.get_gpu_ids()]}
     return zray.get_gpu_ids(), os.environ.get(VISIBLE)
 
 
@@ -60,9 +60,9 @@ def look_twice():
 
 
 def test_a_task_has_as_many_as_it_asks_for(gpus):
-    assert zray.get(look.options(num_gpus=2).remote()) == (["0", "1"], "0,1")
-    assert zray.get(look.options(num_gpus=4).remote()) == (["0", "1", "2", "3"], "0,1,2,3")
-    assert zray.get(look.options(num_gpus=0.5).remote()) == (["0"], "0")
+    assert zray.get(look.options(num_gpus=2).remote()) == ([0, 1], "0,1")
+    assert zray.get(look.options(num_gpus=4).remote()) == ([0, 1, 2, 3], "0,1,2,3")
+    assert zray.get(look.options(num_gpus=0.5).remote()) == ([0], "0")
     assert zray.get(look.remote()) == ([], "")
     assert zray.get_gpu_ids() == []
 
@@ -75,7 +75,7 @@ def test_the_same_worker_has_others_for_its_next_task(gpus):
         return os.getpid(), zray.get_gpu_ids(), os.environ.get(VISIBLE)
 
     found = [zray.get(look_here.options(num_gpus=count).remote()) for count in (1, 0, 3, 0.2)]
-    assert [ids for _, ids, _ in found] == [["0"], [], ["0", "1", "2"], ["0"]]
+    assert [ids for _, ids, _ in found] == [[0], [], [0, 1, 2], [0]]
     assert [names for _, _, names in found] == ["0", "", "0,1,2", "0"]
     assert len({pid for pid, _, _ in found}) < len(found)
 
@@ -83,11 +83,11 @@ def test_the_same_worker_has_others_for_its_next_task(gpus):
 def test_parts_of_one_share_it_and_actors_keep_theirs(gpus):
     actors = [Seen.options(num_gpus=amount).remote() for amount in (0.5, 0.5, 0.75, 0.25, 1)]
     seen = zray.get([actor.look.remote() for actor in actors])
-    assert all(names == ids[0] and len(ids) == 1 for ids, names in seen)
+    assert all(names == str(ids[0]) and len(ids) == 1 for ids, names in seen)
     shared = sorted(ids[0] for ids, _ in seen)
     assert sorted(shared.count(name) for name in set(shared)) == [1, 2, 2]
-    free = ({"0", "1", "2", "3"} - set(shared)).pop()
-    assert zray.get(look.options(num_gpus=1).remote()) == ([free], free)
+    free = ({0, 1, 2, 3} - set(shared)).pop()
+    assert zray.get(look.options(num_gpus=1).remote()) == ([free], str(free))
     assert zray.get([actor.look.remote() for actor in actors]) == seen
     assert zray.available_resources()["GPU"] <= 1
 
@@ -96,9 +96,9 @@ def test_what_a_killed_process_had_is_there_again(gpus):
     actor = Seen.options(num_gpus=4, max_restarts=1, max_task_retries=-1).remote()
     before = zray.get(actor.look.remote())
     os.kill(zray.get(actor.pid.remote()), signal.SIGKILL)
-    assert zray.get(actor.look.remote(), timeout=SECONDS) == before == (["0", "1", "2", "3"], "0,1,2,3")
+    assert zray.get(actor.look.remote(), timeout=SECONDS) == before == ([0, 1, 2, 3], "0,1,2,3")
     zray.kill(actor)
-    assert zray.get(look.options(num_gpus=3).remote(), timeout=SECONDS)[0] == ["0", "1", "2"]
+    assert zray.get(look.options(num_gpus=3).remote(), timeout=SECONDS)[0] == [0, 1, 2]
 
 
 def test_a_bundle_has_its_own(gpus):
@@ -110,25 +110,25 @@ def test_a_bundle_has_its_own(gpus):
         for count, strategy in ((1, strategies[0]), (2, strategies[1]), (0.5, strategies[1]))
     ]
     outside = zray.get(look.options(num_gpus=1).remote())[0]
-    assert sorted([*inside[0], *inside[1], *outside]) == ["0", "1", "2", "3"]
+    assert sorted([*inside[0], *inside[1], *outside]) == [0, 1, 2, 3]
     assert inside[2][0] in inside[1]
     remove_placement_group(group)
-    assert zray.get(look.options(num_gpus=4).remote(), timeout=SECONDS)[0] == ["0", "1", "2", "3"]
+    assert zray.get(look.options(num_gpus=4).remote(), timeout=SECONDS)[0] == [0, 1, 2, 3]
 
 
 def test_a_child_inside_the_wait_of_its_parent(start):
     """One CPU, and more parents than workers: some children run in the worker of their parent."""
     start(num_cpus=1, num_gpus=2)
     for ids, names, child in zray.get([look_twice.remote() for _ in range(20)]):
-        assert (ids, names, child) == ([], "", (["0", "1"], "0,1"))
+        assert (ids, names, child) == ([], "", ([0, 1], "0,1"))
 
 
 def test_what_the_node_calls_them(start, monkeypatch):
     monkeypatch.setenv(VISIBLE, "2,GPU-5f,7")
     start(num_cpus=1, num_gpus=2)
-    assert zray.get_gpu_ids() == ["2", "GPU-5f", "7"]
+    assert zray.get_gpu_ids() == [2, "GPU-5f", 7]
     assert zray.get_runtime_context().get_accelerator_ids() == {"GPU": ["2", "GPU-5f", "7"]}
-    assert zray.get(look.options(num_gpus=2).remote()) == (["2", "GPU-5f"], "2,GPU-5f")
+    assert zray.get(look.options(num_gpus=2).remote()) == ([2, "GPU-5f"], "2,GPU-5f")
     assert zray.get(look.remote()) == ([], "")
 
 
@@ -159,7 +159,7 @@ def test_where_it_names_none_they_are_numbers(start, monkeypatch, visible):
     monkeypatch.setenv(VISIBLE, visible)
     start(num_cpus=1, num_gpus=1)
     assert zray.get_gpu_ids() == []
-    assert zray.get(look.options(num_gpus=1).remote()) == (["0"], "0")
+    assert zray.get(look.options(num_gpus=1).remote()) == ([0], "0")
 
 
 @pytest.mark.parametrize("amount", [1.5, 2.0001])
@@ -186,10 +186,10 @@ def test_each_node_of_a_cluster_has_its_own(nothing_left):
             until(lambda: zray.cluster_resources().get("GPU") == 3, SECONDS)
             actors = [Seen.options(num_gpus=1).remote() for _ in range(3)]
             seen = zray.get([actor.look.remote() for actor in actors], timeout=SECONDS)
-            assert sorted(ids for ids, _ in seen) == [["0"], ["0"], ["1"]]
-            zray.kill(actors[seen.index((["1"], "1"))])
+            assert sorted(ids for ids, _ in seen) == [[0], [0], [1]]
+            zray.kill(actors[seen.index(([1], "1"))])
             again = zray.get(look.options(num_gpus=1).remote(), timeout=SECONDS)
-            assert again == (["1"], "1")
+            assert again == ([1], "1")
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def devices(tmp_path, monkeypatch):
 def test_gpus_are_detected_where_a_session_declares_none(start, devices):
     start(num_cpus=1)
     assert zray.cluster_resources()["GPU"] == 2
-    assert zray.get(look.options(num_gpus=2).remote(), timeout=SECONDS) == (["0", "1"], "0,1")
+    assert zray.get(look.options(num_gpus=2).remote(), timeout=SECONDS) == ([0, 1], "0,1")
     assert zray.get(look.remote(), timeout=SECONDS) == ([], "")
 
 

@@ -224,9 +224,9 @@ def test_terminated_pool_fails_what_it_has_not_done(gate):
     pool.terminate()
     pool.join()
     for result in results:
-        with pytest.raises((RuntimeError, zray.exceptions.ActorDiedError)):
+        with pytest.raises(zray.exceptions.RayError):
             result.get(timeout=20)
-    with pytest.raises((RuntimeError, zray.exceptions.ActorDiedError)):
+    with pytest.raises(zray.exceptions.RayError):
         iterator.next(timeout=20)
 
 

@@ -189,6 +189,15 @@ def test_batch_is_taken_and_put_whole_or_not_at_all(queue, bounded):
         queue.get_nowait_batch(-1)
 
 
+def test_asyncio_puts_into_a_queue_without_bound_are_never_refused(queue):
+    async def main():
+        for item in range(5):
+            await queue.put_async(item, block=item % 2 == 0)
+        return [await queue.get_async() for _ in range(5)]
+
+    assert asyncio.run(main()) == list(range(5))
+
+
 def test_asyncio_puts_and_gets(bounded):
     async def main():
         await bounded.put_async(1)

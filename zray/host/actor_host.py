@@ -22,7 +22,7 @@ from ..store.values import serialize
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from .checkpoints import NotAsBefore, Recovery
-from .exits import farewell, is_success
+from .exits import ActorExit, farewell, is_success
 from .failures import failure
 from .leaving import crash, leave
 from .logs import begun_lines
@@ -71,6 +71,7 @@ class ActorHost:
         self.last_call: TaskSpec | None = None  # it asked for the actor's end
         self.farewell = ""  # by what
         self.exiting = ""  # why, once that call's result is on its way
+        self.leavers: set[bytes] = set()  # calls of exit_actor(): user code may catch what it raises
 
     def start(self) -> None:
         """Run the constructor, then say so; replace the worker's way to run tasks by ours."""
@@ -110,7 +111,12 @@ class ActorHost:
                 self.instance = self.recovery.restored(cls)
             else:
                 self.instance = cls(*args, **kwargs)
+            if self.leavers:
+                raise ActorExit(0)
         except BaseException as error:
+            if isinstance(error, ActorExit) and os.getpid() == worker.pid:
+                reason = self._left_by(error)
+                leave(worker, reason, ActorExited(self.actor_id, reason))
             worker.say(ActorStartFailed(self.actor_id, self._death_by(error)))
             worker.flush()
             return
@@ -249,6 +255,8 @@ class ActorHost:
 
     def finished(self, spec: TaskSpec, result: Result) -> None:
         worker = self.worker
+        if self.leavers and spec.task_id in self.leavers and spec is not self.last_call:
+            result = self.outcome_of(spec, ActorExit(0))  # its own code has caught the first one
         values, contained, wants_retry = result
         begun_lines.write_own()
         with worker.lock:
@@ -256,6 +264,12 @@ class ActorHost:
             if spec is self.last_call:
                 # Not before: another thread that sees it ends the process.
                 self._begin_to_leave(self.farewell)
+
+    def note_exit(self) -> None:
+        """exit_actor() is called here: the actor ends behind this call, whatever user code does with the exception."""
+        call = current_call.get() or self.worker.call
+        if call is not None and (self.async_calls is None or self.async_calls.is_own(call.spec)):
+            self.leavers.add(call.spec.task_id)
 
     def _left_by(self, error: BaseException) -> str:
         return farewell(self.in_words, error)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..object_ref import ObjectRef
 from ..store.values import serialize
 from ..wire.task_spec import TaskSpec, parse_options
-from .event_loop import EventLoop
+from .event_loop import EventLoop, current_task
 from .leaving import crash
 from .submitter import Call, current_call
 
@@ -117,6 +117,13 @@ class AsyncCalls:
         self.flush_is_due = False
         self.worker.flush()
         self.host.leave_if_asked()
+
+    def is_own(self, spec: TaskSpec) -> bool:
+        """Whether this code runs in the call itself, or the constructor, not in a task or thread that it has begun."""
+        if spec is self.host.order.spec:
+            return True
+        known = self.tasks.get(spec.task_id)
+        return known is not None and known[1] is current_task()
 
     # --- calls that have ended without an outcome ---
 

@@ -114,6 +114,14 @@ class EventLoop:
         return self.host.worker.name_of(call.spec)
 
 
+def current_task() -> Any:
+    """The asyncio task that runs this code; None outside of event loops."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
 def _call_that_raised(error: BaseException) -> Call | None:
     """The call in whose context the innermost callback or task ran from which the error came."""
     found = None

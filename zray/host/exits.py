@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..exceptions import encode_system_error
+
 # Of a program that an interrupt has ended, as a shell has it.
 INTERRUPTED_STATUS = 130
 
@@ -38,3 +40,8 @@ def farewell(in_words: str, error: BaseException) -> str:
 def exited_task(name: str, error: BaseException) -> str:
     """The error text of a task that called sys.exit(): a decision of the user's code, so no attempt is repeated."""
     return f"Task {name} {exit_in_words(error)}.  Its worker process ends, and the task is not retried."
+
+
+def died(in_words: str, how: str) -> bytes:
+    """The error value that calls on a dead actor of local mode get."""
+    return encode_system_error("ActorDiedError", f"The {in_words} {how}.")

@@ -20,7 +20,7 @@ from ..exceptions import encode_system_error
 from ..store.errors import deserialize_error, serialize_error
 from ..wire.task_spec import ActorOptions, TaskOptions, TaskSpec
 from .environment import with_env_vars
-from .exits import farewell, is_success
+from .exits import ActorExit, died, farewell, is_success
 from .local_calls import LocalCall, PendingCall, local_call
 from .local_last_words import say_last_words
 from .methods import Methods
@@ -71,6 +71,7 @@ class LocalActor:
         self.loop_threads: set[threading.Thread] = set()  # also of loops that are about to end
         self.loop: ActorLoop | None = None
         self.is_waiting = False  # for arguments of the first call
+        self.leavers: set[bytes] = set()  # calls of exit_actor(): user code may catch what it raises
         self.exiting = b""  # the error of later calls, once a call has asked for the end
         self.patience: threading.Timer | None = None  # with calls that run while the actor leaves
         self.is_going = False  # its last handle is gone
@@ -138,10 +139,14 @@ class LocalActor:
             self.state = ActorState.ALIVE
             self.instance = instance
             self.methods = Methods(instance)
+        if self.leavers:
+            self.leave_by(ActorExit(0))
         self.pump()
 
     def death_by(self, error: BaseException) -> bytes:
         """The error that every call on an actor gets whose constructor raised."""
+        if isinstance(error, ActorExit):
+            return encode_system_error("ActorDiedError", farewell(self.in_words, error))
         name = f"{self.options.class_name}.__init__"
         task_error = deserialize_error(serialize_error(error, name, skip_frames=1).inband)
         text = f"The {self.in_words} died in its constructor: {task_error}"
@@ -264,18 +269,19 @@ class LocalActor:
         self, call: PendingCall, life: int, values: list[Any], contained: tuple[tuple[bytes, ...], ...]
     ) -> None:
         """The values of a call; of an instance that is lost they count no more."""
+        if self.leavers and call.spec.task_id in self.leavers:
+            self.leavers.discard(call.spec.task_id)
+            self.exited(call, life, ActorExit(0))  # its own code has caught the first one
+            return
         with self.lock:
             if life != self.life or self.running.pop(call.spec.task_id, None) is None:
                 return
-        spec = call.spec
-        self.calls.deliver(spec, call.options, values, contained)
-        if spec.deps or spec.holds:
+        self.calls.deliver(call.spec, call.options, values, contained)
+        if call.spec.deps or call.spec.holds:
             self._drop(call)
 
     def _drop(self, call: PendingCall) -> None:
-        spec = call.spec
-        if spec.deps or spec.holds:
-            self.runtime.objects.release_all((*spec.deps, *spec.holds))
+        self.runtime.objects.release_all((*call.spec.deps, *call.spec.holds))
 
     # --- threads ---
 
@@ -319,6 +325,7 @@ class LocalActor:
                 self.process_died("", self.calls.details(error))
             return
         left = encode_system_error("ActorDiedError", farewell(self.in_words, error))
+        self.leavers.discard(call.spec.task_id)
         with self.lock:
             if life == self.life:
                 self.exiting = left
@@ -328,6 +335,12 @@ class LocalActor:
             self.patience.daemon = True
             self.patience.start()
         self.end_if_idle()
+
+    def note_exit(self) -> None:
+        """exit_actor() is called here: the actor ends behind this call, whatever user code does with the exception."""
+        call = local_call.get()
+        if call is not None and (self.loop is None or self.loop.is_own()):
+            self.leavers.add(call.spec.task_id)
 
     def leave_by(self, error: BaseException) -> None:
         """A task beside the calls has asked for the end: calls that have begun end first."""
@@ -435,8 +448,3 @@ class LocalActor:
         with self.lock:
             calls = [*self.queue, *self.running.values()] if may_have_begun else list(self.queue)
         return next((call for call in calls if call.spec.task_id in task_ids), None)
-
-
-def died(in_words: str, how: str) -> bytes:
-    """The error value that calls on a dead actor get."""
-    return encode_system_error("ActorDiedError", f"The {in_words} {how}.")

@@ -11,7 +11,8 @@ from ..exceptions import encode_system_error
 from ..ids import task_of
 from ..roles.latest import Latest
 from ..wire.task_spec import ActorOptions, TaskOptions, TaskSpec
-from .local_actor import LocalActor, died
+from .exits import died
+from .local_actor import LocalActor
 
 if TYPE_CHECKING:
     from .local_runtime import LocalRuntime

@@ -9,6 +9,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from ..object_ref import ObjectRef
+from .event_loop import current_task
 from .exits import exit_in_words, is_success
 from .local_actor import CONSTRUCTOR
 from .local_calls import LocalCall, local_call
@@ -86,6 +87,10 @@ class ActorLoop:
         actor.finished(call, life, values, contained)
         value = None  # as in LocalActor._attempts
         actor.pump()
+
+    def is_own(self) -> bool:
+        """Whether this code runs in a call or the constructor, not in a task or thread that one has begun."""
+        return current_task() in self.tasks
 
     def _soon(self, function: Any, *args: Any) -> None:
         self.loop.call_soon_threadsafe(function, *args)

@@ -48,6 +48,7 @@ class ActorPool:
         self._values: deque[Any] = deque()  # results of older calls than these, which map() has fetched ahead
         self._lists: dict[Any, list[Any]] = {}  # all refs of a call with several results, by first ref
         self._order: deque[Any] = deque()  # keys of _calls and _ended, oldest first, and some that were fetched
+        self._begun = 0  # number of calls
         self._pending: deque[tuple[Callable[[Any, Any], Any], Any]] = deque()
         self._source: Iterator[Any] | None = None  # values of map() that no actor has been given
         self._function: Callable[[Any, Any], Any] = lambda actor, value: None
@@ -253,6 +254,37 @@ class ActorPool:
         self._slots.extend([actor] * self._pace.depth)
         self._fill()
 
+    # --- the names by which libraries written for Ray look into a pool ---
+
+    @property
+    def _idle_actors(self) -> list[Any]:
+        """Actors without a call."""
+        busy = set(self._calls.values())
+        return [actor for actor in self._actors if actor not in busy]
+
+    @property
+    def _future_to_actor(self) -> dict[Any, tuple[int, Any]]:
+        """Index and actor of each call that runs, by ref."""
+        found = self._index_to_future.items()
+        return {ref: (index, self._calls[ref]) for index, ref in found if ref in self._calls}
+
+    @property
+    def _index_to_future(self) -> dict[int, Any]:
+        """Refs of calls whose result nobody has fetched, by their number in the order of submission."""
+        first = self._begun - len(self._order)
+        known = enumerate(self._order, first)
+        return {index: ref for index, ref in known if ref in self._calls or ref in self._ended}
+
+    @property
+    def _next_task_index(self) -> int:
+        """Number of calls that have begun."""
+        return self._begun
+
+    @property
+    def _pending_submits(self) -> list[tuple[Callable[[Any, Any], Any], Any]]:
+        """Functions and values that wait for an actor."""
+        return list(self._pending)
+
     # --- the flow of calls ---
 
     def _fill(self) -> None:
@@ -266,24 +298,28 @@ class ActorPool:
             return
         function, calls, order, pop = self._function, self._calls, self._order, slots.popleft
         room = min(len(slots), 2 * self._pace.in_all - len(calls) - len(self._ended) - len(self._values))
-        for _ in range(room):
-            try:
-                value = next(source)
-            except BaseException as error:
-                self._source = None
-                if isinstance(error, StopIteration):
-                    return
-                raise
-            actor = pop()
-            try:
-                ref = function(actor, value)
-            except BaseException:
-                slots.append(actor)
-                raise
-            if type(ref) is list:
-                ref = self._first_of(ref)
-            calls[ref] = actor
-            order.append(ref)
+        before = len(order)
+        try:
+            for _ in range(room):
+                try:
+                    value = next(source)
+                except BaseException as error:
+                    self._source = None
+                    if isinstance(error, StopIteration):
+                        return
+                    raise
+                actor = pop()
+                try:
+                    ref = function(actor, value)
+                except BaseException:
+                    slots.append(actor)
+                    raise
+                if type(ref) is list:
+                    ref = self._first_of(ref)
+                calls[ref] = actor
+                order.append(ref)
+        finally:
+            self._begun += len(order) - before
 
     def _begin(self, function: Callable[[Any, Any], Any], value: Any) -> None:
         actor = self._slots.popleft()
@@ -296,6 +332,7 @@ class ActorPool:
             ref = self._first_of(ref)
         self._calls[ref] = actor
         self._order.append(ref)
+        self._begun += 1
 
     def _first_of(self, refs: list[Any]) -> Any:
         self._lists[refs[0]] = refs

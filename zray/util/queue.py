@@ -157,8 +157,11 @@ class Queue:
             Full: the queue is full, and was so until the timeout.
         """
         _check(timeout)
-        put = self._require_actor().put
-        self._require_room(await put.remote(self._ahead.consumer, item, timeout if block else 0.0))
+        actor = self._require_actor()
+        if self.maxsize > 0:
+            self._require_room(await actor.put.remote(self._ahead.consumer, item, timeout if block else 0.0))
+        else:
+            await actor.put_now.remote(item)
 
     def _require_room(self, room: int) -> None:
         """Take note of the actor's reply: for how many further items there is room."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from ... import api
 from ...decorator import remote
-from ...exceptions import RayActorError, SerializationError, TaskError
+from ...exceptions import RayActorError, SerializationError, TaskError, ZrayError
 from ..pace import PAIR_SECONDS, Pace
 from .worker import CALL, KIND_BY_FUNCTION, Worker
 
@@ -30,6 +30,10 @@ LEAVE_SECONDS = 5.0
 
 # As Python's Pool makes them: job, index in the job, function, arguments.
 Task = tuple[int, int, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+class PoolTerminatedError(ZrayError, RuntimeError):
+    """The pool was terminated before the call had ended (indefinite: the call may have had effects)."""
 
 
 class Member:
@@ -246,7 +250,7 @@ class Crew:
                 self.has_room.notify()
             member = None
             self._finish_if_done()
-        error = RuntimeError("The pool was terminated before this call had ended.")
+        error = PoolTerminatedError("The pool was terminated before this call had ended.")
         for result in list(self.cache.values()):
             _fail(result, error)
 
