@@ -26,7 +26,8 @@ def table(report: dict[str, Any]) -> str:
     machine = report["machine"]
     memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
     where = f"{machine['processor']}, {machine['cores']} cores, {memory}, {machine['system']}"
-    lines += ["", f"Measured on {where}; Python {report['python']}, commit {report['commit'] or 'unknown'}."]
+    when = f"{report['date']} on " if report.get("date") else "on "
+    lines += ["", f"Measured {when}{where}; Python {report['python']}, commit {report['commit'] or 'unknown'}."]
     return "\n".join(lines) + "\n"
 
 

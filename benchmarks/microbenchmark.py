@@ -17,6 +17,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,7 @@ def circumstances() -> dict[str, Any]:
             "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
             "system": f"{platform.system()} {platform.release()}",
         },
+        "date": time.strftime("%Y-%m-%d"),
         "python": platform.python_version(),
         "version": version_of(MODULE),
         "commit": commit(),

@@ -21,6 +21,7 @@ def test_table_is_filled_between_its_markers():
     assert "| tasks | 123,457 1/s | 0.41 x async_10k |\n| import | 0.0912 s |  |\n" in text
     assert "Measured on P, 2 cores, 8 GiB, Linux 6; Python 3.12.1, commit unknown.\n<!-- /table -->" in text
     assert filled(text, REPORT) == text
+    assert "Measured 2026-11-26 on P, 2 cores" in filled(page, {**REPORT, "date": "2026-11-26"})
     assert text.partition("<!-- table -->")[0] == page.partition("<!-- table -->")[0]
     with pytest.raises(ValueError, match="no <!-- table -->"):
         filled("nothing", REPORT)
