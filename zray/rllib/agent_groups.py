@@ -7,12 +7,14 @@ numbers are the group's own: the same weights give the same rollout with any num
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .batches import FLOAT_MAX, Batch, Episode, copied
 from .environments import InvalidEnvironmentError, check_reward
-from .groups import Batch, Episode, Group
+from .groups import Group
 from .policies import Policy
 from .sequences import sequences_of
 
@@ -127,7 +129,7 @@ class AgentGroup(Group):
         self.returns[place], self.lengths[place] = 0.0, 0
         for each in (self.owners, self.pending, self.memories, self.agent_returns):
             each[place] = {}  # type: ignore[call-overload]
-        return reset_agents(self.envs[place], seed)
+        return copied(reset_agents(self.envs[place], seed))
 
     def _owner(self, policies: Any, place: int, agent: Any) -> str:
         """The policy of an agent: it is asked for once in an episode."""
@@ -154,7 +156,7 @@ class AgentGroup(Group):
             for agent, step in self.pending[place].items():
                 tracks[self.owners[place][agent], place, agent] = [step]
         rewards: np.ndarray = np.zeros((steps, self.size), np.float32)
-        cut: dict[str, list[tuple[Step, Any, list[np.ndarray]]]] = {name: [] for name in policies}
+        cut: dict[str, list[tuple[Step, np.ndarray, list[np.ndarray]]]] = {name: [] for name in policies}
         episodes: list[Episode] = []
         for number in range(steps):
             actions = self._act(policy, counted, tracks)
@@ -200,9 +202,7 @@ class AgentGroup(Group):
 
     def _rows(self, policy: Policy, there: list[tuple[int, Any]], counted: Any) -> np.ndarray:
         """The filtered observations of agents."""
-        raw = self._flat(policy, [self.observations[place][agent] for place, agent in there], there)
-        if not np.isfinite(raw).all():
-            raise self._no_numbers(raw, there)
+        raw = self._seen(policy, [self.observations[place][agent] for place, agent in there], there)
         counted.observe(raw)
         rows: np.ndarray = policy.filter(raw)
         return rows
@@ -221,18 +221,22 @@ class AgentGroup(Group):
             ) from error
         observations, rewards, terminateds, truncateds, is_terminal, is_truncated = found
         there, total = self.pending[place], 0.0
+        most = sys.float_info.max if clip_rewards else FLOAT_MAX
         self.lengths[place] += 1
         for agent, reward in rewards.items():
             if not isinstance(reward, (int, float)):  # the place is text, which takes time
                 check_reward(reward, f"of agent {agent!r}, in {self._where(place)},")
-            if not np.isfinite(reward):
-                raise InvalidEnvironmentError(f"The reward of agent {agent!r} is {reward}, in {self._where(place)}.")
+            if not -most <= reward <= most:
+                said = ", which is infinite in 32 bits" if np.isfinite(reward) else ""
+                raise InvalidEnvironmentError(
+                    f"The reward of agent {agent!r} is {reward}{said}, in {self._where(place)}."
+                )
             total += float(reward)
             self.agent_returns[place][agent] = self.agent_returns[place].get(agent, 0.0) + float(reward)
             if agent in there and not there[agent].is_complete:
                 there[agent].reward += float(np.sign(reward) if clip_rewards else reward)
         self.returns[place] += total
-        next_observations = dict(observations)
+        next_observations = copied(dict(observations))
         for agent in {**there, **observations}:
             is_end = is_terminal or bool(terminateds.get(agent, False))
             if not (is_end or is_truncated or truncateds.get(agent, False)):
@@ -243,7 +247,9 @@ class AgentGroup(Group):
             if step is not None and not step.is_complete:
                 step.end(is_end)
                 if not is_end and last is not None:
-                    cut[self.owners[place][agent]].append((step, last, state))
+                    own = self.owners[place][agent]
+                    (row,) = self._numbers(policy.policies[own], [last], [(place, agent)])
+                    cut[own].append((step, row, state))
         self.observations[place] = next_observations
         if is_terminal or is_truncated:
             episodes.append(self._episode(place)._replace(policy_returns=self._policy_returns(policy, place)))
@@ -257,17 +263,19 @@ class AgentGroup(Group):
             found.setdefault(self._owner(policy, place, agent), []).append(value)
         return found
 
-    def _complete(self, policy: Any, cut: dict[str, list[tuple[Step, Any, list[np.ndarray]]]]) -> None:
+    def _complete(self, policy: Any, cut: dict[str, list[tuple[Step, np.ndarray, list[np.ndarray]]]]) -> None:
         """Value the observations behind truncated steps, and those that agents have at the end of the rollout."""
         for place, observations in enumerate(self.observations):
             for agent, observation in observations.items():
                 step = self.pending[place].get(agent)
                 if step is not None and not step.is_complete:
-                    cut[self.owners[place][agent]].append((step, observation, self.memories[place].get(agent, [])))
+                    own_name = self.owners[place][agent]
+                    (row,) = self._numbers(policy.policies[own_name], [observation], [(place, agent)])
+                    cut[own_name].append((step, row, self.memories[place].get(agent, [])))
         for name, there in cut.items():
             if there:
                 own: Policy = policy.policies[name]
-                rows = own.filter(own.flatten([observation for _, observation, _ in there]))
+                rows = own.filter(np.stack([row for _, row, _ in there]))
                 states = [np.stack(each) for each in zip(*(states for _, _, states in there), strict=True)]
                 _, values, _ = own.forward_states(rows, states)
                 for (step, _, _), row, value in zip(there, rows, values, strict=True):

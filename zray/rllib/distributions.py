@@ -9,7 +9,19 @@ import gymnasium
 import numpy as np
 import torch
 
+from .masks import LOWEST
+
 __all__ = ["Categorical", "Gaussian", "MultiCategorical", "distribution_of"]
+
+
+def _entropy(log_p: torch.Tensor) -> torch.Tensor:
+    """Entropies; an action of probability 0 adds 0, where 0 times minus infinity is NaN."""
+    return -(log_p.exp() * log_p.clamp(min=LOWEST)).sum(-1)
+
+
+def _divergence(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """Divergences of log probabilities; an action that had probability 0 adds 0."""
+    return (old.exp() * (old.clamp(min=LOWEST) - new.clamp(min=LOWEST))).sum(-1)
 
 
 class Categorical:
@@ -21,6 +33,7 @@ class Categorical:
         self.start, self.outputs = int(space.start), int(space.n)
         self.shape: tuple[int, ...] = ()
         self.dtype: Any = np.int64
+        self.sizes = [self.outputs]
 
     def draw(self, logits: np.ndarray, log_std: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Actions and their log probabilities, one for each row.  Gumbel's trick: one number for each logit."""
@@ -44,13 +57,12 @@ class Categorical:
 
     def entropy(self, logits: torch.Tensor, log_std: Any) -> torch.Tensor:
         """Entropies."""
-        log_p = torch.log_softmax(logits, -1)
-        return -(log_p.exp() * log_p).sum(-1)
+        return _entropy(torch.log_softmax(logits, -1))
 
     def divergence(self, old: torch.Tensor, old_std: Any, new: torch.Tensor, new_std: Any) -> torch.Tensor:
         """Kullback-Leibler divergences of the old from the new distributions."""
         old_log, new_log = torch.log_softmax(old, -1), torch.log_softmax(new, -1)
-        return (old_log.exp() * (old_log - new_log)).sum(-1)
+        return _divergence(old_log, new_log)
 
 
 class MultiCategorical:
@@ -91,12 +103,12 @@ class MultiCategorical:
 
     def entropy(self, logits: torch.Tensor, log_std: Any) -> torch.Tensor:
         """Entropies: the sums over the parts, which are independent."""
-        return torch.stack([-(log_p.exp() * log_p).sum(-1) for log_p in self._logs(logits)]).sum(0)
+        return torch.stack([_entropy(log_p) for log_p in self._logs(logits)]).sum(0)
 
     def divergence(self, old: torch.Tensor, old_std: Any, new: torch.Tensor, new_std: Any) -> torch.Tensor:
         """Kullback-Leibler divergences of the old from the new distributions."""
         parts = zip(self._logs(old), self._logs(new), strict=True)
-        return torch.stack([(old_log.exp() * (old_log - new_log)).sum(-1) for old_log, new_log in parts]).sum(0)
+        return torch.stack([_divergence(old_log, new_log) for old_log, new_log in parts]).sum(0)
 
     def _logs(self, logits: torch.Tensor) -> list[torch.Tensor]:
         """The log probabilities of each part."""
@@ -107,6 +119,7 @@ class Gaussian:
     """Independent normal numbers, by means and free log standard deviations; clipped to the bounds of the space."""
 
     is_continuous = True
+    sizes = None
 
     def __init__(self, space: gymnasium.spaces.Box) -> None:
         self.shape = space.shape

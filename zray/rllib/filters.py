@@ -35,8 +35,10 @@ class MeanStdFilter:
     Chan et al., "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.count = 0.0
+    kept: slice | None = None  # columns that stay as they are: the mask of actions
+
+    def __init__(self, shape: tuple[int, ...], kept: slice | None = None) -> None:
+        self.count, self.kept = 0.0, kept
         self.mean = np.zeros(shape)
         self.squares = np.zeros(shape)
 
@@ -44,7 +46,10 @@ class MeanStdFilter:
         if self.count < 2:
             return observations.astype(np.float32)
         std = np.sqrt(self.squares / (self.count - 1))
-        return np.clip((observations - self.mean) / (std + 1e-8), -10.0, 10.0).astype(np.float32)
+        found = np.clip((observations - self.mean) / (std + 1e-8), -10.0, 10.0).astype(np.float32)
+        if self.kept is not None:
+            found[..., self.kept] = observations[..., self.kept]
+        return found
 
     def observe(self, observations: np.ndarray) -> None:
         """Count a batch."""
@@ -68,17 +73,17 @@ class MeanStdFilter:
 
     def fresh(self) -> MeanStdFilter:
         """A filter of the same shape that has counted nothing."""
-        return MeanStdFilter(self.mean.shape)
+        return MeanStdFilter(self.mean.shape, self.kept)
 
 
-def filter_of(name: str, shape: tuple[int, ...]) -> Any:
+def filter_of(name: str, shape: tuple[int, ...], kept: slice | None = None) -> Any:
     """The filter of this name: "NoFilter" or "MeanStdFilter".
 
     Raises:
         ValueError: no filter has the name.
     """
     if name == "MeanStdFilter":
-        return MeanStdFilter(shape)
+        return MeanStdFilter(shape, kept)
     if name == "NoFilter":
         return NoFilter()
     raise ValueError(f'observation_filter is "NoFilter" or "MeanStdFilter", not {name!r}.')

@@ -7,11 +7,12 @@ the experiment's seed and the number of the group.  The same weights give the sa
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+import sys
+from typing import Any
 
 import numpy as np
 
-from .advantages import generalized_advantages
+from .batches import FLOAT_MAX, Batch, Cut, Episode, copied, is_finite, whole_episodes
 from .callbacks import BaseEnv, Events, LiveEpisode, MetricsLogger
 from .environments import (
     EnvContext,
@@ -23,70 +24,13 @@ from .environments import (
 )
 from .episodes import ACTIONS_MAX, is_stateless, play_again
 from .policies import Policy
-from .sequences import Sequence, sequences_of
+from .sequences import sequences_of
 
 __all__ = ["Batch", "Episode", "Group"]
 
 
-class Episode(NamedTuple):
-    """A finished episode.
-
-    env: the number of the environment.  number: of the episode in it.  seed: that of its reset.
-    custom_metrics, logged: what callbacks have noted.
-    policy_returns: of several agents: their returns, by policy.
-    """
-
-    episode_return: float
-    length: int
-    env: int
-    number: int
-    seed: int
-    custom_metrics: dict[str, float] | None = None
-    logged: dict[Any, tuple[str, list[float]]] | None = None
-    policy_returns: dict[str, list[float]] | None = None
-
-
-class Batch(NamedTuple):
-    """The rollout of a group: arrays of shape [T, N, ...], T steps of N environments.
-
-    next_values: of the state that the step led to, before any reset.  counted: what the filter has seen.
-    sequences, states: of a recurrent policy: the parts that it reads in order, and the states at their begins.
-    next_observations: None where the policy does not ask for them; behind a terminal step they are of the next episode.
-    """
-
-    observations: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
-    terminated: np.ndarray
-    ended: np.ndarray
-    log_probabilities: np.ndarray
-    parameters: np.ndarray
-    values: np.ndarray
-    next_values: np.ndarray
-    episodes: list[Episode]
-    counted: Any
-    next_observations: np.ndarray | None = None
-    sequences: list[Sequence] | None = None
-    states: list[np.ndarray] | None = None
-
-    def advantages(self, gamma: float, lambda_: float) -> tuple[np.ndarray, np.ndarray]:
-        """Advantages by GAE, and the targets of the value function."""
-        return generalized_advantages(
-            self.rewards, self.values, self.next_values, self.terminated, self.ended, gamma, lambda_
-        )
-
-
 # Steps of a rollout that waits for the ends of its episodes: an environment that never ends would fill the memory.
 STEPS_MAX = 1_000_000
-
-
-class Cut(NamedTuple):
-    """The end of a truncated episode: its step and environment, and the observation and state that it led to."""
-
-    step: int
-    place: int
-    observation: Any
-    states: list[np.ndarray]
 
 
 class Group:
@@ -149,6 +93,7 @@ class Group:
             raise InvalidEnvironmentError(
                 f"reset raised {type(error).__name__}: {error}, in {self._where(place)}."
             ) from error
+        observation = copied(observation)
         if self.events is not None:
             self.live[place] = LiveEpisode(self.index * self.size + place, self.numbers[place])
             self.live[place].observation, self.live[place].info = observation, info
@@ -169,7 +114,8 @@ class Group:
 
     def _no_number(self, place: int, reward: Any) -> InvalidEnvironmentError:
         check_reward(reward, f"in {self._where(place)}")
-        return InvalidEnvironmentError(f"The reward is {reward}, in {self._where(place)}.")
+        said = ", which is infinite in 32 bits" if math.isfinite(reward) else ""
+        return InvalidEnvironmentError(f"The reward is {reward}{said}, in {self._where(place)}.")
 
     def watch(self, events: Events) -> None:
         """Call other callbacks from now on; the present episodes count from their beginning."""
@@ -226,6 +172,34 @@ class Group:
                     ) from error
             raise
 
+    def _numbers(
+        self, policy: Policy, observations: list[Any], there: list[tuple[int, Any]] | None = None
+    ) -> np.ndarray:
+        """Observations as rows of finite numbers.
+
+        Raises:
+            InvalidEnvironmentError: one of them does not fit the observation space, or holds NaN or infinity.
+        """
+        rows = self._flat(policy, observations, there)
+        if not np.isfinite(rows).all():
+            raise self._no_numbers(rows, there)
+        return rows
+
+    def _seen(self, policy: Policy, observations: list[Any], there: list[tuple[int, Any]] | None = None) -> np.ndarray:
+        """Observations that are acted on, as rows.
+
+        Raises:
+            InvalidEnvironmentError: as `_numbers`; or a mask allows no action.
+        """
+        rows = self._numbers(policy, observations, there)
+        number = None if policy.mask is None else policy.mask.nothing_allowed(rows)
+        if number is not None:
+            place, owner = self._owner_of(number, there)
+            raise InvalidEnvironmentError(
+                f"The action_mask of the observation{owner} allows no action, in {self._where(place)}."
+            )
+        return rows
+
     def _no_numbers(self, rows: np.ndarray, there: list[tuple[int, Any]] | None = None) -> InvalidEnvironmentError:
         number = int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
         place, owner = self._owner_of(number, there)
@@ -237,7 +211,7 @@ class Group:
         if there is None:
             return number, ""
         place, agent = there[number]
-        return place, f" of agent {agent!r}"
+        return place, "" if agent is None else f" of agent {agent!r}"
 
     def rollout(self, policy: Policy, steps: int, clip_rewards: bool = False) -> Batch:
         """Step all environments so many times by the policy; with `is_whole`, each until its episode ends.
@@ -248,12 +222,12 @@ class Group:
         self._start_states(policy)
         size, to_environment = self.size, policy.distribution.to_environment
         returns, lengths, observations = self.returns, self.lengths, self.observations
-        # Environments that are stepped; looked up once: a step of CartPole takes microseconds.
+        # Environments that are stepped; looked up once: a step takes microseconds.
         active = [(place, env.step) for place, env in enumerate(self.envs)]
+        most = sys.float_info.max if clip_rewards else FLOAT_MAX
         has_events, counted = self.events is not None, policy.filter.fresh()
         keeps_actions = self.taken is not None
-        arrays: list[np.ndarray] = [np.zeros((steps, size), np.float32) for _ in range(3)]
-        rewards, terminated, ended = arrays
+        rewards, terminated, ended = _zeros(steps, size)
         lists: list[list[np.ndarray]] = [[] for _ in range(5)]  # of each step
         rows, actions, logs, parameters, values = lists
         before: list[list[np.ndarray]] = []  # the recurrent states of each step
@@ -263,9 +237,7 @@ class Group:
         while step < steps or (self.is_whole and active):
             if step == len(rewards):
                 rewards, terminated, ended = (self._longer(each, active) for each in (rewards, terminated, ended))
-            raw = self._flat(policy, observations)
-            if not np.isfinite(raw).all():
-                raise self._no_numbers(raw)
+            raw = self._seen(policy, observations)
             counted.observe(raw if len(active) == size else raw[[place for place, _ in active]])
             row = policy.filter(raw)
             before.append(self.states)
@@ -284,7 +256,8 @@ class Group:
                     observation, reward, is_terminal, is_truncated, info = env_step(taken)
                 except Exception as error:
                     raise self._raised(place, taken, error) from error
-                if not _is_finite(reward):
+                observation = copied(observation)
+                if not is_finite(reward, most):
                     raise self._no_number(place, reward)
                 if has_events:
                     self.live[place].stepped(
@@ -297,7 +270,8 @@ class Group:
                 if is_terminal or is_truncated:
                     terminated[step, place], ended[step, place] = is_terminal, True
                     if not is_terminal:
-                        cut.append(Cut(step, place, observation, [each[place].copy() for each in self.states]))
+                        (last_row,) = self._numbers(policy, [observation], [(place, None)])
+                        cut.append(Cut(step, place, last_row, [each[place].copy() for each in self.states]))
                     episodes.append(self._episode(place))
                     observation = self._reset(place)
                     for each, initial in zip(self.states, policy.initial_state, strict=True):
@@ -313,7 +287,7 @@ class Group:
     def _finished(self, batch: Batch, before: list[list[np.ndarray]], max_seq_len: int) -> Batch:
         """The batch, cut to whole episodes if these are asked for, with the sequences of a recurrent model."""
         if self.is_whole:
-            batch, before = _whole_episodes(batch, before)
+            batch, before = whole_episodes(batch, before)
         return self._with_sequences(batch, before, max_seq_len) if self.states else batch
 
     def _longer(self, array: np.ndarray, active: list[tuple[int, Any]]) -> np.ndarray:
@@ -366,13 +340,13 @@ class Group:
         episodes: list[Episode],
         counted: Any,
     ) -> Batch:
-        last_row = policy.filter(self._flat(policy, self.observations))
+        last_row = policy.filter(self._numbers(policy, self.observations))
         _, last, _ = policy.forward_states(last_row, self.states)
         all_values = np.stack([*values, last]).astype(np.float32)
         next_values = all_values[1:].copy()
         next_rows = np.stack([*rows[1:], last_row]) if policy.wants_next_observations else None
         if cut:
-            cut_rows = policy.filter(policy.flatten([each.observation for each in cut]))
+            cut_rows = policy.filter(np.stack([each.row for each in cut]))
             cut_states = [np.stack(each) for each in zip(*(each.states for each in cut), strict=True)]
             _, of_cut, _ = policy.forward_states(cut_rows, cut_states)
             for (step, place, _, _), value, row in zip(cut, of_cut, cut_rows, strict=True):
@@ -419,27 +393,5 @@ class Group:
             env.close()
 
 
-def _is_finite(reward: Any) -> bool:
-    try:
-        return math.isfinite(reward)
-    except TypeError:
-        return False
-
-
-def _whole_episodes(batch: Batch, before: list[list[np.ndarray]]) -> tuple[Batch, list[list[np.ndarray]]]:
-    """The steps up to the last end of each environment, one environment behind another, of shape [R, 1, ...].
-
-    Args:
-        batch: of shape [T, N, ...].
-        before: the recurrent states of each step.
-    """
-    counts = [int(np.flatnonzero(column)[-1]) + 1 for column in batch.ended.T]
-    steps = np.concatenate([np.arange(count) for count in counts])
-    envs: np.ndarray = np.repeat(np.arange(len(counts)), counts)
-    columns = {
-        name: value[steps, envs][:, np.newaxis]
-        for name, value in batch._asdict().items()
-        if isinstance(value, np.ndarray)
-    }
-    states = [[each[env][np.newaxis] for each in before[step]] for step, env in zip(steps, envs, strict=True)]
-    return batch._replace(**columns), states
+def _zeros(steps: int, size: int) -> list[np.ndarray]:
+    return [np.zeros((steps, size), np.float32) for _ in range(3)]

@@ -11,6 +11,7 @@ import torch
 from .convolution import is_image
 from .distributions import distribution_of
 from .filters import filter_of
+from .masks import mask_of
 from .networks import ActorCritic
 from .small_networks import SmallNetwork
 
@@ -50,7 +51,9 @@ class Policy:
             self.inputs = self.row_shape = tuple(observation_space.shape or ())
             if observation_space.dtype == np.uint8:
                 self.row_dtype = np.uint8  # a quarter of the memory; the model divides by 255
-        self.filter = filter_of(observation_filter, self.row_shape)
+        self.mask = mask_of(observation_space, self.distribution.sizes, bool(model.get("custom_model")))
+        self.filter = filter_of(observation_filter, self.row_shape, self.mask.columns if self.mask else None)
+        inputs: Any = self.inputs - self.mask.width if self.mask else self.inputs  # of the model
         outputs, is_continuous = self.distribution.outputs, self.distribution.is_continuous
         if model.get("use_attention"):
             raise NotImplementedError("zray.rllib has no use_attention yet: use_lstm, or a recurrent custom_model.")
@@ -69,9 +72,9 @@ class Policy:
         elif model.get("use_lstm"):
             from .recurrent import RecurrentActorCritic
 
-            self.model = RecurrentActorCritic(self.inputs, outputs, is_continuous, model)
+            self.model = RecurrentActorCritic(inputs, outputs, is_continuous, model)
         else:
-            self.model = make_model(self.inputs, outputs, is_continuous, model)
+            self.model = make_model(inputs, outputs, is_continuous, model)
         self.device = torch.device("cpu")
         self.small = SmallNetwork(self.model) if SmallNetwork.fits(self.model) else None
         make_state = getattr(self.model, "initial_state", None)
@@ -113,12 +116,23 @@ class Policy:
         """The recurrent state at the start of an episode; empty: the model has none."""
         return [each.copy() for each in self.initial_state]
 
+    def run(self, model: Any, rows: torch.Tensor, *rest: Any) -> Any:
+        """What a model of this policy gives for filtered observations, with impossible actions masked."""
+        if self.mask is None:
+            return model(rows, *rest)
+        outputs, values, *others = model(self.mask.inputs(rows), *rest)
+        outputs = self.mask.apply(outputs, rows)
+        return (outputs, outputs.max(-1).values if self.outputs_are_action_values else values, *others)
+
     def forward(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Parameters of the actions, and values, of filtered observations."""
         if self.small is not None and self.small.takes(rows):
-            return self.small(rows)
+            if self.mask is None:
+                return self.small(rows)
+            outputs, of_states = self.small(self.mask.inputs(rows))
+            return self.mask.apply(torch.from_numpy(outputs), torch.from_numpy(rows)).numpy(), of_states
         with torch.inference_mode():
-            parameters, values = self.model(self.tensor(rows))
+            parameters, values = self.run(self.model, self.tensor(rows))
         return parameters.cpu().numpy(), values.cpu().numpy()
 
     def forward_states(
@@ -135,7 +149,7 @@ class Policy:
         with torch.inference_mode():
             given = [self.tensor(np.array(each)) for each in states]
             lengths = torch.ones(len(rows), dtype=torch.int64)
-            parameters, values, after = self.model(self.tensor(rows), given, lengths)
+            parameters, values, after = self.run(self.model, self.tensor(rows), given, lengths)
         return parameters.cpu().numpy(), values.cpu().numpy(), [each.cpu().numpy().copy() for each in after]
 
     def evaluate(self, rows: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -145,10 +159,10 @@ class Policy:
             rows: "observations"; of a recurrent model also "lengths" of sequences, and their "state_0", "state_1"...
         """
         if not self.initial_state:
-            parameters, values = self.model(rows["observations"])
+            parameters, values = self.run(self.model, rows["observations"])
             return parameters, values
         states = [rows[f"state_{number}"] for number in range(len(self.initial_state))]
-        parameters, values, _ = self.model(rows["observations"], states, rows["lengths"])
+        parameters, values, _ = self.run(self.model, rows["observations"], states, rows["lengths"])
         return parameters, values
 
     def log_std(self) -> Any:
@@ -172,6 +186,8 @@ class Policy:
                 f"The observation is {type(observation).__name__} of shape {np.shape(observation)}, where the space is "
                 f"{self.observation_space}."
             ) from error
+        if self.mask is not None and self.mask.nothing_allowed(row) is not None:
+            raise ValueError("The action_mask of the observation allows no action.")
         parameters, values, after = self.forward_states(self.filter(row), states)
         if explore:
             actions, _ = self.draw(parameters, rng)

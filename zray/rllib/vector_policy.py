@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 
 from .filters import filter_of
+from .masks import LOWEST, mask_of
 
 __all__ = ["VectorPolicy"]
 
@@ -59,7 +60,8 @@ class VectorPolicy:
             raise ValueError(f"The activation is one of {known}, not {model['fcnet_activation']!r}.")
         self.activation: Any = _ACTIVATIONS[model["fcnet_activation"]]
         self.action_noise_std = action_noise_std
-        self.filter = filter_of(observation_filter, (self.inputs,))
+        self.mask = mask_of(observation_space, None if self.is_continuous else [self.outputs], False)
+        self.filter = filter_of(observation_filter, (self.inputs,), self.mask.columns if self.mask else None)
         sizes = [self.inputs, *model["fcnet_hiddens"], self.outputs]
         self.shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
         self.size = sum(rows * columns + columns for rows, columns in self.shapes)
@@ -96,12 +98,16 @@ class VectorPolicy:
 
     def forward(self, row: np.ndarray) -> np.ndarray:
         """The outputs for a filtered row of numbers."""
+        whole = row
         for weights, biases in self.layers[:-1]:
             row = row @ weights + biases
             if self.activation is not None:
                 row = self.activation(row)
         weights, biases = self.layers[-1]
-        return row @ weights + biases
+        outputs = row @ weights + biases
+        if self.mask is not None:
+            outputs = np.where(whole[self.mask.columns] > 0, outputs, LOWEST)
+        return outputs
 
     def to_action(self, outputs: np.ndarray, rng: np.random.Generator | None) -> Any:
         """The action of outputs, as the environment takes it; `rng` draws the noise of a Box action."""

@@ -30,6 +30,7 @@ import torch
 from ..algorithm import Algorithm
 from ..config import AlgorithmConfig
 from ..schedules import entropy_coeff_at, set_learning_rate
+from ..updates import descend
 
 __all__ = ["A2C", "A2CConfig"]
 
@@ -95,7 +96,7 @@ class A2C(Algorithm):
     def _update(self, rows: dict[str, torch.Tensor]) -> dict[str, float]:
         """One step of the optimiser on all rows."""
         config, distribution = self.config, self.policy.distribution
-        parameters, values = self.policy.model(rows["observations"])
+        parameters, values = self.policy.evaluate(rows)
         log_std: Any = getattr(self.policy.model, "log_std", None)
         advantages = rows["advantages"]
         if config["normalize_advantages"]:
@@ -105,11 +106,8 @@ class A2C(Algorithm):
         entropy = distribution.entropy(parameters, log_std).mean()
         entropy_coeff = entropy_coeff_at(config, self.steps_sampled)
         loss = policy_loss + config["vf_loss_coeff"] * value_loss - entropy_coeff * entropy
-        self.optimizer.zero_grad()
-        loss.backward()
-        if config["grad_clip"]:
-            torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), config["grad_clip"])
-        self.optimizer.step()
+        parts = {"policy_loss": policy_loss, "vf_loss": value_loss, "entropy": entropy}
+        descend(self.optimizer, loss, parts, self.policy.model, config["grad_clip"])
         return {
             "policy_loss": float(policy_loss.detach()),
             "vf_loss": float(value_loss.detach()),

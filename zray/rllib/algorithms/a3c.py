@@ -37,6 +37,7 @@ The order in which gradients arrive is a matter of time: with more than one proc
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,7 @@ from ..config import AlgorithmConfig
 from ..groups import Batch, Episode
 from ..rollouts import GroupHost
 from ..schedules import entropy_coeff_at, set_learning_rate
+from ..updates import NotFiniteError, check_gradients
 
 __all__ = ["A3C", "A3CConfig"]
 
@@ -113,9 +115,11 @@ class GradientHost(GroupHost):
         loss, metrics = self._loss(batch, config)
         model = self.policy.model
         model.zero_grad()
+        for name, value in {**metrics, "loss": loss.item()}.items():
+            if not math.isfinite(value):
+                raise NotFiniteError(f"The {name} of worker {self.worker_index} is {value}, and no weight has changed.")
         loss.backward()
-        if config["grad_clip"]:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config["grad_clip"])
+        check_gradients(list(model.parameters()), model, config["grad_clip"])
         parts = [np.zeros(p.shape, np.float32) if p.grad is None else p.grad.numpy() for p in model.parameters()]
         return Gradient(parts, batch.rewards.size, batch.episodes, batch.counted, metrics)
 
@@ -127,7 +131,7 @@ class GradientHost(GroupHost):
         observations, actions, advantages, returns = (
             torch.from_numpy(value.reshape(-1, *value.shape[2:])) for value in rollout
         )
-        parameters, values = model(observations)
+        parameters, values = self.policy.evaluate({"observations": observations})
         log_std: Any = getattr(model, "log_std", None)
         policy_loss = -(distribution.log_probability(parameters, log_std, actions) * advantages).sum()
         value_loss = ((values - returns) ** 2).sum()

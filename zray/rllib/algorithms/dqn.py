@@ -42,11 +42,13 @@ from torch import nn
 
 from ..algorithm import Algorithm
 from ..config import AlgorithmConfig
+from ..masks import is_masked
 from ..networks import features_of, mlp
 from ..policies import Policy
 from ..replay import PrioritizedReplay, Replay, n_step
 from ..replay_actors import ReplayActors
 from ..schedules import set_learning_rate, value_at
+from ..updates import descend
 
 __all__ = ["DQN", "DQNConfig", "QNetwork"]
 
@@ -94,6 +96,9 @@ class QPolicy(Policy):
     def draw(self, parameters: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         actions = parameters.argmax(-1)
         random_actions = rng.integers(parameters.shape[-1], size=len(actions))
+        masked = is_masked(parameters)
+        if masked.any():
+            random_actions = np.where(masked, -1.0, rng.random(parameters.shape)).argmax(-1)
         actions = np.where(rng.random(len(actions)) < self.epsilon, random_actions, actions)
         return actions, np.zeros(len(actions), np.float32)
 
@@ -158,8 +163,7 @@ class DQN(Algorithm):
 
         self.memory: Any = ReplayActors(make, shards, config["capacity"]) if shards else make(0)
         self.target = copy.deepcopy(self.policy.model)
-        self.parameters = list(self.policy.model.parameters())  # once: to find them takes longer than to clip them
-        self.optimizer = torch.optim.Adam(self.parameters, lr=config["lr"], eps=1.5e-4)
+        self.optimizer = torch.optim.Adam(self.policy.model.parameters(), lr=config["lr"], eps=1.5e-4)
         self.target_age = 0  # steps of environments since theta- = theta
 
     def before_rollout(self) -> None:
@@ -202,23 +206,19 @@ class DQN(Algorithm):
 
     def _update(self) -> dict[str, torch.Tensor]:
         """A gradient step on a minibatch of D."""
-        config, model = self.config, self.policy.model
+        config, policy, model = self.config, self.policy, self.policy.model
         rows = self.memory.draw(config["train_batch_size"], config["prioritized_beta"])
         if not rows:
             return {}  # all replay actors have just been replaced
         tensors = {name: self.policy.tensor(value) for name, value in rows.items()}
         with torch.no_grad():
-            next_q, _ = self.target(tensors["next_observations"])
-            choosing_q = model(tensors["next_observations"])[0] if config["double_q"] else next_q
+            next_q, _ = policy.run(self.target, tensors["next_observations"])
+            choosing_q = policy.run(model, tensors["next_observations"])[0] if config["double_q"] else next_q
             next_actions = choosing_q.argmax(-1, keepdim=True)
             y = tensors["returns"] + tensors["discounts"] * next_q.gather(-1, next_actions).squeeze(-1)
-        q = model(tensors["observations"])[0].gather(-1, tensors["actions"].unsqueeze(-1)).squeeze(-1)
+        q = policy.run(model, tensors["observations"])[0].gather(-1, tensors["actions"].unsqueeze(-1)).squeeze(-1)
         loss = (tensors["weights"] * torch.nn.functional.smooth_l1_loss(q, y, reduction="none")).mean()
-        self.optimizer.zero_grad()
-        loss.backward()
-        if config["grad_clip"]:
-            torch.nn.utils.clip_grad_norm_(self.parameters, config["grad_clip"])
-        self.optimizer.step()
+        descend(self.optimizer, loss, {}, model, config["grad_clip"])
         self.memory.update(rows["places"], (q - y).detach().cpu().numpy())
         return {"loss": loss.detach(), "mean_q": q.detach().mean()}
 

@@ -53,6 +53,7 @@ from ..config import AlgorithmConfig
 from ..reward_scale import RewardScale
 from ..schedules import entropy_coeff_at, set_learning_rate
 from ..sequences import minibatches_of, rows_of
+from ..updates import descend
 
 __all__ = ["PPO", "PPOConfig"]
 
@@ -193,11 +194,8 @@ class PPO(Algorithm):
             loss = loss + self.kl_coeff * divergence.mean()
         if getattr(self.policy.model, "changes_loss", False):
             loss = self.policy.model.custom_loss(loss, rows)
-        self.optimizer.zero_grad()
-        loss.backward()
-        if config["grad_clip"]:
-            torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), config["grad_clip"])
-        self.optimizer.step()
+        parts = {"policy_loss": policy_loss, "vf_loss": value_loss, "entropy": entropy, "kl": kl}
+        descend(self.optimizer, loss, parts, self.policy.model, config["grad_clip"])
         return {
             "policy_loss": float(policy_loss.detach()),
             "vf_loss": float(value_loss.detach()),

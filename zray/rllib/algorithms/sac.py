@@ -46,6 +46,7 @@ from ..networks import mlp
 from ..policies import Policy
 from ..replay import Replay
 from ..schedules import set_learning_rate
+from ..updates import descend
 
 __all__ = ["SAC", "SACConfig"]
 
@@ -258,7 +259,7 @@ class SAC(Algorithm):
             y = rows["rewards"] + config["gamma"] * rows["alive"] * next_value
         first, second = self.q(observations, rows["actions"])
         q_loss = 0.5 * ((first - y) ** 2).mean() + 0.5 * ((second - y) ** 2).mean()
-        self._step(self.q_optimizer, q_loss, self.q)
+        self._step("q_loss", self.q_optimizer, q_loss, self.q)
 
         actions, log_p = Squashed.sample(actor(observations)[0], self._noise(rows))
         for _, parameter in self.averages:  # theta
@@ -266,11 +267,11 @@ class SAC(Algorithm):
         actor_loss = (alpha * log_p - torch.min(*self.q(observations, actions))).mean()
         for _, parameter in self.averages:
             parameter.requires_grad = True
-        self._step(self.actor_optimizer, actor_loss, actor)
+        self._step("actor_loss", self.actor_optimizer, actor_loss, actor)
 
         entropy = -log_p.detach().mean()
         if self.is_alpha_learnt:
-            self._step(self.alpha_optimizer, self.log_alpha * (entropy - self.target_entropy), None)
+            self._step("loss of alpha", self.alpha_optimizer, self.log_alpha * (entropy - self.target_entropy), None)
 
         with torch.no_grad():
             for old, new in self.averages:
@@ -283,12 +284,8 @@ class SAC(Algorithm):
             "mean_q": float(first.detach().mean()),
         }
 
-    def _step(self, optimizer: torch.optim.Optimizer, loss: torch.Tensor, module: nn.Module | None) -> None:
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        if module is not None and self.config["grad_clip"]:
-            nn.utils.clip_grad_norm_(module.parameters(), self.config["grad_clip"])
-        optimizer.step()
+    def _step(self, name: str, optimizer: torch.optim.Optimizer, loss: torch.Tensor, module: Any) -> None:
+        descend(optimizer, loss, {name: loss}, module, None if module is None else self.config["grad_clip"])
 
     def _modules(self) -> dict[str, Any]:
         return {
