@@ -113,8 +113,8 @@ def test_unknown_option_names_the_nearest_and_its_method(name, message):
 def test_options_that_are_not_there_yet_say_what_to_do():
     with pytest.raises(NotImplementedError, match="option 'input_' of rllib yet.  Train from an environment"):
         PPOConfig().offline_data(input_="/tmp/recorded")
-    with pytest.raises(NotImplementedError, match="evaluation_duration"):
-        PPOConfig().evaluation(evaluation_duration_unit="timesteps")
+    with pytest.raises(ValueError, match='"episodes" or "timesteps", not \'agent_steps\''):
+        PPOConfig().evaluation(evaluation_duration_unit="agent_steps")
     with pytest.raises(NotImplementedError, match="lr_schedule of this algorithm yet: give a number as lr"):
         ESConfig().training(lr=[[0, 1e-3], [10, 1e-4]])
 

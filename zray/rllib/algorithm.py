@@ -20,6 +20,7 @@ from .env.multi_agent_env import MultiAgentEnv
 from .environments import EnvContext, Limited, check_spaces, make_environment, name_of, portable
 from .groups import Batch, Episode
 from .models.catalog import custom_model_of
+from .playing import Player, evaluated, options_of_evaluation, summary
 from .policies import Policy
 from .rollouts import GroupHost, Rollouts
 
@@ -114,7 +115,7 @@ class Algorithm(Trainable):
         self.rng = np.random.default_rng([config["seed"], 1_000_003])
         self.episodes: deque[Episode] = deque(maxlen=config["metrics_num_episodes_for_smoothing"])
         self.last_episodes: list[Episode] = []  # that ended in the last iteration
-        self.steps_sampled = 0
+        self.steps_sampled = self.agent_steps_sampled = 0  # agents' steps: 0 where there is one agent
 
     def make_policy(self, env: Any, config: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The policy, and the options that make it again in other processes."""
@@ -182,28 +183,33 @@ class Algorithm(Trainable):
             learner = self.training_step()
         result: dict[str, Any] = {"timesteps_this_iter": self.steps_sampled - before, "info": {"learner": learner}}
         result["episodes_this_iter"] = len(self.last_episodes)
-        lengths = [episode.length for episode in self.episodes]
-        returns = [episode.episode_return for episode in self.episodes]
-        mean = least = most = length = np.nan  # as in Ray: a program may read them before the first end
-        if returns:
-            mean, least, most = float(np.mean(returns)), float(np.min(returns)), float(np.max(returns))
-            length = float(np.mean(lengths))
         result.update(
-            episode_reward_mean=mean, episode_reward_min=least, episode_reward_max=most, episode_len_mean=length
+            summary([each.episode_return for each in self.episodes], [each.length for each in self.episodes])
         )
-        result["env_runners"] = {
-            "episode_return_mean": mean,
-            "episode_return_min": least,
-            "episode_return_max": most,
-            "episode_len_mean": length,
-            "num_env_steps_sampled_lifetime": self.steps_sampled,
-        }
+        self._add_counts(result)
         interval = self.config["evaluation_interval"]
         if interval and (self.iteration + 1) % interval == 0:
             result["evaluation"] = self.evaluate()
         if self.events is not None:
             self._add_metrics(result)
         return result
+
+    def _add_counts(self, result: dict[str, Any]) -> None:
+        """Counts of steps and episodes, in the spellings of all years, and the learner's metrics by policy."""
+        steps, episodes = result["timesteps_this_iter"], result["episodes_this_iter"]
+        agent_steps = self.agent_steps_sampled or self.steps_sampled
+        totals = {"num_env_steps_sampled": self.steps_sampled, "num_agent_steps_sampled": agent_steps}
+        result.update(totals, num_env_steps_sampled_lifetime=self.steps_sampled)
+        result["info"].update(totals)
+        result["env_runners"].update(
+            num_env_steps_sampled=steps,
+            num_env_steps_sampled_lifetime=self.steps_sampled,
+            num_agent_steps_sampled_lifetime=agent_steps,
+            num_episodes=episodes,
+            num_episodes_lifetime=(self._episodes_total or 0) + episodes,
+        )
+        learner = result["info"]["learner"]
+        result["learners"] = learner if hasattr(self, "members") else {"default_policy": learner}
 
     def train(self) -> dict[str, Any]:
         """One iteration, with the metrics and the keys that are filled in."""
@@ -249,34 +255,27 @@ class Algorithm(Trainable):
             self.last_episodes.extend(batch.episodes)
             self._tell("on_sample_end", samples=batch, worker=self.rollouts, env_runner=self.rollouts)
         self.steps_sampled += sum(batch.rewards.size for batch in batches)
+        for each in batches:
+            by_policy: dict[str, Batch] = getattr(each, "batches", {})
+            self.agent_steps_sampled += sum(own.rewards.size for own in by_policy.values())
         return batches
 
     def evaluate(self, episodes: int | None = None) -> dict[str, Any]:
-        """Play episodes by the most likely actions.
+        """Play episodes, by the most likely actions if `evaluation_config` does not say otherwise.
 
         Args:
             episodes: how many; None: `evaluation_duration`.
         """
         self._tell("on_evaluate_start")
-        count = episodes or self.config["evaluation_duration"]
-        env = make_environment(self.env, EnvContext(self.config["env_config"]))
-        returns = [self._play(env, 1_000_000 + number) for number in range(count)]
-        env.close()
-        mean = float(np.mean(returns))
-        found = {"env_runners": {"episode_return_mean": mean}, "episode_reward_mean": mean, "episodes": count}
+        options = options_of_evaluation(self.config, type(self).__name__)
+        env = environment_of(options) if "env" in (self.config["evaluation_config"] or {}) else self.env
+        found = evaluated(self._player(options), env, options, episodes)
         self._tell("on_evaluate_end", evaluation_metrics=found)
         return found
 
-    def _play(self, env: Any, seed: int) -> float:
-        observation, _ = env.reset(seed=seed)
-        explores = bool(self.config["evaluation_config"].get("explore", False))
-        total, is_over, state = 0.0, False, self.policy.get_initial_state()
-        while not is_over:
-            action, state, _ = self.policy.act_with(observation, state, explores, self.rng)
-            observation, reward, terminated, truncated, _ = env.step(action)
-            total += float(reward)
-            is_over = terminated or truncated
-        return total
+    def _player(self, options: dict[str, Any]) -> Any:
+        """What plays the episodes of an evaluation."""
+        return Player(self.policy, bool(options["explore"]), self.rng)
 
     def compute_single_action(
         self,
@@ -300,7 +299,7 @@ class Algorithm(Trainable):
         del ignored
         policy = self.get_policy(policy_id)
         is_drawn = self.config["explore"] if explore is None else explore
-        found = policy.act_with(observation, state or policy.initial_state, is_drawn, self.rng)
+        found = policy.act_with(observation, state or policy.get_initial_state(), is_drawn, self.rng, full_fetch)
         return found if full_fetch or policy.is_recurrent else found[0]
 
     compute_action = compute_single_action
@@ -373,6 +372,7 @@ class Algorithm(Trainable):
             "torch": torch.get_rng_state(),
             "episodes": list(self.episodes),
             "steps_sampled": self.steps_sampled,
+            "agent_steps_sampled": self.agent_steps_sampled,
             "groups": self.rollouts.state(),
             "config": self.algorithm_config,
             "algorithm": type(self).__name__,
@@ -395,6 +395,7 @@ class Algorithm(Trainable):
         self.episodes.clear()
         self.episodes.extend(state["episodes"])
         self.steps_sampled = state["steps_sampled"]
+        self.agent_steps_sampled = state.get("agent_steps_sampled", 0)
         self.rollouts.set_state(state["groups"])
         self._tell("on_checkpoint_loaded")
 

@@ -51,6 +51,10 @@ class Categorical:
         """An action as the environment takes it."""
         return int(action) + self.start
 
+    def from_environment(self, action: Any) -> Any:
+        """An action of the environment as the distribution has it."""
+        return int(action) - self.start
+
     def log_probability(self, logits: torch.Tensor, log_std: Any, actions: torch.Tensor) -> torch.Tensor:
         """Log probabilities of actions."""
         return torch.log_softmax(logits, -1).gather(-1, actions.long().unsqueeze(-1)).squeeze(-1)
@@ -94,6 +98,10 @@ class MultiCategorical:
     def to_environment(self, action: Any) -> Any:
         """An action as the environment takes it."""
         return (np.reshape(action, self.shape) + self.start).astype(self.dtype)
+
+    def from_environment(self, action: Any) -> Any:
+        """An action of the environment as the distribution has it."""
+        return (np.asarray(action) - self.start).ravel()
 
     def log_probability(self, logits: torch.Tensor, log_std: Any, actions: torch.Tensor) -> torch.Tensor:
         """Log probabilities of actions: the sums over their parts."""
@@ -141,6 +149,10 @@ class Gaussian:
     def to_environment(self, action: Any) -> Any:
         """An action as the environment takes it."""
         return np.clip(np.reshape(action, self.shape), self.low, self.high)
+
+    def from_environment(self, action: Any) -> Any:
+        """An action of the environment as the distribution has it."""
+        return np.asarray(action, np.float32).ravel()
 
     def log_probability(self, means: torch.Tensor, log_std: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """Log densities of actions."""

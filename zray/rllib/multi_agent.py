@@ -49,13 +49,16 @@ class PolicyMap:
             self.policies[name] = own.pop("policy_class")(**own)
         self.mapping = _adapted(mapping, list(policies))
 
-    def policy_of(self, agent: Any, episode: Life) -> str:
+    def policy_of(self, agent: Any, episode: Life, mapping: Callable[[Any, Life], Any] | None = None) -> str:
         """The name of an agent's policy in an episode.
+
+        Args:
+            mapping: in the place of that of training.
 
         Raises:
             ValueError: the policy_mapping_fn names a policy that is not there.
         """
-        name = self.mapping(agent, episode)
+        name = (mapping or self.mapping)(agent, episode)
         if name not in self.policies:
             raise ValueError(
                 f"The policy_mapping_fn gives {name!r} for agent {agent!r}, which is none of the policies: "
@@ -269,23 +272,9 @@ class SeveralAgents:
             result[f"policy_reward_{key}"] = {name: float(reduce(values)) for name, values in returns.items()}
         return result
 
-    def _play(self: Any, env: Any, seed: int) -> float:
-        observations = reset_agents(env, seed)
-        total, is_over, owners, states = 0.0, False, {}, {}
-        while not is_over:
-            actions = {}
-            for agent, observation in observations.items():
-                if agent not in owners:
-                    owners[agent] = self.policy.policies[self.policy.policy_of(agent, Life(seed, 0, 0))]
-                    states[agent] = owners[agent].get_initial_state()
-                actions[agent], states[agent], _ = owners[agent].act_with(observation, states[agent], False, self.rng)
-            found, rewards, terminateds, truncateds, is_terminal, is_truncated = step_agents(env, actions)
-            observations = {
-                agent: each for agent, each in found.items() if not (terminateds.get(agent) or truncateds.get(agent))
-            }
-            total += float(sum(rewards.values()))
-            is_over = is_terminal or is_truncated
-        return total
+    def _player(self: Any, options: dict[str, Any]) -> Any:
+        """What plays the episodes of an evaluation."""
+        return AgentsPlayer(self.policy, options, self.rng)
 
     def get_policy(self: Any, policy_id: str = DEFAULT) -> Policy:
         """The policy of this name.
@@ -299,6 +288,49 @@ class SeveralAgents:
         if policy_id == DEFAULT and len(policies) == 1:
             return next(iter(policies.values()))
         raise ValueError(f"No policy is called {policy_id!r}; give policy_id=, one of {', '.join(policies)}.")
+
+
+class AgentsPlayer:
+    """The policies of an algorithm, which play the episodes of an evaluation.
+
+    Args:
+        policies: by name.
+        options: of the evaluation.
+        rng: draws actions, where they are drawn.
+    """
+
+    def __init__(self, policies: PolicyMap, options: dict[str, Any], rng: np.random.Generator) -> None:
+        self.policies, self.explores, self.rng = policies, bool(options["explore"]), rng
+        self.mapping = _adapted(options["policy_mapping_fn"], list(policies.policies))
+
+    def play(self, env: Any, seed: int, is_late: Callable[[], bool]) -> tuple[float, int] | None:
+        """Return and length of an episode: the sum over agents.
+
+        Args:
+            is_late: asked at each step; True: None is returned, and the episode is given up.
+        """
+        observations = reset_agents(env, seed)
+        life, total, length, is_over = Life(seed, 0, 0), 0.0, 0, False
+        owners: dict[Any, Policy] = {}
+        states: dict[Any, Any] = {}
+        while not is_over:
+            actions = {}
+            for agent, observation in observations.items():
+                if agent not in owners:
+                    owners[agent] = self.policies.policies[self.policies.policy_of(agent, life, self.mapping)]
+                    states[agent] = owners[agent].get_initial_state()
+                found = owners[agent].act_with(observation, states[agent], self.explores, self.rng)
+                actions[agent], states[agent], _ = found
+            after, rewards, terminateds, truncateds, is_terminal, is_truncated = step_agents(env, actions)
+            observations = {
+                agent: each for agent, each in after.items() if not (terminateds.get(agent) or truncateds.get(agent))
+            }
+            total += float(sum(rewards.values()))
+            length += 1
+            is_over = is_terminal or is_truncated
+            if not is_over and is_late():
+                return None
+        return total, length
 
 
 _made: dict[type, type] = {}

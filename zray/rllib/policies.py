@@ -13,12 +13,13 @@ from .distributions import distribution_of
 from .filters import filter_of
 from .masks import mask_of
 from .networks import ActorCritic
+from .policy_calls import PolicyCalls
 from .small_networks import SmallNetwork
 
 __all__ = ["Policy"]
 
 
-class Policy:
+class Policy(PolicyCalls):
     """A policy.
 
     Args:
@@ -175,9 +176,13 @@ class Policy:
         return self.act_with(observation, self.initial_state, explore, rng)[0]
 
     def act_with(
-        self, observation: Any, state: list[Any], explore: bool, rng: np.random.Generator
+        self, observation: Any, state: list[Any], explore: bool, rng: np.random.Generator, is_full: bool = False
     ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
-        """The action for one observation, the next recurrent state, and what the model gave."""
+        """The action for one observation, the next recurrent state, and what the model gave.
+
+        Args:
+            is_full: whether the probability of the action is wanted too.
+        """
         states = [np.asarray(each, dtype=np.float32)[np.newaxis] for each in state]
         try:
             row = self.flatten([observation])
@@ -194,6 +199,8 @@ class Policy:
         else:
             actions = self.distribution.greedy(parameters)
         info = {"action_dist_inputs": parameters[0], "vf_preds": float(values[0])}
+        if is_full:
+            info.update({name: each[0] for name, each in self.facts(parameters, values, actions).items()})
         return self.distribution.to_environment(actions[0]), [each[0] for each in after], info
 
     def get_weights(self) -> dict[str, np.ndarray]:

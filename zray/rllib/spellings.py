@@ -77,6 +77,8 @@ OPTIONS: dict[str, Option] = {
     # evaluation
     "evaluation_interval": Option("evaluation", 0),
     "evaluation_duration": Option("evaluation", 10, ("evaluation_num_episodes",)),
+    "evaluation_duration_unit": Option("evaluation", "episodes"),
+    "evaluation_sample_timeout_s": Option("evaluation", 120.0),
     "evaluation_config": Option("evaluation", {}),
     # the rest
     "min_sample_timesteps_per_iteration": Option(
@@ -189,7 +191,6 @@ IGNORED: dict[str, str] = {
             "evaluation_num_workers",
             "evaluation_num_env_runners",
             "evaluation_parallel_to_training",
-            "evaluation_sample_timeout_s",
             "evaluation_force_reset_envs_before_iteration",
             "export_native_model_files",
             "checkpoint_trainable_policies_only",
@@ -263,14 +264,6 @@ def _agents(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, A
     return {name: value[name] for name in ("policies", "policy_mapping_fn", "policies_to_train") if name in value}
 
 
-def _unit(value: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    if value != "episodes":
-        raise NotImplementedError(
-            f"zray does not have evaluation in {value} yet.  Give the number of episodes as evaluation_duration."
-        )
-    return {}
-
-
 def _optimizer(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """`optimizer`, a dict: those of its options that the algorithm has."""
     return {name: each for name, each in value.items() if name in options}
@@ -293,7 +286,6 @@ CONVERTED: dict[str, Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
     "exploration_final_eps": _last_epsilon,
     "replay_buffer_config": _replay,
     "multiagent": _agents,
-    "evaluation_duration_unit": _unit,
     "use_pytorch": _pytorch,
     "optimizer": _optimizer,
     "filter_observations": _filtered,
@@ -378,6 +370,8 @@ def _value(name: str, value: Any, kind: str) -> Any:
         return 0
     if name == "batch_mode" and value not in ("truncate_episodes", "complete_episodes"):
         raise ValueError(f'batch_mode is "truncate_episodes" or "complete_episodes", not {value!r}.')
+    if name == "evaluation_duration_unit" and value not in ("episodes", "timesteps"):
+        raise ValueError(f'evaluation_duration_unit is "episodes" or "timesteps", not {value!r}.')
     if name == "framework":
         if value in ("tf", "tf2", "tfe"):
             once("framework", _TF)

@@ -124,7 +124,7 @@ class VectorPolicy:
         return self.to_action(self.forward(row), rng if explore else None)
 
     def act_with(
-        self, observation: Any, state: list[Any], explore: bool, rng: np.random.Generator
+        self, observation: Any, state: list[Any], explore: bool, rng: np.random.Generator, is_full: bool = False
     ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
         """The action for one observation, no recurrent state, and no other output."""
         return self.act(observation, explore, rng), [], {}

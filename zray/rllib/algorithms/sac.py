@@ -114,6 +114,19 @@ class Squashed:
         part = (np.reshape(action, self.shape) + 1.0) * 0.5
         return np.clip(self.low + part * (self.high - self.low), self.low, self.high).astype(self.low.dtype)
 
+    def from_environment(self, action: Any) -> Any:
+        """An action of the environment as the distribution has it."""
+        return (2.0 * (np.asarray(action) - self.low) / (self.high - self.low) - 1.0).ravel().astype(np.float32)
+
+    @staticmethod
+    def log_probability(parameters: torch.Tensor, log_std: Any, actions: torch.Tensor) -> torch.Tensor:
+        """Log densities of actions within (-1, 1); those at the bounds count as close to them."""
+        means, logs = parameters.chunk(2, -1)
+        u = torch.atanh(actions.clamp(-1 + 1e-6, 1 - 1e-6))
+        log_density = (-0.5 * ((u - means) / logs.exp()) ** 2 - logs - 0.5 * math.log(2 * math.pi)).sum(-1)
+        log_slope = (2 * (math.log(2) - u - nn.functional.softplus(-2 * u))).sum(-1)
+        return torch.as_tensor(log_density - log_slope)
+
     @staticmethod
     def sample(parameters: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """a = f(noise; s) and log pi(a|s), which can be differentiated.
