@@ -53,7 +53,9 @@ def test_most_likely_actions_are_the_same_each_time():
 def test_action_values_and_squashed_actions_have_likelihoods():
     values = policy_of(DISCRETE, QPolicy)
     values.epsilon = 0.0
-    assert (values.compute_actions(ROWS)[0] - 2 == values.compute_actions(ROWS)[2]["action_dist_inputs"].argmax(-1)).all()
+    assert (
+        values.compute_actions(ROWS)[0] - 2 == values.compute_actions(ROWS)[2]["action_dist_inputs"].argmax(-1)
+    ).all()
     squashed = policy_of(gymnasium.spaces.Box(-2, 4, (2,)), SACPolicy)
     actions, _, info = squashed.compute_actions(ROWS)
     assert np.isfinite(info["action_logp"]).all()

@@ -183,9 +183,7 @@ class Algorithm(Trainable):
             learner = self.training_step()
         result: dict[str, Any] = {"timesteps_this_iter": self.steps_sampled - before, "info": {"learner": learner}}
         result["episodes_this_iter"] = len(self.last_episodes)
-        result.update(
-            summary([each.episode_return for each in self.episodes], [each.length for each in self.episodes])
-        )
+        result.update(summary([each.episode_return for each in self.episodes], [each.length for each in self.episodes]))
         self._add_counts(result)
         interval = self.config["evaluation_interval"]
         if interval and (self.iteration + 1) % interval == 0:
