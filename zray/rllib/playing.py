@@ -107,7 +107,7 @@ def evaluated(player: Any, env: Any, options: Mapping[str, Any], count: int | No
             if found is None:
                 logger.warning(
                     "Evaluation stopped after %d episodes: the next one has not ended within "
-                    "evaluation_sample_timeout_s=%s seconds.  Give horizon, the most steps of an episode, or more time.",
+                    "evaluation_sample_timeout_s=%s seconds.  Give horizon, the most steps of an episode.",
                     len(returns),
                     seconds,
                 )
