@@ -19,6 +19,7 @@ from zray.tune.running_experiment import RunningExperiment
 from zray.tune.schedulers import ASHAScheduler
 from zray.tune.settings import Settings
 from zray.tune.spec_file import read_spec
+from zray.tune.state_file import pickle_of, write_state
 
 
 def invoke(*arguments, code=0):
@@ -106,7 +107,7 @@ def test_why_says_what_a_waiting_trial_waits_for(tmp_path):
         descend, space, settings, scheduler=scheduler, name="waits", storage_path=str(tmp_path), seed=1
     )
     (tmp_path / "waits").mkdir()
-    made._save()
+    write_state(made.path, pickle_of(made))
     journal = Journal(str(tmp_path / "waits" / "journal.zray"))
     controller = made.controller
 

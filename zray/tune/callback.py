@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from .errors import TuneError
-from .pickles import dumps
+from .refs import dumps
 from .trial import Trial
 
 __all__ = ["Callback", "CallbackList", "pickled", "unpickled"]

@@ -14,12 +14,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pickle
 import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from .pickles import dump
+from .pickles import dump, load
+from .storage import temporary_folder
 
 __all__ = ["Checkpoint"]
 
@@ -65,7 +65,7 @@ class Checkpoint:
     def path(self) -> str:
         """The folder."""
         if not self._path and self._data is not None:
-            self._path = _temporary_folder()
+            self._path = temporary_folder("checkpoint")
             self._is_temporary = True
             self._write_data(self._path)
         return self._path
@@ -80,8 +80,7 @@ class Checkpoint:
             return self._data
         whole = os.path.join(self.path, DICT_FILE)
         if os.path.exists(whole):
-            with open(whole, "rb") as file:
-                found: dict[str, Any] = pickle.load(file)
+            found: dict[str, Any] = load(whole)
             return found
         contents: dict[str, Any] = {}
         for folder, _, names in os.walk(self.path):

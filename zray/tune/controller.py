@@ -9,7 +9,6 @@ journal restores searcher, scheduler and trials.  The clock is the events' `now`
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from . import events as ev
 from . import naming
 from .controller_names import ControllerNames
 from .decisions import NOOP, PAUSE, STOP, Decision
-from .pickles import dumps
+from .new_trials import made_trial
 from .resuming import repeat, resume
 from .schedulers.trial_scheduler import TrialScheduler
 from .search.searcher import Searcher
@@ -40,6 +39,7 @@ class Controller(ControllerNames):
         self.actions: list[ev.Action] = []
         self.events: list[ev.Suggested] = []  # made here; the journal takes them before the actions are carried out
         self.replayed: dict[str, ev.Suggested] | None = None  # trial -> its record, while a journal is replayed
+        self.refs: list[Any] = []  # of the search space, for the pickles of configurations
         self.folders: set[str] = set()  # of all trials
         self.facts: dict[str, dict[str, Any]] = {}  # trial -> what its results are marked with
         self.waits: dict[
@@ -103,7 +103,9 @@ class Controller(ControllerNames):
         target = naming.checkpoint_folder(trial.path, trial.saves, source.trial_id)
         trial.saves += 1
         self.actions.append(ev.Copy(donor.path, target))
-        saved = SavedCheckpoint(target, trial.iteration, donor.time_total_s, None, donor.metrics)
+        saved = SavedCheckpoint(
+            target, trial.iteration, donor.time_total_s, None, donor.metrics, donor.size, donor.digest
+        )
         self._keep(trial, saved)
         trial.config = config
         self._explain(trial, "EXPLOIT", reason)
@@ -122,6 +124,8 @@ class Controller(ControllerNames):
         if not self.began_at:
             self.began_at = self.now
         self._HANDLERS[type(event)](self, event)
+        if isinstance(event, ev.Sealed):
+            return  # nothing is decided by it
         budget = self.settings.time_budget_s
         if budget and not self.is_ending and self.now - self.began_at >= budget:
             self._end_all(f"the time budget of {budget:g} s is over")
@@ -158,7 +162,9 @@ class Controller(ControllerNames):
                 score = value_of(event.metrics, self.settings.score_key) if self.settings.score_key else None
                 self._keep(
                     trial,
-                    SavedCheckpoint(event.checkpoint, event.iteration, event.time_total_s, score, event.metrics),
+                    SavedCheckpoint(
+                        event.checkpoint, event.iteration, event.time_total_s, score, event.metrics, event.size
+                    ),
                 )
             elif all(saved.path != event.checkpoint for saved in trial.checkpoints):
                 self.actions.append(ev.Delete(event.checkpoint))
@@ -201,20 +207,27 @@ class Controller(ControllerNames):
         if trial.is_over:
             self.actions.append(ev.Delete(event.checkpoint))
             return
-        self._take_checkpoint(trial, event.iteration, event.checkpoint)
+        self._take_checkpoint(trial, event)
+
+    def _on_sealed(self, event: ev.Sealed) -> None:
+        for saved in self.trials[event.trial_id].checkpoints:
+            if saved.path == event.checkpoint:
+                saved.digest = event.digest
 
     def _on_halted(self, event: ev.Halted) -> None:
         trial = self.trials[event.trial_id]
         self._has_halted(trial)
+        if event.reason:
+            trial.reason = event.reason
         if event.checkpoint:
-            self._take_checkpoint(trial, event.iteration, event.checkpoint)
+            self._take_checkpoint(trial, event)
 
-    def _take_checkpoint(self, trial: Trial, iteration: int, path: str) -> None:
+    def _take_checkpoint(self, trial: Trial, event: ev.Saved | ev.Halted) -> None:
         trial.saves += 1
         score = value_of(trial.last_result, self.settings.score_key) if self.settings.score_key else None
         total = float(trial.last_result.get("time_total_s", 0.0))
-        metrics = trial.last_result
-        self._keep(trial, SavedCheckpoint(path, iteration, total, score, metrics))
+        saved = SavedCheckpoint(event.checkpoint, event.iteration, total, score, trial.last_result, event.size)
+        self._keep(trial, saved)
 
     def _on_finished(self, event: ev.Finished) -> None:
         trial = self.trials[event.trial_id]
@@ -251,6 +264,7 @@ class Controller(ControllerNames):
         ev.Began: _on_began,
         ev.Report: _on_report,
         ev.Saved: _on_saved,
+        ev.Sealed: _on_sealed,
         ev.Halted: _on_halted,
         ev.Finished: _on_finished,
         ev.Failed: _on_failed,
@@ -417,23 +431,8 @@ class Controller(ControllerNames):
         if isinstance(suggestion, str):
             self.is_exhausted = True
             return None
-        chosen = getattr(self.searcher, "chosen", None) or suggestion
-        recorded = self.replayed.get(trial_id) if self.replayed is not None else None
-        if recorded is not None:
-            chosen, config = pickle.loads(recorded.pickle)
-        else:
-            config = {**self.settings.space, **suggestion}
-        trial = Trial(trial_id, self.settings.trainable_name, config, dict(chosen), index=count)
-        if recorded is not None and recorded.folder:
-            naming.rename_trial(trial, self.settings, recorded.name, recorded.folder)
-        else:
-            naming.name_trial(trial, self.settings, self.now, self.folders)
-        if recorded is None:
-            folder = naming.folder_of(trial)
-            self.events.append(ev.Suggested(self.now, trial_id, dumps((chosen, config)), trial.name, folder))
+        trial = made_trial(self, trial_id, suggestion)
         self.folders.add(trial.path)
-        if self.settings.restore:
-            trial.restore_from = SavedCheckpoint(self.settings.restore, 0)
         self.trials[trial_id] = trial
         self.waiting[trial_id] = trial
         self.actions.append(ev.Added(trial_id))

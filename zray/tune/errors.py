@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["StorageError", "TuneError"]
+__all__ = ["NoExperimentError", "StorageError", "TuneError"]
 
 
 class TuneError(Exception):
@@ -11,3 +11,7 @@ class TuneError(Exception):
 
 class StorageError(TuneError):
     """The experiment's folder cannot be written."""
+
+
+class NoExperimentError(TuneError, FileNotFoundError):
+    """A folder, or a URL, holds no experiment."""

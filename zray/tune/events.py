@@ -37,7 +37,8 @@ class Suggested(Record, frozen=True, tag=True):
 class Report(Record, frozen=True, tag=True):
     """A result of a trial.
 
-    iteration: counted from 1 over all processes of the trial.  checkpoint: its folder; empty: none.
+    iteration: counted from 1 over all processes of the trial.  checkpoint: its folder; empty: none.  size: bytes in it;
+    -1: not known.
     """
 
     trial_id: str
@@ -46,6 +47,7 @@ class Report(Record, frozen=True, tag=True):
     time_this_iter_s: float = 0.0
     time_total_s: float = 0.0
     checkpoint: str = ""
+    size: int = -1
 
 
 class Began(Record, frozen=True, tag=True):
@@ -56,19 +58,33 @@ class Began(Record, frozen=True, tag=True):
 
 
 class Saved(Record, frozen=True, tag=True):
-    """A checkpoint that the controller asked for, of the last result."""
+    """A checkpoint that the controller asked for, of the last result.  size: bytes in it; -1: not known."""
 
     trial_id: str
     iteration: int
     checkpoint: str
+    size: int = -1
+
+
+class Sealed(Record, frozen=True, tag=True):
+    """The disk has a checkpoint.  digest: the checksum of its files."""
+
+    trial_id: str
+    checkpoint: str
+    digest: int
 
 
 class Halted(Record, frozen=True, tag=True):
-    """The trial's process has stopped as the controller asked.  checkpoint: empty: none."""
+    """The trial's process has stopped as the controller asked.
+
+    checkpoint: empty: none.  size: bytes in it.  reason: why it could not be saved.
+    """
 
     trial_id: str
     iteration: int
     checkpoint: str = ""
+    size: int = -1
+    reason: str = ""
 
 
 class Finished(Record, frozen=True, tag=True):
@@ -87,11 +103,16 @@ class Failed(Record, frozen=True, tag=True):
 
 
 class Resumed(Record, frozen=True, tag=True):
-    """The experiment goes on in a new process.  mode: what happens to trials that are over."""
+    """The experiment goes on in a new process.
+
+    resume_errored, restart_errored, resume_unfinished: what happens to trials.  num_samples: of the search space, if
+    they are more than before; 0: as before.
+    """
 
     resume_errored: bool = False
     restart_errored: bool = False
     resume_unfinished: bool = True
+    num_samples: int = 0
 
 
 class TimedOut(Record, frozen=True, tag=True):
@@ -100,7 +121,7 @@ class TimedOut(Record, frozen=True, tag=True):
     reason: str
 
 
-Event = Capacity | Suggested | Report | Began | Saved | Halted | Finished | Failed | Resumed | TimedOut
+Event = Capacity | Suggested | Report | Began | Saved | Sealed | Halted | Finished | Failed | Resumed | TimedOut
 
 
 class Start(Struct, frozen=True):

@@ -1,17 +1,19 @@
 """The journal of an experiment: an append-only file of events, from which everything that decides is restored.
 
     file    = magic, record*
-    record  = length (u32, little endian), CRC-32 of the body (u32), body: an event in msgpack
+    record  = length (u32, little endian), CRC-32 of the length and the body (u32), body: an event in msgpack
 
 A record is written before the actions that follow from it are carried out: a kill at any moment loses no decision that
-has acted.  A record cut short by a kill is dropped when the file is opened again.  A record with a wrong checksum ends
-the reading: its offset is named, and all records before it are kept.
+has acted.  A record cut short by a kill is dropped when the file is opened again.  A damaged record ends the reading:
+its offset is named, all records before it are kept, and what is cut off is kept in a file beside the journal.  A record
+counts as cut short only if nothing whole stands behind its beginning.
+
+The checksums of version 1 are of the body alone; its files are read, and written anew when the experiment goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 import zlib
@@ -22,20 +24,19 @@ from typing import Any
 import msgspec
 
 from .events import Event
+from .folder_lock import FolderLock, JournalInUse
+from .storage import sync_folder, write_aside
 
-__all__ = ["JOURNAL", "Journal", "JournalInUse", "read_journal"]
+__all__ = ["JOURNAL", "Journal", "JournalInUse", "JournalWarning", "read_journal"]
 
 # The journal's name in the experiment's folder.
 JOURNAL = "journal.zray"
 
-MAGIC = b"zray-tune-journal-1\n"
+MAGIC = b"zray-tune-journal-2\n"
+_FORMER_MAGIC = b"zray-tune-journal-1\n"
 _HEAD = Layout("<II")
 # The disk has the records after this time at the latest: that matters when a machine loses power, not after a kill.
 SYNC_SECONDS = 1.0
-
-
-class JournalInUse(RuntimeError):
-    """Another process runs the experiment."""
 
 
 class JournalWarning(UserWarning):
@@ -59,6 +60,52 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=_encode_other)
 _decoder = msgspec.msgpack.Decoder(Event)
 
 
+def _checksum(length: bytes, body: bytes | memoryview, magic: bytes = MAGIC) -> int:
+    return zlib.crc32(body, 0 if magic == _FORMER_MAGIC else zlib.crc32(length))
+
+
+def _record(event: Any) -> tuple[bytes, bytes]:
+    """Head and body of a record."""
+    body = _encoder.encode(event)
+    return _HEAD.pack(len(body), _checksum(len(body).to_bytes(4, "little"), body)), body
+
+
+def _is_whole(data: bytes, place: int, magic: bytes) -> bool:
+    """Whether a record stands at a place."""
+    if place < 0 or place + _HEAD.size > len(data):
+        return False
+    length, checksum = _HEAD.unpack_from(data, place)
+    begin = place + _HEAD.size
+    return (
+        begin + length <= len(data)
+        and _checksum(data[place : place + 4], memoryview(data)[begin : begin + length], magic) == checksum
+    )
+
+
+def _is_cut_short(data: bytes, place: int, magic: bytes) -> bool:
+    """Whether the record at a place, which runs beyond the end, was not written to its end.
+
+    With a damaged length, the rest is the record itself, or whole records follow.
+    """
+    rest = data[place + _HEAD.size :]
+    if len(data) - place >= _HEAD.size:
+        checksum = _HEAD.unpack_from(data, place)[1]
+        if rest and magic == MAGIC and _checksum(len(rest).to_bytes(4, "little"), rest) == checksum:
+            return False
+        if rest and magic == _FORMER_MAGIC and zlib.crc32(rest) == checksum:
+            return False
+    # The body of each record begins with the head of a map, then the key of its tag.
+    found = data.find(_TAG, place + _HEAD.size + 2)
+    while found >= 0:
+        if _is_whole(data, found - 1 - _HEAD.size, magic):
+            return False
+        found = data.find(_TAG, found + 1)
+    return True
+
+
+_TAG = b"\xa4type"
+
+
 def read_journal(path: str) -> tuple[list[Event], int, str]:
     """The events of a journal.
 
@@ -67,27 +114,33 @@ def read_journal(path: str) -> tuple[list[Event], int, str]:
     """
     with open(path, "rb") as file:
         data = file.read()
-    if not data.startswith(MAGIC):
+    magic, problem = data[: len(MAGIC)], ""
+    if magic not in (MAGIC, _FORMER_MAGIC):
         if MAGIC.startswith(data):
             return [], 0, ""
-        return [], 0, "the file does not begin as a journal"
+        if not _is_whole(data, len(MAGIC), MAGIC):
+            return [], 0, "the file does not begin as a journal"
+        magic = MAGIC  # its own bytes are damaged, and all records are there
     events: list[Event] = []
     place = len(MAGIC)
     while place < len(data):
-        if place + _HEAD.size > len(data):
+        if not _is_whole(data, place, magic):
+            is_long = place + _HEAD.size > len(data) or (
+                place + _HEAD.size + _HEAD.unpack_from(data, place)[0] > len(data)
+            )
+            if not is_long:
+                problem = "the checksum is wrong"
+            elif not _is_cut_short(data, place, magic):
+                problem = "the length of the record is damaged"
             break
-        length, checksum = _HEAD.unpack_from(data, place)
-        body = data[place + _HEAD.size : place + _HEAD.size + length]
-        if len(body) < length:
-            break
-        if zlib.crc32(body) != checksum:
-            return events, place, "the checksum is wrong"
+        length = _HEAD.unpack_from(data, place)[0]
         try:
-            events.append(_decoder.decode(body))
+            events.append(_decoder.decode(memoryview(data)[place + _HEAD.size : place + _HEAD.size + length]))
         except msgspec.MsgspecError as error:
-            return events, place, f"the record cannot be read: {error}"
+            problem = f"the record cannot be read: {error}"
+            break
         place += _HEAD.size + length
-    return events, place, ""
+    return events, place, problem
 
 
 class Journal:
@@ -95,33 +148,53 @@ class Journal:
 
     Args:
         path: the file; made if it is not there.
-        offset: behind the last good record; what follows is cut off.  None: append at the end.
+        lock: the lock of its folder; None: it is taken here.
 
     Raises:
         JournalInUse: another process has it open.
     """
 
-    def __init__(self, path: str, offset: int | None = None) -> None:
+    def __init__(self, path: str, lock: FolderLock | None = None) -> None:
         self.path = path
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
-            raise JournalInUse(
-                f"Another process runs the experiment in {os.path.dirname(path)}.  Wait for its end, or take another "
-                "name."
-            ) from None
-        if offset is not None:
-            self._file.truncate(offset)
-        self._end = self._file.seek(0, os.SEEK_END)  # behind the last whole record
+        self._lock = lock or FolderLock(os.path.dirname(path))
         self._synced_at = 0.0
-        if self._end == 0:
+        self._end = 0  # behind the last whole record
+        try:
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115
             try:
-                self._write(MAGIC)
+                self._end = self._file.seek(0, os.SEEK_END)
+                if self._end == 0:
+                    self._write(MAGIC)
+                    self.sync()
+                    sync_folder(os.path.dirname(path))
             except OSError:
                 self._file.close()
                 raise
+        except OSError:
+            self._lock.release()
+            raise
+
+    def cut(self, offset: int, problem: str = "") -> None:
+        """Go on behind the last good record, as `read_journal` has found it.
+
+        Args:
+            problem: what is wrong behind it: the bytes there are kept in a file beside the journal.
+        """
+        with open(self.path, "rb") as file:
+            data = file.read()
+        if problem:
+            write_aside(f"{self.path}.{int(time.time() * 1000)}.damaged", data[offset:])
+        if offset and data.startswith(MAGIC):
+            self._file.truncate(offset)
+            self._end = offset
+            return
+        # A former version, or a damaged beginning.
+        events = read_journal(self.path)[0] if offset else []
+        whole = b"".join([MAGIC, *(part for event in events for part in _record(event))])
+        write_aside(self.path, whole)
+        self._file.close()
+        self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+        self._end = len(whole)
 
     def append(self, events: Iterable[Any]) -> None:
         """Write events; they survive the end of this process when this returns.
@@ -131,13 +204,15 @@ class Journal:
         """
         parts: list[bytes] = []
         for event in events:
-            body = _encoder.encode(event)
-            parts += (_HEAD.pack(len(body), zlib.crc32(body)), body)
+            parts += _record(event)
         self._write(b"".join(parts))
-        now = time.monotonic()
-        if now - self._synced_at >= SYNC_SECONDS:
-            os.fsync(self._file.fileno())
-            self._synced_at = now
+        if time.monotonic() - self._synced_at >= SYNC_SECONDS:
+            self.sync()
+
+    def sync(self) -> None:
+        """Wait until the disk has all records."""
+        self._synced_at = time.monotonic()
+        os.fsync(self._file.fileno())
 
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -157,3 +232,4 @@ class Journal:
                 os.fsync(self._file.fileno())
             finally:
                 self._file.close()
+                self._lock.release()

@@ -18,9 +18,10 @@ import time
 from typing import Any
 
 from .checkpoint import TEMPORARY
-from .errors import TuneError
+from .errors import NoExperimentError, TuneError
+from .folder_lock import LOCK, FolderLock, is_running
 from .journal import JOURNAL
-from .storage import MARKER, default_storage_path
+from .storage import MARKER, default_storage_path, sync_tree
 
 __all__ = ["Mirror", "MirrorWarning", "fetch", "has_experiment", "local_folder", "local_path", "open_url"]
 
@@ -187,7 +188,7 @@ def _files(local: str) -> dict[str, tuple[int, int]]:
     for folder, names, files in os.walk(local):
         names[:] = [name for name in names if not name.endswith(".unfinished") and not name.startswith(TEMPORARY)]
         for name in files:
-            if name.endswith(".unfinished") or name in (MARKER, JOURNAL, LISTING):
+            if name.endswith(".unfinished") or name in (MARKER, LOCK, JOURNAL, LISTING):
                 continue
             path = os.path.join(folder, name)
             with contextlib.suppress(FileNotFoundError):
@@ -206,16 +207,19 @@ def fetch(url: str, filesystem: Any, local: str) -> None:
     """Make the local folder of an experiment from its copy, unless the local one is further.
 
     Raises:
-        TuneError: the URL holds no experiment.
+        NoExperimentError: the URL holds no experiment.
+        JournalInUse: the experiment is running, and the local folder is to be replaced.
     """
     files, root = open_url(url, filesystem)
     try:
         journal: bytes = files.cat_file(f"{root}/{JOURNAL}")
     except FileNotFoundError:
-        raise TuneError(f"{url} holds no experiment: it has no {JOURNAL}.") from None
+        raise NoExperimentError(f"{url} holds no experiment: it has no {JOURNAL}.") from None
     own = _read(os.path.join(local, JOURNAL))
     if own is not None and own.startswith(journal):
         return
+    if is_running(local):
+        FolderLock(local)  # raises, and names the process
     if own is not None and not journal.startswith(own):
         os.rename(local, f"{local}.{int(time.time() * 1000)}.old")
     unfinished = f"{local}.unfinished"
@@ -233,6 +237,7 @@ def fetch(url: str, filesystem: Any, local: str) -> None:
         shutil.rmtree(os.path.join(unfinished, checkpoint), ignore_errors=True)
     with open(os.path.join(unfinished, JOURNAL), "wb") as file:
         file.write(journal)
+    sync_tree(unfinished)  # before the former folder goes
     shutil.rmtree(local, ignore_errors=True)
     os.rename(unfinished, local)
 

@@ -1,25 +1,14 @@
-"""Pickles of configurations and of checkpoints."""
+"""Pickles of checkpoints."""
 
 from __future__ import annotations
 
 import pickle
 from typing import Any, BinaryIO
 
-__all__ = ["dump", "dumps"]
+__all__ = ["dump", "load"]
 
 # The protocol that writes large arrays as they are: the default of Python 3.10 to 3.13 copies each one twice.
 _PROTOCOL = 5
-
-
-def dumps(value: Any) -> bytes:
-    """The pickle of a configuration, by value where it must be."""
-    try:
-        return pickle.dumps(value)
-    except Exception:
-        import cloudpickle
-
-        data: bytes = cloudpickle.dumps(value)
-        return data
 
 
 def dump(value: Any, file: BinaryIO) -> None:
@@ -41,3 +30,18 @@ def dump(value: Any, file: BinaryIO) -> None:
         file.seek(0)
         file.truncate()
         cloudpickle.dump(value, file, protocol=_PROTOCOL)
+
+
+def load(path: str) -> Any:
+    """Read the pickle of a checkpoint.
+
+    Raises:
+        ValueError: the file is damaged; the message names it.
+    """
+    try:
+        with open(path, "rb") as file:
+            return pickle.load(file)
+    except (EOFError, pickle.UnpicklingError) as error:
+        raise ValueError(
+            f"The file {path} of a checkpoint is damaged: {error}.  Start from an earlier checkpoint."
+        ) from error

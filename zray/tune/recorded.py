@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from .errors import TuneError
 from .records.files import TrialFiles, flattened
-from .running_experiment import DECISIONS, STATE, RunningExperiment
+from .recovery import DECISIONS
+from .running_experiment import STATE, RunningExperiment
 from .trial import Trial, TrialState, value_of
 
 __all__ = ["Recorded", "best_value", "read_experiment"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any
 
 from . import events as ev
 from .callback import CallbackList
 from .checkpoint import Checkpoint, persist
 from .controller import Controller
+from .durable import Durability
+from .journal import Journal
 from .logger import writes_events
 from .records.files import FilesOfTrials
 from .recovery import DECISIONS, decision_line
@@ -28,10 +29,13 @@ class Recorder:
         controller: whose trials they are.
         callbacks: called with what happens.
         path: the experiment's folder.
+        journal: what names the checkpoints, for their deletions.
     """
 
-    def __init__(self, controller: Controller, callbacks: CallbackList, path: str) -> None:
+    def __init__(self, controller: Controller, callbacks: CallbackList, path: str, journal: Journal) -> None:
         self.controller, self.callbacks = controller, callbacks
+        known = (saved.path for trial in controller.get_trials() for saved in trial.checkpoints)
+        self.durability = Durability(journal, known)
         self.iteration = 0  # of the loop
         self._files = FilesOfTrials()
         self._files.events_max = EVENTS_TRIALS_MAX if writes_events(callbacks.callbacks) else 0
@@ -45,7 +49,7 @@ class Recorder:
         return {
             ev.Copy: self.copy,
             ev.Delete: self.delete,
-            ev.Kept: lambda action: self._kept.append(action),
+            ev.Kept: self.kept,
             ev.Logged: self.logged,
             ev.Ended: self.ended,
             ev.Explained: self.explained,
@@ -69,6 +73,7 @@ class Recorder:
         Returns:
             The error of a file that could not be written to its end.
         """
+        self.durability.close()
         problem: Exception | None = None
         files: list[Any] = [*self._files.all(), self._decisions]
         for file in files:
@@ -82,9 +87,23 @@ class Recorder:
         """Copy the folder of a checkpoint."""
         persist(action.source, action.target)
 
+    def kept(self, action: ev.Kept) -> None:
+        """Take a checkpoint that is one of the trial's."""
+        self._kept.append(action)
+        self.durability.keep(action.path)
+
     def delete(self, action: ev.Delete) -> None:
-        """Delete the folder of a checkpoint."""
-        shutil.rmtree(action.path, ignore_errors=True)
+        """Delete the folder of a checkpoint, when the disk has what replaces it."""
+        self.durability.delete(action.path)
+
+    def sealed(self, now: float) -> list[ev.Sealed]:
+        """The events of checkpoints that the disk has."""
+        found = self.durability.take_digests()
+        if not found:
+            return []
+        folders = {trial.path: trial.trial_id for trial in self.controller.get_trials()}
+        places = ((folders.get(os.path.dirname(path)), path, digest) for path, digest in found.items())
+        return [ev.Sealed(now, trial_id, path, digest) for trial_id, path, digest in places if trial_id]
 
     def added(self, action: ev.Added) -> None:
         """Write the parameters of a new trial."""

@@ -10,18 +10,25 @@ import contextlib
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 from . import events as ev
 from . import naming
 from .checkpoint import TEMPORARY, persist
+from .durable import digest_of, size_of
 from .records.files import RecordsRepair
-from .trial import Trial, TrialState
+from .storage import sync_tree
+from .trial import SavedCheckpoint, Trial, TrialState
 
-__all__ = ["DECISIONS", "CheckpointRepair", "FolderRepair", "decision_line"]
+__all__ = ["DECISIONS", "CheckpointRepair", "CheckpointWarning", "FolderRepair", "decision_line"]
 
 DECISIONS = "decisions.jsonl"
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint is damaged."""
 
 
 def decision_line(action: ev.Explained) -> str:
@@ -58,11 +65,43 @@ class CheckpointRepair:
                 if not os.path.isdir(saved.path) and os.path.isdir(source):
                     persist(source, saved.path)
             trial.checkpoints = [saved for saved in trial.checkpoints if os.path.isdir(saved.path)]
-            kept.update(saved.path for saved in trial.checkpoints)
-            if trial.state is not TrialState.TERMINATED:  # one with an error may go on
+            if trial.state is not TrialState.TERMINATED or trial.is_cut_off:  # one with an error may go on
                 _remove_unfinished(trial.path)
-        for path in self._deleted - kept:
+                _put_damaged_aside(trial)
+            kept.update(saved.path for saved in trial.checkpoints)
+        doomed = {path for path in self._deleted - kept if os.path.isdir(path)}
+        for path in kept:  # before those that they replace go
+            if os.path.dirname(path) in map(os.path.dirname, doomed):
+                sync_tree(path)
+        for path in doomed:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _put_damaged_aside(trial: Trial) -> None:
+    """Let a trial go on from the newest checkpoint that is as it was written."""
+    while trial.checkpoints and (problem := _problem_of(saved := trial.checkpoints[-1])):
+        aside = f"{saved.path}.damaged"
+        shutil.rmtree(aside, ignore_errors=True)
+        os.rename(saved.path, aside)
+        trial.checkpoints.pop()
+        former = trial.checkpoint
+        start = f"the one before, of iteration {former.iteration}" if former is not None else "the beginning"
+        warnings.warn(
+            f"The newest checkpoint of trial {trial}, {saved.path}, is damaged: {problem}.  It is kept as {aside}, and "
+            f"the trial goes on from {start}.",
+            CheckpointWarning,
+            stacklevel=6,
+        )
+
+
+def _problem_of(saved: SavedCheckpoint) -> str:
+    """What is wrong with the files of a checkpoint; empty: nothing."""
+    size = size_of(saved.path)
+    if saved.size not in (-1, size):
+        return f"its files have {size} bytes, and had {saved.size}"
+    if saved.digest and digest_of(saved.path) != saved.digest:
+        return "the checksum of its files is wrong"
+    return ""
 
 
 def _remove_unfinished(folder: str) -> None:

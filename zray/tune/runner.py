@@ -17,6 +17,7 @@ from . import output, storage
 from .callback import CallbackList
 from .capacity import addresses, budget_left, capacity_event, request_of
 from .controller import Controller
+from .durable import size_of
 from .errors import TuneError
 from .interrupts import Interrupts
 from .journal import Journal
@@ -101,7 +102,7 @@ class Runner:
         self._looked_at = 0.0
         self._classes: dict[str, Any] = {}  # the actor's class with the options of a bundle
         self._addresses: dict[str, str] = {}  # host name -> address, where it is the only one
-        self.records = Recorder(controller, self.callbacks, self.path)
+        self.records = Recorder(controller, self.callbacks, self.path, journal)
         self._handlers: dict[type, Any] = {
             ev.Start: self._start,
             ev.Proceed: self._proceed,
@@ -169,7 +170,7 @@ class Runner:
             elif not found:
                 self.apply([event], is_clock=True)
             found += self._overdue(now)
-        self.apply(found)
+        self.apply(found + self.records.sealed(now))
         if self.reporter is not None:
             self.reporter.update(self.controller, is_final=False)
         self.records.notify_step("on_step_end")
@@ -268,11 +269,10 @@ class Runner:
             found.append(ev.Began(now, trial_id, facts))
         if "saved" in answer:
             iteration, path, packed = answer["saved"]
-            self._unpack(path, packed)
-            found.append(ev.Saved(now, trial_id, iteration, path))
+            found.append(ev.Saved(now, trial_id, iteration, path, self._received(path, packed)))
         for iteration, metrics, elapsed, total, path, packed in answer["results"]:
-            self._unpack(path, packed)
-            found.append(ev.Report(now, trial_id, iteration, metrics, elapsed, total, path))
+            size = self._received(path, packed)
+            found.append(ev.Report(now, trial_id, iteration, metrics, elapsed, total, path, size))
         if answer["is_over"]:
             if "error" in answer:
                 found.append(ev.Failed(now, trial_id, answer["error"], answer["pickle"]))
@@ -286,20 +286,21 @@ class Runner:
 
     def _take_halted(self, trial_id: str, answer: dict[str, Any], now: float) -> list[Any]:
         path, packed = answer["checkpoint"] or ("", None)
-        self._unpack(path, packed)
+        size = self._received(path, packed)
         self._release(trial_id, is_usable=answer["is_stopped"] and "error" not in answer)
         if "error" in answer:
-            self.controller.trials[trial_id].reason = f"its checkpoint could not be saved: {answer['error']}"
-            return [ev.Halted(now, trial_id, 0)]
-        return [ev.Halted(now, trial_id, answer["iteration"], path)]
+            return [ev.Halted(now, trial_id, 0, reason=f"its checkpoint could not be saved: {answer['error']}")]
+        return [ev.Halted(now, trial_id, answer["iteration"], path, size)]
 
-    def _unpack(self, path: str, packed: Any) -> None:
+    def _received(self, path: str, packed: Any) -> int:
+        """Write the files of a checkpoint that has come as bytes; its size; -1 without one."""
         if path and packed is not None:
             unfinished = f"{path}.unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
             storage.unpack(bytes(packed), unfinished)
             shutil.rmtree(path, ignore_errors=True)
             os.rename(unfinished, path)
+        return size_of(path) if path else -1
 
     # --- processes ---
 
@@ -400,6 +401,12 @@ class Runner:
         with contextlib.suppress(OSError):
             self.callbacks.save(self.path)
         problem = self.records.close()
+        try:
+            for event in (sealed := self.records.sealed(time.time())):
+                self.controller.handle(event)
+            self.journal.append(sealed)
+        except OSError as error:
+            problem = problem or error
         try:
             self.journal.close()
         except OSError as error:

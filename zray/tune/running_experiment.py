@@ -10,19 +10,19 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import cloudpickle
 import msgspec
 
 import zray
 
 from . import events as ev
-from . import mirror, naming, storage
-from .callback import pickled, unpickled
+from . import folder_lock, mirror, naming, storage
+from .beginning import begin_folder
 from .controller import Controller
 from .errors import TuneError
 from .journal import JOURNAL, Journal, JournalWarning, read_journal
 from .records.files import TrialFiles, flattened
-from .recovery import DECISIONS, FolderRepair
+from .recovery import FolderRepair
+from .refs import refs_in
 from .registry import trainable_of
 from .reporters import reporter_of
 from .results import history, score_of
@@ -31,15 +31,14 @@ from .schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from .search.basic_variant import BasicVariantGenerator
 from .search.searcher import Searcher, set_search_properties
 from .settings import Settings
+from .state_file import STATE, pickle_of, read_state
 from .stoppers import stopper_of
 from .trial import Trial, TrialState, value_of
 from .unknown import shown
 from .variants import has_unresolved_values
 from .worker import is_class
 
-__all__ = ["RunningExperiment"]
-
-STATE = "experiment.pkl"
+__all__ = ["STATE", "RunningExperiment"]
 
 
 class RunningExperiment:
@@ -82,11 +81,15 @@ class RunningExperiment:
         if not isinstance(space, Mapping):
             raise TypeError(f"The search space is a dict, not {shown(space)}.")
         self.space = dict(space)
+        self.refs = refs_in(self.space)
         given = os.fspath(storage_path or storage.default_storage_path())
         local = mirror.local_path(given) if storage_filesystem is None else None
         self.storage_path = local or mirror.local_folder(given)
+        self.is_named = bool(name)  # by the user; otherwise the folder is a new one, whatever happens in this second
         self.name = name or f"{self.trainable_name}_{naming.date_of(time.time())}"
         url = upload_url or ("" if local else given)
+        if url and not name:  # the name is a new one for all machines
+            self.name = f"{self.name}_{os.urandom(3).hex()}"
         self.url = f"{url.rstrip('/')}/{self.name}" if url else ""  # of the copy; empty: there is none
         self.filesystem = storage_filesystem
         if self.url:
@@ -101,6 +104,7 @@ class RunningExperiment:
 
     def _make_controller(self) -> None:
         self.controller = Controller(self.settings, self.searcher, self.scheduler, stopper_of(self.stop))
+        self.controller.refs = self.refs
 
     @property
     def path(self) -> str:
@@ -165,17 +169,9 @@ class RunningExperiment:
         """
         if not zray.is_initialized():
             zray.init()
-        data, is_new = self._pickled(), not os.path.exists(self.path)
+        data, is_new = pickle_of(self), not os.path.exists(self.path)
         with storage.writing(self.path, is_begun=False):
-            os.makedirs(self.path, exist_ok=True)
-            journal_path = os.path.join(self.path, JOURNAL)
-            if os.path.exists(journal_path):
-                # As in Ray, another experiment of the same name replaces the former one's records.
-                for path in (journal_path, os.path.join(self.path, DECISIONS)):
-                    with contextlib.suppress(FileNotFoundError):
-                        os.rename(path, f"{path}.{int(time.time() * 1000)}.old")
-            self._save(data)
-            journal = Journal(journal_path)
+            journal = begin_folder(self, data)
         try:
             self._run(journal, [])
         except Exception:
@@ -184,36 +180,51 @@ class RunningExperiment:
             raise
 
     def resume(
-        self, *, resume_unfinished: bool = True, resume_errored: bool = False, restart_errored: bool = False
+        self,
+        *,
+        resume_unfinished: bool = True,
+        resume_errored: bool = False,
+        restart_errored: bool = False,
+        num_samples: int = 0,
     ) -> None:
-        """Go on with the experiment from its journal."""
+        """Go on with the experiment from its journal.
+
+        Args:
+            num_samples: samples of the search space, if they are more than before; 0: as before.
+        """
         if not zray.is_initialized():
             zray.init()
-        journal_path = os.path.join(self.path, JOURNAL)
         repair = FolderRepair(self.path)
-        offset = self.replay(repair)
-        event = ev.Resumed(time.time(), resume_errored, restart_errored, resume_unfinished)
         with storage.writing(self.path, is_begun=True):
-            journal = Journal(journal_path, offset or None)
-            repair.write(self.controller.get_trials())
-            for trial in self.controller.get_trials():
-                TrialFiles(trial).add()
+            journal = Journal(
+                os.path.join(self.path, JOURNAL)
+            )  # it takes the lock: nothing is written while it is read
+            try:
+                journal.cut(*self.replay(repair))
+                repair.write(self.controller.get_trials())
+                for trial in self.controller.get_trials():
+                    TrialFiles(trial).add()
+            except BaseException:
+                journal.close()
+                raise
+        event = ev.Resumed(time.time(), resume_errored, restart_errored, resume_unfinished, num_samples)
         self._run(journal, [event])
 
-    def replay(self, repair: FolderRepair | None = None) -> int:
+    def replay(self, repair: FolderRepair | None = None) -> tuple[int, str]:
         """Restore the state from the journal.
 
         Args:
             repair: takes the actions, to complete the folder.
 
         Returns:
-            The offset behind its last good record.
+            The offset behind its last good record, and what is wrong there; empty: nothing.
         """
         path = os.path.join(self.path, JOURNAL)
         recorded, offset, problem = read_journal(path)
         if problem:
             warnings.warn(
-                f"The journal {path} is damaged at offset {offset}: {problem}.  All records before it are kept.",
+                f"The journal {path} is damaged at offset {offset}: {problem}.  All records before it are kept.  "
+                "When the experiment goes on, the bytes behind it are kept in a file beside the journal.",
                 JournalWarning,
                 stacklevel=3,
             )
@@ -227,7 +238,7 @@ class RunningExperiment:
             controller.actions.clear()
         controller.events.clear()
         controller.replayed = None
-        return offset
+        return offset, problem
 
     def _run(self, journal: Journal, first: list[Any]) -> None:
         identity, samples = os.urandom(16).hex(), self.settings.num_samples
@@ -272,76 +283,33 @@ class RunningExperiment:
 
     # --- what is kept ---
 
-    def _pickled(self) -> bytes:
-        """What `load` needs: before the first trial, so that all is as at the beginning."""
-        controller, self.controller = self.controller, None  # type: ignore[assignment]
-        filesystem, self.filesystem = self.filesystem, None  # it may hold connections and keys
-        run, self.run_options = self.run_options, {**self.run_options, "reporter": None}
-        self.run_options["callbacks"] = pickled(run.get("callbacks") or [])
-        try:
-            data: bytes = cloudpickle.dumps(self)
-            return data
-        except Exception as error:
-            raise TuneError(
-                f"The experiment cannot be pickled for its processes: {error}{self._culprit()}.  "
-                "Create locks, open files and connections in the trial."
-            ) from error
-        finally:
-            self.controller, self.run_options, self.filesystem = controller, run, filesystem
-
-    def _save(self, data: bytes | None = None) -> None:
-        """Keep what `load` needs."""
-        unfinished = os.path.join(self.path, f"{STATE}.unfinished")
-        try:
-            with open(unfinished, "wb") as file:
-                file.write(self._pickled() if data is None else data)
-            os.rename(unfinished, os.path.join(self.path, STATE))
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.remove(unfinished)
-            raise
-
-    def _culprit(self) -> str:
-        """The part of the experiment that cannot be pickled."""
-        parts = {
-            "the trainable": self.trainable,
-            "stop": self.stop,
-            "the scheduler": self.scheduler,
-            **{f"the search space: {key!r}": value for key, value in self.space.items()},
-            "the searcher": self.searcher,
-            "the resources": self.run_options.get("resources"),
-        }
-        for name, part in parts.items():
-            try:
-                cloudpickle.dumps(part)
-            except Exception:
-                return f" ({name})"
-        return ""
-
     @classmethod
     def load(
-        cls, path: str, trainable: Any = None, *, replays: bool = True, storage_filesystem: Any = None
+        cls,
+        path: str,
+        trainable: Any = None,
+        *,
+        replays: bool = True,
+        storage_filesystem: Any = None,
+        space: Any = None,
     ) -> RunningExperiment:
         """The experiment in a folder.
 
         Args:
             path: the folder; or the URL of its copy, from which the local folder is made first.
             trainable: the function or class, if it is to go on; None: that of the first run.
+            space: the search space, made anew: its refs are used.
 
         Raises:
-            TuneError: the folder holds no experiment.
+            NoExperimentError: the folder holds no experiment.
+            TuneError: the file of its state is damaged.
         """
         url, path = cls.locate(path, storage_filesystem)
         if url:
             mirror.fetch(url, storage_filesystem, path)
-        try:
-            with open(os.path.join(path, STATE), "rb") as file:
-                found: RunningExperiment = cloudpickle.load(file)
-        except FileNotFoundError:
-            raise TuneError(f"{path} holds no experiment: it has no {STATE}.") from None
+        found = read_state(path, refs_in(space))
         found.storage_path, found.name = os.path.split(path)
         found.settings.path = path
-        found.run_options["callbacks"] = unpickled(found.run_options["callbacks"])
         found.url, found.filesystem = url or found.url, storage_filesystem
         if trainable is not None:
             found.trainable_name, found.trainable = trainable_of(trainable)
@@ -349,6 +317,13 @@ class RunningExperiment:
         if replays:
             found.replay()
         return found
+
+    @property
+    def state(self) -> str:
+        """The experiment's state, if it was replayed: "ended", "running" or "interrupted"."""
+        if self.controller.is_done:
+            return "ended"
+        return "running" if folder_lock.is_running(self.path) else "interrupted"
 
     @staticmethod
     def locate(path: str | os.PathLike[str], storage_filesystem: Any = None) -> tuple[str, str]:

@@ -20,7 +20,11 @@ __all__ = [
     "process_folder",
     "refusal",
     "sweep",
+    "sync_folder",
+    "sync_tree",
+    "temporary_folder",
     "unpack",
+    "write_aside",
     "writing",
 ]
 
@@ -56,8 +60,16 @@ def pack(folder: str) -> bytes:
     import tarfile  # here: each process of a trial would load it, and few checkpoints travel
 
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.add(folder, arcname=".")
+    # Links are followed: what they name is not there on the other machine.
+    with tarfile.open(fileobj=buffer, mode="w", dereference=True) as archive:
+        try:
+            archive.add(folder, arcname=".")
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"The checkpoint cannot be sent to the program's machine: {_reason(error)}.  Links in a checkpoint "
+                "name files that are there.",
+            ) from error
     return buffer.getvalue()
 
 
@@ -78,22 +90,77 @@ def unpack(data: bytes, folder: str) -> None:
         archive.extractall(folder)
 
 
-def process_folder(name: str) -> str:
-    """A folder of this process on a machine that does not see the program's folder."""
+def sync_folder(path: str) -> None:
+    """Wait until the disk has a folder's names, or a file's contents."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that cannot
+            raise
+    finally:
+        os.close(file)
+
+
+def sync_tree(path: str) -> None:
+    """Wait until the disk has a folder with all its files, and the folder's own name."""
+    for folder, _, names in os.walk(path, topdown=False):
+        for name in names:
+            if not os.path.islink(place := os.path.join(folder, name)):
+                sync_folder(place)
+        sync_folder(folder)
+    sync_folder(os.path.dirname(path))
+
+
+def write_aside(path: str, data: bytes, mode: int = 0o644) -> None:
+    """Replace a file's contents: the disk has the new ones before the old ones go.
+
+    Raises:
+        OSError: they cannot be written; the file is as it was before.
+    """
+    unfinished = f"{path}.unfinished"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(unfinished)
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(unfinished, path)
+        sync_folder(os.path.dirname(path) or ".")
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.remove(unfinished)
+        raise
+
+
+def temporary_folder(name: str) -> str:
+    """A new folder for this process alone, which `sweep` removes after the process was killed."""
     import tempfile
 
-    return os.path.join(tempfile.gettempdir(), f"{_PROCESS_PREFIX}{os.getpid()}-{name}")
+    return tempfile.mkdtemp(prefix=f"{_PROCESS_PREFIX}{os.getpid()}-{name}-")
+
+
+def process_folder(name: str) -> str:
+    """A new folder of this process on a machine that does not see the program's folder.
+
+    Only its user may enter the folder, and no other user can know the name before.
+    """
+    return temporary_folder(name)
 
 
 def sweep() -> None:
-    """Remove such folders of processes that were killed."""
+    """Remove such folders of this user's processes that were killed."""
     import tempfile
 
     base = tempfile.gettempdir()
     for name in os.listdir(base):
         pid = name.removeprefix(_PROCESS_PREFIX).partition("-")[0]
         if name.startswith(_PROCESS_PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
+            path = os.path.join(base, name)
+            with contextlib.suppress(OSError):
+                if os.lstat(path).st_uid == os.getuid():
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager

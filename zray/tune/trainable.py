@@ -14,7 +14,7 @@ from .. import shadows
 from .checkpoint import Checkpoint
 from .naming import date_of
 from .parameters import with_parameters
-from .pickles import dump
+from .pickles import dump, load
 
 __all__ = ["Trainable", "with_parameters"]
 
@@ -203,16 +203,14 @@ class Trainable:
         folder = path if os.path.isdir(path) else os.path.dirname(path)
         metadata: dict[str, Any] = {"relative_path": "", "is_dict": False}
         if os.path.exists(os.path.join(folder, METADATA)):
-            with open(os.path.join(folder, METADATA), "rb") as file:
-                metadata = pickle.load(file)
+            metadata = load(os.path.join(folder, METADATA))
             self._iteration = self._restored_iteration = metadata["iteration"]
             self._time_total_s = metadata["time_total_s"]
             self._timesteps_total = metadata["timesteps_total"]
             self._episodes_total = metadata["episodes_total"]
         state: Any = os.path.join(folder, metadata["relative_path"]) if metadata["relative_path"] else path
         if metadata["is_dict"]:
-            with open(os.path.join(folder, DICT_FILE), "rb") as file:
-                state = pickle.load(file)
+            state = load(os.path.join(folder, DICT_FILE))
         if type(self).load_checkpoint is Trainable.load_checkpoint and hasattr(self, "_restore"):
             self._restore(state)
         else:

@@ -57,7 +57,8 @@ def value_of(result: dict[str, Any], key: str) -> Any:
 class SavedCheckpoint(Struct):
     """A checkpoint in the trial's folder.
 
-    path: its folder.  iteration, time_total_s: of the result that it belongs to.  score: by which it is kept.
+    path: its folder.  iteration, time_total_s: of the result that it belongs to.  score: by which it is kept.  size,
+    digest: bytes and checksum of its files; -1, 0: not known.
     """
 
     path: str
@@ -65,6 +66,8 @@ class SavedCheckpoint(Struct):
     time_total_s: float = 0.0
     score: float | None = None
     metrics: dict[str, Any] = {}
+    size: int = -1
+    digest: int = 0
 
 
 class Trial(Struct, eq=False, weakref=True, dict=True):
@@ -104,6 +107,7 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
     started_iteration: int = 0  # of the checkpoint from which the newest process began
     started_time_s: float = 0.0
     saves: int = 0  # checkpoints ever, for their names
+    is_cut_off: bool = False  # the experiment ended before the trial did
 
     def move(self, state: TrialState) -> None:
         """Change the state, by the table.

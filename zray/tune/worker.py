@@ -61,6 +61,7 @@ class TrialActor:
         self._identity = ""  # of the experiment that `_is_shared` is about
         self._is_shared = True
         self._output: TrialOutput | None = None
+        self._made_folder = ""  # on a machine that does not see the program's
 
     def facts(self) -> dict[str, Any]:
         """What results are marked with.  The program adds the address, if no two nodes have the same host name."""
@@ -231,12 +232,15 @@ class TrialActor:
 
     def _local_folder(self) -> str:
         """The folder of a trial on a machine that does not see the program's."""
-        return storage.process_folder(self._assignment["facts"]["trial_id"])
+        if not self._made_folder:
+            self._made_folder = storage.process_folder(self._assignment["facts"]["trial_id"])
+        return self._made_folder
 
     def _remove_local_folder(self) -> None:
         """The trial is over, or the process has another one: its folder on this machine goes."""
-        if self._assignment and not self._is_shared:
-            shutil.rmtree(self._local_folder(), ignore_errors=True)
+        if self._made_folder:
+            shutil.rmtree(self._made_folder, ignore_errors=True)
+            self._made_folder = ""
             storage.sweep()
 
     def _next_path(self) -> str:

@@ -10,7 +10,7 @@ import math
 import os
 from typing import Any
 
-from ..pickles import dumps
+from ..refs import dumps
 from ..trial import Trial
 from .tensorboard import EventFile
 

@@ -1,0 +1,301 @@
+"""Files of an experiment: one program a folder, damaged journals and checkpoints, power cuts, other users."""
+
+import os
+import stat
+import zlib
+
+import pytest
+
+from zray import tune
+from zray.tune import durable, storage
+from zray.tune import events as ev
+from zray.tune.beginning import ExperimentWarning, begin_folder
+from zray.tune.durable import Durability, digest_of, size_of
+from zray.tune.errors import NoExperimentError, TuneError
+from zray.tune.folder_lock import JournalInUse, is_running
+from zray.tune.journal import _FORMER_MAGIC, _HEAD, JOURNAL, MAGIC, Journal, read_journal
+from zray.tune.recovery import CheckpointRepair, CheckpointWarning
+from zray.tune.running_experiment import RunningExperiment
+from zray.tune.settings import Settings
+from zray.tune.state_file import STATE, pickle_of
+from zray.tune.trial import SavedCheckpoint, Trial, TrialState
+
+
+def train(config):
+    tune.report({"x": config["x"]})
+
+
+def experiment(tmp_path, name=None):
+    return RunningExperiment(train, {"x": 1}, Settings(num_samples=3), name=name, storage_path=str(tmp_path))
+
+
+# --- one program a folder ---
+
+
+def test_second_program_is_refused_by_name_and_pid_and_changes_nothing(tmp_path):
+    first = experiment(tmp_path, "same")
+    journal = begin_folder(first, pickle_of(first))
+    before = sorted(os.listdir(first.path))
+    assert is_running(first.path)
+    with pytest.raises(JournalInUse, match=rf"Another process runs the experiment 'same' .*pid {os.getpid()} on "):
+        second = experiment(tmp_path, "same")
+        begin_folder(second, pickle_of(second))
+    assert sorted(os.listdir(first.path)) == before
+    journal.close()
+    assert not is_running(first.path)
+
+
+def test_experiments_without_names_have_folders_of_their_own_also_within_a_second(tmp_path, monkeypatch):
+    monkeypatch.setattr("zray.tune.naming.date_of", lambda seconds: "2026-01-01_00-00-00")
+    paths = set()
+    for _ in range(3):
+        made = experiment(tmp_path)
+        begin_folder(made, pickle_of(made)).close()
+        paths.add(made.path)
+        assert os.path.basename(made.path) == made.name
+    assert len(paths) == 3
+
+
+def test_search_that_begins_in_the_folder_of_an_unfinished_one_says_so(tmp_path):
+    first = experiment(tmp_path, "again")
+    journal = begin_folder(first, pickle_of(first))
+    first.controller.handle(ev.Capacity(1.0, 1))
+    trial_id = next(iter(first.controller.trials))
+    events = [ev.Capacity(1.0, 1), *first.controller.events, ev.Finished(2.0, trial_id)]
+    journal.append(events)
+    journal.close()
+    with pytest.warns(ExperimentWarning, match=r"\(1 of 3 trials ended\).*Tuner.restore"):
+        begin_folder(experiment(tmp_path, "again"), pickle_of(first)).close()
+    kept = [name for name in os.listdir(first.path) if name.endswith(".old")]
+    assert len(kept) == 2 and {name.partition(".")[0] for name in kept} == {"journal", "experiment"}
+
+
+# --- the journal ---
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """The path of a journal with five records."""
+    made = Journal(str(tmp_path / JOURNAL))
+    made.append(ev.Capacity(float(number), number) for number in range(5))
+    made.close()
+    return made.path
+
+
+def contents(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def places(data):
+    place = len(MAGIC)
+    while place < len(data):
+        yield place
+        place += _HEAD.size + _HEAD.unpack_from(data, place)[0]
+
+
+def test_flipped_bit_of_a_journal_is_named_or_harmless(journal):
+    whole, (events, _, _) = contents(journal), read_journal(journal)
+    for place in range(len(whole)):
+        for bit in (0, 5, 7):
+            data = bytearray(whole)
+            data[place] ^= 1 << bit
+            with open(journal, "wb") as file:
+                file.write(data)
+            found, _, problem = read_journal(journal)
+            assert found == events if place < len(MAGIC) else problem and found == events[: len(found)], (place, bit)
+
+
+def test_journal_cut_anywhere_is_one_that_a_kill_has_cut_short(journal):
+    whole, (events, _, _) = contents(journal), read_journal(journal)
+    for size in range(len(whole)):
+        with open(journal, "wb") as file:
+            file.write(whole[:size])
+        found, _, problem = read_journal(journal)
+        assert not problem and found == events[: len(found)]
+
+
+def test_bytes_behind_a_damage_are_kept_beside_the_journal(journal, tmp_path):
+    whole = contents(journal)
+    third = list(places(whole))[2]
+    data = bytearray(whole)
+    data[third + 3] ^= 1
+    with open(journal, "wb") as file:
+        file.write(data)
+    events, offset, problem = read_journal(journal)
+    assert len(events) == 2 and offset == third and "length" in problem
+    opened = Journal(journal)
+    opened.cut(offset, problem)
+    opened.append([ev.Capacity(9.0, 9)])
+    opened.close()
+    (kept,) = tmp_path.glob("journal.zray.*.damaged")
+    assert kept.read_bytes() == data[third:]
+    assert [event.trials for event in read_journal(journal)[0]] == [0, 1, 9]
+
+
+def test_damaged_beginning_of_a_journal_costs_no_record(journal):
+    data = bytearray(contents(journal))
+    data[3] ^= 4
+    with open(journal, "wb") as file:
+        file.write(data)
+    opened = Journal(journal)
+    opened.cut(*read_journal(journal)[1:])
+    opened.append([ev.Capacity(9.0, 9)])
+    opened.close()
+    assert contents(journal).startswith(MAGIC) and len(read_journal(journal)[0]) == 6
+
+
+def test_journal_of_the_former_version_is_read_and_written_anew(journal):
+    data = contents(journal)
+    old = [_FORMER_MAGIC]
+    for place in places(data):
+        length = _HEAD.unpack_from(data, place)[0]
+        body = data[place + _HEAD.size : place + _HEAD.size + length]
+        old += [_HEAD.pack(length, zlib.crc32(body)), body]
+    with open(journal, "wb") as file:
+        file.write(b"".join(old))
+    assert len(read_journal(journal)[0]) == 5
+    opened = Journal(journal)
+    opened.cut(*read_journal(journal)[1:])
+    opened.close()
+    assert contents(journal) == data
+
+
+# --- checkpoints ---
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The calls of what syncs and what deletes, in their order."""
+    made = []
+    monkeypatch.setattr(durable, "sync_tree", lambda path: made.append(("sync", path)))
+    monkeypatch.setattr(durable.shutil, "rmtree", lambda path, **_: made.append(("delete", path)))
+    monkeypatch.setattr(Durability, "_begin", lambda self: None)
+    return made
+
+
+class FakeJournal:
+    def __init__(self, calls):
+        self.calls = calls
+
+    def sync(self):
+        self.calls.append(("sync", "journal"))
+
+
+def test_checkpoint_is_deleted_when_the_disk_has_its_successor_and_the_journal(calls, tmp_path):
+    durability = Durability(FakeJournal(calls), ["old"])
+    for name in ("one", "two"):
+        durability.keep(str(tmp_path / name))
+    durability.delete("old")
+    durability.delete(str(tmp_path / "one"))  # superseded before it was synced: that would be for nothing
+    assert calls == []
+    durability.work()
+    assert calls == [
+        ("sync", str(tmp_path / "two")),
+        ("sync", "journal"),
+        ("delete", "old"),
+        ("delete", str(tmp_path / "one")),
+    ]
+    assert set(durability.take_digests()) == {str(tmp_path / "two")}
+
+
+def test_checkpoint_is_not_deleted_while_the_disk_refuses_its_successor(calls, monkeypatch):
+    def refuse(path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(durable, "sync_tree", refuse)
+    durability = Durability(FakeJournal(calls), ["old"])
+    durability.keep("new")
+    durability.delete("old")
+    durability.work()
+    assert calls == []
+    monkeypatch.setattr(durable, "sync_tree", lambda path: None)
+    durability.work()
+    assert calls == [("sync", "journal"), ("delete", "old")]
+
+
+def test_file_is_replaced_when_the_disk_has_its_contents(tmp_path, monkeypatch):
+    order = []
+    for name in ("fsync", "rename"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *args, name=name, real=real: (order.append(name), real(*args))[1])
+    storage.write_aside(str(tmp_path / "state"), b"data", 0o600)
+    assert order == ["fsync", "rename", "fsync"]
+    assert stat.S_IMODE(os.stat(tmp_path / "state").st_mode) == 0o600
+
+
+def damaged_trial(tmp_path, damage):
+    trial = Trial("t", "train", {}, {}, path=str(tmp_path), state=TrialState.ERROR)
+    for number in range(2):
+        folder = tmp_path / f"checkpoint_{number:06d}"
+        folder.mkdir()
+        (folder / "data").write_bytes(bytes(1000))
+        path = str(folder)
+        trial.checkpoints.append(SavedCheckpoint(path, number + 1, size=size_of(path), digest=digest_of(path)))
+    (tmp_path / "checkpoint_000001" / "data").write_bytes(damage)
+    return trial
+
+
+@pytest.mark.parametrize("damage", [b"", bytes(500), bytes(999) + b"\x40"], ids=["empty", "cut", "one bit"])
+def test_trial_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path, damage):
+    trial = damaged_trial(tmp_path, damage)
+    with pytest.warns(CheckpointWarning, match=r"checkpoint_000001, is damaged: .* the one before, of iteration 1"):
+        CheckpointRepair().write([trial])
+    assert [saved.iteration for saved in trial.checkpoints] == [1]
+    assert (tmp_path / "checkpoint_000001.damaged" / "data").read_bytes() == damage
+
+
+def test_metadata_that_is_set_later_is_no_damage(tmp_path):
+    trial = damaged_trial(tmp_path, bytes(1000))
+    tune.Checkpoint(trial.checkpoints[-1].path).set_metadata({"best": True})
+    CheckpointRepair().write([trial])
+    assert len(trial.checkpoints) == 2
+
+
+def test_damaged_file_of_a_checkpoint_is_named(tmp_path):
+    (tmp_path / "dict_checkpoint.pkl").touch()
+    with pytest.raises(ValueError, match=r"dict_checkpoint.pkl of a checkpoint is damaged"):
+        tune.Checkpoint(str(tmp_path)).to_dict()
+
+
+def test_checkpoint_with_links_travels_with_what_they_name(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    (tmp_path / "weights").write_text("w")
+    (source / "weights").symlink_to(tmp_path / "weights")
+    storage.unpack(storage.pack(str(source)), str(target))
+    assert (target / "weights").read_text() == "w" and not (target / "weights").is_symlink()
+    (source / "lost").symlink_to("/nowhere/at/all")
+    with pytest.raises(OSError, match="cannot be sent.*nowhere|cannot be sent.*lost"):
+        storage.pack(str(source))
+
+
+# --- other users ---
+
+
+def test_folder_of_a_process_is_private_and_no_other_can_be_given_in_its_place():
+    first, second = storage.process_folder("t"), storage.process_folder("t")
+    assert first != second
+    for path in (first, second):
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+        os.rmdir(path)
+
+
+def test_state_of_an_experiment_can_be_read_by_its_user_alone(tmp_path):
+    made = experiment(tmp_path, "private")
+    begin_folder(made, pickle_of(made)).close()
+    assert stat.S_IMODE(os.stat(os.path.join(made.path, STATE)).st_mode) == 0o600
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"\x80\x04}\x94."], ids=["empty", "text", "another pickle"])
+def test_damaged_state_of_an_experiment_is_named(tmp_path, data):
+    (tmp_path / STATE).write_bytes(data)
+    with pytest.raises(TuneError, match="experiment.pkl"):
+        tune.Tuner.restore(str(tmp_path), train)
+
+
+def test_folder_without_an_experiment_is_a_file_not_found_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no experiment"):
+        tune.Tuner.restore(str(tmp_path), train)
+    with pytest.raises(NoExperimentError):
+        tune.Tuner.restore(str(tmp_path / "nothing"), train)

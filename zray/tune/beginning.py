@@ -1,0 +1,100 @@
+"""The folder of an experiment that begins: its lock, what another experiment has left there, its first files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import warnings
+from typing import TYPE_CHECKING
+
+from .folder_lock import FolderLock
+from .journal import JOURNAL, Journal
+from .recovery import DECISIONS
+from .state_file import STATE, write_state
+
+if TYPE_CHECKING:
+    from .running_experiment import RunningExperiment
+
+__all__ = ["ExperimentWarning", "begin_folder"]
+
+
+class ExperimentWarning(UserWarning):
+    """An experiment replaces, or goes on otherwise than, the one that its folder holds."""
+
+
+def begin_folder(experiment: RunningExperiment, data: bytes) -> Journal:
+    """Make the folder of an experiment that begins.
+
+    Args:
+        data: its state.
+
+    Raises:
+        JournalInUse: another program runs an experiment there.
+        OSError: the folder cannot be written.
+    """
+    if not experiment.is_named:
+        _make_new(experiment)
+    path = experiment.path
+    os.makedirs(path, exist_ok=True)
+    lock = FolderLock(path)
+    try:
+        _put_away(path)
+        write_state(path, data)
+        return Journal(os.path.join(path, JOURNAL), lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _make_new(experiment: RunningExperiment) -> None:
+    """Make a folder that was not there: several programs may begin in one second."""
+    if not os.path.exists(experiment.storage_path):
+        os.makedirs(experiment.storage_path, exist_ok=True)
+    name, number = experiment.name, 1
+    while True:
+        try:
+            os.mkdir(experiment.path)
+            return
+        except FileExistsError:
+            number += 1
+            experiment.name = f"{name}_{number}"
+            experiment.settings.path = os.path.join(experiment.storage_path, experiment.name)
+
+
+def _put_away(path: str) -> None:
+    """Rename the records of the experiment that was there: as in Ray, another one of the same name replaces them."""
+    journal = os.path.join(path, JOURNAL)
+    if not os.path.exists(journal):
+        return
+    words = _unfinished(path)
+    kept = f"{journal}.{int(time.time() * 1000)}.old"
+    if words:
+        warnings.warn(
+            f"{words} was in {path}, and another one begins there.  Its records are kept as {kept}.  An unfinished "
+            f"experiment goes on with Tuner.restore({path!r}, trainable) or tune.run(..., resume=True); a new one "
+            "takes another name.",
+            ExperimentWarning,
+            stacklevel=5,
+        )
+    suffix = kept.removeprefix(journal)
+    for place in (journal, os.path.join(path, DECISIONS), os.path.join(path, STATE)):
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(place, place + suffix)
+
+
+def _unfinished(path: str) -> str:
+    """An experiment that has not ended, in words; empty: it has ended."""
+    from .running_experiment import RunningExperiment
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            controller = RunningExperiment.load(path).controller
+    except Exception:
+        return "An experiment whose state cannot be read"
+    if controller.is_done:
+        return ""
+    ended = sum(trial.is_over for trial in controller.get_trials())
+    total = max(controller.settings.num_samples, len(controller.trials))
+    return f"An unfinished experiment ({ended} of {total} trials ended)"

@@ -1,0 +1,155 @@
+"""The durability of checkpoints: a power cut loses at most what was written in the last second.
+
+A thread waits for the disk, so that trials do not.  Once a second it syncs the new checkpoints that are still wanted,
+then the journal, which names them, and only then deletes those that they replace.  With the files in memory it also
+takes their checksum, which the journal records: by it a restore recognises a checkpoint that was damaged on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+
+from .journal import Journal
+from .storage import sync_tree
+
+__all__ = ["Durability", "digest_of", "size_of"]
+
+PASS_SECONDS = 1.0
+# Where nothing waits to be deleted, a slow disk is busy with syncs for a tenth of the time at most.
+PASS_SHARE = 10
+_CHUNK = 1 << 20
+# The metadata of a checkpoint, which programs may change later.
+_CHANGING = ".metadata.json"
+
+
+def _files(path: str) -> Iterator[tuple[str, str]]:
+    """(name in the folder, path) of all files, in a fixed order."""
+    for folder, names, files in os.walk(path):
+        names.sort()
+        for name in sorted(files):
+            if name != _CHANGING:
+                place = os.path.join(folder, name)
+                yield os.path.relpath(place, path), place
+
+
+def size_of(path: str) -> int:
+    """The number of bytes in a checkpoint's files; -1: it cannot be read."""
+    try:
+        return sum(os.stat(place).st_size for _, place in _files(path))
+    except OSError:
+        return -1
+
+
+def digest_of(path: str) -> int:
+    """The checksum of a checkpoint's files and their names, at least 1.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found = 0
+    for name, place in _files(path):
+        found = zlib.crc32(os.fsencode(name), found)
+        with open(place, "rb") as file:
+            while data := file.read(_CHUNK):
+                found = zlib.crc32(data, found)
+    return found or 1
+
+
+class Durability:
+    """Brings checkpoints to the disk, and deletes those that are too many.
+
+    Args:
+        journal: what names the checkpoints.
+        known: folders of the checkpoints that are there already.
+    """
+
+    def __init__(self, journal: Journal, known: Iterable[str] = ()) -> None:
+        self._journal = journal
+        self._known = set(known)
+        self._lock = threading.Lock()  # of the three below
+        self._new: dict[str, None] = {}
+        self._doomed: dict[str, None] = {}
+        self._digests: dict[str, int] = {}
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="durability")
+        self._has_begun = False
+
+    def keep(self, path: str) -> None:
+        """A new checkpoint is one of the trial's."""
+        with self._lock:
+            self._known.add(path)
+            self._new[path] = None
+        self._begin()
+
+    def delete(self, path: str) -> None:
+        """Delete a checkpoint when the disk has what replaces it; one that no journal names, at once."""
+        if path not in self._known:
+            shutil.rmtree(path, ignore_errors=True)
+            return
+        with self._lock:
+            self._known.discard(path)
+            self._new.pop(path, None)
+            self._doomed[path] = None
+        self._begin()
+
+    def take_digests(self) -> dict[str, int]:
+        """The checksums of checkpoints that the disk has, since the last call."""
+        if not self._digests:
+            return {}
+        with self._lock:
+            found, self._digests = self._digests, {}
+        return found
+
+    def close(self) -> None:
+        """Do the rest; before the journal is closed."""
+        self._ends.set()
+        if self._has_begun:
+            self._thread.join()
+        self.work()
+
+    def _begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._thread.start()
+
+    def _run(self) -> None:
+        wait = PASS_SECONDS
+        while not self._ends.wait(wait):
+            begin = time.monotonic()
+            self.work()
+            wait = PASS_SECONDS
+            if not self._doomed:
+                wait = max(wait, PASS_SHARE * (time.monotonic() - begin))
+
+    def work(self) -> None:
+        """One pass."""
+        with self._lock:
+            new, self._new = self._new, {}
+            doomed, self._doomed = self._doomed, {}
+        for path in new:
+            with contextlib.suppress(FileNotFoundError):  # it is one too many by now
+                try:
+                    sync_tree(path)
+                    digest = digest_of(path)
+                except FileNotFoundError:
+                    raise
+                except OSError:  # the disk refuses: what it has is not deleted
+                    with self._lock:
+                        self._new = {**new, **self._new}
+                        self._doomed = {**doomed, **self._doomed}
+                    return
+                with self._lock:
+                    if path in self._known:
+                        self._digests[path] = digest
+        if not doomed:
+            return
+        with contextlib.suppress(OSError, ValueError):  # the journal's errors are of those who write to it
+            self._journal.sync()
+            for path in doomed:
+                shutil.rmtree(path, ignore_errors=True)

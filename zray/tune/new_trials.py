@@ -1,0 +1,37 @@
+"""New trials: what a searcher has suggested becomes a trial with a name and a folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import events as ev
+from . import naming
+from .refs import dumps, loads
+from .trial import SavedCheckpoint, Trial
+
+if TYPE_CHECKING:
+    from .controller import Controller
+
+__all__ = ["made_trial"]
+
+
+def made_trial(controller: Controller, trial_id: str, suggestion: dict[str, Any]) -> Trial:
+    """The trial of a suggestion; while a journal is replayed, the recorded configuration, name and folder count."""
+    settings = controller.settings
+    chosen = getattr(controller.searcher, "chosen", None) or suggestion
+    recorded = controller.replayed.get(trial_id) if controller.replayed is not None else None
+    if recorded is not None:
+        chosen, config = loads(recorded.pickle, controller.refs)
+    else:
+        config = {**settings.space, **suggestion}
+    trial = Trial(trial_id, settings.trainable_name, config, dict(chosen), index=len(controller.trials))
+    if recorded is not None and recorded.folder:
+        naming.rename_trial(trial, settings, recorded.name, recorded.folder)
+    else:
+        naming.name_trial(trial, settings, controller.now, controller.folders)
+    if recorded is None:
+        pickle, folder = dumps((chosen, config), controller.refs), naming.folder_of(trial)
+        controller.events.append(ev.Suggested(controller.now, trial_id, pickle, trial.name, folder))
+    if settings.restore:
+        trial.restore_from = SavedCheckpoint(settings.restore, 0)
+    return trial

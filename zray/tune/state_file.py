@@ -1,0 +1,100 @@
+"""experiment.pkl: what an experiment was told, so that another process can go on with it.
+
+The file is written before the first trial: all of it is as at the beginning.  It may hold keys of callbacks, and only
+its user can read it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from . import refs
+from .callback import pickled, unpickled
+from .errors import NoExperimentError, TuneError
+from .storage import write_aside
+
+if TYPE_CHECKING:
+    from .running_experiment import RunningExperiment
+
+__all__ = ["STATE", "pickle_of", "read_state", "write_state"]
+
+STATE = "experiment.pkl"
+
+
+def pickle_of(experiment: RunningExperiment) -> bytes:
+    """What `read_state` needs of an experiment.
+
+    Raises:
+        TuneError: a part of the experiment cannot be pickled; the message names it.
+    """
+    kept = {**experiment.__dict__}
+    kept.update(controller=None, refs=[], filesystem=None)  # a file system may hold connections and keys
+    run = dict(experiment.run_options)
+    kept["run_options"] = {**run, "reporter": None, "callbacks": pickled(run.get("callbacks") or [])}
+    bare = type(experiment).__new__(type(experiment))
+    bare.__dict__.update(kept)
+    try:
+        return refs.dumps(bare, experiment.refs)
+    except Exception as error:
+        raise TuneError(
+            f"The experiment cannot be pickled for its processes: {error}{_culprit(experiment)}.  "
+            "Create locks, open files and connections in the trial."
+        ) from error
+
+
+def _culprit(experiment: RunningExperiment) -> str:
+    """The part of the experiment that cannot be pickled."""
+    parts = {
+        "the trainable": experiment.trainable,
+        "stop": experiment.stop,
+        "the scheduler": experiment.scheduler,
+        **{f"the search space: {key!r}": value for key, value in experiment.space.items()},
+        "the searcher": experiment.searcher,
+        "the resources": experiment.run_options.get("resources"),
+    }
+    for name, part in parts.items():
+        try:
+            refs.dumps(part, experiment.refs)
+        except Exception:
+            return f" ({name})"
+    return ""
+
+
+def write_state(folder: str, data: bytes) -> None:
+    """Write the file, for its user alone."""
+    write_aside(os.path.join(folder, STATE), data, 0o600)
+
+
+def read_state(folder: str, given: list[Any]) -> RunningExperiment:
+    """The experiment of a folder, as it was at its beginning.
+
+    Args:
+        given: the refs of its search space.
+
+    Raises:
+        NoExperimentError: the folder holds no experiment.
+        TuneError: the file is damaged, or needs a module that is not here.
+    """
+    from .running_experiment import RunningExperiment
+
+    path = os.path.join(folder, STATE)
+    try:
+        with open(path, "rb") as file:
+            found = refs.loads(file.read(), given)
+    except FileNotFoundError:
+        raise NoExperimentError(f"{folder} holds no experiment: it has no {STATE}.") from None
+    except OSError:
+        raise
+    except Exception as error:
+        advice = (
+            "Make the module importable, as in the first run"
+            if isinstance(error, (ImportError, AttributeError))
+            else "The file is damaged: the results are in the folders of the trials (`zray tune ls`)"
+        )
+        raise TuneError(f"{path} cannot be read: {type(error).__name__}: {error}.  {advice}.") from error
+    if not isinstance(found, RunningExperiment):
+        raise TuneError(f"{path} holds no experiment but {type(found).__name__}: another program has written it.")
+    found.refs = given
+    found.run_options["callbacks"] = unpickled(found.run_options["callbacks"])
+    return found
