@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from zray.printable import printable
 from zray.tune import ProgressReporter
 
 if TYPE_CHECKING:
@@ -72,9 +73,9 @@ def table_of(trials: Sequence[Any], stop: Mapping[str, Any], elapsed: float) -> 
     table.add_column("trial", justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
     for heading in (*options, *HEADINGS):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(Text(printable(heading)), justify="right", no_wrap=True)
     for place, trial in shown[:ROWS_MAX]:
-        own = [str(trial.config.get(name, "")) for name in options]
+        own = [Text(printable(str(trial.config.get(name, "")))) for name in options]
         status = Text(trial.status, style=STYLES.get(trial.status, ""))
         table.add_row(str(place), status, *own, *cells_of(trial.last_result or {}, stop))
     ended = sum(trial.status in ("TERMINATED", "ERROR") for trial in trials)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from zray.printable import escaped, printable
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from zray.tune.recorded import Recorded
 
@@ -26,7 +29,7 @@ class TuneGroup(click.Group):
         try:
             return super().invoke(context)
         except (TuneError, ValueError, ImportError, RecursiveDependencyError) as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(escaped(str(error))) from error
 
 
 @click.group(cls=TuneGroup)
@@ -43,20 +46,37 @@ MODE = click.option("--mode", type=click.Choice(["min", "max"]), help="Direction
 
 def read(experiment: str, metric: str | None = None, mode: str | None = None) -> Recorded:
     """The experiment; on standard error what could not be read of it."""
-    import os
-    import sys
     import warnings
 
-    from zray.tune.recorded import read_experiment
+    from zray.tune.recorded import folder_of, has_state, read_experiment
 
-    sys.path.insert(0, os.getcwd())  # the classes of a program are modules there
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, modules_here(has_state(folder_of(experiment))):
         warnings.simplefilter("always")
         found = read_experiment(experiment, metric, mode)
     for note in [found.note, *(str(warning.message) for warning in caught)]:
         if note:
-            click.echo(note, err=True)
+            click.echo(printable(note), err=True)
     return found
+
+
+@contextlib.contextmanager
+def modules_here(is_needed: bool) -> Iterator[None]:
+    """Let a pickled state find the modules of its program in the working directory.
+
+    They come last, and only meanwhile: no file beside results takes the place of a module of Python.
+    """
+    import os
+    import sys
+
+    here = os.getcwd()
+    if not is_needed or here in sys.path:
+        yield
+        return
+    sys.path.append(here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
 
 
 @tune.command("ls")
@@ -85,9 +105,11 @@ def list_trials(
         import csv
         import sys
 
-        writer = csv.DictWriter(sys.stdout, headings, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow([escaped(heading) for heading in headings])
+        for row in rows:
+            values = [row.get(heading, "") for heading in headings]
+            writer.writerow([escaped(value) if isinstance(value, str) else value for value in values])
         return
     print_rows(f"{found.path}: {len(rows)} of {len(found.trials)} trials", headings, rows)
 
@@ -101,9 +123,9 @@ def print_rows(title: str, headings: list[str], rows: list[dict[str, Any]]) -> N
 
     from .tables import show
 
-    table = Table(title=Text(title), title_justify="left")
+    table = Table(title=Text(printable(title)), title_justify="left")
     for heading in headings:
-        table.add_column(Text(heading))
+        table.add_column(Text(printable(heading)))
     for row in rows:
         table.add_row(*(Text(cell(row.get(heading), 120)) for heading in headings))
     show(table)
@@ -128,14 +150,15 @@ def why(experiment: str, trial: str, form: str) -> None:
         facts = {"trial_id": one.trial_id, "name": str(one), "state": one.status, "why": state, "decisions": decisions}
         click.echo(json.dumps(facts, indent=2))
         return
-    click.secho(str(one), bold=True)
+    click.secho(printable(str(one)), bold=True)
     for name, value in one.chosen.items():
-        click.echo(f"  {name} = {value!r}")
-    click.echo(state)
+        click.echo(printable(f"  {name} = {value!r}"))
+    click.echo(printable(state))
     if not decisions:
         click.echo("No decision with a reason was recorded: it went on after each result.")
     for record in decisions:
-        click.echo(f"  iteration {record['iteration']:>4}  {record['action']:<8}  {record['reason']}")
+        iteration, action, reason = (str(record.get(key, "")) for key in ("iteration", "action", "reason"))
+        click.echo(printable(f"  iteration {iteration:>4}  {action:<8}  {reason}"))
 
 
 @tune.command()
@@ -158,7 +181,7 @@ def plot(experiment: str, output: str | None, metric: str | None, mode: str | No
     text = page(found, DRAWN_TRIALS_MAX)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
-    click.echo(path)
+    click.echo(printable(path))
 
 
 @tune.command()
@@ -282,4 +305,4 @@ def simulate(
     shown = [{"": key, "recorded": values[0], "simulated": values[1]} for key, values in rows.items()]
     print_rows(found.path, ["", "recorded", "simulated"], shown)
     for note in notes:
-        click.echo(note)
+        click.echo(printable(note))

@@ -4,12 +4,16 @@ import csv
 import io
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
 
 import zray
+from cli.tune import modules_here
 from cli.tune import tune as command
+from tests.cli.commands import environment
 from tests.cli.commands import zray as in_a_process
 from zray import tune
 from zray.tune import events as ev
@@ -247,3 +251,58 @@ def test_expressions_are_evaluated_in_a_file_alone(tmp_path):
     assert hasattr(read_spec(str(path))["a"]["config"]["x"], "sample")
     made = tune.Experiment("a", descend, config={"x": {"eval": "1"}})
     assert made.spec["config"] == {"x": {"eval": "1"}}
+
+
+ESCAPE = "\x1b]0;owned\x07\x1b[2J"
+
+
+@pytest.fixture
+def text_files(tmp_path):
+    """An experiment that is text alone, with escapes in each text, and modules of Python's names beside it."""
+    for number in range(2):
+        place = tmp_path / "exp" / f"trial_{number}{ESCAPE}"
+        place.mkdir(parents=True)
+        result = {"training_iteration": 1, "loss": number, f"k{ESCAPE}": f"v{ESCAPE}", "trial_id": f"i{number}{ESCAPE}"}
+        (place / "result.json").write_text(json.dumps(result))
+        (place / "params.json").write_text(json.dumps({f"p{ESCAPE}": f"{number}{ESCAPE}"}))
+    (place / "error.txt").write_text(f"RuntimeError: {ESCAPE}")
+    record = {"trial_id": f"i0{ESCAPE}", "iteration": 1, "action": f"STOP{ESCAPE}", "reason": ESCAPE}
+    (tmp_path / "exp" / "decisions.jsonl").write_text(
+        f"{json.dumps(record)}\n{json.dumps({'trial_id': f'i0{ESCAPE}'})}\n"
+    )
+    for name in ("csv", "rich", "optuna", "numpy", "html"):
+        (tmp_path / "exp" / f"{name}.py").write_text("open('ran', 'a').close()\n")
+    return tmp_path / "exp"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["ls"], 0),
+        (["ls", "--format", "csv"], 0),
+        (["ls", "--format", "json"], 0),
+        (["why", "0"], 0),
+        (["why", "1"], 0),
+        (["why", "none"], 1),
+        (["ls", "--sort", "none"], 1),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else str(each),
+)
+def test_texts_of_files_do_not_act_on_the_terminal(text_files, arguments, code):
+    name, *others = arguments
+    said = invoke(name, text_files, *others, code=code)
+    assert "owned" in said and "\x1b" not in said and "\x07" not in said
+
+
+def test_modules_beside_the_results_are_not_run(text_files, monkeypatch):
+    monkeypatch.chdir(text_files)
+    before = list(sys.path)
+    with modules_here(False):
+        assert sys.path == before
+    with modules_here(True):
+        assert sys.path == [*before, str(text_files)]
+    assert sys.path == before
+    program = "import sys; del sys.path[0]; from cli.main import main; main()"  # as the installed command
+    line = [sys.executable, "-c", program, "tune", "ls", ".", "--format", "csv"]
+    done = subprocess.run(line, env=environment(), cwd=text_files, capture_output=True, text=True, timeout=60)
+    assert "loss" in done.stdout and not (text_files / "ran").exists()

@@ -2,7 +2,18 @@
 
 import re
 
-from zray.tune.drawing import AXES_MAX, LETTER, Line, Scale, curves, goes_over_decades, parallel_coordinates, ticks
+from zray.tune.drawing import (
+    AXES_MAX,
+    LETTER,
+    Axis,
+    Line,
+    Scale,
+    colour_bar,
+    curves,
+    goes_over_decades,
+    parallel_coordinates,
+    ticks,
+)
 
 
 def axis_names(drawn):
@@ -35,3 +46,19 @@ def test_values_are_drawn_by_their_logarithm_where_most_of_them_are_small():
     assert Scale([0.011, 0.1, 0.8], 0, 100, is_log=True).ticks() == [0.02, 0.05, 0.1, 0.2, 0.5]
     assert not goes_over_decades([number / 1000 for number in range(1, 1000)])
     assert not goes_over_decades([0.0, 1.0, 100.0])
+
+
+def test_axis_of_a_choice_among_numbers_has_these_as_its_marks():
+    assert [text for _, text in Axis("batch", [16, 32, 64, 128, 16]).marks] == ["16", "32", "64", "128"]
+    drawn = Axis("lr", [place / 7 for place in range(40)])
+    assert len(drawn.marks) < 12
+
+
+def test_values_at_the_end_of_floats_are_drawn():
+    lines = [Line("t0", "one", 0.0, [(0.0, 1e308), (1.0, -1e308), (2.0, 1.0)])]
+    assert "inf" not in curves(lines, "x", "y") and "nan" not in curves(lines, "x", "y")
+
+
+def test_legend_names_both_ends_of_the_colours():
+    assert colour_bar("worst <a>", "best").count("<i ") == 12
+    assert "worst &lt;a&gt;" in colour_bar("worst <a>", "best")

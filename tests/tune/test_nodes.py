@@ -1,11 +1,15 @@
 """Trials on the nodes of a cluster that do not share the experiment's folder."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import zray
 from tests.gates import forever
 from zray import tune
-from zray.tune import storage
+from zray.exceptions import GetTimeoutError
+from zray.tune import events as ev
+from zray.tune import runner, storage
 
 
 def moving(config):
@@ -39,3 +43,20 @@ def test_trial_of_a_lost_node_goes_on_on_another_one_without_a_shared_folder(clu
     assert rows[0]["node"] == rows[1]["node"] != rows[2]["node"]
     assert tune.Checkpoint(trial.checkpoint.path).to_dict() == {"step": 3}
     storage.sweep()
+
+
+@pytest.mark.parametrize(("is_first", "silent"), [(False, 1), (True, 3)])
+def test_node_that_stands_still_ends_no_experiment(monkeypatch, is_first, silent):
+    answers = [GetTimeoutError("The node did not answer in time.")] * silent
+
+    def addresses():
+        if answers:
+            raise answers.pop()
+        return {"host": "127.0.0.1"}
+
+    monkeypatch.setattr(runner, "addresses", addresses)
+    monkeypatch.setattr(runner, "capacity_event", lambda *args, **options: ev.Capacity(1.0, 2))
+    loop = runner.Runner.__new__(runner.Runner)
+    loop.controller, loop.trainable, loop.resources = SimpleNamespace(capacity=5), None, None
+    assert loop._capacity_event(raises_at_none=is_first).trials == (2 if is_first else 5)
+    assert not answers

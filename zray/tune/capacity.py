@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import zray
+from zray.exceptions import GetTimeoutError
 
 from . import events as ev
 from .controller import Controller
@@ -61,7 +62,10 @@ def request_of(trial: Trial, trainable: Any, resources: Any) -> PlacementGroupFa
     """
     request = resources_of(trainable, resources, trial.config)
     if varies_by_config(trainable, resources):
-        nodes = _nodes()
+        try:
+            nodes = _nodes()
+        except GetTimeoutError:  # the node stands still; its process is asked for all the same
+            return request
         if not capacity(request, nodes):
             raise TuneError(too_large(request, nodes))
     return request

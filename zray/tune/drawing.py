@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from .reporters.rows import cell
 
-__all__ = ["Line", "axes", "bars", "curves", "parallel_coordinates"]
+__all__ = ["Line", "axes", "bars", "colour_bar", "curves", "parallel_coordinates"]
 
 WIDTH, HEIGHT = 960, 360
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 16, 44
@@ -17,6 +18,10 @@ LEFT, RIGHT, TOP, BOTTOM = 70, 20, 16, 44
 POINTS_MAX = 400
 # Axes of parallel coordinates: more would stand too close.
 AXES_MAX = 12
+# What has diverged beyond it is drawn there: the distance between two values is then a float too.
+LARGEST = 1e307
+# Different numbers of an axis up to which each has its mark, if there is room of so many pixels.
+VALUES_MAX, MARK = 10, 14
 # Pixels of a letter, and of the longest name of an axis.
 LETTER, NAME = 6.2, 150
 
@@ -62,7 +67,8 @@ class Scale:
 
     def __init__(self, values: Sequence[float], start: float, end: float, *, is_log: bool = False) -> None:
         self.is_log = is_log
-        self.low, self.high = min(values, default=0.0), max(values, default=1.0)
+        self.low = max(min(values, default=0.0), -LARGEST)
+        self.high = min(max(values, default=1.0), LARGEST)
         if self.low == self.high:
             margin = abs(self.low) * 0.1 or 0.5
             self.low, self.high = self.low - (0 if is_log else margin), self.high + margin
@@ -71,6 +77,7 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         low, high = self.low, self.high
+        value = min(max(value, -LARGEST), LARGEST)
         if self.is_log:
             value, low, high = math.log(value), math.log(low), math.log(high)
         return self.start + (value - low) / (high - low) * (self.end - self.start)
@@ -162,12 +169,21 @@ class Axis:
         if self.is_number:
             finite = [float(value) for value in numbers if math.isfinite(value)]
             self.scale = Scale(finite, *ends, is_log=goes_over_decades(finite))
-            self.marks = [(self.scale(value), cell(float(value))) for value in self.scale.ticks()]
+            self.marks = [(self.scale(value), cell(float(value))) for value in self._marked(finite)]
         else:
             texts = sorted({cell(value, 30) for value in values if value is not None})
             step = (ends[0] - ends[1]) / max(1, len(texts) - 1)
             self.places = {text: ends[0] - step * place for place, text in enumerate(texts)}
             self.marks = [(place, text) for text, place in list(self.places.items())[:20]]
+
+    def _marked(self, values: Sequence[float]) -> list[float]:
+        """The values with marks: a choice among a few numbers has these, and no round numbers between them."""
+        own = sorted(set(values))
+        if not 1 < len(own) <= VALUES_MAX:
+            return self.scale.ticks()
+        pixels = [self.scale(value) for value in own]
+        is_roomy = all(abs(one - other) >= MARK for one, other in pairwise(pixels))
+        return own if is_roomy else self.scale.ticks()
 
     def place(self, value: Any) -> float | None:
         """The pixel of a value; None: it has none."""
@@ -207,6 +223,14 @@ def parallel_coordinates(lines: Sequence[Line], columns: dict[str, Sequence[Any]
             parts.append(f'<text class="mark" x="{x + 6:.1f}" y="{y + 4:.1f}">{mark}</text>')
     more = f'<p class="note">The last {AXES_MAX - 1} of {len(columns) - 1} parameters are drawn.</p>'
     return svg(parts, "parameters of each trial") + more * (len(columns) > AXES_MAX)
+
+
+def colour_bar(worst: str, best: str) -> str:
+    """The legend of the colours of trials: from the worst to the best value of the metric."""
+    steps = 12
+    ranks = [1 - place / (steps - 1) for place in range(steps)]
+    shown = "".join(f'<i style="background:{colour(rank)}"></i>' for rank in ranks)
+    return f'<div class="legend">{escape(worst)} {shown} {escape(best)}</div>'
 
 
 def bars(shares: dict[str, float]) -> str:

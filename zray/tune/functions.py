@@ -18,6 +18,7 @@ from typing import Any
 from .. import shadows
 from . import session
 from .checkpoint import Checkpoint, check
+from .metrics import recordable
 
 __all__ = ["FunctionRun", "Reporter", "StatusReporter", "TrialStopped", "call_form", "function"]
 
@@ -123,12 +124,16 @@ class FunctionRun:
         """Take a result from the function's thread.
 
         A checkpoint may stand among the metrics, since a result that is returned or yielded has no other place for it.
+
+        Raises:
+            ValueError: a metric cannot be recorded.
         """
         now = time.monotonic()
         if checkpoint is None and isinstance(metrics.get("checkpoint"), Checkpoint):
             metrics = dict(metrics)
             checkpoint = metrics.pop("checkpoint")
         checkpoint = checkpoint or session.take_folder_checkpoint()
+        recorded = recordable(metrics)
         saved = None
         if checkpoint is not None:
             check(checkpoint)
@@ -138,7 +143,7 @@ class FunctionRun:
                 _discard(saved)
                 raise TrialStopped
             self._has_reported = True
-            self._items.append((dict(metrics), saved, now - self._reported_at))
+            self._items.append((recorded, saved, now - self._reported_at))
             self._changed.notify_all()
             while self._items and (len(self._items) >= REPORTS_AHEAD_MAX or saved is not None):
                 self._changed.wait()

@@ -25,6 +25,7 @@ import msgspec
 
 from .events import Event
 from .folder_lock import FolderLock, JournalInUse
+from .metrics import encode_other
 from .storage import sync_folder, write_aside
 
 __all__ = ["JOURNAL", "Journal", "JournalInUse", "JournalWarning", "read_journal"]
@@ -43,20 +44,7 @@ class JournalWarning(UserWarning):
     """A journal is damaged."""
 
 
-def _encode_other(value: Any) -> Any:
-    """Values of results that msgpack does not have: numbers of numpy and torch; other ones as text."""
-    item = getattr(value, "item", None)
-    if item is not None and getattr(value, "size", 1) == 1:
-        with contextlib.suppress(Exception):
-            return item()
-    to_list = getattr(value, "tolist", None)
-    if to_list is not None and getattr(value, "size", 0) <= 1000:
-        with contextlib.suppress(Exception):
-            return to_list()
-    return str(value)
-
-
-_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_other)
+_encoder = msgspec.msgpack.Encoder(enc_hook=encode_other)
 _decoder = msgspec.msgpack.Decoder(Event)
 
 

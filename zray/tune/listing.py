@@ -7,7 +7,7 @@ from typing import Any
 from .naming import AUTO_KEYS
 from .recorded import Recorded
 from .records.files import flattened
-from .trial import Trial, TrialState
+from .trial import Trial, TrialState, last_line
 from .waits import state_in_words, why_waiting
 
 __all__ = ["listed", "state_of"]
@@ -35,8 +35,7 @@ def row_of(recorded: Recorded, trial: Trial) -> dict[str, Any]:
 def why_of(recorded: Recorded, trial: Trial) -> str:
     """What a trial waits for, or why it has ended; empty: nothing is known."""
     if trial.state is TrialState.ERROR:
-        last = trial.error.strip().splitlines()
-        return last[-1] if last else ""
+        return last_line(trial.error) if trial.error.strip() else ""
     if trial.is_over or recorded.experiment is None:
         return trial.reason
     return recorded_wait(recorded, trial) or why_waiting(recorded.experiment.controller, trial)
@@ -47,8 +46,8 @@ def recorded_wait(recorded: Recorded, trial: Trial) -> str:
     assert recorded.experiment is not None
     if trial.state is not TrialState.RUNNING or trial.trial_id in recorded.experiment.controller.facts:
         return ""
-    waits = [record["reason"] for record in recorded.decisions(trial.trial_id) if record["action"] == "WAIT"]
-    return waits[-1] if waits else ""
+    waits = [record for record in recorded.decisions(trial.trial_id) if record.get("action") == "WAIT"]
+    return str(waits[-1].get("reason", "")) if waits else ""
 
 
 def state_of(recorded: Recorded, trial: Trial) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import shadows
 from .callback import Callback
-from .records.files import flattened, plain, without_nan
+from .records.files import csv_rows, flattened, plain, without_nan
 from .records.tensorboard import EventFile
 from .trial import Trial
 
@@ -215,8 +215,8 @@ class CSVLogger(Logger):
         path = os.path.join(self.logdir, "progress.csv")
         self._columns: list[str] = []
         if os.path.exists(path):
-            with open(path, newline="") as file:
-                self._columns = next(csv.reader(file), [])
+            with open(path, newline="") as file, csv_rows(file) as rows:
+                self._columns = next(rows, [])
         self._file = open(path, "a", newline="")  # noqa: SIM115
 
     def on_result(self, result: dict[str, Any]) -> None:

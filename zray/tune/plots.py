@@ -12,7 +12,7 @@ import time
 from html import escape
 from typing import Any
 
-from .drawing import Line, bars, curves, parallel_coordinates
+from .drawing import Line, bars, colour_bar, curves, parallel_coordinates
 from .importances import TRIALS_MAX, importances
 from .listing import listed
 from .recorded import Recorded, best_value
@@ -51,6 +51,7 @@ path.line:hover, path.line.hit { stroke: var(--hit); stroke-width: 3 }
 .wide { overflow-x: auto } table { border-collapse: collapse; font-size: 13px; white-space: nowrap }
 th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--rule) }
 th { cursor: pointer; position: sticky; top: 0; background: var(--back) } tr.hit td { color: var(--hit) }
+.legend { color: var(--soft); font-size: 13px } .legend i { display: inline-block; width: 10px; height: 10px }
 td.number { text-align: right; font-variant-numeric: tabular-nums }
 """
 
@@ -92,8 +93,8 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
     series, scores = [], []
     for trial in recorded.trials:
         results = recorded.results(trial)[:RESULTS_MAX]
-        points = [(float(each.get("training_iteration", 0)), value_of(each, metric)) for each in results]
-        series.append([(x, float(y)) for x, y in points if isinstance(y, (int, float)) and math.isfinite(y)])
+        points = [(each.get("training_iteration", 0), value_of(each, metric)) for each in results]
+        series.append([(float(x), float(y)) for x, y in points if _is_finite(x) and _is_finite(y)])
         scores.append(best_value(results, metric, mode))
     sign = 1.0 if mode == "min" else -1.0
     order = sorted(
@@ -109,7 +110,7 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
     columns[f"best {metric}"] = [scores[place] for place in kept]
     sections = [
         _head(recorded, metric, scores, order),
-        f"<h2>{escape(metric)}</h2>{curves(lines, 'training_iteration', metric)}",
+        f"<h2>{escape(metric)}</h2>{curves(lines, 'training_iteration', metric)}{_legend(metric, scores, order)}",
         f"<h2>Parameters</h2>{parallel_coordinates(lines, columns)}",
         f"<h2>Importances</h2>{_importances(parameters, scores, mode)}",
         f"<h2>Trials</h2>{_table(recorded, trials_max)}",
@@ -123,6 +124,18 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
     )
 
 
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _legend(metric: str, scores: list[float | None], order: list[int]) -> str:
+    """The colours of the trials; empty: fewer than two have a value."""
+    known = [score for place in order if (score := scores[place]) is not None]
+    if len(known) < 2:
+        return ""
+    return colour_bar(f"worst {metric} = {cell(known[-1])}", f"best {metric} = {cell(known[0])}")
+
+
 def _label(recorded: Recorded, place: int, metric: str, score: float | None) -> str:
     trial = recorded.trials[place]
     chosen = ", ".join(f"{name}={cell(value)}" for name, value in trial.chosen.items())
@@ -132,7 +145,8 @@ def _label(recorded: Recorded, place: int, metric: str, score: float | None) -> 
 def _head(recorded: Recorded, metric: str, scores: list[float | None], order: list[int]) -> str:
     name = escape(os.path.basename(recorded.path))
     trials = recorded.trials
-    trained = sum(float(trial.last_result.get("time_total_s", 0.0)) for trial in trials)
+    times = [trial.last_result.get("time_total_s") for trial in trials]
+    trained = sum(float(value) for value in times if _is_finite(value))
     best = ""
     if order and scores[order[0]] is not None:
         best = f"<p>{escape(_label(recorded, order[0], metric, scores[order[0]]))}</p>"
@@ -170,4 +184,6 @@ def _cell(value: Any) -> str:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     kind = ' class="number"' if is_number else ""
     full = "" if value is None else str(value)
-    return f'<td{kind} data-value="{escape(full)}">{escape(cell(value, 120))}</td>'
+    shown = cell(value, 120)
+    title = f' title="{escape(full)}"' if shown.endswith("...") else ""
+    return f'<td{kind} data-value="{escape(full)}"{title}>{escape(shown)}</td>'

@@ -5,14 +5,13 @@ The journal has everything.  Without it, as in folders that Ray has written, the
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 from typing import Any, NamedTuple
 
 from .errors import TuneError
-from .records.files import TrialFiles, flattened
+from .records.files import TrialFiles, flattened, json_lines
 from .recovery import DECISIONS
 from .running_experiment import STATE, RunningExperiment
 from .trial import Trial, TrialState, value_of
@@ -42,7 +41,7 @@ class Recorded(NamedTuple):
         found = []
         path = os.path.join(self.path, DECISIONS)
         if os.path.exists(path):
-            for record in _json_lines(path):
+            for record in json_lines(path):
                 if not trial_id or record.get("trial_id") == trial_id:
                     found.append(record)
         return found
@@ -96,7 +95,7 @@ def read_experiment(path: str, metric: str | None = None, mode: str | None = Non
     """
     path = folder_of(path)
     experiment, note = None, ""
-    if os.path.exists(os.path.join(path, STATE)):
+    if has_state(path):
         try:
             experiment = RunningExperiment.load(path)
         except Exception as error:  # a class whose module is not here, for example
@@ -117,6 +116,11 @@ def read_experiment(path: str, metric: str | None = None, mode: str | None = Non
     return Recorded(path, trials, metric, mode, experiment, note)
 
 
+def has_state(path: str) -> bool:
+    """Whether the folder of an experiment has its pickled state, whose classes are of the program's modules."""
+    return os.path.exists(os.path.join(path, STATE))
+
+
 def folder_of(path: str) -> str:
     """The folder of an experiment: a path, or a name in the folder of experiments.
 
@@ -131,32 +135,18 @@ def folder_of(path: str) -> str:
     raise TuneError(f"There is no experiment {path!r}, here or in {default_storage_path()}.")
 
 
-def _json_lines(path: str) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines, up to a line that was cut short."""
-    found = []
-    with open(path) as file:
-        for line in file:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                break
-            if isinstance(record, dict):
-                found.append(record)
-    return found
-
-
 def _trials_of_files(path: str) -> list[Trial]:
     trials: list[Trial] = []
     for folder in sorted(os.listdir(path)):
         place = os.path.join(path, folder)
         if not os.path.exists(os.path.join(place, "result.json")):
             continue
-        results = _json_lines(os.path.join(place, "result.json"))
+        results = json_lines(os.path.join(place, "result.json"))
         last = results[-1] if results else {}
-        config = last.get("config") or {}
-        if os.path.exists(os.path.join(place, "params.json")):
-            with contextlib.suppress(ValueError), open(os.path.join(place, "params.json")) as file:
-                config = json.load(file)
+        config = _parameters_of_files(place)
+        if config is None:
+            config = last.get("config") if isinstance(last.get("config"), dict) else {}
+        iteration = last.get("training_iteration")
         trial = Trial(
             str(last.get("trial_id", folder)),
             "trainable",
@@ -166,11 +156,11 @@ def _trials_of_files(path: str) -> list[Trial]:
             name=folder,
             path=place,
             last_result=last,
-            iteration=int(last.get("training_iteration", len(results))),
+            iteration=iteration if isinstance(iteration, int) else len(results),
         )
         error = os.path.join(place, "error.txt")
         if os.path.exists(error):
-            with open(error) as file:
+            with open(error, encoding="utf-8", errors="replace") as file:
                 trial.error = file.read()
             trial.state = TrialState.ERROR
         else:
@@ -178,6 +168,16 @@ def _trials_of_files(path: str) -> list[Trial]:
         trials.append(trial)
     _note_what_differs(trials)
     return trials
+
+
+def _parameters_of_files(folder: str) -> dict[str, Any] | None:
+    """The configuration in a trial's folder; None: there is no file, or it is damaged."""
+    try:
+        with open(os.path.join(folder, "params.json"), encoding="utf-8", errors="replace") as file:
+            found = json.load(file)
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _note_what_differs(trials: list[Trial]) -> None:

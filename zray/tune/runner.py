@@ -205,8 +205,15 @@ class Runner:
 
     def _capacity_event(self, *, raises_at_none: bool = False) -> ev.Capacity:
         self._looked_at = time.time()
-        self._addresses = addresses()
-        return capacity_event(self.controller, self.trainable, self.resources, raises_at_none=raises_at_none)
+        for is_last in (not raises_at_none, False, False, True):  # the first capacity is asked for again
+            try:
+                self._addresses = addresses()
+                return capacity_event(self.controller, self.trainable, self.resources, raises_at_none=raises_at_none)
+            except GetTimeoutError:
+                # The node stands still, as a machine that swaps or is paused: what was known of it counts meanwhile.
+                if is_last:
+                    break
+        return ev.Capacity(time.time(), self.controller.capacity)
 
     def _overdue(self, now: float) -> list[Any]:
         """End processes that do not stop: a step of a class may never come back."""

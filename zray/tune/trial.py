@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
-__all__ = ["ExportFormat", "Trial", "TrialState", "value_of"]
+__all__ = ["ExportFormat", "Trial", "TrialState", "last_line", "value_of"]
 
 
 class ExportFormat:
@@ -52,6 +52,12 @@ def value_of(result: dict[str, Any], key: str) -> Any:
             return None
         found = found[part]
     return found
+
+
+def last_line(error: str) -> str:
+    """The last line of an error: its type and its message."""
+    lines = error.strip().splitlines()
+    return lines[-1] if lines else "no message"
 
 
 class SavedCheckpoint(Struct):

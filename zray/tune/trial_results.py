@@ -35,15 +35,26 @@ def filled_result(trial: Trial, event: Report, experiment_id: str, facts: dict[s
         "iterations_since_restore": event.iteration - trial.started_iteration,
         "time_since_restore": event.time_total_s - trial.started_time_s,
     }
-    if "timesteps_this_iter" in metrics and "timesteps_total" not in metrics:
-        result["timesteps_total"] = former.get("timesteps_total", 0) + metrics["timesteps_this_iter"]
-    elif "timesteps_total" in metrics and "timesteps_this_iter" not in metrics:
-        result["timesteps_this_iter"] = metrics["timesteps_total"] - former.get("timesteps_total", 0)
-    if "episodes_this_iter" in metrics and "episodes_total" not in metrics:
-        result["episodes_total"] = former.get("episodes_total", 0) + metrics["episodes_this_iter"]
-    if "mean_loss" in metrics and "neg_mean_loss" not in metrics and metrics["mean_loss"] is not None:
-        result["neg_mean_loss"] = -metrics["mean_loss"]
+    numbers = {key: value for key in _COUNTED if isinstance(value := metrics.get(key), (int, float))}
+    if "timesteps_this_iter" in numbers and "timesteps_total" not in metrics:
+        result["timesteps_total"] = _former(former, "timesteps_total") + numbers["timesteps_this_iter"]
+    elif "timesteps_total" in numbers and "timesteps_this_iter" not in metrics:
+        result["timesteps_this_iter"] = numbers["timesteps_total"] - _former(former, "timesteps_total")
+    if "episodes_this_iter" in numbers and "episodes_total" not in metrics:
+        result["episodes_total"] = _former(former, "episodes_total") + numbers["episodes_this_iter"]
+    if "mean_loss" in numbers and "neg_mean_loss" not in metrics:
+        result["neg_mean_loss"] = -numbers["mean_loss"]
     return result
+
+
+# Metrics from which others are computed.
+_COUNTED = ("timesteps_this_iter", "timesteps_total", "episodes_this_iter", "mean_loss")
+
+
+def _former(result: dict[str, Any], key: str) -> int | float:
+    """A number of the result before; 0: there is none."""
+    value = result.get(key, 0)
+    return value if isinstance(value, (int, float)) else 0
 
 
 def missing_metric(result: dict[str, Any], wanted: Mapping[str, str | None]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 import shutil
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import naming, session, storage
 from .checkpoint import Checkpoint, persist
 from .functions import FunctionRun
+from .metrics import recordable
 from .output import TrialOutput
 from .registry import learn_names
 from .resources import PlacementGroupFactory  # noqa: F401  an assignment holds one, so each process needs the module
@@ -27,6 +29,8 @@ IS_PRELOADED = True
 POLL_SECONDS = 2.0
 # A function that does not report ends with its process after this time.
 STOP_SECONDS = 2.0
+# An error is recorded in four files: its text and one line of it have so many characters, its pickle so many bytes.
+ERROR_MAX, LINE_MAX, PICKLE_MAX = 64 << 10, 16 << 10, 256 << 10
 
 
 class Assignment(dict[str, Any]):
@@ -173,7 +177,7 @@ class TrialActor:
         frequency = self._assignment["frequency"]
         if frequency and self._iteration % frequency == 0:
             saved = self._save()
-        metrics = {key: value for key, value in result.items() if key not in _FILLED}
+        metrics = recordable({key: value for key, value in result.items() if key not in _FILLED})
         batch["results"].append((self._iteration, metrics, elapsed, self._time_total_s, *saved))
         return batch
 
@@ -311,9 +315,28 @@ def _failure(error: BaseException) -> Batch:
     own = os.path.dirname(__file__)
     kept = [frame for frame in lines.stack if not frame.filename.startswith(own)]
     lines.stack = traceback.StackSummary.from_list(kept)
+    return {"results": [], "is_over": True, "error": cut_text("".join(lines.format())), "pickle": _pickled(error)}
+
+
+def _pickled(error: BaseException) -> bytes:
+    """An error as it was raised, with a bounded text; empty: it cannot be pickled."""
     try:
+        if len(error.args) == 1 and isinstance(error.args[0], str) and len(error.args[0]) > ERROR_MAX:
+            error = copy.copy(error)
+            error.args = (cut_text(error.args[0]),)
         pickled = pickle.dumps(error)
         pickle.loads(pickled)
     except Exception:
-        pickled = b""
-    return {"results": [], "is_over": True, "error": "".join(lines.format()), "pickle": pickled}
+        return b""
+    return pickled if len(pickled) <= PICKLE_MAX else b""
+
+
+def cut_text(text: str) -> str:
+    """A text of a bounded length: its begin and its end.  Lines are cut too, since the last one says what happened."""
+    if len(text) <= ERROR_MAX:
+        return text
+    lines = [line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]} [... cut]" for line in text.splitlines()]
+    text = "\n".join(lines) + "\n" * text.endswith("\n")
+    if len(text) > ERROR_MAX:
+        text = f"{text[: ERROR_MAX // 2]}\n[...]\n{text[-ERROR_MAX // 2 :]}"
+    return text

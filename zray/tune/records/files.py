@@ -8,13 +8,25 @@ import io
 import json
 import math
 import os
+import sys
+from collections.abc import Iterator
 from typing import Any
 
+from ..metrics import encode_other, text_of
 from ..refs import dumps
 from ..trial import Trial
 from .tensorboard import EventFile
 
-__all__ = ["FilesOfTrials", "RecordsRepair", "TrialFiles", "flattened", "plain", "read_results"]
+__all__ = [
+    "FilesOfTrials",
+    "RecordsRepair",
+    "TrialFiles",
+    "csv_rows",
+    "flattened",
+    "json_lines",
+    "plain",
+    "read_results",
+]
 
 # Trials with open files: those that reported last; the files of others are opened again.  Each has two.
 OPEN_MAX = 100
@@ -25,14 +37,14 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {key if type(key) is str else text_of(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
-    if getattr(value, "size", None) == 1 and hasattr(value, "item"):
-        return plain(value.item())
-    if hasattr(value, "tolist") and isinstance(getattr(value, "size", None), int) and value.size <= 1000:
-        return value.tolist()
-    return getattr(value, "__name__", None) or str(value)
+    name = getattr(value, "__name__", None)
+    if isinstance(name, str) and name:
+        return name
+    other = encode_other(value)
+    return other if isinstance(other, (bool, int, float, str)) else plain(other)
 
 
 def without_nan(value: Any) -> Any:
@@ -58,15 +70,32 @@ def flattened(result: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def read_results(folder: str) -> list[dict[str, Any]]:
     """The results in a trial's folder, without a last line that was cut short."""
     path = os.path.join(folder, "result.json")
+    return json_lines(path) if os.path.exists(path) else []
+
+
+def json_lines(path: str) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines, up to a line that was cut short or is damaged."""
     found: list[dict[str, Any]] = []
-    if os.path.exists(path):
-        with open(path) as file:
-            for line in file:
-                try:
-                    found.append(json.loads(line))
-                except ValueError:
-                    break
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                break
+            if not isinstance(record, dict):
+                break
+            found.append(record)
     return found
+
+
+@contextlib.contextmanager
+def csv_rows(file: Any) -> Iterator[Any]:
+    """A reader of csv whose cells may be of any length; csv's own limit of 128 KiB is one of the whole process."""
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        yield csv.reader(file)
+    finally:
+        csv.field_size_limit(limit)
 
 
 class TrialFiles:
@@ -125,7 +154,8 @@ class TrialFiles:
         self._csv = open(path, "a+", newline="")  # noqa: SIM115
         if not self.columns and self._csv.tell():
             self._csv.seek(0)
-            self.columns = next(csv.reader([self._csv.readline()]), [])
+            with csv_rows([self._csv.readline()]) as rows:
+                self.columns = next(rows, [])
             self._csv.seek(0, io.SEEK_END)
         self._writer = csv.writer(self._csv, lineterminator="\n")
 
@@ -146,8 +176,8 @@ class TrialFiles:
             self._writer.writerow(new)
             return
         self._csv.close()
-        with open(path, newline="") as file:
-            rows = list(csv.reader(file))[1:]
+        with open(path, newline="") as file, csv_rows(file) as found:
+            rows = list(found)[1:]
         self.columns += new
         unfinished = f"{path}.unfinished"
         with open(unfinished, "w", newline="") as file:
@@ -208,11 +238,11 @@ class TrialFiles:
     def is_complete(self, count: int) -> bool:
         """Whether both files have so many results, and no line that was cut short."""
         try:
-            with open(os.path.join(self.trial.path, "progress.csv"), newline="") as file:
-                rows = list(csv.reader(file))
+            with open(os.path.join(self.trial.path, "progress.csv"), newline="") as file, csv_rows(file) as found:
+                rows = list(found)
             with open(os.path.join(self.trial.path, "result.json")) as file:
                 lines = file.read()
-        except FileNotFoundError:
+        except (FileNotFoundError, UnicodeDecodeError, csv.Error):  # damaged: they are written anew
             return False
         is_whole = all(len(row) == len(rows[0]) for row in rows)
         return is_whole and len(rows) == count + 1 and lines.endswith("\n") and lines.count("\n") == count
@@ -306,4 +336,6 @@ class RecordsRepair:
 
 
 def _cell(value: Any) -> Any:
+    if type(value) is str and "\0" in value:  # no reader of csv takes it
+        return value.replace("\0", "\\0")
     return "" if value is None else value

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from zray.printable import printable
 
 from ..trial import Trial, TrialState
 from ..waits import why_waiting
@@ -23,6 +26,8 @@ DRAW_SECONDS = 0.5
 ROWS_MAX = 20
 # Lines of the terminal that the table leaves free: its frame, the lines around it, and a few of the program.
 LINES_AROUND = 10
+# A notebook's own style may have another font, in which columns do not align.
+PRE = "<pre style='line-height:1.3;font-family:monospace;white-space:pre'>{code}</pre>"
 _SHORT = {"total time (s)": "time (s)"}
 _STYLES = {
     TrialState.RUNNING: "green",
@@ -48,7 +53,7 @@ def table_of(controller: Controller, view: View, rows_max: int = ROWS_MAX) -> Re
     for heading in ("trial", "status"):
         table.add_column(heading, no_wrap=True)
     for heading in (*columns.parameters.values(), *columns.metrics.values()):
-        table.add_column(_SHORT.get(heading, cell(heading)), justify="right", no_wrap=True)
+        table.add_column(Text(_SHORT.get(heading) or cell(heading)), justify="right", no_wrap=True)
     reasons = {trial.trial_id: why_waiting(controller, trial) for trial in rows}
     has_reasons = any(reasons.values())
     if has_reasons:
@@ -59,9 +64,11 @@ def table_of(controller: Controller, view: View, rows_max: int = ROWS_MAX) -> Re
         status = Text(trial.status, style=_STYLES[trial.state])
         extra = [_cut(reasons[trial.trial_id])] if has_reasons else []
         table.add_row(Text(_name(trial)), status, *own, *extra, style=style)
-    lines = [Text(f"{view.name}: {view.heading()}", style="bold")]
+    lines = [Text(printable(f"{view.name}: {view.heading()}"), style="bold")]
     lines += [
-        Text(text) for text in (f"{view.usage}  {view.scheduler}".strip(), view.best_in_words(), view.end) if text
+        Text(printable(text))
+        for text in (f"{view.usage}  {view.scheduler}".strip(), view.best_in_words(), view.end)
+        if text
     ]
     if len(trials) > len(rows):
         lines.append(Text(f"{len(trials) - len(rows)} more trials not shown", style="dim"))
@@ -73,7 +80,7 @@ def _cut(text: str) -> Any:
 
     for words in ("its process waits for ", "it waits for ", "it waits "):  # the heading says so
         text = text.removeprefix(words)
-    return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
+    return Text(printable(text), style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _box() -> Any:
@@ -118,6 +125,12 @@ class LiveTable(Updates):
             self._live.stop()
             self._live = None
 
+    def stop(self) -> None:
+        if self._live is not None:
+            live, self._live = self._live, None
+            with contextlib.suppress(Exception):
+                live.stop()
+
     def write(self, line: str) -> None:
         if self._live is None:
             super().write(line)
@@ -142,5 +155,5 @@ class NotebookTable(Updates):
         # In a notebook a console of rich's would display by itself as well.
         console = Console(record=True, file=io.StringIO(), width=160, force_jupyter=False)
         console.print(table_of(controller, view_of(controller, self.usage(), time.time())))
-        text = console.export_html(inline_styles=True, code_format="<pre style='line-height:1.3'>{code}</pre>")
+        text = console.export_html(inline_styles=True, code_format=PRE)
         self._shown = display_html(text, self._shown)

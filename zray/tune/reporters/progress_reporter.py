@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zray.printable import escaped, printable
+
 from ..trial import Trial, TrialState
 from .rows import best_of, cell, cells, columns_of, counts, counts_in_words, duration, picked, plain_table
 
@@ -170,7 +172,7 @@ class TuneReporterBase(ProgressReporter):
         if done or self._print_intermediate_tables is not False:
             lines += self._table(trials, None if done and self._max_progress_rows is None else self._max_progress_rows)
             lines += self._errors(trials)
-        return delim.join(lines) + delim
+        return escaped(delim.join(lines) + delim)
 
     def _elapsed(self) -> str:
         return duration(time.time() - self._start_time)
@@ -186,7 +188,7 @@ class TuneReporterBase(ProgressReporter):
         for trial in rows:
             place = trial.last_result
             loc = f"{place['node_ip']}:{place['pid']}" if "pid" in place and "node_ip" in place else ""
-            shown.append([str(trial), trial.status, loc, *cells(trial, columns, width)])
+            shown.append([printable(str(trial)), trial.status, loc, *cells(trial, columns, width)])
         headings = [cell(heading, max(width, 20)) for heading in headings]
         more = [f"... {len(trials) - len(rows)} more trials not shown"] if len(trials) > len(rows) else []
         return [*plain_table(headings, shown), *more]
@@ -196,7 +198,8 @@ class TuneReporterBase(ProgressReporter):
         if not failed:
             return []
         shown = [
-            [str(trial), str(trial.num_failures), str(trial.error_file)] for trial in failed[: self._max_error_rows]
+            [printable(str(each)) for each in (trial, trial.num_failures, trial.error_file)]
+            for trial in failed[: self._max_error_rows]
         ]
         more = [f"... {len(failed) - len(shown)} more not shown"] if len(failed) > len(shown) else []
         return [f"Number of errored trials: {len(failed)}"] + [

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from zray.printable import printable
+
+from ..metrics import text_of
 from ..naming import AUTO_KEYS
 from ..trial import Trial, TrialState, value_of
 
@@ -130,8 +133,8 @@ def cell(value: Any, width: int = 20) -> str:
     """A value as text of a bounded width."""
     if value is None:
         return ""
-    text = f"{value:.6g}" if isinstance(value, float) else str(getattr(value, "__name__", value))
-    text = " ".join(text.split())
+    text = f"{value:.6g}" if isinstance(value, float) else text_of(getattr(value, "__name__", value))
+    text = printable(" ".join(text.split()))
     return text if len(text) <= width else f"{text[: max(1, width - 3)]}..."
 
 

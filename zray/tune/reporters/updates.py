@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..trial import Trial, TrialState
-from .rows import cells, columns_of
+from zray.printable import escaped, printable
+
+from ..metrics import text_of
+from ..trial import Trial, TrialState, last_line
+from .rows import cell, cells, columns_of
 from .view import usage_of_session, view_of
 
 if TYPE_CHECKING:
@@ -23,6 +27,8 @@ QUIET_SECONDS = 30.0
 RESULT_SECONDS = 1.0
 # Lines of results in a second: more are not read by anybody, and result.json has them all.
 RESULT_LINES_MAX = 50
+# Characters of an error in a line.
+WORDS_MAX = 500
 # Drawing takes at most this part of the time of the loop.
 SHARE = 0.02
 
@@ -41,6 +47,7 @@ class Updates:
     ) -> None:
         self.seconds, self.results, self.usage = seconds, results, usage
         self._due = time.monotonic() + self.first_after()
+        self._has_failed = False
         if results is not None:
             results.write = self.write
 
@@ -50,6 +57,8 @@ class Updates:
 
     def update(self, controller: Controller, is_final: bool) -> None:
         """Report if it is time to, or if it is the end."""
+        if self._has_failed:
+            return
         began = time.monotonic()
         try:
             if self.results is not None:
@@ -60,6 +69,11 @@ class Updates:
         except (OSError, ValueError):  # the reader of the pipe has gone, or the output is closed: the trials go on
             self._due, self.results = float("inf"), None
             return
+        except Exception as error:
+            self._has_failed = True
+            self.stop()
+            give_up(self, error)
+            return
         ended = time.monotonic()
         self._due = ended + max(self.seconds, (ended - began) / SHARE)
 
@@ -67,16 +81,39 @@ class Updates:
         """Show the state."""
         raise NotImplementedError
 
+    def stop(self) -> None:
+        """Give the terminal back, after an error."""
+
     def write(self, line: str) -> None:
         """Print one line above what is shown."""
         print(line, file=sys.stdout, flush=True)
 
 
-class ResultLines:
-    """Lines about trials: their ends, and with `all_results` their results too, the newest of each once a second."""
+def give_up(reporter: Any, error: Exception) -> None:
+    """Say that a reporter shows nothing more: the trials go on."""
+    name = type(reporter).__name__
+    warnings.warn(
+        f"The reporter {name} failed with {printable(f'{type(error).__name__}: {text_of(error)}')}: it shows nothing "
+        "more.  The trials go on.",
+        ReporterWarning,
+        stacklevel=3,
+    )
 
-    def __init__(self, *, all_results: bool) -> None:
-        self.all_results = all_results
+
+class ReporterWarning(UserWarning):
+    """A reporter has failed."""
+
+
+class ResultLines:
+    """Lines about trials: their ends, and with `all_results` their results too, the newest of each once a second.
+
+    Args:
+        only_failures: failed trials alone, each error once.
+    """
+
+    def __init__(self, *, all_results: bool = False, only_failures: bool = False) -> None:
+        self.all_results, self.only_failures = all_results, only_failures
+        self._errors: dict[str, int] = {}  # the last line of an error -> how many more trials had it
         self.write: Callable[[str], None] = print
         self._open: dict[str, tuple[Trial, int]] = {}  # trials that have not ended, with the iteration that was shown
         self._count = 0
@@ -96,7 +133,8 @@ class ResultLines:
         for key, (trial, shown) in list(self._open.items()):
             if trial.is_over:
                 del self._open[key]
-                lines.append(self._line(trial))
+                if not self.only_failures or self._is_new_failure(trial):
+                    lines.append(self._line(trial))
             elif self.all_results and trial.iteration > shown:
                 self._open[key] = (trial, trial.iteration)
                 lines.append(self._line(trial))
@@ -104,12 +142,29 @@ class ResultLines:
             self.write(line)
         if len(lines) > RESULT_LINES_MAX:
             self.write(f"... and {len(lines) - RESULT_LINES_MAX} more trials; result.json has all results")
+        if is_final:
+            for words, count in self._errors.items():
+                if count:
+                    self.write(printable(f"{count} more trial{'s' * (count > 1)} failed with {cell(words, WORDS_MAX)}"))
+            self._errors.clear()
+
+    def _is_new_failure(self, trial: Trial) -> bool:
+        """Whether a trial has failed with an error that was not shown yet."""
+        if trial.state is not TrialState.ERROR:
+            return False
+        words = last_line(trial.error)
+        is_new = words not in self._errors
+        self._errors[words] = 0 if is_new else self._errors[words] + 1
+        return is_new
 
     def _line(self, trial: Trial) -> str:
+        return printable(self._words(trial))
+
+    def _words(self, trial: Trial) -> str:
         words = {TrialState.TERMINATED: "ended", TrialState.ERROR: "failed"}.get(trial.state, "result")
         if trial.state is TrialState.ERROR:
-            last = trial.error.strip().splitlines()
-            return f"{trial} failed after {trial.iteration} results: {last[-1] if last else 'no message'}"
+            words = cell(last_line(trial.error), WORDS_MAX)
+            return f"{trial} failed after {trial.iteration} results: {words}  ({trial.error_file})"
         columns = columns_of([trial], None, None, infer_limit=6)
         values = zip([*columns.parameters.values(), *columns.metrics.values()], cells(trial, columns), strict=True)
         text = ", ".join(f"{name}={value}" for name, value in values if value)
@@ -136,7 +191,7 @@ class QuietLines(Updates):
         line = f"tune {view.name}: {view.heading()}" + (f"; {best}" if best else "")
         if is_final:
             line += f"; {view.end}" * bool(view.end) + f"; results in {controller.settings.path}"
-        self.write(line)
+        self.write(printable(line))
 
 
 class StatusBlocks(Updates):
@@ -159,7 +214,7 @@ class StatusBlocks(Updates):
     def draw(self, controller: Controller, is_final: bool) -> None:
         from .status_block import status_block
 
-        self.write(status_block(controller, self.usage(), self.trials_max))
+        self.write(escaped(status_block(controller, self.usage(), self.trials_max)))
 
 
 class UserReporter(Updates):
@@ -169,13 +224,25 @@ class UserReporter(Updates):
         reporter: has `should_report(trials, done)` and `report(trials, done, *sys_info)`.
     """
 
-    def __init__(self, reporter: Any, usage: Callable[[], str] = usage_of_session) -> None:
-        super().__init__(0.0, None, usage)
+    def __init__(
+        self, reporter: Any, results: ResultLines | None = None, usage: Callable[[], str] = usage_of_session
+    ) -> None:
+        super().__init__(0.0, results, usage)
         self.reporter = reporter
         self._is_set_up = False
         self._trials: list[Trial] = []
 
     def update(self, controller: Controller, is_final: bool) -> None:
+        try:
+            if self.results is not None:
+                self.results.update(controller, is_final)
+            if not self._has_failed:
+                self._update(controller, is_final)
+        except Exception as error:
+            self._has_failed = True
+            give_up(self.reporter, error)
+
+    def _update(self, controller: Controller, is_final: bool) -> None:
         reporter, settings = self.reporter, controller.settings
         if len(self._trials) != len(controller.trials):
             self._trials = controller.get_trials()
@@ -217,15 +284,15 @@ def reporter_of(given: Any, verbose: Any = None, *, is_block: bool = False) -> A
                 f"A progress_reporter has should_report(trials, done) and report(trials, done, *sys_info), and "
                 f"{type(given).__name__} lacks {' and '.join(lacking)}: derive it from tune.ProgressReporter."
             )
-        return UserReporter(given)
+        return UserReporter(given, None if verbose == 0 else ResultLines(only_failures=True))
     level = 1 if verbose is None else verbose
     if not isinstance(level, int) or not 0 <= level <= 3:
         raise ValueError(f"verbose is 0, 1, 2 or 3, not {verbose!r}.")
     if level == 0:
         return None
-    results = ResultLines(all_results=level == 3) if level >= 2 else None
     if is_block and level >= 2:
-        return StatusBlocks(results if level == 3 else None)
+        return StatusBlocks(ResultLines(all_results=True) if level == 3 else ResultLines(only_failures=True))
+    results = ResultLines(all_results=level == 3, only_failures=level == 1)
     from .notebook import is_notebook
 
     if is_notebook():

@@ -1,0 +1,196 @@
+"""Metrics of odd values: numbers of every library are numbers, and what cannot be recorded is named."""
+
+import csv
+import decimal
+import fractions
+import os
+
+import numpy as np
+import pytest
+
+from zray.tune import events as ev
+from zray.tune.functions import FunctionRun
+from zray.tune.journal import Journal, read_journal
+from zray.tune.metrics import as_number, recordable, text_of
+from zray.tune.records.files import TrialFiles, plain, read_results
+from zray.tune.trial import Trial
+from zray.tune.trial_results import filled_result
+from zray.tune.worker import ERROR_MAX, _failure
+
+
+class Speechless:
+    """An object whose text raises an error."""
+
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+
+class Tensor:
+    """A tensor as torch has it: its size is a method."""
+
+    dtype = "float32"
+
+    def __init__(self, *values):
+        self.values = values
+
+    def numel(self):
+        return len(self.values)
+
+    def size(self):
+        return (len(self.values),)
+
+    def item(self):
+        (value,) = self.values
+        return value
+
+    def tolist(self):
+        return list(self.values)
+
+
+NUMBERS = [
+    (np.float32(0.5), 0.5),
+    (np.float16(0.5), 0.5),
+    (np.longdouble(0.5), 0.5),
+    (np.int64(3), 3),
+    (np.uint8(3), 3),
+    (np.bool_(True), True),
+    (np.array(0.5), 0.5),
+    (np.array([[0.5]]), 0.5),
+    (np.array([0.5], dtype=np.longdouble), 0.5),
+    (Tensor(0.5), 0.5),
+    (decimal.Decimal("0.5"), 0.5),
+    (fractions.Fraction(1, 2), 0.5),
+    (10**30, 1e30),
+    (-(10**30), -1e30),
+]
+
+
+@pytest.mark.parametrize(("value", "number"), NUMBERS, ids=lambda each: f"{type(each).__name__} {each!s:.12}")
+def test_numbers_of_every_library_are_numbers_of_python(value, number):
+    (found,) = recordable({"loss": value}).values()
+    (nested,) = recordable({"eval": {"loss": [value]}}).values()
+    assert (found, type(found)) == (number, type(number))
+    assert nested == {"loss": [number]}
+    assert float(plain({"loss": value})["loss"]) == number
+
+
+TEXTS = [
+    ("a\ud800b", "a\\ud800b"),
+    (os.fsdecode(b"caf\xe9"), "caf\\udce9"),
+    ("ü日", "ü日"),
+]
+
+
+@pytest.mark.parametrize(("text", "recorded"), TEXTS)
+def test_texts_that_are_no_utf8_are_recorded_with_escapes(text, recorded):
+    assert recordable({text: text, "in": {text: [text]}}) == {recorded: recorded, "in": {recorded: [recorded]}}
+
+
+def test_names_of_metrics_are_texts_and_keys_below_may_be_numbers():
+    found = recordable({1: 0.5, b"k": 1, "x": {0: 1, np.int64(1): 2, (0, 1): 3, None: 4}})
+    assert found == {"1": 0.5, "k": 1, "x": {0: 1, 1: 2, "(0, 1)": 3, None: 4}}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (1 << 20_000, "20,001 bits"),
+        (Speechless(), "no words"),
+        ({"deep": [Speechless()]}, "no words"),
+        ({Speechless(): 1}, "a key of it has no text"),
+        (decimal.Decimal("sNaN"), "no number that a float can hold"),
+        (fractions.Fraction(10**400), "no number that a float can hold"),
+    ],
+    ids=["integer", "object", "nested", "key", "signalling", "fraction"],
+)
+def test_value_that_cannot_be_recorded_is_an_error_that_names_its_metric(value, words):
+    with pytest.raises(ValueError, match="'odd' cannot be recorded") as caught:
+        recordable({"loss": 1.0, "odd": value})
+    assert words in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_value_that_holds_itself_is_an_error_that_names_its_metric():
+    value = []
+    value.append(value)
+    with pytest.raises(ValueError, match="'odd' has more than"):
+        recordable({"odd": value})
+
+
+def test_arrays_of_several_numbers_and_texts_stay():
+    array, tensor = np.arange(3), Tensor(1, 2)
+    found = recordable({"a": array, "t": tensor, "s": "text", "n": None, "nan": float("nan")})
+    assert found["a"] is array and found["t"] is tensor and found["s"] == "text"
+    assert plain(found) == {"a": [0, 1, 2], "t": [1, 2], "s": "text", "n": None, "nan": found["nan"]}
+    assert as_number("0.5") is None and as_number(array) is None and as_number(np.datetime64("2020-01-01")) is None
+
+
+def test_function_gets_the_error_at_its_report():
+    def train(config):
+        run.report({"odd": Speechless()}, None)
+
+    run = FunctionRun(train, {}, {}, None, persist=None)
+    run.start()
+    assert run.take(30.0) == []
+    assert isinstance(run.error, ValueError) and "'odd' cannot be recorded" in str(run.error)
+
+
+def test_journal_reads_back_what_a_trial_may_report(tmp_path):
+    odd = {"big": 10**30, 1: 0.5, "text": "\ud800", "t": Tensor(1.0, 2.0), "s": {3}, "d": {(0, 1): decimal.Decimal(2)}}
+    journal = Journal(str(tmp_path / "journal"))
+    journal.append([ev.Report(1.0, "t", 1, recordable(odd)), ev.Finished(2.0, "t")])
+    journal.close()
+    (report, _), _, problem = read_journal(str(tmp_path / "journal"))
+    assert not problem
+    assert report.metrics == {
+        "big": 1e30, "1": 0.5, "text": "\\ud800", "t": [1.0, 2.0], "s": [3], "d": {"(0, 1)": 2.0}
+    }  # fmt: skip
+
+
+def test_objects_without_a_text_are_recorded_by_their_class():
+    assert plain({"x": Speechless()}) == {"x": "<Speechless without a text: RuntimeError>"}
+    assert text_of(Speechless()) == "<Speechless without a text: RuntimeError>"
+
+
+def test_counts_that_are_no_numbers_are_left_alone():
+    trial = Trial("t", "train", {}, {})
+    odd = {"timesteps_this_iter": "many", "episodes_this_iter": None, "mean_loss": "low"}
+    result = filled_result(trial, ev.Report(1.0, "t", 1, odd), "e", {})
+    assert {key: result[key] for key in odd} == odd
+    assert "timesteps_total" not in result and "neg_mean_loss" not in result
+
+
+def test_texts_of_any_length_are_written_and_read_again(tmp_path):
+    files = TrialFiles(Trial("t", "train", {}, {}, path=str(tmp_path)))
+    limit = csv.field_size_limit()
+    files.log({"loss": 1, "sample": "y" * 200_000, "odd": "a\0b"})
+    files.log({"loss": 2, "sample": "z" * 200_000, "odd": "", "later": 1})
+    files.close()
+    assert files.is_complete(2)
+    assert [len(row["sample"]) for row in read_results(str(tmp_path))] == [200_000, 200_000]
+    assert csv.field_size_limit() == limit
+
+
+def test_damaged_files_of_a_trial_are_not_complete(tmp_path):
+    files = TrialFiles(Trial("t", "train", {}, {}, path=str(tmp_path)))
+    files.log({"loss": 1})
+    files.close()
+    for name in ("result.json", "progress.csv"):
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(b"\xff\xfe" + whole)
+        assert not files.is_complete(1)
+        (tmp_path / name).write_bytes(whole)
+    assert files.is_complete(1)
+
+
+@pytest.mark.parametrize("line", ["[1, 2]", "null", "[" * 100_000, "{", '"x"'])
+def test_results_end_at_a_line_that_is_none(tmp_path, line):
+    (tmp_path / "result.json").write_text(f'{{"loss": 1}}\n{line}\n{{"loss": 2}}\n')
+    assert read_results(str(tmp_path)) == [{"loss": 1}]
+
+
+def test_error_of_a_trial_has_a_bounded_length_and_its_type():
+    found = _failure(RuntimeError("z" * (1 << 20)))
+    assert len(found["error"]) <= ERROR_MAX + 100 and len(found["pickle"]) <= 2 * ERROR_MAX
+    assert "RuntimeError: zzz" in found["error"].splitlines()[-1]
+    many = _failure(RuntimeError("\n".join(["line"] * 100_000) + "\nthe end"))
+    assert len(many["error"]) <= ERROR_MAX + 100 and many["error"].endswith("the end\n")

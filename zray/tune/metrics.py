@@ -1,0 +1,190 @@
+"""Metrics as they are recorded: a result is made of values that the journal and result.json can hold.
+
+The trial's own process looks at each result, so that an error names the metric, and concerns its trial alone.
+
+    numbers of numpy, torch, jax, decimal, fractions     numbers of Python
+    integers beyond 64 bits                              floats
+    texts with bytes that are no UTF-8                   texts with these as escapes, as \\udcff
+    names that are no texts                              their texts
+"""
+
+from __future__ import annotations
+
+import contextlib
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+__all__ = ["as_number", "encode_other", "recordable", "text_of"]
+
+# Dicts and lists in one another: JSON of Python reads and writes a thousand.
+DEPTH_MAX = 100
+INTEGER_MIN, INTEGER_MAX = -(1 << 63), (1 << 64) - 1
+# Elements of an array that is recorded as a list; of a larger one there is a text.
+ELEMENTS_MAX = 1000
+# Characters of a value in an error.
+SHOWN_MAX = 60
+
+_PLAIN = frozenset((float, bool, type(None)))
+_LISTS = frozenset((list, tuple, set, frozenset))
+_KEYS = frozenset((str, int, float, bool, type(None)))
+
+
+def recordable(metrics: Mapping[Any, Any]) -> dict[str, Any]:
+    """The metrics of a result as they are recorded.  Arrays of several numbers and other objects stay as they are.
+
+    Raises:
+        ValueError: a value cannot be recorded; the error names its metric.
+    """
+    found: dict[str, Any] = {}
+    for key, value in metrics.items():
+        kind = type(value)
+        name = key if type(key) is str and key.isascii() else _name(key)
+        # The usual kinds first: reports of fast functions cost microseconds.
+        if kind in _PLAIN or (kind is int and INTEGER_MIN <= value <= INTEGER_MAX):
+            found[name] = value
+        else:
+            found[name] = _recordable(value, name, 0)
+    return found
+
+
+def _recordable(value: Any, name: str, depth: int) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if isinstance(value, str):
+        return value if value.isascii() else _clean(value)
+    if kind is int:
+        return value if INTEGER_MIN <= value <= INTEGER_MAX else _float(value, name)
+    if depth > DEPTH_MAX:
+        raise ValueError(
+            f"The metric {name!r} has more than {DEPTH_MAX} dicts and lists in one another: report it as a text, or in "
+            "parts."
+        )
+    if isinstance(value, dict):
+        return {_key(key, name): _recordable(item, name, depth + 1) for key, item in value.items()}
+    if kind in _LISTS:
+        return kind(_recordable(item, name, depth + 1) for item in value)
+    return _other(value, name)
+
+
+def _other(value: Any, name: str) -> Any:
+    """A value of a library: a number as Python's; others stay, if they have a text."""
+    number = as_number(value)
+    if number is not None:
+        return number if type(number) is not int or INTEGER_MIN <= number <= INTEGER_MAX else _float(number, name)
+    if isinstance(value, numbers.Real) or _is_decimal(value):
+        raise ValueError(_refusal(value, name, "is no number that a float can hold"))
+    if not hasattr(value, "dtype"):  # arrays have texts
+        try:
+            str(value)
+            _encode(value)
+        except Exception as error:
+            why = f"cannot be written: {type(error).__name__}: {text_of(error)}"
+            raise ValueError(_refusal(value, name, why)) from error
+    return value
+
+
+def _float(value: int, name: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(_refusal(value, name, f"has {value.bit_length():,} bits, and a float holds 1,024")) from None
+
+
+def _refusal(value: Any, name: str, why: str) -> str:
+    shown = f"0x{value:x}" if type(value) is int else text_of(value)  # decimals of a long integer are refused
+    shown = shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}..."
+    return f"The metric {name!r} cannot be recorded: its value {shown} ({type(value).__name__}) {why}.  Report another."
+
+
+def as_number(value: Any) -> int | float | bool | None:
+    """A number of any library as Python's, also an array or tensor of one element; None: it is none."""
+    kind = type(value)
+    if kind is float or kind is int or kind is bool:
+        return value  # type: ignore[no-any-return]
+    with contextlib.suppress(Exception):
+        if hasattr(value, "dtype"):
+            if _count(value) != 1:
+                return None
+            item = value.item() if hasattr(value, "item") else value.numpy().item()
+            if isinstance(item, (bool, int, float)):
+                return item
+            # numpy.longdouble has no kind of Python's; a date, a text and a complex number are none.
+            return float(item) if getattr(item, "dtype", None) is not None and item.dtype.kind == "f" else None
+        if isinstance(value, int):  # a subclass, as an enumeration's
+            return int(value)
+        if isinstance(value, (float, numbers.Real)) or _is_decimal(value):
+            return float(value)
+    return None
+
+
+def _is_decimal(value: Any) -> bool:
+    return type(value).__module__ in ("decimal", "_decimal", "_pydecimal") and isinstance(value, numbers.Number)
+
+
+def _name(key: Any) -> str:
+    """A metric's name: a text.
+
+    Raises:
+        ValueError: the key has no text.
+    """
+    try:
+        return _clean(key if isinstance(key, str) else key.decode() if isinstance(key, bytes) else str(key))
+    except Exception as error:
+        raise ValueError(
+            f"A metric has a name without a text, of type {type(key).__name__}: {type(error).__name__}.  Names of "
+            "metrics are texts."
+        ) from error
+
+
+def _key(key: Any, name: str) -> Any:
+    """A key of a dict below a metric: numbers stay."""
+    if type(key) is str:
+        return key if key.isascii() else _clean(key)
+    if type(key) in _KEYS:
+        return key if type(key) is not int or INTEGER_MIN <= key <= INTEGER_MAX else str(key)
+    number = as_number(key)
+    if number is not None:
+        return number
+    try:
+        return _name(key)
+    except ValueError as error:
+        raise ValueError(f"The metric {name!r} cannot be recorded: a key of it has no text.  {error}") from error
+
+
+def _clean(text: str) -> str:
+    """The text in UTF-8: parts of names of files that are none are shown as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def text_of(value: Any) -> str:
+    """A value as text, whatever its methods do."""
+    try:
+        return str(value)
+    except Exception as error:
+        return f"<{type(value).__name__} without a text: {type(error).__name__}>"
+
+
+def encode_other(value: Any) -> Any:
+    """A value that msgpack does not have: numbers as such, small arrays as lists, others as text."""
+    number = as_number(value)
+    if number is not None:
+        return number
+    with contextlib.suppress(Exception):
+        if _count(value) <= ELEMENTS_MAX:
+            return value.tolist()
+    return _clean(text_of(value))
+
+
+def _count(array: Any) -> int:
+    """The number of elements of an array or tensor."""
+    count = value() if callable(value := getattr(array, "numel", None)) else array.size
+    if not isinstance(count, int):
+        raise TypeError(type(array).__name__)
+    return count
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=encode_other).encode
