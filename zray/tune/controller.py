@@ -339,7 +339,7 @@ class Controller(ControllerNames):
         self._terminate(trial)
         if notifies_scheduler:
             self.scheduler.on_trial_complete(self, trial, trial.last_result)
-        self.searcher.on_trial_complete(trial.trial_id, trial.last_result or None, False)
+        self.searcher.on_trial_complete(trial.trial_id, result=trial.last_result or None, error=False)
         if self.stopper is not None:
             self.stopper.on_trial_complete(trial.trial_id, trial.last_result)
 
@@ -358,7 +358,7 @@ class Controller(ControllerNames):
                 self.repeating.discard(trial.trial_id)
                 self._halt(trial, "stop", save=False)
             self._terminate(trial)
-            self.searcher.on_trial_complete(trial.trial_id, trial.last_result or None, False)
+            self.searcher.on_trial_complete(trial.trial_id, result=trial.last_result or None, error=False)
         trial.reason = reason or trial.reason
 
     def _fail_for_good(self, trial: Trial, error: str, error_pickle: bytes = b"") -> None:
@@ -371,7 +371,7 @@ class Controller(ControllerNames):
         self._explain(trial, "ERROR", last)
         self.actions.append(ev.Ended(trial.trial_id))
         self.scheduler.on_trial_error(self, trial)
-        self.searcher.on_trial_complete(trial.trial_id, trial.last_result or None, True)
+        self.searcher.on_trial_complete(trial.trial_id, result=trial.last_result or None, error=True)
         if self.settings.fail_fast and not self.is_ending:
             self._end_all(f"trial {trial} failed, and fail_fast is set")
 

@@ -7,6 +7,7 @@ The distributions and their bounds are Ray's.
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -74,12 +75,32 @@ class Domain:
 
 
 def generator_of(random_state: np.random.Generator | int | None) -> np.random.Generator:
-    """The generator itself, or one with this seed."""
-    return random_state if isinstance(random_state, np.random.Generator) else np.random.default_rng(random_state)
+    """The generator itself, or one with this seed; None: with a seed from numpy's global state."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(global_seed() if random_state is None else random_state)
 
 
-def _nearest_multiple(value: float, step: float) -> float:
-    return round(value / step) * step
+def global_seed() -> int:
+    """A seed that is drawn from numpy's global state: a program that seeds it gets the same configurations again."""
+    return int(np.random.randint(2**31 - 1))
+
+
+def multiple(count: int, step: float) -> float:
+    """count * step in decimals: 3 steps of 0.1 are 0.3, not 0.30000000000000004."""
+    return float(int(count) * decimal.Decimal(repr(float(step))))
+
+
+def _multiples(lower: float, upper: float, step: float) -> tuple[int, int]:
+    """The smallest and the largest k for which k * step lies between two bounds; rounding errors count as none.
+
+    Raises:
+        ValueError: there is none.
+    """
+    first, last = math.ceil(lower / step - 1e-9), math.floor(upper / step + 1e-9)
+    if first > last:
+        raise ValueError(f"No multiple of {step} lies between {lower} and {upper}.")
+    return first, last
 
 
 class Float(Domain):
@@ -109,8 +130,25 @@ class Float(Domain):
         if step is not None and step <= 0:
             raise ValueError(f"The step is a positive number, not {step}.")
         self.lower, self.upper, self.is_log, self.step, self.normal = lower, upper, is_log, step, normal
+        if step is not None and math.isfinite(lower) and math.isfinite(upper):
+            self.multiples  # noqa: B018 raises where there are none
+            steps = (upper - lower) / step
+            if not math.isclose(steps, round(steps), rel_tol=1e-9, abs_tol=1e-9):
+                last = lower + math.floor(steps) * step
+                raise ValueError(
+                    f"The interval [{lower}, {upper}] is not a whole number of steps of {step}: let it end at "
+                    f"{last:.10g} or {last + step:.10g}."
+                )
+
+    @property
+    def multiples(self) -> tuple[int, int]:
+        """The smallest and the largest multiple of the step, in steps."""
+        assert self.step is not None
+        return _multiples(self.lower, self.upper, self.step)
 
     def draw(self, rng: np.random.Generator, spec: Any = None) -> float:
+        if self.step is not None and self.normal is None and not self.is_log:
+            return multiple(rng.integers(*self.multiples, endpoint=True), self.step)  # each equally often
         if self.normal is not None:
             value = float(rng.normal(*self.normal))
         elif self.is_log:
@@ -123,9 +161,13 @@ class Float(Domain):
         return isinstance(value, (int, float, np.number)) and bool(self.lower <= value <= self.upper)
 
     def clip(self, value: Any) -> float:
-        if self.step is not None:
-            value = _nearest_multiple(value, self.step)
-        return float(min(max(value, self.lower), self.upper))
+        if self.step is None:
+            return float(min(max(value, self.lower), self.upper))
+        count = round(value / self.step)
+        if math.isfinite(self.lower) and math.isfinite(self.upper):
+            first, last = self.multiples
+            count = min(max(count, first), last)
+        return multiple(count, self.step)
 
     def quantized(self, q: float) -> Float:
         """The same distribution, rounded to multiples of q."""
@@ -166,25 +208,30 @@ class Integer(Domain):
         self.lower, self.upper, self.is_log, self.step = int(lower), int(upper), is_log, int(step)
         if self.largest < self.lower:
             raise ValueError(f"A range of integers has at least one, and [{lower}, {upper}) has none.")
+        self.multiples  # noqa: B018 raises where there are none
 
     @property
     def largest(self) -> int:
         """The largest value."""
         return self.upper if self.step > 1 else self.upper - 1
 
+    @property
+    def multiples(self) -> tuple[int, int]:
+        """The smallest and the largest multiple of the step, in steps."""
+        return _multiples(self.lower, self.largest, self.step) if self.step > 1 else (self.lower, self.largest)
+
     def draw(self, rng: np.random.Generator, spec: Any = None) -> int:
         if self.is_log:
             value = math.exp(rng.uniform(math.log(self.lower), math.log(self.largest + 1)))
             return self.clip(math.floor(value) if self.step == 1 else value)
-        return self.clip(int(rng.integers(self.lower, self.largest, endpoint=True)))
+        return int(rng.integers(*self.multiples, endpoint=True)) * self.step  # each equally often
 
     def is_valid(self, value: Any) -> bool:
         return isinstance(value, (int, np.integer)) and bool(self.lower <= value <= self.largest)
 
     def clip(self, value: Any) -> int:
-        if self.step > 1:
-            value = _nearest_multiple(value, self.step)
-        return int(min(max(round(value), self.lower), self.largest))
+        first, last = self.multiples
+        return int(min(max(round(value / self.step), first), last)) * self.step
 
     def quantized(self, q: int) -> Integer:
         """The same distribution, rounded to multiples of q; the bound above belongs to it."""
@@ -230,11 +277,16 @@ class Function(Domain):
     """A value that a function computes from the other parameters.
 
     Args:
-        func: called with the specification, as `spec.config.lr`; a function without parameters is called so.
+        func: called with the configuration, as `c["lr"]`, `c.lr` or `c.config.lr`; a function without parameters is
+            called so.
+
+    Raises:
+        ValueError: the function needs more arguments.
     """
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
+        _takes_an_argument(func)  # raises where the function needs more
 
     def draw(self, rng: np.random.Generator, spec: Any = None) -> Any:
         return self.func(spec) if _takes_an_argument(self.func) else self.func()
@@ -248,14 +300,25 @@ class Function(Domain):
 
 
 def _takes_an_argument(func: Callable[..., Any]) -> bool:
+    """Whether a function is called with the configuration, or without an argument.
+
+    Raises:
+        ValueError: neither call has the arguments that the function needs.
+    """
     import inspect
 
     try:
-        parameters = inspect.signature(func).parameters.values()
+        signature = inspect.signature(func)
     except (TypeError, ValueError):
         return True
-    return any(
-        each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD, each.VAR_POSITIONAL) for each in parameters
+    for arguments in ((None,), ()):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return bool(arguments)
+    raise ValueError(
+        f"A function of tune.sample_from takes the configuration or nothing, and {func!r} takes {signature}."
     )
 
 

@@ -24,31 +24,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from .errors import TuneError
+from .evaluated import Evaluated
 from .registry import trainable_of
 from .spaces import sample_from
 
 __all__ = ["read_spec"]
-
-
-class Evaluated:
-    """A parameter that is computed from an expression, with the names random, np and spec.
-
-    Args:
-        text: the expression, or a lambda of the spec.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.is_lambda = text.lstrip().startswith("lambda")
-        compile(text.strip(), f"<{text.strip()}>", "eval")
-
-    def __call__(self, spec: Any = None) -> Any:
-        import random
-
-        import numpy as np
-
-        value = eval(self.text.strip(), {"random": random, "np": np, "spec": spec})
-        return value(spec) if self.is_lambda else value
 
 
 def read_spec(path: str) -> dict[str, dict[str, Any]]:
@@ -93,20 +73,13 @@ def _yaml(text: str) -> Any:
 def _evaluated(value: Any, path: str) -> Any:
     if isinstance(value, Mapping):
         if set(value) == {"eval"} and isinstance(value["eval"], str):
-            return sample_from(_compiled(value["eval"], path))
+            return sample_from(Evaluated(value["eval"], path))
         return {key: _evaluated(item, f"{path}/{key}") for key, item in value.items()}
     if isinstance(value, list):
         return [_evaluated(item, path) for item in value]
     if isinstance(value, str) and value.lstrip().startswith("lambda ") and ":" in value:
-        return sample_from(_compiled(value, path))
+        return sample_from(Evaluated(value, path))
     return value
-
-
-def _compiled(text: str, path: str) -> Evaluated:
-    try:
-        return Evaluated(text)
-    except SyntaxError as error:
-        raise TuneError(f"{path} is no Python expression: {text!r}: {error.msg}.") from error
 
 
 def trainable_at(name: str, folder: str) -> Any:

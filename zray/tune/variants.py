@@ -13,9 +13,18 @@ from typing import Any
 import numpy as np
 
 from .. import shadows
+from .evaluated import Evaluated, Unresolved, is_expression
 from .spaces import Domain, Function, generator_of, grid_search
 
-__all__ = ["RecursiveDependencyError", "generate_variants", "grid_count", "grid_search", "has_unresolved_values"]
+__all__ = [
+    "RecursiveDependencyError",
+    "check_space",
+    "generate_variants",
+    "grid_count",
+    "grid_search",
+    "has_unresolved_values",
+    "variant",
+]
 
 Path = tuple[Any, ...]
 
@@ -24,12 +33,8 @@ class RecursiveDependencyError(Exception):
     """Parameters depend on one another in a circle."""
 
 
-class _Unresolved(Exception):
-    """A function asked for a parameter that has no value yet."""
-
-
 class AttributeDict(dict[Any, Any]):
-    """A dict whose keys are attributes too: `spec.config.lr`."""
+    """A dict whose keys are attributes too: `config.optimizer.lr`."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -39,12 +44,26 @@ class AttributeDict(dict[Any, Any]):
 
     def __getitem__(self, key: Any) -> Any:
         value = super().__getitem__(key)
-        if isinstance(value, Domain) or _is_grid(value):
-            raise _Unresolved(key)
-        return value
+        if isinstance(value, AttributeDict):  # asked for what is inside
+            return value
+        if any(True for _ in _leaves(value)):
+            raise Unresolved(key)
+        return AttributeDict(value) if type(value) is dict else value
 
     def get(self, key: Any, default: Any = None) -> Any:
         return self[key] if key in self else default
+
+
+class Spec(AttributeDict):
+    """The configuration, as functions of `sample_from` get it: `spec["lr"]`, `spec.lr` and `spec.config.lr` are one."""
+
+    def __getitem__(self, key: Any) -> Any:
+        if key in self:
+            return super().__getitem__(key)
+        if key == "config":
+            return self
+        inner = dict.get(self, "config")  # generate_variants({"config": space})
+        return inner[key] if isinstance(inner, AttributeDict) else super().__getitem__(key)
 
 
 def _is_grid(value: Any) -> bool:
@@ -55,8 +74,12 @@ def _is_lambda(value: Any) -> bool:
     return isinstance(value, types.FunctionType) and value.__name__ == "<lambda>"
 
 
-def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The grids and distributions of a nested configuration."""
+def _leaves(value: Any, path: Path = (), takes_lambdas: bool = True) -> Iterator[tuple[Path, Any]]:
+    """The grids and distributions of a nested configuration.
+
+    Args:
+        takes_lambdas: whether a lambda is a function of the configuration.  Inside of a choice or a grid it is a value.
+    """
     if _is_grid(value):
         if not isinstance(value["grid_search"], (list, tuple)) or not value["grid_search"]:
             raise ValueError(
@@ -65,14 +88,16 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
     elif isinstance(value, Domain):
         yield path, value
-    elif _is_lambda(value):
+    elif is_expression(value):
+        yield path, Function(Evaluated(value["eval"], _name(path)))
+    elif takes_lambdas and _is_lambda(value):
         yield path, Function(value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _leaves(item, (*path, key))
+            yield from _leaves(item, (*path, key), takes_lambdas)
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            yield from _leaves(item, (*path, index))
+            yield from _leaves(item, (*path, index), takes_lambdas)
 
 
 def _name(path: Path) -> str:
@@ -80,25 +105,32 @@ def _name(path: Path) -> str:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of the nested dicts and lists; other values are shared."""
-    if isinstance(value, Mapping) and not _is_grid(value):
+    """A copy of the nested dicts and lists, into which values can be put; other values are shared."""
+    if isinstance(value, Mapping) and not _is_grid(value) and not is_expression(value):
         return AttributeDict((key, _copied(item)) for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        items = [_copied(item) for item in value]
-        is_named = isinstance(value, tuple) and hasattr(value, "_fields")
-        return type(value)(*items) if is_named else items if isinstance(value, list) else _Tuple(items)
-    return Function(value) if _is_lambda(value) else value
+    if isinstance(value, tuple):
+        return _Tuple([_copied(item) for item in value], type(value))
+    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 class _Tuple(list[Any]):
-    """A tuple while values are put in."""
+    """A tuple while values are put in.
+
+    Args:
+        kind: `tuple`, or the class of a named tuple.
+    """
+
+    def __init__(self, items: list[Any], kind: Any) -> None:
+        super().__init__(items)
+        self.kind = kind
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, AttributeDict):
         return {key: _plain(item) for key, item in dict.items(value)}
     if isinstance(value, _Tuple):
-        return tuple(_plain(item) for item in value)
+        items = [_plain(item) for item in value]
+        return value.kind(*items) if hasattr(value.kind, "_fields") else tuple(items)
     return [_plain(item) for item in value] if type(value) is list else value
 
 
@@ -121,8 +153,98 @@ def grid_count(space: Any) -> int:
     count = 1
     for _, leaf in _leaves(space):
         if _is_grid(leaf):
-            count *= len(leaf["grid_search"])
+            count *= sum(grid_count(value) for value in leaf["grid_search"])
     return count
+
+
+def check_space(space: Any) -> None:
+    """Raises:
+    ValueError: a grid stands inside of a choice, so that the number of trials would depend on what is drawn.
+    """
+    for path, leaf in _leaves(space):
+        for value in leaf["grid_search"] if _is_grid(leaf) else getattr(leaf, "categories", ()):
+            if not _is_grid(leaf) and any(_is_grid(inner) for _, inner in _leaves(value, (), False)):
+                raise ValueError(
+                    f"{_name(path)} is a choice with a grid inside: the number of trials would depend on what is drawn."
+                    "  Write tune.choice in place of tune.grid_search there."
+                )
+            check_space({_name(path): value})
+
+
+def _of_grid(grid: Mapping[str, Any], place: int) -> Any:
+    """The value at a place of a grid, whose values may hold grids themselves."""
+    for value in grid["grid_search"]:
+        count = grid_count(value)
+        if place < count:
+            return _without_grids(value, place)
+        place -= count
+    raise IndexError(place)
+
+
+def _without_grids(value: Any, index: int) -> Any:
+    leaves = sorted(_leaves(value, (), False), key=lambda item: tuple(map(str, item[0])))
+    grids = [(path, leaf) for path, leaf in leaves if _is_grid(leaf)]
+    if not grids:
+        return value
+    holder = AttributeDict(value=_copied(value))
+    for path, leaf in grids:
+        index, place = divmod(index, sum(grid_count(each) for each in leaf["grid_search"]))
+        _assign(holder, ("value", *path), _of_grid(leaf, place))
+    return _plain(dict.__getitem__(holder, "value"))
+
+
+class _Draw:
+    """One variant while its values are drawn.
+
+    Args:
+        config: a copy of the space, into which values are put.
+        rng: where distributions are drawn from.
+    """
+
+    def __init__(self, config: Any, rng: np.random.Generator) -> None:
+        self.config, self.rng = config, rng
+        self.functions: list[tuple[Path, Function]] = []
+
+    def put(self, path: Path, value: Any) -> None:
+        """Put a value in its place, and draw what it holds: a choice of dicts has distributions inside."""
+        inner = list(_leaves(value, (), False))
+        _assign(self.config, path, _copied(value) if inner else value)
+        for own, leaf in inner:
+            self.draw((*path, *own), leaf)
+
+    def draw(self, path: Path, leaf: Any) -> None:
+        """Draw a distribution; functions wait until all distributions are drawn."""
+        if _is_grid(leaf):
+            raise ValueError(
+                f"A grid at {_name(path)} comes out of a choice or a function, when the trials are counted already.  "
+                "Write tune.choice."
+            )
+        if isinstance(leaf, Function):
+            _assign(self.config, path, leaf)  # a bare lambda or an expression is seen as one
+            self.functions.append((path, leaf))
+        else:
+            self.put(path, leaf.draw(self.rng))
+
+    def call_functions(self) -> None:
+        """Call the functions, each when the parameters are there for which it asks.
+
+        Raises:
+            RecursiveDependencyError: functions depend on one another in a circle.
+        """
+        while self.functions:
+            asked, self.functions = self.functions, []
+            waiting = []
+            for path, leaf in asked:
+                try:
+                    value = leaf.draw(self.rng, Spec(self.config))
+                except Unresolved:
+                    waiting.append((path, leaf))
+                    continue
+                self.put(path, value)
+            if len(waiting) == len(asked):
+                names = ", ".join(_name(path) for path, _ in waiting)
+                raise RecursiveDependencyError(f"The parameters {names} depend on one another in a circle.")
+            self.functions += waiting
 
 
 def variant(space: Any, index: int, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -136,41 +258,24 @@ def variant(space: Any, index: int, rng: np.random.Generator) -> tuple[dict[str,
     Raises:
         RecursiveDependencyError: functions depend on one another in a circle.
     """
-    config = _copied(space)
-    chosen: dict[str, Any] = {}
+    draw = _Draw(_copied(space), rng)
     leaves = sorted(_leaves(space), key=lambda item: tuple(map(str, item[0])))
     for path, leaf in leaves:
         if _is_grid(leaf):
-            values = leaf["grid_search"]
-            index, place = divmod(index, len(values))
-            value = values[place]
-            if has_unresolved_values(value):
-                _, resolved = variant({"value": value}, 0, rng)
-                value = resolved["value"]
-            _assign(config, path, value)
-            chosen[_name(path)] = value
-    domains = [(path, leaf) for path, leaf in leaves if isinstance(leaf, Domain)]
-    functions = [(path, leaf) for path, leaf in domains if isinstance(leaf, Function)]
-    for path, leaf in domains:
-        if not isinstance(leaf, Function):
-            chosen[_name(path)] = value = leaf.draw(rng)
-            _assign(config, path, value)
-    spec = AttributeDict(config=config)
-    while functions:
-        waiting = []
-        for path, leaf in functions:
-            try:
-                value = leaf.draw(rng, spec)
-            except _Unresolved:
-                waiting.append((path, leaf))
-                continue
-            _assign(config, path, value)
-            chosen[_name(path)] = value
-        if len(waiting) == len(functions):
-            names = ", ".join(_name(path) for path, _ in waiting)
-            raise RecursiveDependencyError(f"The parameters {names} depend on one another in a circle.")
-        functions = waiting
-    return chosen, _plain(config)
+            index, place = divmod(index, sum(grid_count(each) for each in leaf["grid_search"]))
+            draw.put(path, _of_grid(leaf, place))
+    for path, leaf in leaves:
+        if not _is_grid(leaf):
+            draw.draw(path, leaf)
+    draw.call_functions()
+    config = _plain(draw.config)
+    return {_name(path): _at(config, path) for path, _ in leaves}, config
+
+
+def _at(config: Any, path: Path) -> Any:
+    for key in path:
+        config = config[key]
+    return config
 
 
 def generate_variants(

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..variants import grid_count, variant
+from ..spaces import global_seed
+from ..variants import check_space, grid_count, variant
 from .searcher import Searcher
 
 __all__ = ["BasicVariantGenerator"]
@@ -16,10 +17,11 @@ class BasicVariantGenerator(Searcher):
     """The cross product of all grids, `num_samples` times, with distributions drawn anew for each trial.
 
     Args:
-        points_to_evaluate: configurations that come first; what they leave out is drawn.
+        points_to_evaluate: configurations that come first; what they leave out is drawn, and a grid that they leave out
+            is tried whole.
         max_concurrent: the number of trials at once; 0: as many as there are resources for.
         constant_grid_search: draw distributions once for a whole grid.
-        random_state: the seed.
+        random_state: the seed; None: from numpy's global state.
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class BasicVariantGenerator(Searcher):
         self.constant_grid_search = constant_grid_search
         if isinstance(random_state, np.random.Generator):
             random_state = int(random_state.integers(2**31))
-        self.seed = random_state if random_state is not None else int(np.random.default_rng().integers(2**31))
+        self.seed = random_state if random_state is not None else global_seed()
         self.space: dict[str, Any] = {}
         self.num_samples = 1
         self.count = 0
@@ -43,6 +45,7 @@ class BasicVariantGenerator(Searcher):
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
         self._metric, self._mode = metric, mode
+        check_space(config)
         self.space = config
         self.num_samples = spec.get("num_samples", 1)
         return True
@@ -52,7 +55,8 @@ class BasicVariantGenerator(Searcher):
         """The number of trials; 0: no end."""
         if self.num_samples < 0:
             return 0
-        return len(self.points) + max(0, self.num_samples - len(self.points)) * grid_count(self.space)
+        rest = max(0, self.num_samples - len(self.points)) * grid_count(self.space)
+        return sum(grid_count(_with_point(self.space, point)) for point in self.points) + rest
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         del trial_id
@@ -61,13 +65,15 @@ class BasicVariantGenerator(Searcher):
             return self.FINISHED
         number = self.count
         self.count += 1
-        if number < len(self.points):
-            rng = np.random.default_rng([self.seed, number])
-            space = _with_point(self.space, self.points[number])
-            self.chosen, config = variant(space, 0, rng)
-            self.chosen = {**{key: value for key, value in self.points[number].items()}, **self.chosen}
-            return config
-        number -= len(self.points)
+        for point in self.points:
+            space = _with_point(self.space, point)
+            count = grid_count(space)
+            if number < count:
+                rng = np.random.default_rng([self.seed, self.count - 1])
+                self.chosen, config = variant(space, number, rng)
+                self.chosen = {**point, **self.chosen}
+                return config
+            number -= count
         sample, place = divmod(number, grid_count(self.space))
         drawn = sample if self.constant_grid_search else self.count - 1
         self.chosen, config = variant(self.space, place, np.random.default_rng([self.seed, drawn]))

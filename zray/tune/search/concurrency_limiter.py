@@ -63,10 +63,10 @@ class ConcurrencyLimiter(Searcher):
             return
         self.open.discard(trial_id)
         if not self.batch:
-            self.searcher.on_trial_complete(trial_id, result, error)
+            self.searcher.on_trial_complete(trial_id, result=result, error=error)
             return
         self.finished[trial_id] = (result, error)
         if not self.open:
             for finished_id, (last, failed) in sorted(self.finished.items()):
-                self.searcher.on_trial_complete(finished_id, last, failed)
+                self.searcher.on_trial_complete(finished_id, result=last, error=failed)
             self.finished.clear()

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..spaces import Categorical, Domain, Float, Function, Integer
 from ..trial import value_of
 from ..variants import has_unresolved_values
 from .former import flat_config, former_trials
+from .optuna_spaces import distributions_of, flat_point, nested, values_of
 from .searcher import Searcher
 
 __all__ = ["OptunaSearch", "distributions_of"]
@@ -30,49 +30,6 @@ def _optuna() -> Any:
     return optuna
 
 
-def _leaves(space: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Domain]]:
-    found = []
-    for key, value in space.items():
-        here = (*path, str(key))
-        if isinstance(value, Mapping) and "grid_search" in value and len(value) == 1:
-            raise ValueError(f"Grids do not go with OptunaSearch, and {'/'.join(here)} is one: use tune.choice.")
-        if isinstance(value, Function):
-            raise ValueError(
-                f"Functions do not go with OptunaSearch, and {'/'.join(here)} is one: pass a define-by-run function as "
-                "space."
-            )
-        if isinstance(value, Domain):
-            found.append((here, value))
-        elif isinstance(value, Mapping):
-            found += _leaves(value, here)
-    return found
-
-
-def distributions_of(space: Mapping[str, Any]) -> dict[str, Any]:
-    """Optuna's distributions of a search space, by the path of the parameter.
-
-    Raises:
-        ValueError: a grid, a function, or a normal distribution, which Optuna does not have.
-    """
-    distributions = _optuna().distributions
-    found: dict[str, Any] = {}
-    for path, domain in _leaves(space):
-        name = "/".join(path)
-        if isinstance(domain, Categorical):
-            found[name] = distributions.CategoricalDistribution(domain.categories)
-        elif isinstance(domain, Integer):
-            # Optuna has no steps on a logarithmic scale.
-            step = 1 if domain.is_log else domain.step
-            low = domain.lower if step == 1 else -(-domain.lower // step) * step
-            found[name] = distributions.IntDistribution(low, domain.largest, log=domain.is_log, step=step)
-        elif isinstance(domain, Float) and domain.normal is None:
-            step_size = None if domain.is_log else domain.step
-            found[name] = distributions.FloatDistribution(domain.lower, domain.upper, log=domain.is_log, step=step_size)
-        else:
-            raise ValueError(f"Optuna has no normal distribution, and {name} is one: use tune.uniform with bounds.")
-    return found
-
-
 def _steps(results: list[dict[str, Any]], metric: str) -> dict[int, float]:
     """The values of a metric, by the training iteration."""
     found = {}
@@ -83,23 +40,13 @@ def _steps(results: list[dict[str, Any]], metric: str) -> dict[int, float]:
     return found
 
 
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for name, value in flat.items():
-        *parents, last = name.split("/")
-        place = nested
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = value
-    return nested
-
-
 class OptunaSearch(Searcher):
     """A search by one of Optuna's samplers, TPE if none is given.
 
     Args:
-        space: a dict of Tune's domains, a dict of Optuna's distributions, or a define-by-run function of an
-            `optuna.Trial`; None: the experiment's search space.
+        space: a nested dict of Tune's domains or of Optuna's distributions; or a define-by-run function of an
+            `optuna.Trial`, in which "net/width" is `{"net": {"width": ...}}`, and which may return a dict of constants;
+            None: the experiment's search space.
         metric, mode: what is optimised; lists for several objectives.
         points_to_evaluate: configurations that come first.
         sampler: one of `optuna.samplers`.
@@ -167,9 +114,7 @@ class OptunaSearch(Searcher):
         if self._space is None:
             raise ValueError("OptunaSearch needs a search space: pass param_space to Tuner, or space here.")
         if not callable(self._space):
-            values = list(self._space.values())
-            is_own = bool(values) and all(isinstance(value, optuna.distributions.BaseDistribution) for value in values)
-            self._distributions = dict(self._space) if is_own else distributions_of(self._space)
+            self._distributions = distributions_of(self._space)
         modes = self._mode if isinstance(self._mode, (list, tuple)) else [self._mode]
         metrics = self._metric if isinstance(self._metric, (list, tuple)) else [self._metric]
         if len(modes) == 1 and len(metrics) > 1:
@@ -192,7 +137,10 @@ class OptunaSearch(Searcher):
             if place < len(self._rewards):
                 self._add(optuna, point, self._rewards[place])
             else:
-                self._study.enqueue_trial(point)
+                self._study.enqueue_trial(self._flat(point))
+
+    def _flat(self, point: dict[str, Any]) -> dict[str, Any]:
+        return flat_point(None if self._distributions is None else self._space, point)
 
     def _add_former(self, optuna: Any, metrics: list[str]) -> None:
         """Add the trials of an earlier experiment whose parameters lie in this space."""
@@ -235,7 +183,9 @@ class OptunaSearch(Searcher):
         if self._distributions is None:
             raise ValueError("evaluated_rewards need a space of distributions, not a define-by-run function.")
         values = list(reward) if isinstance(reward, (list, tuple)) else [reward]
-        self._study.add_trial(optuna.trial.create_trial(params=point, distributions=self._distributions, values=values))
+        self._study.add_trial(
+            optuna.trial.create_trial(params=self._flat(point), distributions=self._distributions, values=values)
+        )
 
     def add_evaluated_point(
         self,
@@ -268,15 +218,22 @@ class OptunaSearch(Searcher):
                 self._trials[trial_id] = study.ask()
         trial = self._trials[trial_id]
         if self._distributions is not None:
+            config: dict[str, Any] = values_of(self._space, trial)
             self.chosen = dict(trial.params)
-            return _nested(trial.params)
+            return config
         define: Callable[[Any], Any] = self._space
-        constants = define(trial) or {}
-        self.chosen = {**trial.params, **constants}
-        return dict(self.chosen)
+        constants = define(trial)
+        place = f"The function {getattr(define, '__name__', 'of the space')}"
+        if constants is not None and not isinstance(constants, Mapping):
+            raise TypeError(
+                f"{place} returns {type(constants).__name__}: return a dict of constants, or nothing.  Suggested "
+                "values are in the configuration by themselves."
+            )
+        self.chosen = {**trial.params, **(constants or {})}
+        return nested(self.chosen, place)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        if isinstance(self._metric, str) and trial_id in self._trials:
+        if isinstance(self._metric, str) and trial_id in self._trials and trial_id not in self._told:
             value = value_of(result, self._metric)
             step = result.get("training_iteration")
             if isinstance(value, (int, float)) and step is not None:

@@ -73,6 +73,6 @@ class Repeater(Searcher):
         del self.results[leader]
         values = [each[self.metric] for each in results if each is not None and self.metric in each]
         if values:
-            self.searcher.on_trial_complete(leader, {self.metric: statistics.fmean(values)}, False)
+            self.searcher.on_trial_complete(leader, result={self.metric: statistics.fmean(values)}, error=False)
         else:
-            self.searcher.on_trial_complete(leader, None, True)
+            self.searcher.on_trial_complete(leader, result=None, error=True)

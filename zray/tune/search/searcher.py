@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from typing import Any
 
 from ... import shadows
@@ -100,6 +102,37 @@ class Searcher:
 
         with open(checkpoint_path, "rb") as file:
             self.set_state(cloudpickle.load(file))
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Write the state into a folder, by `save`, in place of what an earlier call has written.
+
+        Args:
+            checkpoint_dir: the folder.
+            session_str: names the file, so that several searchers may share a folder.
+        """
+        os.makedirs(checkpoint_dir, exist_ok=True)
+        path = _file_in(checkpoint_dir, session_str)
+        self.save(f"{path}.new")
+        os.replace(f"{path}.new", path)
+
+    def restore_from_dir(self, checkpoint_dir: str, session_str: str = "") -> None:
+        """Read the state from a folder of `save_to_dir`, by `restore`.
+
+        Args:
+            checkpoint_dir: the folder.
+            session_str: the one of `save_to_dir`; "": the newest file.
+
+        Raises:
+            FileNotFoundError: the folder holds no state of a searcher.
+        """
+        found = glob.glob(_file_in(glob.escape(checkpoint_dir), session_str or "*"))
+        if not found:
+            raise FileNotFoundError(f"{checkpoint_dir} holds no state of a searcher: call save_to_dir first.")
+        self.restore(max(found, key=os.path.getmtime))
+
+
+def _file_in(folder: str, session: str) -> str:
+    return os.path.join(folder, f"searcher-state-{session}.pkl")
 
 
 # The name of the base class beside Searcher in Ray.
