@@ -48,15 +48,17 @@ class Algorithm(Trainable):
     takes_agents = False  # whether it has a learner for each of several policies
 
     def __init__(self, config: Any = None, env: Any = None, logger_creator: Any = None, **kwargs: Any) -> None:
-        made = config if isinstance(config, AlgorithmConfig) else self.configured(config or {})
+        # A copy: the program may go on with its configuration, and build another algorithm.
+        made = config.copy() if isinstance(config, AlgorithmConfig) else self.configured(config or {})
         if env is not None:
-            made = made.copy().environment(env)
+            made.environment(env)
         made.freeze()
         self.algorithm_config = made
         self.logger = logger_creator(made.to_dict()) if logger_creator is not None else None
         if self.logger is not None:
             self._logdir = self.logger.logdir
-        super().__init__(made.to_dict(), **kwargs)
+        super().__init__(made.options, **kwargs)
+        self.config: Any = made  # the same options, which are items, attributes and keys
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make policy, environments and learner."""
@@ -182,6 +184,7 @@ class Algorithm(Trainable):
         while self.steps_sampled - before < self.config["min_sample_timesteps_per_iteration"]:
             learner = self.training_step()
         result: dict[str, Any] = {"timesteps_this_iter": self.steps_sampled - before, "info": {"learner": learner}}
+        result["config"] = self.algorithm_config.options
         result["episodes_this_iter"] = len(self.last_episodes)
         result.update(summary([each.episode_return for each in self.episodes], [each.length for each in self.episodes]))
         self._add_counts(result)
@@ -333,6 +336,33 @@ class Algorithm(Trainable):
     def get_policy(self, policy_id: str = "default_policy") -> Policy:
         """The policy."""
         return self.policy
+
+    def policy_ids(self) -> list[str]:
+        """The names of the policies."""
+        return ["default_policy"]
+
+    def get_module(self, module_id: str = "default_policy") -> Any:
+        """The policy as an `RLModule`."""
+        from .modules import RLModule
+
+        return RLModule(self.get_policy(module_id), module_id)
+
+    @property
+    def learner_group(self) -> Any:
+        """The learner: weights and state, in today's spelling."""
+        from .modules import LearnerGroup
+
+        return LearnerGroup(self)
+
+    @property
+    def env_runner_group(self) -> Any:
+        """What holds the environments, in the spellings of workers."""
+        from .runners import RunnerGroup
+
+        return RunnerGroup(self)
+
+    workers = env_runner_group
+    env_runner = property(lambda self: self.env_runner_group.local_env_runner)
 
     def get_weights(self) -> dict[str, Any]:
         """The parameters of the model, by name."""

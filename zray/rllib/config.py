@@ -192,6 +192,35 @@ class AlgorithmConfig:
         else:
             self._set("update_from_dict", {name: value})
 
+    # --- what follows from options ---
+
+    @property
+    def is_multi_agent(self) -> bool:
+        """Whether policies are named."""
+        return bool(self.options["policies"])
+
+    @property
+    def total_train_batch_size(self) -> int:
+        """The steps of an iteration's batch, of the one learner; `train_batch_size`, or what rollouts give."""
+        given = self.options.get("train_batch_size")
+        if given:
+            return int(given)
+        names = ("num_groups", "num_envs_per_env_runner", "rollout_fragment_length")
+        groups, envs, steps = (self.options[name] for name in names)
+        return int(groups * envs * steps)
+
+    @property
+    def num_learners(self) -> int:
+        """0: the learner is the process of the algorithm."""
+        return 0
+
+    @property
+    def rl_module_spec(self) -> Any:
+        """The options of the model, as a specification of a module."""
+        from .modules import RLModuleSpec
+
+        return RLModuleSpec(model_config=self.options["model"])
+
     # --- what is made of it ---
 
     def copy(self, copy_frozen: bool = False) -> Any:

@@ -70,6 +70,23 @@ _TYPES = {name: "typing:Any" for name in ("AgentID", "EnvConfigDict", "EnvID", "
     for name in ("AlgorithmConfigDict", "EpisodeID", "MultiAgentDict", "MultiEnvDict", "PartialAlgorithmConfigDict")
     + ("PolicyID", "ResultDict", "TensorStructType", "TensorType", "TrainerConfigDict", "ModelWeights")
 }
+_MODULE = {
+    name: f"modules:{name}"
+    for name in ("Columns", "DefaultModelConfig", "LearnerGroup", "RLModule", "RLModuleSpec")
+    + ("DEFAULT_MODULE_ID", "DEFAULT_POLICY_ID", "DEFAULT_AGENT_ID", "COMPONENT_LEARNER_GROUP", "COMPONENT_LEARNER")
+    + ("COMPONENT_RL_MODULE", "COMPONENT_ENV_RUNNER")
+}
+_SPACES = {
+    name: f"spaces:{name}"
+    for name in ("batch", "clip_action", "flatten_space", "flatten_to_single_ndarray", "normalize_action", "unbatch")
+    + ("unsquash_action",)
+}
+_AGENTS = {name: f"env.multi_agent_env:{name}" for name in ("MultiAgentCartPole", "make_multi_agent")}
+_EXAMPLES = {
+    "random_env": {"RandomEnv": "env.random_env:RandomEnv"},
+    "stateless_cartpole": {"StatelessCartPole": "env.stateless_cartpole:StatelessCartPole"},
+    "multi_agent": _AGENTS,
+}
 _TRAINER = {
     "Agent": "algorithm:Algorithm",
     "Trainer": "algorithm:Algorithm",
@@ -138,6 +155,23 @@ MODULES: dict[str, dict[str, str]] = {
     "utils.metrics.metrics_logger": {"MetricsLogger": "callbacks:MetricsLogger"},
     "utils.replay_buffers": {"ReplayBuffer": "replay:Replay", "PrioritizedReplayBuffer": "replay:PrioritizedReplay"},
     "utils.schedules": {},
+    "utils.spaces": _SPACES,
+    "utils.spaces.space_utils": _SPACES,
+    "utils.torch_ops": {name: f"utils.torch_utils:{name}" for name in ("FLOAT_MAX", "FLOAT_MIN")},
+    **{
+        name: _MODULE
+        for name in ("core", "core.columns", "core.rl_module", "core.rl_module.rl_module", "core.learner.learner_group")
+        + ("core.rl_module.default_model_config", "core.learner")
+    },
+    "examples": {},
+    "examples.env": {},
+    "examples.envs": {},
+    "examples.envs.classes": {},
+    **{
+        f"examples.{place}.{name}": found
+        for name, found in _EXAMPLES.items()
+        for place in ("env", "envs", "envs.classes")
+    },
     "utils.test_utils": {"check_learning_achieved": "helpers:check_learning_achieved"},
 }
 

@@ -276,6 +276,10 @@ class SeveralAgents:
         """What plays the episodes of an evaluation."""
         return AgentsPlayer(self.policy, options, self.rng)
 
+    def policy_ids(self: Any) -> list[str]:
+        """The names of the policies."""
+        return list(self.policy.policies)
+
     def get_policy(self: Any, policy_id: str = DEFAULT) -> Policy:
         """The policy of this name.
 

@@ -120,7 +120,7 @@ IGNORED: dict[str, str] = {
         ),
         "",
     ),
-    **dict.fromkeys(("rl_module_spec", "learner_class", "learner_connector", "env_to_module_connector"), _STACK),
+    **dict.fromkeys(("learner_class", "learner_connector", "env_to_module_connector"), _STACK),
     **dict.fromkeys(("module_to_env_connector", "env_runner_cls", "sampler_config"), _STACK),
     **dict.fromkeys(
         (
@@ -273,6 +273,14 @@ def _pytorch(value: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"framework": "torch" if value else options.get("framework", "torch")}
 
 
+def _specified(value: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """`rl_module_spec`: the options of the model."""
+    model = getattr(value, "model_config", None) or {}
+    if not isinstance(model, Mapping):  # DefaultModelConfig
+        model = {name: each for name, each in vars(model).items() if each is not None}
+    return {"model": dict(model)} if model else {}
+
+
 def _filtered(value: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"observation_filter": value or "NoFilter"}
 
@@ -288,6 +296,7 @@ CONVERTED: dict[str, Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
     "multiagent": _agents,
     "use_pytorch": _pytorch,
     "optimizer": _optimizer,
+    "rl_module_spec": _specified,
     "filter_observations": _filtered,
     "vf_share_layers": lambda value, options: {"model": {"vf_share_layers": value}},
 }

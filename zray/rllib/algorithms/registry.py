@@ -17,13 +17,24 @@ _MODULES = {
 }
 
 
+def modules() -> dict[str, str]:
+    """The modules of algorithms, by the algorithm's name."""
+    return _MODULES
+
+
 def get_algorithm_class(alg: str, return_config: bool = False) -> Any:
     """The class of an algorithm.
 
     Raises:
         ValueError: no algorithm has the name.
+        NotImplementedError: Ray has an algorithm of this name, and zray has not.
     """
     if alg not in _MODULES:
+        from ... import absent
+
+        row = absent.row_of(f"zray.rllib.algorithms.{alg}")
+        if row:
+            raise absent.not_built(absent.NAMES, row, f"the algorithm {alg}")
         raise ValueError(f"No algorithm is called {alg!r}.  The names are: {', '.join(_MODULES)}.")
     found = getattr(import_module(f"zray.rllib.algorithms.{_MODULES[alg]}"), alg)
     return (found, found.config_class()) if return_config else found

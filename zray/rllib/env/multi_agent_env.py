@@ -8,7 +8,7 @@ import gymnasium
 
 from ..environments import EnvContext, make_environment
 
-__all__ = ["LimitedAgents", "MultiAgentEnv", "MultiAgentDict", "make_multi_agent"]
+__all__ = ["LimitedAgents", "MultiAgentCartPole", "MultiAgentDict", "MultiAgentEnv", "make_multi_agent"]
 
 MultiAgentDict = dict[Any, Any]
 
@@ -176,3 +176,6 @@ def make_multi_agent(env_name_or_creator: Any) -> type[MultiAgentEnv]:
                 env.close()
 
     return Copies
+
+
+MultiAgentCartPole = make_multi_agent("CartPole-v1")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DEFAULT_POLICY_ID", "SampleBatch", "concat_samples"]
+__all__ = ["DEFAULT_POLICY_ID", "MultiAgentBatch", "SampleBatch", "concat_samples"]
 
 DEFAULT_POLICY_ID = "default_policy"
 
@@ -121,3 +121,30 @@ def concat_samples(samples: Sequence[SampleBatch]) -> SampleBatch:
     if any(each.keys() != filled[0].keys() for each in filled):
         raise ValueError(f"The batches differ in their columns: {[sorted(each) for each in filled]}.")
     return SampleBatch({name: np.concatenate([each[name] for each in filled]) for name in filled[0]})
+
+
+class MultiAgentBatch:
+    """The batches of several policies, by name.
+
+    Args:
+        policy_batches: a SampleBatch for each policy.
+        env_steps: steps of the environment that they are of.
+    """
+
+    def __init__(self, policy_batches: dict[str, SampleBatch], env_steps: int) -> None:
+        self.policy_batches, self.count = dict(policy_batches), env_steps
+
+    def env_steps(self) -> int:
+        """The steps of the environment."""
+        return self.count
+
+    def agent_steps(self) -> int:
+        """The steps of all agents."""
+        return sum(batch.count for batch in self.policy_batches.values())
+
+    def __getitem__(self, key: str) -> SampleBatch:
+        return self.policy_batches[key]
+
+    def as_multi_agent(self) -> MultiAgentBatch:
+        """The batch itself."""
+        return self

@@ -1,0 +1,103 @@
+"""Functions of spaces and their values that programs import from rllib.utils.spaces.space_utils."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+__all__ = [
+    "batch",
+    "clip_action",
+    "flatten_space",
+    "flatten_to_single_ndarray",
+    "normalize_action",
+    "unbatch",
+    "unsquash_action",
+]
+
+
+def flatten_space(space: gymnasium.Space[Any]) -> list[gymnasium.Space[Any]]:
+    """The spaces that a Tuple or Dict is made of, at any depth; of another space, the space itself."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        parts: Iterable[Any] = space.spaces.values()
+    elif isinstance(space, gymnasium.spaces.Tuple):
+        parts = space.spaces
+    else:
+        return [space]
+    return [each for part in parts for each in flatten_space(part)]
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [leaf for key in sorted(value) for leaf in _leaves(value[key])]
+    if isinstance(value, (list, tuple)):
+        return [leaf for each in value for leaf in _leaves(each)]
+    return [value]
+
+
+def flatten_to_single_ndarray(input_: Any) -> np.ndarray:
+    """All numbers of nested dicts and tuples, as one row."""
+    return np.concatenate([np.asarray(leaf).ravel() for leaf in _leaves(input_)])
+
+
+def _together(values: list[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, dict):
+        return {key: _together([each[key] for each in values]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(_together(list(each)) for each in zip(*values, strict=True))
+    return np.stack(values)
+
+
+def batch(list_of_structs: list[Any], **ignored: Any) -> Any:
+    """Nested values, one of each step, as one nested value of arrays with a row for each step."""
+    return _together(list_of_structs)
+
+
+def unbatch(batches_struct: Any) -> list[Any]:
+    """A nested value of arrays as one nested value for each row."""
+    if isinstance(batches_struct, dict):
+        parts = {key: unbatch(each) for key, each in batches_struct.items()}
+        return [dict(zip(parts, rows, strict=True)) for rows in zip(*parts.values(), strict=True)]
+    if isinstance(batches_struct, tuple):
+        return list(zip(*(unbatch(each) for each in batches_struct), strict=True))
+    return list(batches_struct)
+
+
+def _mapped(change: Any, action: Any, space: Any) -> Any:
+    if isinstance(space, gymnasium.spaces.Dict):
+        return {key: _mapped(change, action[key], part) for key, part in space.spaces.items()}
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return tuple(_mapped(change, each, part) for each, part in zip(action, space.spaces, strict=True))
+    return change(action, space) if isinstance(space, gymnasium.spaces.Box) else action
+
+
+def clip_action(action: Any, action_space: Any) -> Any:
+    """Actions clipped to the bounds of their Box spaces, at any depth."""
+    return _mapped(lambda value, space: np.clip(value, space.low, space.high), action, action_space)
+
+
+def unsquash_action(action: Any, action_space_struct: Any) -> Any:
+    """Actions from -1 to 1 as those between the bounds of their Box spaces, at any depth."""
+
+    def change(value: Any, space: Any) -> Any:
+        if not (space.is_bounded("both") and np.issubdtype(space.dtype, np.floating)):
+            return value
+        part = (np.clip(value, -1.0, 1.0) + 1.0) / 2.0
+        return (space.low + part * (space.high - space.low)).astype(space.dtype)
+
+    return _mapped(change, action, action_space_struct)
+
+
+def normalize_action(action: Any, action_space_struct: Any) -> Any:
+    """Actions between the bounds of their Box spaces as those from -1 to 1, at any depth."""
+
+    def change(value: Any, space: Any) -> Any:
+        if not (space.is_bounded("both") and np.issubdtype(space.dtype, np.floating)):
+            return value
+        return ((np.asarray(value) - space.low) * 2.0 / (space.high - space.low) - 1.0).astype(space.dtype)
+
+    return _mapped(change, action, action_space_struct)
