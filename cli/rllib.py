@@ -131,7 +131,8 @@ def train(
 ) -> None:
     """Train an algorithm in an environment, or run the experiments of a file, and show the trials meanwhile.
 
-    The file has the format of `zray tune run`: {name: {run: PPO, env: CartPole-v1, stop: ..., config: ...}}.
+    The file has the format of `zray tune run`: {name: {run: PPO, env: CartPole-v1, stop: ..., config: ...}}.  In it and
+    in --config, {"eval": "..."} is evaluated as Python: run files of your own alone.
     """
     import os
 

@@ -210,14 +210,16 @@ def run(
     """
     from zray.tune import run_experiments
     from zray.tune.schedulers import create_scheduler
-    from zray.tune.spec_file import read_spec
+    from zray.tune.spec_file import check_metric, read_spec
 
     options = object_of("--scheduler-config", scheduler_config)
     experiments = read_spec(file)
+    chosen = create_scheduler(scheduler, **options)
+    check_metric(experiments, chosen, file)
     ray_args = {"num_cpus": num_cpus, "num_gpus": num_gpus, "address": address}
     run_experiments(
         experiments,
-        scheduler=create_scheduler(scheduler, **options),
+        scheduler=chosen,
         resume=resume,
         verbose=verbose,
         **{name: value for name, value in ray_args.items() if value is not None},

@@ -245,12 +245,28 @@ def test_mistakes_in_a_file_are_named(text, said, tmp_path):
     assert re.search(said, " ".join(invoke("run", path, code=1).split()))
 
 
-def test_expressions_are_evaluated_in_a_file_alone(tmp_path):
+def test_lambdas_in_texts_are_functions_in_a_file_alone(tmp_path):
     path = tmp_path / "spec.json"
-    path.write_text(json.dumps({"a": {"run": "os.path:join", "config": {"x": {"eval": "random.random()"}}}}))
+    path.write_text(json.dumps({"a": {"run": "os.path:join", "config": {"x": "lambda spec: 1"}}}))
     assert hasattr(read_spec(str(path))["a"]["config"]["x"], "sample")
-    made = tune.Experiment("a", descend, config={"x": {"eval": "1"}})
-    assert made.spec["config"] == {"x": {"eval": "1"}}
+    made = tune.Experiment("a", descend, config={"x": "lambda spec: 1"})
+    assert made.spec["config"] == {"x": "lambda spec: 1"}
+
+
+def test_expressions_in_a_file_may_be_distributions(tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text("a: {run: 'os.path:join', config: {x: {eval: 'tune.uniform(-3, -2)'}, y: {eval: 'tine.x'}}}")
+    config = read_spec(str(path))["a"]["config"]
+    assert -3 <= config["x"].sample().sample() <= -2
+    with pytest.raises(tune.TuneError, match="^a/config/y cannot be evaluated: 'tine.x': NameError"):
+        config["y"].sample()
+
+
+def test_missing_metric_is_said_in_the_words_of_the_file(tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text("a: {run: 'os.path:join'}")
+    said = " ".join(invoke("run", path, "--scheduler", "median_stopping_rule", code=1).split())
+    assert "needs a metric and a mode. Write `metric: loss` and `mode: min` (or `max`) beside `run:`" in said
 
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"

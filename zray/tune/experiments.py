@@ -11,13 +11,16 @@ from typing import Any
 import zray
 
 from .errors import TuneError
+from .registry import check_saving
 from .results import ExperimentAnalysis
 from .running_experiment import JOURNAL, STATE, RunningExperiment
 from .spellings import configs_of, translated
+from .stoppers import stopper_of
+from .trainable import Trainable
 from .trial import Trial
 from .tune_run import run, run_or_resume
 from .tuner import experiment_of
-from .unknown import unknown_name
+from .unknown import shown, unknown_name
 
 __all__ = ["JOURNAL", "STATE", "Experiment", "Trial", "run", "run_experiments", "run_specs"]
 
@@ -34,12 +37,25 @@ class Experiment:
         spec: the other keys of an experiment: stop, config, resources_per_trial, num_samples, ...
 
     Raises:
-        TuneError: an unknown key.
+        TuneError: an unknown key, or `run` is an instance.
+        TypeError: `run` is a class that is no Trainable, or `stop` is of a wrong kind.
+        ValueError: `config` is no dict, or checkpoint options are given for a function.
     """
 
     def __init__(self, name: str, run: Any, **spec: Any) -> None:
         self.name, self.run = name, run
         self.spec = translated(spec, f"Experiment {name!r}", "key", TuneError, extra=("run",))
+        if isinstance(run, type) and not issubclass(run, Trainable):
+            raise TypeError(
+                f"The class {run.__name__} is no trainable: derive it from tune.Trainable, and define setup and step."
+            )
+        if not isinstance(run, str) and not callable(run):
+            raise TuneError(f"A trainable is a function, a class or a registered name, not {shown(run)}.")
+        config = self.spec.get("config")
+        if config is not None and not isinstance(config, Mapping) and not hasattr(config, "to_dict"):
+            raise ValueError(f"The config of experiment {name!r} is a dict, not {shown(config)}.")
+        check_saving(run, self.spec.get("checkpoint_frequency"), self.spec.get("checkpoint_at_end"))
+        stopper_of(self.spec.get("stop"))
 
     @staticmethod
     def load(path: str, trainable: Any = None, *, replays: bool = True) -> RunningExperiment:

@@ -22,13 +22,18 @@ def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
     """Give a function or a class a name, by which experiments run it.
 
     Raises:
-        TypeError: it is neither, or the name is no text.
+        TypeError: it is neither, a class that is no Trainable, or the name is no text.
     """
     del warn
     if not isinstance(name, str):
         raise TypeError(f"A trainable's name is text, not {type(name).__name__}.")
     if not callable(trainable):
         raise TypeError(f"A trainable is a function or a class, and {name!r} is {type(trainable).__name__}.")
+    if isinstance(trainable, type):
+        try:
+            _checked(trainable)
+        except TuneError as error:
+            raise TypeError(f"{name!r} is registered as no trainable: {error}") from None
     _trainables[name] = trainable
 
 
@@ -141,6 +146,24 @@ def _checked(trainable: Any) -> Any:
     except TypeError as error:
         raise TuneError(str(error)) from None
     return trainable
+
+
+def check_saving(trainable: Any, frequency: Any, at_end: Any) -> None:
+    """Refuse options of class trainables for a function, which saves by itself.
+
+    Raises:
+        ValueError: an option is given, and the trainable is a function.
+    """
+    if isinstance(trainable, str):
+        trainable = _trainables.get(trainable)
+    if trainable is None or isinstance(trainable, type) or not callable(trainable):
+        return
+    for name, value in (("checkpoint_frequency", frequency), ("checkpoint_at_end", at_end)):
+        if value:
+            raise ValueError(
+                f"{name}={value!r} goes with class trainables alone: a function saves by itself, as "
+                "`tune.report(metrics, checkpoint=tune.Checkpoint.from_directory(folder))`."
+            )
 
 
 def get_trainable_cls(trainable_name: str) -> Any:

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.util
 import json
@@ -28,7 +29,7 @@ from .evaluated import Evaluated
 from .registry import trainable_of
 from .spaces import sample_from
 
-__all__ = ["read_spec"]
+__all__ = ["check_metric", "read_spec"]
 
 
 def read_spec(path: str) -> dict[str, dict[str, Any]]:
@@ -58,6 +59,31 @@ def read_spec(path: str) -> dict[str, dict[str, Any]]:
             own["config"] = _evaluated(own["config"] or {}, f"{name}/config")
         experiments[str(name)] = own
     return experiments
+
+
+def check_metric(experiments: Mapping[str, Mapping[str, Any]], scheduler: Any, path: str) -> None:
+    """Look before the first trial whether a scheduler has the metric and the mode that it needs.
+
+    Args:
+        experiments: of the file.
+        scheduler: the scheduler of those that name none.
+        path: of the file, for the error.
+
+    Raises:
+        TuneError: one is missing; says what to write into the file.
+    """
+    for name, spec in experiments.items():
+        if spec.get("scheduler") is not None or not scheduler.needs_metric:
+            continue
+        own = copy.deepcopy(scheduler)
+        own.set_search_properties(spec.get("metric"), spec.get("mode"))
+        try:
+            own.require_metric()
+        except ValueError:
+            raise TuneError(
+                f"Experiment {name!r} in {path}: {type(own).__name__} needs a metric and a mode.  Write `metric: loss` "
+                "and `mode: min` (or `max`) beside `run:`."
+            ) from None
 
 
 def _yaml(text: str) -> Any:

@@ -5,6 +5,7 @@ A stopper is called with each result, and says whether the trial ends; `stop_all
 
 from __future__ import annotations
 
+import inspect
 import statistics
 import time
 from collections import deque
@@ -235,23 +236,56 @@ def stopper_of(stop: Any) -> Stopper | None:
         stop: None, a dict of thresholds, a function of (trial id, result), a stopper, or a list of these.
 
     Raises:
-        TypeError: something else.
+        TypeError: something else, or a threshold that is no number.
+        TuneError: the function does not take a trial's id and a result.
     """
     if stop is None or (isinstance(stop, Mapping) and not stop):
         return None
     if isinstance(stop, Stopper):
         return stop
     if isinstance(stop, Mapping):
-        bad = [key for key in stop if not isinstance(key, str)]
-        if bad:
-            raise TypeError(f"The keys of stop are names of results, not {bad[0]!r}.")
-        return ThresholdStopper(stop)
+        return ThresholdStopper(_thresholds(stop))
+    if isinstance(stop, type):
+        raise TypeError(f"stop is the class {stop.__name__}: make an instance, as {stop.__name__}(...).")
     if isinstance(stop, (list, tuple)):
         found = [stopper for stopper in map(stopper_of, stop) if stopper is not None]
         return CombinedStopper(*found)
     if callable(stop):
+        _check_function(stop)
         return FunctionStopper(stop)
     raise TypeError(f"stop is a dict, a function of (trial_id, result) or a Stopper, not {type(stop).__name__}.")
+
+
+def _thresholds(stop: Mapping[Any, Any], path: str = "") -> dict[str, Any]:
+    """The thresholds by path: {"test": {"acc": 6}} is {"test/acc": 6}."""
+    found: dict[str, Any] = {}
+    for key, value in stop.items():
+        if not isinstance(key, str):
+            raise TypeError(f"The keys of stop are names of results, not {key!r}.")
+        if isinstance(value, Mapping):
+            found.update(_thresholds(value, f"{path}{key}/"))
+            continue
+        try:
+            float(value if not isinstance(value, (str, bytes)) else None)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"The stop criterion {path + key!r} is a number that the result has to reach, not {value!r}.  Pass a "
+                "function of (trial_id, result) for anything else."
+            ) from None
+        found[path + key] = value
+    return found
+
+
+def _check_function(stop: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(stop)
+    except (TypeError, ValueError):  # built in
+        return
+    try:
+        signature.bind("trial_id", {})
+    except TypeError as error:
+        name = getattr(stop, "__name__", type(stop).__name__)
+        raise TuneError(f"The stop function {name}{signature} is called with (trial_id, result): {error}.") from error
 
 
 shadows.name_absent(__name__)
