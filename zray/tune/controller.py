@@ -17,6 +17,7 @@ from . import naming
 from .controller_names import ControllerNames
 from .decisions import NOOP, PAUSE, STOP, Decision
 from .new_trials import made_trial
+from .objective import number_of
 from .resuming import repeat, resume
 from .schedulers.trial_scheduler import TrialScheduler
 from .search.searcher import Searcher
@@ -55,7 +56,7 @@ class Controller(ControllerNames):
         self.is_ending = ""  # why nothing new starts
         self.began_at = 0.0
         self.now = 0.0
-        self.best: Trial | None = None
+        self.best_ever: Trial | None = None  # had the best value in any of its results
 
     # --- what schedulers may ask and do ---
 
@@ -159,7 +160,7 @@ class Controller(ControllerNames):
         if event.checkpoint:
             trial.saves += 1
             if not is_again or trial.checkpoint is None or trial.checkpoint.iteration < event.iteration:
-                score = value_of(event.metrics, self.settings.score_key) if self.settings.score_key else None
+                score = number_of(value_of(event.metrics, self.settings.score_key)) if self.settings.score_key else None
                 self._keep(
                     trial,
                     SavedCheckpoint(
@@ -178,7 +179,7 @@ class Controller(ControllerNames):
         if event.iteration == 1 and self.settings.is_strict_metric and (missing := self._missing_metric(result)):
             self._fail_for_good(trial, missing)
             return
-        self._note_best(trial, result)
+        self.note_best(trial, result)
         self.searcher.on_trial_result(trial.trial_id, result)
         if stop_reason:
             result["done"] = True
@@ -224,7 +225,7 @@ class Controller(ControllerNames):
 
     def _take_checkpoint(self, trial: Trial, event: ev.Saved | ev.Halted) -> None:
         trial.saves += 1
-        score = value_of(trial.last_result, self.settings.score_key) if self.settings.score_key else None
+        score = number_of(value_of(trial.last_result, self.settings.score_key)) if self.settings.score_key else None
         total = float(trial.last_result.get("time_total_s", 0.0))
         saved = SavedCheckpoint(event.checkpoint, event.iteration, total, score, trial.last_result, event.size)
         self._keep(trial, saved)
@@ -287,17 +288,6 @@ class Controller(ControllerNames):
         if isinstance(self.searcher.metric, str):
             wanted["the searcher"] = self.searcher.metric
         return missing_metric(result, wanted)
-
-    def _note_best(self, trial: Trial, result: dict[str, Any]) -> None:
-        metric, mode = self.settings.metric, self.settings.mode
-        value = value_of(result, metric) if metric else None
-        if not isinstance(value, (int, float)) or value != value:
-            return
-        sign = -1.0 if mode == "min" else 1.0
-        if trial.best is None or sign * value > sign * trial.best:
-            trial.best = value
-            if self.best is None or self.best.best is None or sign * value > sign * self.best.best:
-                self.best = trial
 
     # --- checkpoints ---
 

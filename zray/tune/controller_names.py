@@ -1,10 +1,11 @@
-"""What schedulers that were written for Ray ask of the controller."""
+"""The best trial of a controller, and what schedulers that were written for Ray ask of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .trial import Trial, TrialState
+from .objective import Objective
+from .trial import Trial, TrialState, value_of
 
 if TYPE_CHECKING:
     from .controller import Controller
@@ -13,7 +14,7 @@ __all__ = ["ControllerNames"]
 
 
 class ControllerNames:
-    """Ray's names of the controller's methods."""
+    """The best trial, and Ray's names of the controller's methods."""
 
     def get_live_trials(self: Controller) -> list[Trial]:  # type: ignore[misc]
         """The trials that have not ended."""
@@ -37,3 +38,29 @@ class ControllerNames:
         if trial.state is TrialState.PAUSED:
             self._move(trial, TrialState.PENDING)
         return trial if trial.state is TrialState.PENDING else None
+
+    def note_best(self: Controller, trial: Trial, result: dict[str, Any]) -> None:  # type: ignore[misc]
+        """A trial has a result: perhaps it has the best value so far."""
+        objective = self.objective
+        if objective is None:
+            return
+        value = objective.value(result)
+        trial.best = objective.best([(trial.best, trial.best), (value, value)])
+        ever = self.best_ever
+        if ever is None or objective.best([(ever.best, ever), (trial.best, trial)]) is trial:
+            self.best_ever = trial if trial.best is not None else None
+
+    @property
+    def objective(self: Controller) -> Objective | None:  # type: ignore[misc]
+        """What is optimised; None: the experiment names no single metric."""
+        metric, mode = self.settings.metric, self.settings.mode
+        return Objective(metric, mode) if isinstance(metric, str) and metric else None
+
+    @property
+    def best(self: Controller) -> Trial | None:  # type: ignore[misc]
+        """The trial whose last result is the best; None: no trial has the metric."""
+        objective = self.objective
+        if objective is None:
+            return None
+        metric = objective.metric
+        return objective.best((value_of(trial.last_result, metric), trial) for trial in self.trials.values())

@@ -16,6 +16,7 @@ from . import naming
 from .controller import Controller
 from .errors import TuneError
 from .journal import read_journal
+from .objective import Objective
 from .recorded import Recorded, best_value
 from .resources import capacity, resources_of
 from .running_experiment import JOURNAL, RunningExperiment
@@ -56,8 +57,8 @@ class Facts(NamedTuple):
 class DryRun(NamedTuple):
     """What a simulated experiment came to.
 
-    beyond: trials that would have gone on where their recorded curve was cut short.  best: None: no trial had the
-    metric.
+    beyond: trials that would have gone on where their recorded curve was cut short.  best: the best last value of the
+    metric, and best_ever of all results; None: no trial had the metric.
     """
 
     trials: int
@@ -70,6 +71,7 @@ class DryRun(NamedTuple):
     decisions: list[ev.Explained]
     beyond: list[str]
     scheduler: str
+    best_ever: float | None = None
 
     def counts(self) -> dict[str, int]:
         """The number of decisions of each kind."""
@@ -266,32 +268,32 @@ def simulate(
     stopper = stopper_of(fresh.stop) if fresh is not None else None
     run = _RecordedRun(Controller(settings, _RecordedSearcher(trials), wanted, stopper), facts, at_once)
     seconds = run.run()
-    best = run.controller.best
+    best, ever = run.controller.best, run.controller.best_ever
+    objective = run.controller.objective
     return DryRun(
         len(run.controller.trials),
         run.steps,
         seconds,
         run.training_seconds,
         at_once,
-        best.best if best is not None else None,
+        objective.value(best.last_result) if best is not None and objective is not None else None,
         str(trials[best.index]) if best is not None else "",
         run.decisions,
         [str(run.controller.trials[key]) for key in run.beyond],
         type(wanted).__name__,
+        ever.best if ever is not None else None,
     )
 
 
-def recorded_best(recorded: Recorded) -> tuple[float | None, str]:
-    """The best value of the experiment's metric, and its trial."""
-    found: tuple[float | None, str] = (None, "")
+def recorded_best(recorded: Recorded) -> tuple[float | None, str, float | None]:
+    """The best last value of the experiment's metric, its trial, and the best value ever."""
     if recorded.metric is None:
-        return found
-    sign = -1.0 if recorded.mode == "min" else 1.0
-    for trial in recorded.trials:
-        value = best_value(recorded.results(trial), recorded.metric, recorded.mode)
-        if value is not None and (found[0] is None or sign * value > sign * found[0]):
-            found = (value, str(trial))
-    return found
+        return None, "", None
+    objective = Objective(recorded.metric, recorded.mode)
+    best = objective.best((objective.value(trial.last_result), trial) for trial in recorded.trials)
+    values = [best_value(recorded.results(trial), recorded.metric, recorded.mode) for trial in recorded.trials]
+    ever = objective.best((value, value) for value in values)
+    return (objective.value(best.last_result), str(best), ever) if best is not None else (None, "", ever)
 
 
 def _trials_at_once(experiment: RunningExperiment | None, cpus: float | None, gpus: float | None) -> int:
@@ -317,7 +319,7 @@ def compared(recorded: Recorded, facts: Facts, outcome: DryRun) -> tuple[dict[st
     Returns:
         ((recorded, simulated) by what is measured, notes in sentences).
     """
-    best, best_trial = recorded_best(recorded)
+    best, best_trial, best_ever = recorded_best(recorded)
     before = Counter(record["action"] for record in recorded.decisions() if record["action"] != "WAIT")
     scheduler = type(recorded.experiment.scheduler).__name__ if recorded.experiment is not None else None
     rows: dict[str, tuple[Any, Any]] = {
@@ -335,14 +337,17 @@ def compared(recorded: Recorded, facts: Facts, outcome: DryRun) -> tuple[dict[st
         rows["best trial"] = (best_trial or None, outcome.best_trial or None)
         if best is not None and outcome.best is not None:
             rows["regret"] = (0.0, abs(best - outcome.best))
+        rows[f"best {recorded.metric} ever"] = (best_ever, outcome.best_ever)
     notes = []
     if outcome.beyond:
+        count = "1 trial was stopped" if len(outcome.beyond) == 1 else f"{len(outcome.beyond)} trials were stopped"
         notes.append(
-            f"{len(outcome.beyond)} decisions to go on went beyond what is recorded: these trials were stopped early, "
-            "and end there in the simulation."
+            f"{count} early when they were recorded, and would have gone on: they end there in the simulation."
         )
-    if not facts.can_save and outcome.counts().get("PAUSE"):
-        notes.append("The trials write no checkpoints when they are paused: a paused trial begins again.")
+    with_checkpoint = [point.has_checkpoint for curve in facts.curves for point in curve]
+    if not facts.can_save and outcome.counts().get("PAUSE") and not all(with_checkpoint):
+        start = "from the last one that it has reported" if any(with_checkpoint) else "at its beginning"
+        notes.append(f"The trials write no checkpoints when they are paused: a paused trial begins again {start}.")
     if recorded.metric is None:
         notes.append("No metric is known: name one for the best score and the regret.")
     return rows, notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .naming import AUTO_KEYS
+from .objective import Objective, number_of
 from .recorded import Recorded
 from .records.files import flattened
 from .trial import Trial, TrialState, last_line
@@ -89,8 +90,10 @@ def listed(
     if sort is not None:
         key = sort
         there = [row for row in rows if row.get(key) is not None]
-        numbers = all(isinstance(row[key], (int, float)) for row in there)
-        there.sort(key=lambda row: row[key] if numbers else str(row[key]), reverse=descending)
+        if all(number_of(row[key]) is not None for row in there):
+            there = Objective(key, "max" if descending else "min").ranked((row[key], row) for row in there)
+        else:
+            there.sort(key=lambda row: str(row[key]), reverse=descending)
         rows = there + [row for row in rows if row.get(key) is None]
     if limit:
         rows = rows[:limit]

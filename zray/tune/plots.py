@@ -15,9 +15,9 @@ from typing import Any
 from .drawing import Line, bars, colour_bar, curves, parallel_coordinates
 from .importances import TRIALS_MAX, importances
 from .listing import listed
+from .objective import Objective, number_of
 from .recorded import Recorded, best_value
 from .reporters.rows import cell, counts, counts_in_words, duration
-from .trial import value_of
 
 __all__ = ["STYLE", "VIEWPORT", "page"]
 
@@ -90,16 +90,17 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
     metric, mode = recorded.metric, recorded.mode
     if metric is None:
         raise ValueError("A plot needs a metric, and the experiment names none: pass --metric, and --mode.")
-    series, scores = [], []
+    objective = Objective(metric, mode)
+    series, scores, ever = [], [], []
     for trial in recorded.trials:
         results = recorded.results(trial)[:RESULTS_MAX]
-        points = [(each.get("training_iteration", 0), value_of(each, metric)) for each in results]
-        series.append([(float(x), float(y)) for x, y in points if _is_finite(x) and _is_finite(y)])
-        scores.append(best_value(results, metric, mode))
-    sign = 1.0 if mode == "min" else -1.0
-    order = sorted(
-        range(len(scores)), key=lambda place: sign * score if (score := scores[place]) is not None else float("inf")
-    )
+        points = [(number_of(each.get("training_iteration", 0)), objective.value(each)) for each in results]
+        series.append(
+            [(x, y) for x, y in points if x is not None and y is not None and _is_finite(x) and _is_finite(y)]
+        )
+        scores.append(objective.best_value([trial.last_result]))
+        ever.append(best_value(results, metric, mode))
+    order = objective.ranked(zip(scores, range(len(scores)), strict=True))
     kept = sorted(order[:trials_max])
     rank = {place: position / max(1, len(order) - 1) for position, place in enumerate(order)}
     lines = [
@@ -107,7 +108,8 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
     ]
     parameters = recorded.parameters()
     columns: dict[str, Any] = {name: [values[place] for place in kept] for name, values in parameters.items()}
-    columns[f"best {metric}"] = [scores[place] for place in kept]
+    columns[f"last {metric}"] = [scores[place] for place in kept]
+    columns[f"best {metric} ever"] = [ever[place] for place in kept]
     sections = [
         _head(recorded, metric, scores, order),
         f"<h2>{escape(metric)}</h2>{curves(lines, 'training_iteration', metric)}{_legend(metric, scores, order)}",
@@ -139,7 +141,7 @@ def _legend(metric: str, scores: list[float | None], order: list[int]) -> str:
 def _label(recorded: Recorded, place: int, metric: str, score: float | None) -> str:
     trial = recorded.trials[place]
     chosen = ", ".join(f"{name}={cell(value)}" for name, value in trial.chosen.items())
-    return f"{trial} ({trial.status}): best {metric} = {cell(score)}; {chosen}"
+    return f"{trial} ({trial.status}): last {metric} = {cell(score)}; {chosen}"
 
 
 def _head(recorded: Recorded, metric: str, scores: list[float | None], order: list[int]) -> str:
@@ -149,7 +151,7 @@ def _head(recorded: Recorded, metric: str, scores: list[float | None], order: li
     trained = sum(float(value) for value in times if _is_finite(value))
     best = ""
     if order and scores[order[0]] is not None:
-        best = f"<p>{escape(_label(recorded, order[0], metric, scores[order[0]]))}</p>"
+        best = f"<p>Best: {escape(_label(recorded, order[0], metric, scores[order[0]]))}</p>"
     words = f"{len(trials)} trials: {counts_in_words(counts(trials))}; {duration(trained)} of training"
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     return f'<h1>{name}</h1><p>{escape(words)}</p>{best}<p class="path">{escape(recorded.path)}, {stamp}</p>'

@@ -6,11 +6,11 @@ The journal has everything.  Without it, as in folders that Ray has written, the
 from __future__ import annotations
 
 import json
-import math
 import os
 from typing import Any, NamedTuple
 
 from .errors import TuneError
+from .objective import Objective
 from .records.files import TrialFiles, flattened, json_lines
 from .recovery import DECISIONS
 from .running_experiment import STATE, RunningExperiment
@@ -78,9 +78,7 @@ def _parameter(trial: Trial, name: str) -> Any:
 
 def best_value(results: list[dict[str, Any]], metric: str, mode: str | None) -> float | None:
     """The best finite value of a metric in a trial's results; None: there is none."""
-    values = [value_of(result, metric) for result in results]
-    numbers = [float(value) for value in values if isinstance(value, (int, float)) and math.isfinite(value)]
-    return (min if mode == "min" else max)(numbers) if numbers else None
+    return Objective(metric, mode).best_value(results)
 
 
 def read_experiment(path: str, metric: str | None = None, mode: str | None = None) -> Recorded:

@@ -12,8 +12,10 @@ from .. import shadows
 from .checkpoint import Checkpoint
 from .errors import TuneError
 from .naming import checkpoint_number
+from .objective import Objective
+from .outcomes import history
 from .records.files import flattened, read_results
-from .trial import SavedCheckpoint, Trial, TrialState, value_of
+from .trial import Trial, TrialState, value_of
 
 if TYPE_CHECKING:
     from .running_experiment import RunningExperiment
@@ -29,11 +31,6 @@ def _frame(rows: list[dict[str, Any]]) -> Any:
             "Data frames need pandas, which is not installed: install it, or use rows(), which returns a list of dicts."
         ) from None
     return pandas.DataFrame(rows)
-
-
-def history(trial: Trial) -> list[dict[str, Any]]:
-    """All results of a trial, from its result.json."""
-    return read_results(trial.path)
 
 
 def error_of(trial: Trial) -> Exception | None:
@@ -86,10 +83,8 @@ class Result:
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
         """The checkpoint with the best value of a metric; None: there is none with the metric."""
-        sign = -1.0 if mode == "min" else 1.0
-        found = [(value_of(metrics, metric), checkpoint) for checkpoint, metrics in self.best_checkpoints]
-        scored = [(sign * value, checkpoint) for value, checkpoint in found if value is not None]
-        return max(scored, key=lambda item: item[0])[1] if scored else None
+        found = ((value_of(metrics, metric), checkpoint) for checkpoint, metrics in self.best_checkpoints)
+        return Objective(metric, mode).best(found)
 
     @classmethod
     def from_path(cls, path: str) -> Result:
@@ -123,37 +118,20 @@ def result_of(trial: Trial) -> Result:
     )
 
 
-def _sign(mode: str) -> float:
-    return -1.0 if mode == "min" else 1.0
-
-
-def score_of(trial: Trial, metric: str, mode: str, scope: str) -> float | None:
-    """The score of a trial, where larger is better; None: it never reported the metric.
-
-    scope: "last": its last value; "all": its best one; "avg": their mean; "last-5-avg", "last-10-avg".
-    """
-    if scope == "last":
-        values = [value_of(trial.last_result, metric)]
-    else:
-        values = [value_of(result, metric) for result in history(trial)]
-    numbers = [float(value) for value in values if isinstance(value, (int, float)) and value == value]
-    if not numbers:
-        return None
-    sign = _sign(mode)
-    if scope in ("last", "all"):
-        return max(sign * number for number in numbers)
-    if scope == "avg":
-        return sign * sum(numbers) / len(numbers)
-    if scope in ("last-5-avg", "last-10-avg"):
-        window = numbers[-int(scope.split("-")[1]) :]
-        return sign * sum(window) / len(window)
-    raise ValueError(f'scope is "last", "all", "avg", "last-5-avg" or "last-10-avg", not {scope!r}.')
-
-
 class ResultGrid:
-    """The outcomes of all trials of an experiment, in the order of the trials."""
+    """The outcomes of all trials of an experiment, in the order of the trials.
 
-    def __init__(self, experiment: RunningExperiment) -> None:
+    Args:
+        experiment_analysis: what `tune.run` returned, or `ExperimentAnalysis(path)`.
+    """
+
+    def __init__(self, experiment_analysis: ExperimentAnalysis | RunningExperiment) -> None:
+        given: Any = experiment_analysis
+        self._defaults: tuple[str | None, str | None] = (None, None)
+        if isinstance(given, ExperimentAnalysis):
+            self._defaults = (given.default_metric, given.default_mode)
+            given = given._experiment
+        experiment: RunningExperiment = given
         self._experiment = experiment
         self._trials = experiment.controller.get_trials()
         self._results: dict[int, Result] = {}
@@ -177,17 +155,20 @@ class ResultGrid:
         scope: str = "last",
         filter_nan_and_inf: bool = True,
     ) -> Result:
-        """The outcome of the best trial.
+        """The outcome of the best trial.  Without metric and mode, the outcome of the only trial.
 
         Args:
             metric, mode: by which it is the best; None: those of TuneConfig.
-            scope: "last", "all", "avg", "last-5-avg" or "last-10-avg" values.
+            scope: what is compared: "last", the last value of each trial; "all", its best value ever; "avg",
+                "last-5-avg" and "last-10-avg", the mean of all, of the last 5 or of the last 10 values.
+            filter_nan_and_inf: values that are NaN or infinite do not count.
 
         Raises:
             ValueError: no metric is known.
             RuntimeError: no trial has reported the metric.
         """
-        trial = self._experiment.best_trial(metric, mode, scope)
+        metric, mode = metric or self._defaults[0], mode or self._defaults[1]
+        trial = self._experiment.best_trial(metric, mode, scope, filter_nan_and_inf)
         return self[self._trials.index(trial)]
 
     def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None) -> Any:
@@ -247,9 +228,11 @@ class ExperimentAnalysis:
     def get_best_trial(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last", filter_nan_and_inf: bool = True
     ) -> Trial | None:
-        """The best trial; None: no trial has reported the metric."""
+        """The best trial; None: no trial has reported the metric.  The arguments are those of `get_best_result`."""
         try:
-            best: Trial = self._experiment.best_trial(metric or self.default_metric, mode or self.default_mode, scope)
+            best: Trial = self._experiment.best_trial(
+                metric or self.default_metric, mode or self.default_mode, scope, filter_nan_and_inf
+            )
         except RuntimeError:
             return None
         return best
@@ -267,14 +250,18 @@ class ExperimentAnalysis:
     def get_best_checkpoint(
         self, trial: Trial, metric: str | None = None, mode: str | None = None, return_path: bool = False
     ) -> Any:
-        """The best checkpoint of a trial, by a metric."""
+        """The best checkpoint of a trial, by a metric; None: none has a finite value of it.
+
+        Without a metric, here and in the experiment, the newest checkpoint.
+        """
         metric, mode = metric or self.default_metric, mode or self.default_mode or "max"
-        scored: list[tuple[float, SavedCheckpoint]] = []
-        for saved in trial.checkpoints:
-            value = value_of(saved.metrics, metric) if metric and metric != "training_iteration" else saved.iteration
-            if value is not None:
-                scored.append((_sign(mode) * value, saved))
-        found = max(scored, key=lambda item: item[0])[1] if scored else trial.checkpoint
+        found = trial.checkpoint
+        if metric:
+            is_time = metric == "training_iteration"
+            values = (
+                (each.iteration if is_time else value_of(each.metrics, metric), each) for each in trial.checkpoints
+            )
+            found = Objective(metric, mode).best(values)
         if found is None:
             return None
         return found.path if return_path else Checkpoint(found.path)
@@ -293,7 +280,11 @@ class ExperimentAnalysis:
         return [(saved.path, value_of(saved.metrics, key)) for saved in trial.checkpoints]
 
     def dataframe(self, metric: str | None = None, mode: str | None = None) -> Any:
-        """One row for each trial, as a pandas data frame; with a metric: its best result, not the last one."""
+        """One row for each trial, as a pandas data frame; with metric and mode: its best result, not the last one.
+
+        Raises:
+            ValueError: the mode is unknown, or stands without a metric.
+        """
         return _frame(self._experiment.rows(metric, mode))
 
     def rows(self, metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:
@@ -314,11 +305,11 @@ class ExperimentAnalysis:
 
     @property
     def trial_dataframes(self) -> dict[str, Any]:
-        """All results of each trial as a pandas data frame, by the trial's folder."""
-        return {trial.path: _frame([flattened(row) for row in history(trial)]) for trial in self.trials}
+        """All results of each trial as a pandas data frame, by the trial's id."""
+        return {trial.trial_id: _frame([flattened(row) for row in history(trial)]) for trial in self.trials}
 
     def fetch_trial_dataframes(self) -> dict[str, Any]:
-        """All results of each trial as a pandas data frame, by the trial's folder."""
+        """All results of each trial as a pandas data frame, by the trial's id."""
         return self.trial_dataframes
 
     @property
@@ -346,8 +337,12 @@ class ExperimentAnalysis:
 
     @property
     def best_checkpoint(self) -> Any:
-        """The best checkpoint of the best trial."""
-        return self.get_best_checkpoint(self.best_trial)
+        """The newest checkpoint of the best trial, as in `best_trial.checkpoint`.
+
+        `get_best_checkpoint(trial, metric, mode)` is the one that was the best by a metric.
+        """
+        saved = self.best_trial.checkpoint
+        return Checkpoint(saved.path) if saved is not None else None
 
     @property
     def best_dataframe(self) -> Any:
@@ -365,9 +360,9 @@ class ExperimentAnalysis:
         return str(self._experiment.path)
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
-        """The parameters of each trial, by its folder."""
+        """The parameters of each trial, by its id."""
         return {
-            trial.path: {f"config/{key}": value for key, value in trial.config.items()} if prefix else trial.config
+            trial.trial_id: {f"config/{key}": value for key, value in trial.config.items()} if prefix else trial.config
             for trial in self.trials
         }
 

@@ -20,12 +20,12 @@ from .beginning import begin_folder
 from .controller import Controller
 from .errors import TuneError
 from .journal import JOURNAL, Journal, JournalWarning, read_journal
-from .records.files import TrialFiles, flattened
+from .outcomes import best_trial_of, rows_of
+from .records.files import TrialFiles
 from .recovery import FolderRepair
 from .refs import refs_in
 from .registry import trainable_of
 from .reporters import reporter_of
-from .results import history, score_of
 from .runner import Runner
 from .schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from .search.basic_variant import BasicVariantGenerator
@@ -33,7 +33,7 @@ from .search.searcher import Searcher, set_search_properties
 from .settings import Settings
 from .state_file import STATE, pickle_of, read_state
 from .stoppers import stopper_of
-from .trial import Trial, TrialState, value_of
+from .trial import Trial, TrialState
 from .unknown import shown
 from .variants import has_unresolved_values
 from .worker import is_class
@@ -337,48 +337,16 @@ class RunningExperiment:
 
     # --- outcomes ---
 
-    def best_trial(self, metric: str | None, mode: str | None, scope: str = "last") -> Trial:
-        """The best trial.
-
-        Raises:
-            ValueError: no metric or mode is known.
-            RuntimeError: no trial has reported the metric.
-        """
+    def best_trial(
+        self, metric: str | None, mode: str | None, scope: str = "last", filter_nan_and_inf: bool = True
+    ) -> Trial:
+        """The best trial, by `best_trial_of`; None stands for the experiment's metric and mode."""
         metric, mode = metric or self.settings.metric, mode or self.settings.mode
-        if metric is None or mode not in ("min", "max"):
-            raise ValueError(
-                f'The best trial needs a metric and a mode ("min" or "max"): pass them here or to TuneConfig; now they '
-                f"are {metric!r} and {mode!r}."
-            )
-        best: Trial | None = None
-        best_score = 0.0
-        for trial in self.controller.get_trials():
-            score = score_of(trial, metric, mode, scope)
-            if score is not None and (best is None or score > best_score):
-                best, best_score = trial, score
-        if best is None:
-            values = (value_of(trial.last_result, metric) for trial in self.controller.get_trials())
-            found = next((value for value in values if value is not None), None)
-            if found is not None:
-                raise RuntimeError(f"No value of {metric!r} is a number, as {found!r:.40}: there is no best trial.")
-            raise RuntimeError(f"No trial has reported {metric!r}: there is no best one.")
-        return best
+        return best_trial_of(self.controller.get_trials(), metric, mode, scope, filter_nan_and_inf)
 
     def rows(self, metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:
-        """One dict for each trial: its last result, or the one with the best value of a metric."""
-        rows = []
-        for trial in self.controller.get_trials():
-            result: dict[str, Any] | None = trial.last_result
-            if metric and mode:
-                sign = -1.0 if mode == "min" else 1.0
-                scored = [each for each in history(trial) if isinstance(value_of(each, metric), (int, float))]
-                result = max(scored, key=lambda each: sign * value_of(each, metric), default=None)
-            if result:
-                row = flattened({key: value for key, value in result.items() if key != "config"})
-                row.update(flattened(trial.config, "config/"))
-                row["logdir"] = trial.path
-                rows.append(row)
-        return rows
+        """One dict for each trial, by `rows_of`."""
+        return rows_of(self.controller.get_trials(), metric, mode)
 
     def raise_for_failures(self) -> None:
         """Raise an error that names the failed trials, if there are any."""

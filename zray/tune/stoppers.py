@@ -6,6 +6,7 @@ A stopper is called with each result, and says whether the trial ends; `stop_all
 from __future__ import annotations
 
 import inspect
+import math
 import statistics
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from typing import Any
 
 from .. import shadows
 from .errors import TuneError
+from .objective import LAST, Objective, number_of
 from .trial import value_of
 
 __all__ = [
@@ -71,8 +73,13 @@ class ThresholdStopper(Stopper):
             if value is None:
                 own = ", ".join(name for name in result if name != "config")
                 raise TuneError(f"The stop criterion {key!r} is not in the result, which has: {own}.")
-            if value >= threshold:
-                self.reason = f"{key} = {value:.6g} has reached {threshold:.6g}"
+            number, limit = number_of(value), number_of(threshold)
+            if number is None or limit is None:  # values of another kind, as texts
+                is_reached, words = value >= threshold, f"{key} = {value} has reached {threshold}"
+            else:
+                is_reached, words = number >= limit, f"{key} = {number:.6g} has reached {limit:.6g}"
+            if is_reached:
+                self.reason = words
                 return True
         return False
 
@@ -155,13 +162,15 @@ class TrialPlateauStopper(Stopper):
         self.windows: dict[str, deque[float]] = {}
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        value = value_of(result, self.metric)
+        value = number_of(value_of(result, self.metric))
         if value is None:
             return False
         self.counts[trial_id] = self.counts.get(trial_id, 0) + 1
         window = self.windows.setdefault(trial_id, deque(maxlen=self.num_results))
-        window.append(float(value))
+        window.append(value)
         if self.counts[trial_id] < self.grace_period or len(window) < self.num_results:
+            return False
+        if not all(map(math.isfinite, window)):  # NaN is no plateau
             return False
         if self.metric_threshold is not None:
             is_short = value > self.metric_threshold if self.mode == "min" else value < self.metric_threshold
@@ -190,16 +199,23 @@ class ExperimentPlateauStopper(Stopper):
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
         if mode not in ("min", "max"):
             raise ValueError(f'The mode is "min" or "max", not {mode!r}.')
-        if top <= 1 or std < 0 or patience < 0:
-            raise ValueError("top is at least 2, std and patience are at least 0.")
+        if not _is_number(top, int) or top <= 1:
+            raise ValueError(f"top is a whole number of at least 2, not {top!r}.")
+        if not _is_number(std, (int, float)) or not std > 0:
+            raise ValueError(f"std is a number larger than 0, not {std!r}.")
+        if not _is_number(patience, int) or patience < 0:
+            raise ValueError(f"patience is a whole number of at least 0, not {patience!r}.")
         self.metric, self.std, self.top, self.mode, self.patience = metric, std, top, mode, patience
         self.best: list[float] = []
         self.on_plateau = 0
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        value = value_of(result, self.metric)
-        if value is not None:
-            self.best = sorted([*self.best, float(value)], reverse=self.mode == "max")[: self.top]
+        objective = Objective(self.metric, self.mode)
+        score = objective.score(result)
+        if score is not None:
+            if score > LAST:
+                best = [*self.best, objective.sign * score]
+                self.best = objective.ranked(zip(best, best, strict=True))[: self.top]
             is_flat = len(self.best) == self.top and statistics.pstdev(self.best) <= self.std
             self.on_plateau = self.on_plateau + 1 if is_flat else 0
         self.reason = f"the best {self.top} values of {self.metric} are on a plateau"
@@ -227,6 +243,10 @@ class CombinedStopper(Stopper):
     def on_trial_complete(self, trial_id: str, result: dict[str, Any]) -> None:
         for stopper in self.stoppers:
             stopper.on_trial_complete(trial_id, result)
+
+
+def _is_number(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def stopper_of(stop: Any) -> Stopper | None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from . import naming
 from .events import Report
+from .objective import LAST, Objective
+from .result import DEFAULT_METRIC
 from .trial import SavedCheckpoint, Trial, value_of
 
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["filled_result", "is_number", "missing_metric", "superfluous"]
+__all__ = ["filled_result", "missing_metric", "superfluous"]
 
 
 def filled_result(trial: Trial, event: Report, experiment_id: str, facts: dict[str, Any]) -> dict[str, Any]:
@@ -63,18 +65,13 @@ def missing_metric(result: dict[str, Any], wanted: Mapping[str, str | None]) -> 
     wanted: metrics by what needs them.
     """
     for user, key in wanted.items():
-        if isinstance(key, str) and key and value_of(result, key) is None:
+        if isinstance(key, str) and key not in ("", DEFAULT_METRIC) and value_of(result, key) is None:
             own = [name for name in result if name not in naming.AUTO_KEYS]
             return (
                 f"The trial reported no {key!r}, which {user} needs: it reported {', '.join(own) or 'nothing'}.  "
                 f"Report {key!r} in each result, or name another metric."
             )
     return ""
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value can be compared: a number, and not NaN."""
-    return isinstance(value, (int, float)) and value == value
 
 
 def superfluous(trial: Trial, settings: Settings) -> list[SavedCheckpoint]:
@@ -84,6 +81,10 @@ def superfluous(trial: Trial, settings: Settings) -> list[SavedCheckpoint]:
         return []
     older = trial.checkpoints[:-1]
     if settings.score_key:
-        sign = -1.0 if settings.score_order == "min" else 1.0
-        older = sorted(older, key=lambda each: sign * each.score if is_number(each.score) else float("-inf"))
+        objective = Objective(settings.score_key, settings.score_order)
+        scores = [objective.score_of(each.score) for each in older]
+        # Of equal ones the earlier stays, since it is the best one; of those without a value the newer.
+        places = [place if score in (None, LAST) else -place for place, score in enumerate(scores)]
+        keys = [(LAST if score is None else score, place) for score, place in zip(scores, places, strict=True)]
+        older = [older[place] for place in sorted(range(len(older)), key=keys.__getitem__)]
     return older[: len(trial.checkpoints) - limit]

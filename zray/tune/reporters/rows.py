@@ -9,6 +9,7 @@ from zray.printable import printable
 
 from ..metrics import text_of
 from ..naming import AUTO_KEYS
+from ..objective import Objective
 from ..trial import Trial, TrialState, value_of
 
 __all__ = ["Columns", "best_of", "cell", "cells", "columns_of", "counts", "counts_in_words", "duration", "picked"]
@@ -49,21 +50,9 @@ def counts_in_words(found: Mapping[str, int]) -> str:
 
 def best_of(trials: Iterable[Trial], metric: str | None, mode: str | None) -> Trial | None:
     """The trial whose last result is the best; None: none has the metric."""
-    best, best_score = None, float("-inf")
     if not isinstance(metric, str) or mode not in ("min", "max"):
         return None
-    for trial in trials:
-        score = _score(trial, metric, mode)
-        if score is not None and (best is None or score > best_score):
-            best, best_score = trial, score
-    return best
-
-
-def _score(trial: Trial, metric: str, mode: str | None) -> float | None:
-    value = value_of(trial.last_result, metric)
-    if not isinstance(value, (int, float)) or value != value:
-        return None
-    return -value if mode == "min" else value
+    return Objective(metric, mode).best((value_of(trial.last_result, metric), trial) for trial in trials)
 
 
 def picked(
@@ -76,10 +65,8 @@ def picked(
         by_metric: the order is that of the metric alone.
     """
     if by_metric and isinstance(metric, str):
-        scored = [(score if (score := _score(trial, metric, mode)) is not None else None, trial) for trial in trials]
-        known = sorted((item for item in scored if item[0] is not None), key=lambda item: -item[0])  # type: ignore[operator]
-        ordered = [trial for _, trial in known] + [trial for score, trial in scored if score is None]
-        return ordered[:limit]
+        valued = [(value_of(trial.last_result, metric), trial) for trial in trials]
+        return Objective(metric, mode).ranked(valued)[:limit]
     best = best_of(trials, metric, mode)
     found: list[Trial] = [best] if best is not None else []
     by_state: dict[TrialState, list[Trial]] = {state: [] for state in _ORDER}

@@ -6,7 +6,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..trial import Trial
+from ..objective import number_of
+from ..trial import Trial, value_of
 from .rows import cell, counts, counts_in_words, duration
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class View(NamedTuple):
     best: Trial | None
     metric: str | None
     end: str
+    best_ever: Trial | None = None
 
     def heading(self) -> str:
         """One line: trials, time."""
@@ -44,9 +46,13 @@ class View(NamedTuple):
         if self.best is None:
             return ""
         parameters = ", ".join(f"{name.rpartition('/')[2]}={cell(value)}" for name, value in self.best.chosen.items())
-        return f"best {self.metric} = {cell(self.best.best)} of {self.best}" + (
-            f" ({parameters})" if parameters else ""
-        )
+        last = value_of(self.best.last_result, self.metric or "")
+        words = f"best {self.metric} = {cell(last)} of {self.best}"
+        words += f" ({parameters})" if parameters else ""
+        ever = self.best_ever
+        if ever is None or (ever is self.best and ever.best == number_of(last)):
+            return words
+        return f"{words}; best ever {cell(ever.best)}" + (f" of {ever}" if ever is not self.best else "")
 
 
 def usage_of_session() -> str:
@@ -107,4 +113,5 @@ def view_of(controller: Controller, usage: str, now: float | None = None) -> Vie
         controller.best,
         settings.metric,
         controller.is_ending,
+        controller.best_ever,
     )

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..decisions import CONTINUE, PAUSE, STOP, Decision
+from ..objective import LAST, number_of
 from ..trial import Trial, TrialState, value_of
 from .spellings import with_reward_attr
 from .trial_scheduler import TrialScheduler
@@ -49,7 +50,7 @@ class Rung:
 
     def add(self, trial_id: str, score: float) -> None:
         """A trial has reached the resource."""
-        is_number = score == score
+        is_number = score > LAST
         self.without_score += not is_number
         bisect.insort(self.ranked, (-score if is_number else math.inf, len(self.scores), trial_id))
         self.scores[trial_id] = score
@@ -159,18 +160,23 @@ class AsyncHyperBandScheduler(TrialScheduler):
     _cut: float | None = None
 
     def _stop_or_go(self, trial: Trial, rung: Rung, t: float, score: float) -> Decision:
-        sign = -1.0 if self.mode == "min" else 1.0
         where = f"the rung of {rung.resource:g} with {len(rung.scores)} trials"
         if self._cut is None or score >= self._cut:
-            cut = "it is the first" if self._cut is None else f"the cut is {sign * self._cut:.6g}"
-            return Decision(CONTINUE, f"{self.metric} = {sign * score:.6g} passes {where}: {cut}")
+            cut = "it is the first" if self._cut is None else f"the cut is {self.shown(self._cut)}"
+            return Decision(CONTINUE, f"{self.metric} = {self.shown(score)} passes {where}: {cut}")
         self.num_stopped += 1
         side = "above" if self.mode == "min" else "below"
         return Decision(
             STOP,
-            f"stopped at {self.time_attr} {t:g}: {self.metric} = {sign * score:.6g} is {side} {sign * self._cut:.6g}, "
-            f"the cut of {where}",
+            f"stopped at {self.time_attr} {t:g}: {self.metric} = {self.shown(score)} is {side} "
+            f"{self.shown(self._cut)}, the cut of {where}",
         )
+
+    def on_trial_complete(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> None:
+        """The last result counts in its rung, also where a stop criterion has ended the trial."""
+        t, score = number_of(value_of(result, self.time_attr)), self.score(result)
+        if t is not None and score is not None:
+            self._record(trial, t, score)
 
     # --- promotion ---
 

@@ -137,8 +137,7 @@ class HyperBandScheduler(TrialScheduler):
         count = max(1, math.floor(min(n_i, len(bracket.live)) / self.eta))
         ranked = sorted(bracket.live.values(), key=lambda trial: -bracket.scores[trial.trial_id])
         kept, dropped = ranked[:count], ranked[count:]
-        sign = -1.0 if self.mode == "min" else 1.0
-        self._cut = (sign * bracket.scores[kept[-1].trial_id], count, len(ranked), bracket.resource)
+        self._cut = (bracket.scores[kept[-1].trial_id], count, len(ranked), bracket.resource)
         bracket.i += 1
         bracket.scores = {}
         for trial in dropped:
@@ -154,10 +153,11 @@ class HyperBandScheduler(TrialScheduler):
 
     def _reason(self, bracket: Bracket, trial: Trial) -> str:
         cut, count, size, resource = self._cut
-        value = value_of(trial.last_result, self.metric or "")
+        score = self.score(trial.last_result)
+        value = "missing" if score is None else self.shown(score)
         return (
-            f"stopped at {self.time_attr} {resource:g}: {self.metric} = {value:.6g} is not among the best {count} of "
-            f"{size} in bracket {bracket.s}, whose last has {cut:.6g}"
+            f"stopped at {self.time_attr} {resource:g}: {self.metric} = {value} is not among the best {count} of "
+            f"{size} in bracket {bracket.s}, whose last has {self.shown(cut)}"
         )
 
     def _leave(self, controller: Controller, trial: Trial) -> None:

@@ -11,6 +11,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from ..decisions import PAUSE, STOP, Decision
+from ..objective import LAST, number_of
 from ..trial import Trial, value_of
 from .spellings import with_reward_attr
 from .trial_scheduler import TrialScheduler
@@ -60,10 +61,7 @@ class MedianStoppingRule(TrialScheduler):
         if t is None or score is None:
             return Decision()
         key = trial.trial_id
-        if t >= self.grace_period:
-            sums = self.sums.setdefault(key, [])
-            sums.append((t, (sums[-1][1] if sums else 0.0) + score))
-        self.best[key] = max(score, self.best.get(key, score))
+        self._record(key, t, score)
         if t < self.grace_period or t - self.looked_at.get(key, float("-inf")) < self.min_time_slice:
             return Decision()
         self.looked_at[key] = t
@@ -78,12 +76,24 @@ class MedianStoppingRule(TrialScheduler):
         if self.best[key] >= median:
             return Decision()
         self.num_stopped += 1
-        sign = -1.0 if self.mode == "min" else 1.0
         reason = (
-            f"at {self.time_attr} {t:g} its best {self.metric} = {sign * self.best[key]:.6g} is worse than "
-            f"{sign * median:.6g}, the median of the averages of {len(averages)} trials"
+            f"at {self.time_attr} {t:g} its best {self.metric} = {self.shown(self.best[key])} is worse than "
+            f"{self.shown(median)}, the median of the averages of {len(averages)} trials"
         )
         return Decision(STOP if self.hard_stop else PAUSE, reason)
+
+    def _record(self, key: str, t: float, score: float) -> None:
+        if t >= self.grace_period and score > LAST:  # NaN would make every later average NaN
+            sums = self.sums.setdefault(key, [])
+            sums.append((t, (sums[-1][1] if sums else 0.0) + score))
+        self.best[key] = max(score, self.best.get(key, score))
+
+    def on_trial_complete(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> None:
+        """The last result counts for the others, also where a stop criterion has ended the trial."""
+        t, score = number_of(value_of(result, self.time_attr)), self.score(result)
+        sums = self.sums.get(trial.trial_id)
+        if t is not None and score is not None and not (sums and sums[-1][0] >= t):
+            self._record(trial.trial_id, t, score)
 
     def running_average(self, trial_id: str, t: float) -> float | None:
         """The average of a trial's scores up to t; None: it has none."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from ... import shadows
 from ..decisions import PAUSE, Decision
+from ..objective import LAST
 from ..spaces import Domain, Function
 from ..trial import Trial, value_of
 from .spellings import with_reward_attr
@@ -173,7 +174,7 @@ class PopulationBasedTraining(TrialScheduler):
         """The trials at the bottom and at the top, of those that live and have a score."""
         ranked = sorted(
             (trial for trial in controller.get_trials() if not trial.is_over and trial.trial_id in self.scores),
-            key=lambda trial: self.scores[trial.trial_id],
+            key=lambda trial: (self.scores[trial.trial_id], -trial.index),  # of equal ones the earlier is better
         )
         if len(ranked) < 2:
             return [], []
@@ -181,7 +182,11 @@ class PopulationBasedTraining(TrialScheduler):
         return ranked[:count], ranked[len(ranked) - count :]
 
     def _exploit(self, controller: Controller, trial: Trial, upper: list[Trial]) -> None:
-        donors = [each for each in upper if each is not trial and each.checkpoint is not None]
+        donors = [
+            each
+            for each in upper
+            if each is not trial and each.checkpoint is not None and self.scores[each.trial_id] > LAST
+        ]
         if not donors:
             return
         rng = np.random.default_rng([self.seed, self.num_perturbations, trial.index])
@@ -191,10 +196,9 @@ class PopulationBasedTraining(TrialScheduler):
             config = self.custom_explore_fn(config)
             if not isinstance(config, dict):
                 raise TypeError(f"custom_explore_fn returns a configuration, not {type(config).__name__}.")
-        sign = -1.0 if self.mode == "min" else 1.0
         reason = (
-            f"{self.metric} = {sign * self.scores[trial.trial_id]:.6g} is at the bottom: goes on from {donor.trial_id} "
-            f"with {sign * self.scores[donor.trial_id]:.6g}; {', '.join(changes)}"
+            f"{self.metric} = {self.shown(self.scores[trial.trial_id])} is at the bottom: goes on from "
+            f"{donor.trial_id} with {self.shown(self.scores[donor.trial_id])}; {', '.join(changes)}"
         )
         if controller.exploit(trial, donor, config, reason):
             self.num_perturbations += 1

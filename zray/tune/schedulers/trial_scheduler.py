@@ -15,7 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..decisions import CONTINUE, NOOP, PAUSE, STOP, Decision
-from ..trial import Trial, value_of
+from ..objective import LAST, Objective
+from ..trial import Trial
 
 if TYPE_CHECKING:
     from ..controller import Controller
@@ -77,9 +78,20 @@ class TrialScheduler:
             )
 
     def score(self, result: dict[str, Any]) -> float | None:
-        """The metric of a result, where larger is better; None: the result does not have it."""
-        value = value_of(result, self.metric or "")
-        return None if value is None else float(value) if self.mode != "min" else -float(value)
+        """The metric of a result, where larger is better; None: the result does not have it.
+
+        NaN and infinite values have the least score in both modes.
+        """
+        return self.objective.score(result)
+
+    @property
+    def objective(self) -> Objective:
+        """The comparison of results."""
+        return Objective(self.metric or "", self.mode)
+
+    def shown(self, score: float) -> str:
+        """A score as the value of the metric, for a reason."""
+        return f"{self.objective.sign * score:.6g}" if score > LAST else "NaN or infinite"
 
     def on_trial_add(self, controller: Controller, trial: Trial) -> None:
         """A trial is new."""

@@ -1,0 +1,96 @@
+"""What the best is: one comparison for schedulers, stoppers, results, checkpoints, tables, plots and simulations.
+
+The best trial is the one with the best last result.  The best value that any result had is the best ever, and is named
+so.  NaN and infinite values come last in both modes.  Of equal values the earlier one is the better one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from .trial import value_of
+
+__all__ = ["Objective", "number_of"]
+
+_T = TypeVar("_T")
+LAST = float("-inf")
+
+
+def number_of(value: Any) -> float | None:
+    """A value as a number: also of a numpy scalar, a decimal, a tensor of one element; None: the value is none."""
+    if isinstance(value, float):
+        return float(value)
+    if value is None or isinstance(value, (str, bytes, bytearray, Mapping, list, tuple, set, complex)):
+        return None
+    try:
+        if not isinstance(value, int) and hasattr(value, "item"):
+            value = value.item()
+            if isinstance(value, (str, bytes, complex)) or value is None:
+                return None
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except Exception:  # an array of several elements, or an object of the user's
+        return None
+
+
+class Objective(NamedTuple):
+    """A metric, and whether its smallest or its largest value is the best."""
+
+    metric: str
+    mode: str | None
+
+    @property
+    def sign(self) -> float:
+        """-1 where the smallest value is the best."""
+        return -1.0 if self.mode == "min" else 1.0
+
+    def value(self, result: dict[str, Any]) -> float | None:
+        """The metric of a result as a number; None: the result has none."""
+        return number_of(value_of(result, self.metric))
+
+    def score(self, result: dict[str, Any]) -> float | None:
+        """The metric of a result, where larger is better; NaN and infinite values have the least score, `LAST`."""
+        return self.score_of(value_of(result, self.metric))
+
+    def score_of(self, value: Any) -> float | None:
+        """The score of a value; None: the value is no number."""
+        number = number_of(value)
+        if number is None:
+            return None
+        return self.sign * number if math.isfinite(number) else LAST
+
+    def any_score_of(self, value: Any) -> float | None:
+        """The score of a value among which infinite ones count as they are; NaN alone comes last."""
+        number = number_of(value)
+        return None if number is None else LAST if math.isnan(number) else self.sign * number
+
+    def best(self, items: Iterable[tuple[Any, _T]], *, filter_nan_and_inf: bool = True) -> _T | None:
+        """What stands beside the best value; None: no value counts.
+
+        Args:
+            items: (value, what stands beside), the earlier ones first.
+            filter_nan_and_inf: False: also values that are NaN or infinite.
+        """
+        found: _T | None = None
+        best: float | None = None
+        for value, item in items:
+            score = self.score_of(value) if filter_nan_and_inf else self.any_score_of(value)
+            if score is None or (filter_nan_and_inf and score == LAST):
+                continue
+            if best is None or score > best:
+                best, found = score, item
+        return found
+
+    def best_value(self, results: Iterable[dict[str, Any]]) -> float | None:
+        """The best finite value of the metric in results; None: there is none."""
+        values = [self.value(result) for result in results]
+        return self.best((value, value) for value in values)
+
+    def ranked(self, items: Iterable[tuple[Any, _T]]) -> list[_T]:
+        """What stands beside the values, the best first; at the end what is NaN or infinite, then what has none."""
+        scored = [(self.score_of(value), item) for value, item in items]
+        known = sorted(((-score, item) for score, item in scored if score is not None), key=lambda pair: pair[0])
+        return [item for _, item in known] + [item for score, item in scored if score is None]

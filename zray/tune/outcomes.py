@@ -1,0 +1,93 @@
+"""The best of an experiment's trials, and one row of each: what the classes of `results` have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .objective import Objective
+from .records.files import flattened, read_results
+from .trial import Trial, value_of
+
+__all__ = ["best_trial_of", "history", "rows_of", "value_in_scope"]
+
+SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")
+
+
+def history(trial: Trial) -> list[dict[str, Any]]:
+    """All results of a trial, from its result.json."""
+    return read_results(trial.path)
+
+
+def value_in_scope(trial: Trial, objective: Objective, scope: str, *, filter_nan_and_inf: bool = True) -> float | None:
+    """The value by which a trial is compared; None: it has none.
+
+    Args:
+        scope: "last": its last value; "all": its best one; "avg": their mean; "last-5-avg", "last-10-avg".
+        filter_nan_and_inf: values that are NaN or infinite are left out.
+
+    Raises:
+        ValueError: an unknown scope.
+    """
+    if scope not in SCOPES:
+        raise ValueError(f"scope is one of {', '.join(map(repr, SCOPES))}, not {scope!r}.")
+    results = [trial.last_result] if scope == "last" else history(trial)
+    values = [value for result in results if (value := objective.value(result)) is not None]
+    if filter_nan_and_inf:
+        values = [value for value in values if math.isfinite(value)]
+    if not values:
+        return None
+    if scope in ("last", "all"):
+        return objective.best(((value, value) for value in values), filter_nan_and_inf=filter_nan_and_inf)
+    window = values if scope == "avg" else values[-int(scope.split("-")[1]) :]
+    return sum(window) / len(window)
+
+
+def best_trial_of(
+    trials: Sequence[Trial], metric: str | None, mode: str | None, scope: str = "last", filter_nan_and_inf: bool = True
+) -> Trial:
+    """The best trial; without a metric or a mode the only one.
+
+    Raises:
+        ValueError: no metric or mode is known.
+        RuntimeError: no trial has reported the metric.
+    """
+    if len(trials) == 1 and (metric is None or mode is None):
+        return trials[0]
+    if metric is None or mode not in ("min", "max"):
+        raise ValueError(
+            f'The best trial needs a metric and a mode ("min" or "max"): pass them here or to TuneConfig; now they '
+            f"are {metric!r} and {mode!r}."
+        )
+    objective = Objective(metric, mode)
+    best = objective.best(
+        ((value_in_scope(trial, objective, scope, filter_nan_and_inf=filter_nan_and_inf), trial) for trial in trials),
+        filter_nan_and_inf=filter_nan_and_inf,
+    )
+    if best is None:
+        values = (value_of(trial.last_result, metric) for trial in trials)
+        found = next((value for value in values if value is not None), None)
+        if found is not None:
+            raise RuntimeError(f"No value of {metric!r} is a finite number, as {found!r:.40}: there is no best trial.")
+        raise RuntimeError(f"No trial has reported {metric!r}: there is no best one.")
+    return best
+
+
+def rows_of(trials: Sequence[Trial], metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:
+    """One dict for each trial: its last result, or the one with the best value of a metric."""
+    if mode and mode not in ("min", "max"):
+        raise ValueError(f'mode is "min" or "max", not {mode!r}.')
+    if mode and not metric:
+        raise ValueError(f"The mode {mode!r} stands without a metric: pass the metric too, or neither.")
+    rows = []
+    for trial in trials:
+        result: dict[str, Any] | None = trial.last_result
+        if metric and mode:
+            result = Objective(metric, mode).best((value_of(each, metric), each) for each in history(trial))
+        if result:
+            row = flattened({key: value for key, value in result.items() if key != "config"})
+            row.update(flattened(trial.config, "config/"))
+            row["logdir"] = trial.path
+            rows.append(row)
+    return rows
