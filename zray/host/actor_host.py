@@ -31,6 +31,7 @@ from .preloading import suggest
 from .returns import several
 from .shutdown import Shutdown, has_shutdown
 from .submitter import Call, Submitter, current_call
+from .threads import threads
 
 if TYPE_CHECKING:
     from .async_calls import AsyncCalls
@@ -101,6 +102,7 @@ class ActorHost:
         )
         worker.root = stray
         worker.call = Call(spec, stray if self.order.checkpoint else constructor)
+        threads.fit(self.options.resources)
         try:
             cls = worker.function_of(spec.function_id)
             suggest(cls)

@@ -34,10 +34,9 @@ from .preloading import Preloading
 from .processes import adopt_orphans, children_of, end_children, end_process, end_with_parent, wait_for_end
 from .session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, Session
 from .spawn import PACKET_BYTES_MAX
+from .threads import threads
 from .titles import IDLE, set_title
 
-# Set before numpy is imported; a task that asks for more CPUs raises them.
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 NODE_END_SECONDS = 5.0
 
 
@@ -228,12 +227,8 @@ PRELOADED = ("cloudpickle", "zmq", "numpy", "zray.host.worker_life", "zray.host.
 
 
 def preload() -> Iterator[None]:
-    """All that a worker needs, imported once, piece by piece.
-
-    What the caller has set for its math libraries stays.
-    """
-    for name in THREAD_VARIABLES:
-        os.environ.setdefault(name, "1")
+    """All that a worker needs, imported once, piece by piece."""
+    threads.begin()
     for module in PRELOADED:
         importlib.import_module(module)
         yield

@@ -51,6 +51,7 @@ from .runtime import Runtime
 from .session import Session
 from .stack import as_deep_as_any
 from .submitter import Call, Submitter, current_call
+from .threads import threads
 from .titles import WorkerTitle
 from .versions import python_version
 
@@ -97,6 +98,7 @@ class Worker(Runtime):
         self.more_messages = self.executor.take_messages
         self.functions: dict[bytes, Callable[..., Any]] = {}
         self.origins = Origins(self)
+        self.fitted = b""  # the options of the last task: libraries have the threads for its CPUs
         self.calls: Counter[bytes] = Counter()  # of functions with max_calls
         self.parting: Parting | None = None  # this process ends behind the task in hand
         self.call: Call | None = None  # what the main thread runs, and threads that it started
@@ -169,7 +171,9 @@ class Worker(Runtime):
             self.code_changes.told(before, message)
             return
         self.job_id, self.namespace = message.job_id, facts.namespace
-        set_env_vars((*facts.env_vars, *message.environment.env_vars))
+        env_vars = (*facts.env_vars, *message.environment.env_vars)
+        set_env_vars(env_vars)
+        threads.user_has_set(name for name, _ in env_vars)
         if facts.as_ray:
             ray_imports.install(self)
         self.paths.show_log(message.job_id, self.worker_id, self.pid)
@@ -311,6 +315,8 @@ class Worker(Runtime):
     def run_task(self, spec: TaskSpec) -> None:
         """Run one, and note what came of it."""
         outer, self.call = self.call, Call(spec)
+        if spec.options != self.fitted:
+            self.fit_threads(spec)
         began = time.perf_counter()
         wants_retry = False
         value = None  # what it returns lives until that is noted: with it go the refs inside, and what they refer to
@@ -350,6 +356,11 @@ class Worker(Runtime):
                 executor.ran_for(spec.function_id, took * 1e6)
             self.note(spec, values, contained, wants_retry=wants_retry)
         value = None  # an error's traceback has this frame, which would keep the error
+
+    def fit_threads(self, spec: TaskSpec) -> None:
+        """Math libraries have as many threads as the task has CPUs."""
+        self.fitted = spec.options
+        threads.fit(parse_options(spec.options).resources)
 
     def note(
         self, spec: TaskSpec, values: list[Any], contained: tuple[tuple[bytes, ...], ...], *, wants_retry: bool
@@ -424,6 +435,8 @@ class Worker(Runtime):
             outer, self.waiting.blocked = self.waiting.blocked, 0  # this thread runs; what it awaits may lend the CPU
             with as_deep_as_any(), gpus.shown_inside(self.executor, spec):
                 self.run_task(spec)
+            if self.call is not None and self.actor is None and self.call.spec.options != self.fitted:
+                self.fit_threads(self.call.spec)
             self.waiting.blocked = outer
             self.flush()
         return True
