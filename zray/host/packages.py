@@ -15,6 +15,7 @@ import msgspec
 
 from ..exceptions import RuntimeEnvSetupError
 from ..wire.limits import CHARACTERS_MAX
+from .local_sources import digest_of
 
 # A setup of more packages than that is an image, and no environment.
 LINES_MAX = 2_000
@@ -23,6 +24,9 @@ INCLUDES_MAX = 10
 SETUP_SECONDS = 600.0
 # Variables of the installers: those of a runtime_env's env_vars are theirs too.
 _VARIABLES = ("PIP_", "UV_")
+# Options that a requirements file may have as lines.
+_SOURCES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
+_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 _INCLUDE = re.compile(r"(?:-r|--requirement)[ =]\s*(\S+)$")
 _OPTION_WITH_PATH = re.compile(r"(-e|--editable|-f|--find-links|-c|--constraint)([ =]\s*)(\S+)$")
 
@@ -38,8 +42,8 @@ class PackageRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, om
     seconds: float = SETUP_SECONDS
     variables: tuple[tuple[str, str], ...] = ()
     stamps: tuple[
-        tuple[str, int, int], ...
-    ] = ()  # (path, time, size) of local archives: another one is another request
+        tuple[str, str], ...
+    ] = ()  # (path, digest) of local files and folders: a changed one is another request
 
 
 def parse_request(text: str) -> PackageRequest:
@@ -61,19 +65,21 @@ def request_of(tool: str, given: Any, env_vars: Mapping[str, str], seconds: floa
     """The text for a checked field of a runtime_env.
 
     Raises:
-        ValueError: a requirements file cannot be read, or the request is too long.
+        ValueError: a requirements file cannot be read, the request is too long, or an option would show a password.
     """
     fields = given if isinstance(given, Mapping) else {"packages": given}
     lines = tuple(requirement_lines(fields.get("packages") or ()))
+    given_options = fields.get("pip_install_options" if tool == "pip" else "uv_pip_install_options") or ()
+    sources, options = _without_sources(tool, list(given_options))
     request = PackageRequest(
         tool=tool,
-        lines=lines,
-        options=tuple(fields.get("pip_install_options" if tool == "pip" else "uv_pip_install_options") or ()),
+        lines=(*sources, *lines),
+        options=options,
         is_checked=bool(fields.get(f"{tool}_check")),
         version=fields.get(f"{tool}_version") or "",
         seconds=SETUP_SECONDS if seconds is None else seconds,
         variables=tuple(sorted((key, value) for key, value in env_vars.items() if key.startswith(_VARIABLES))),
-        stamps=tuple(stamp for line in lines if (stamp := _stamp(line)) is not None),
+        stamps=tuple(stamp for line in lines if (stamp := digest_of(line)) is not None),
     )
     text = msgspec.json.encode(request).decode()
     if len(text) > CHARACTERS_MAX:
@@ -81,6 +87,32 @@ def request_of(tool: str, given: Any, env_vars: Mapping[str, str], seconds: floa
             f"{tool} of runtime_env takes {len(text):,} characters; at most {CHARACTERS_MAX:,} can travel."
         )
     return text
+
+
+def _without_sources(tool: str, given: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Lines of a requirements file for the options that name package sources, and the other options.
+
+    Every user of a machine can read the arguments of its processes, and an address may have a password in it.
+    """
+    lines: list[str] = []
+    options: list[str] = []
+    while given:
+        option = given.pop(0)
+        name, separator, value = option.partition("=")
+        if name in _SOURCES and not separator and given:
+            value = given.pop(0)
+            option = f"{name}={value}" if name.startswith("--") else f"{name}{value}"
+        if name in _SOURCES and value and not re.search(r"\s", value):
+            lines.append(f"{name} {value}")
+        elif _PASSWORD.search(option):
+            variable = f"{tool.upper()}_{name.strip('-').upper().replace('-', '_')}"
+            raise ValueError(
+                f"The option {name} of {tool} has an address with a password, which all users of the machine could "
+                f"read: give it as {variable} in env_vars."
+            )
+        else:
+            options.append(option)
+    return tuple(lines), tuple(options)
 
 
 def given_by(text: str) -> dict[str, Any]:
@@ -133,13 +165,3 @@ def _absolute(text: str, folder: str) -> str:
     path = os.path.join(folder, os.path.expanduser(text))
     is_path = text.startswith(("./", "../", "~/")) or text == "." or ("/" in text and "://" not in text)
     return os.path.abspath(path) if is_path and os.path.exists(path) else text
-
-
-def _stamp(line: str) -> tuple[str, int, int] | None:
-    if not line.startswith("/"):
-        return None
-    try:
-        status = os.stat(line)
-    except OSError:
-        return None
-    return line, status.st_mtime_ns, status.st_size
