@@ -98,7 +98,7 @@ class ActorClass(Generic[C]):
                 raise ActorClassInheritanceException("An actor class cannot be inherited from.")
         self.__cls = cls
         self.__options = options
-        self.__name = cls.__qualname__[:NAME_CHARACTERS_MAX]
+        self.__name = cls.__qualname__.rpartition("<locals>.")[2][:NAME_CHARACTERS_MAX]  # for people
         self.__doc__ = cls.__doc__
         self.__name__ = cls.__name__
         self.__qualname__ = cls.__qualname__

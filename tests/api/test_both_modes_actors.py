@@ -302,3 +302,13 @@ def test_exit_in_a_constructor_is_an_exit(kind):
     for _ in range(2):
         with pytest.raises(ActorDiedError, match=r"left by exit_actor\(\)"):
             zray.get(method.remote(), timeout=SECONDS)
+
+
+def test_names_of_a_local_class_are_without_its_function():
+    @zray.remote(num_cpus=0)
+    class Local:
+        def name(self):
+            return zray.get_runtime_context().get_task_name()
+
+    actor = Local.remote()
+    assert zray.get(actor.name.remote()) == "Local.name" and repr(actor).startswith("Actor(Local, ")

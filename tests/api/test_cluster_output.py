@@ -58,7 +58,8 @@ def run_program(cluster, folder, *, wanted=True, is_outside=False, first=()):
             lines.append(line.rstrip("\n"))
         rest, errors = program.communicate("go on\n", timeout=60)
         assert program.returncode == 0, errors
-    return [line for line in (*lines, *rest.splitlines()) if line != "driver: ready"]
+    assert wanted is ("to the other stream" in errors)
+    return [line for line in (*lines, *rest.splitlines(), *errors.splitlines()) if line != "driver: ready"]
 
 
 @pytest.mark.parametrize("is_outside", [False, True])

@@ -361,7 +361,7 @@ def test_the_errors_of_a_named_actor_name_it():
         def die(self):
             os._exit(7)
 
-    name = "actor test_the_errors_of_a_named_actor_name_it.<locals>.Mortal named 'joe'"
+    name = "actor Mortal named 'joe'"
     mortal = Mortal.options(name="joe").remote()
     error = error_of(mortal.die.remote())
     assert isinstance(error, zray.exceptions.ActorUnavailableError)

@@ -12,6 +12,7 @@ from tests.gates import until
 from tests.scripts import run_script
 from zray.host import log_lines
 from zray.host.log_follower import READ_BYTES_MAX, LogFollower
+from zray.host.log_marks import TO_ERROR, TO_OUTPUT
 from zray.host.logs import BegunLines, WorkerOutput
 from zray.host.rows import LINE_BYTES_MAX
 
@@ -317,7 +318,7 @@ def test_a_forked_child_does_not_print_its_parents_line_again(tmp_path):
         print(" done", file=out)
         """,
     )
-    assert log == "half child 1\nends done\n"
+    assert log == f"half child 1\n{TO_ERROR}ends{TO_OUTPUT} done\n"
 
 
 def test_bar_without_flushes_is_soon_in_the_log(tmp_path):

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from tests.scripts import run_script
-from zray.host.log_lines import Log
-from zray.host.log_marks import NAME_MAX, mark_of, shown_name, split_at_marks, unmarked
+from zray.host.log_lines import ERROR, Log
+from zray.host.log_marks import NAME_MAX, TO_ERROR, TO_OUTPUT, mark_of, shown_name, split_at_marks, unmarked
 
 DATA = b"zero\n" + mark_of("one") + b"first\nsecond" + mark_of("two") + b"third\n"
 LINES = ["(worker-1 pid={0}) zero\n", "(one pid={0}) first\n", "(one pid={0}) second\n", "(two pid={0}) third\n"]
@@ -101,3 +101,19 @@ def test_output_of_a_child_process_carries_the_name_of_a_task_that_runs_for_long
     ray.get(waits.remote())
     """
     assert run_script(tmp_path, code).stdout.startswith("(waits pid=")
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_text_between_marks_of_standard_error_is_of_that_stream(size):
+    data = f"out\n{TO_ERROR}bad\nworse{TO_OUTPUT} out again\n".encode()
+    log = Log("worker-1-7771.log", 0)
+    shown = [line for start in range(0, len(data), size) for line in log.take(data[start : start + size])]
+    label = "(worker-1 pid=7771)"
+    assert shown == [f"{label} out\n", f"{ERROR}{label} bad\n", f"{ERROR}{label} worse\n", f"{label}  out again\n"]
+    assert unmarked(data.decode()) == "out\nbad\nworse out again\n"
+
+
+def test_begun_line_of_standard_error_is_in_one_piece():
+    log = Log("worker-1-7771.log", 0)
+    assert log.take(f"{TO_ERROR}wait ".encode()) == []
+    assert log.take(f"done\n{TO_OUTPUT}".encode()) == [f"{ERROR}(worker-1 pid=7771) wait done\n"]

@@ -11,7 +11,7 @@ from tests.scripts import ROOT, run_script, start_script
 from zray.host import context, log_room
 
 
-def test_what_workers_print_is_on_the_drivers_standard_output(tmp_path):
+def test_what_workers_print_is_on_the_same_stream_of_the_driver(tmp_path):
     result = run_script(
         tmp_path,
         """
@@ -24,6 +24,7 @@ def test_what_workers_print_is_on_the_drivers_standard_output(tmp_path):
             print("to the other stream", number, file=sys.stderr)
             os.write(1, b"past Python\\n")
             print("no end of line", end="", flush=True)
+            sys.stderr.write("no end of error")
 
         @ray.remote
         class Actor:
@@ -38,7 +39,9 @@ def test_what_workers_print_is_on_the_drivers_standard_output(tmp_path):
     lines = result.stdout.splitlines()
     assert all(re.match(r"\(\w+ pid=\d+\) ", line) for line in lines), lines
     texts = [line.partition(") ")[2] for line in lines]
-    for expected in ("number 1", "to the other stream 1", "past Python", "no end of line", "the actor speaks"):
+    errors = [line.partition(") ")[2] for line in result.stderr.splitlines()]
+    assert errors == ["to the other stream 1", "no end of error"], result.stderr
+    for expected in ("number 1", "past Python", "no end of line", "the actor speaks"):
         assert expected in texts, result.stderr
 
 
@@ -103,8 +106,10 @@ def test_what_a_call_printed_is_shown_if_the_driver_leaves_with_its_result(tmp_p
     result = run_script(
         tmp_path,
         """
-        import sys
+        import os, sys
         import zray as ray
+
+        os.environ["RAY_DEDUP_LOGS"] = "0"
 
         class Actor:
             def speak(self, text):
@@ -127,7 +132,8 @@ def test_what_a_call_printed_is_shown_if_the_driver_leaves_with_its_result(tmp_p
         """,
     )
     texts = [line.partition(") ")[2] for line in result.stdout.splitlines()]
-    assert sorted(texts) == ["call", "callCALL", "callCALL", "task"], result.stderr
+    assert sorted(texts) == ["call", "call", "call", "task"], result.stderr
+    assert [line.partition(") ")[2] for line in result.stderr.splitlines()] == ["CALL", "CALL"]
 
 
 def test_what_was_printed_without_an_end_of_line_is_shown_whatever_comes_next(tmp_path):
@@ -250,3 +256,24 @@ def test_a_worker_that_prints_without_end_does_not_fill_the_disk(start):
         (path,) = Path(context.runtime.paths.logs).glob(f"worker-*-{pid}.log")
         assert path.stat().st_size > 200_000_000
         until(lambda path=path: log_room.room_of(path) <= log_room.LOG_BYTES_MAX)
+
+
+def test_text_that_was_begun_is_shown_of_a_process_that_ends_by_itself(tmp_path):
+    result = run_script(
+        tmp_path,
+        """
+        import os, sys
+        import zray as ray
+
+        @ray.remote(max_retries=0)
+        def leave():
+            sys.stdout.write("begun")
+            sys.stderr.write("begun too")
+            os._exit(1)
+
+        ray.init(num_cpus=1)
+        ray.wait([leave.remote()])
+        """,
+    )
+    assert [line.partition(") ")[2] for line in result.stdout.splitlines()] == ["begun"]
+    assert "(leave pid=" in result.stderr and ") begun too\n" in result.stderr

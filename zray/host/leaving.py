@@ -19,6 +19,7 @@ from ..wire.message import Message
 from ..wire.session import Goodbye
 from .crash_reports import write_exit
 from .exits import exit_in_words, exit_status
+from .logs import begun_lines
 from .processes import end_process
 from .runtime import Runtime
 
@@ -80,6 +81,7 @@ def heard_before_exit(worker: Worker) -> Iterator[None]:
     def exit_of_user(status: int) -> NoReturn:
         is_ours = os.getpid() == worker.pid and worker.claim is not _no_more and not worker.is_inside()
         if is_ours and isinstance(status, int):
+            begun_lines.write_all()
             leave(worker, f"os._exit({status!r})"[:1000], status=status, end=at_once)
         at_once(status)
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from stat import S_ISLNK
 from typing import Any
 
+from .folds import Folds
 from .log_lines import Log, names_in, worker_logs
 from .log_room import LOG_BYTES_KEPT, read_log
 from .screen import Screen
@@ -30,6 +32,7 @@ class LogFollower:
         self.logs = {name: Log(name, self._size(name)) for name in worker_logs(folder)}
         self.elsewhere: tuple[str, int] = ("", 0)  # which of those files is read, and how far
         self.screen = Screen()
+        self.folds = Folds()
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._follow, name="zray-logs", daemon=True)
         self.thread.start()
@@ -62,6 +65,7 @@ class LogFollower:
                 self._forget(name)
             if not has_ended:
                 self._write(log.latest())
+        self._show(self.folds.due(time.monotonic()))
         self._perform(self.screen.draw)
 
     def _show_rest(self, log: Log) -> bool:
@@ -116,6 +120,9 @@ class LogFollower:
         return self._write(lines + log.take(data)) and bool(gone or data)
 
     def _write(self, lines: list[str]) -> bool:
+        return self._show(self.folds.take(lines, time.monotonic(), self.screen.live))
+
+    def _show(self, lines: list[str]) -> bool:
         return not lines or self._perform(self.screen.write, lines)
 
     def _perform(self, act: Callable[..., None], *arguments: Any) -> bool:
@@ -143,4 +150,5 @@ class LogFollower:
             while log.upto < size and self._print_from(name, log):
                 pass
             self._write(log.take_rest())
+        self._show(self.folds.rest())
         self._perform(self.screen.close)

@@ -2,13 +2,14 @@
 
     (train pid=4711) text           a line that is ended; behind a part of it, its rest
     \t(train pid=4711) text         a part of a line that is not ended: it is quiet, or old
+    \x1d(train pid=4711) text       of standard error; in front of \t too
     \r(train pid=4711) text         the latest text of a line that is drawn again and again, instead of all before;
                                     of several bars, with \x1f between each two
 
 The names are in the log (log_marks.py); before the first mark the label is the worker's, as (worker-1 pid=4711).
 
-In this form they go from node to node (output.py), and to the screen (screen.py).  No line is merged with another one,
-and none is dropped but the rest of a line beyond LINE_BYTES_MAX, and then the line says so.
+In this form they go from node to node (output.py), and to the screen (screen.py), which has equal ones of several
+workers folded (folds.py).  None is dropped but the rest of a line beyond LINE_BYTES_MAX, and then the line says so.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import codecs
 import os
 import time
 
-from .log_marks import MARK, split_at_marks
+from .log_marks import MARK, TO_ERROR, split_at_marks
 from .rows import LINE_BYTES_MAX, Row, Rows
 
-PART, LATEST, ROW = "\t", "\r", "\x1f"
+PART, LATEST, ROW, ERROR = "\t", "\r", "\x1f", "\x1d"
 # The beginning of a line is shown when its worker has printed nothing for so long,
 QUIET_SECONDS = 0.5
 # or when it is so old: with the looks at the log, within a second.
@@ -43,6 +44,7 @@ class Log:
         self.place = f"pid={pid}, ip={where})" if where else f"pid={pid})"
         self.label = f"({worker} {self.place}"
         self.process = f"/proc/{pid}"
+        self.stream = ""  # in front of lines: ERROR between two marks
         self.upto = upto
         self.torn = b""  # the beginning of a mark
         self.rows = Rows()
@@ -60,10 +62,13 @@ class Log:
             return self._take(data)
         pieces, last, self.torn = split_at_marks(self.torn + data)
         shown: list[str] = []
-        for text, name in pieces:
+        for text, kind, name in pieces:
             shown += self._take(text)
             shown += self.take_rest()
-            self.label = f"({name} {self.place}"
+            if kind == MARK:
+                self.label = f"({name} {self.place}"
+            else:
+                self.stream = ERROR if name in TO_ERROR else ""
         return shown + self._take(last)
 
     def _take(self, data: bytes) -> list[str]:
@@ -123,7 +128,7 @@ class Log:
         left_out, self.begun_at = row.left_out, 0.0
         row.is_shown = True
         row.text, row.left_out = (b"", 0) if left_out else (decoder.getstate()[0], 0)
-        return [f"{PART}{self.label} {text}{_note(left_out)}\n"]
+        return [f"{self.stream}{PART}{self.label} {text}{_note(left_out)}\n"]
 
     def take_rest(self) -> list[str]:
         """All that is not ended, as lines; the end of the last one, if it comes later, is no line."""
@@ -137,6 +142,7 @@ class Log:
         """So many bytes are not shown; the lines that say so."""
         shown = self.take_rest()
         self.upto += count
+        self.stream = ""
         return [*shown, f"{self.label} [... {count:,} bytes of this worker's output are left out here: {why}]\n"]
 
     def _ended(self, rows: list[Row]) -> list[str]:
@@ -155,11 +161,11 @@ class Log:
     def _line(self, line: bytes, left_out: int = 0) -> str:
         left_out += max(0, len(line) - LINE_BYTES_MAX)
         if not left_out:
-            return f"{self.label} {line.decode('utf-8', 'backslashreplace')}\n"
+            return f"{self.stream}{self.label} {line.decode('utf-8', 'backslashreplace')}\n"
         decoder = _new_decoder("backslashreplace")
         text = decoder.decode(line[:LINE_BYTES_MAX])
         left_out += len(decoder.getstate()[0])  # the beginning of a character
-        return f"{self.label} {text}{_note(left_out)}\n"
+        return f"{self.stream}{self.label} {text}{_note(left_out)}\n"
 
     def has_ended(self) -> bool:
         """Whether its worker has."""

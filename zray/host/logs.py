@@ -15,7 +15,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, NamedTuple
 
-from .log_marks import mark_of, shown_name
+from .log_marks import TO_ERROR, TO_OUTPUT, mark_of, shown_name
 
 # What a thread has begun to print is in the log after twice this long, if it stays as it is.
 BEGUN_SECONDS = 0.05
@@ -43,6 +43,8 @@ class BegunLines:
         self.are_there = threading.Event()
         self.thread: threading.Thread | None = None
         self.bar: Bar | None = None  # that is the last thing in the log
+        self.is_error = False  # the log is behind a mark of standard error
+        self.is_child = False  # forked: the log may be its parent's again at any time
         self.has_written = False  # since the last task ended
         self.new_name: Callable[[], str] = str  # of the task that prints; "": the same as at the last call
         self.name = ""  # of the last mark in the log
@@ -93,7 +95,7 @@ class BegunLines:
             self.bar = Bar(key, bar.text + text) if bar is not None and bar.key == key else None
         if self.bar is not None and len(self.bar.text) > BEGUN_MAX:
             self.bar = None
-        io.TextIOWrapper.write(key[0], text)
+        key[0].write_marked(text, may_mark=bar is None and self.bar is None)
 
     def mark(self, name: str) -> None:
         """Tell the log the name of what prints from now on.  With the lock held.
@@ -102,10 +104,14 @@ class BegunLines:
         """
         if name != self.name and self.bar is None:
             self.name = name
-            try:
-                os.write(1, mark_of(shown_name(name)))
-            except OSError:
-                pass  # the log takes no more, or user code has closed it
+            self._write_mark(mark_of(shown_name(name)))
+
+    @staticmethod
+    def _write_mark(mark: bytes) -> None:
+        try:
+            os.write(1, mark)
+        except OSError:
+            pass  # the log takes no more, or user code has closed it
 
     def write_own(self, *, ends_bar: bool = False) -> None:
         """Those of this thread, whose task is done: in the log before its result is on its way.
@@ -126,16 +132,26 @@ class BegunLines:
             if self.on_written is not None:
                 self.on_written()
 
+    def write_all(self) -> None:
+        """Those of all threads: the process is about to end."""
+        with self.lock:
+            for key in list(self.lines):
+                self.write_out(key)
+
     def before_fork(self) -> None:
         """A child must not write its parent's lines once more, nor find the lock taken."""
         self.lock.acquire()
         for key in list(self.lines):
             self.write_out(key)
+        if self.is_error:
+            self.is_error = False
+            self._write_mark(TO_OUTPUT.encode())
 
     def in_child(self) -> None:
         """Here nobody looks after them: nobody need be told."""
         self.are_there = threading.Event()
         self.are_there.set()
+        self.is_child = True
         self.lock.release()
 
 
@@ -162,10 +178,25 @@ class WorkerOutput(io.TextIOWrapper):
     nothing to it for some BEGUN_SECONDS.
     """
 
-    def __init__(self, descriptor: int, begun: BegunLines) -> None:
+    def __init__(self, descriptor: int, begun: BegunLines, *, is_error: bool = False) -> None:
         raw = LogFile(descriptor, "wb", closefd=False)
         super().__init__(raw, encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[arg-type]
         self.begun = begun
+        self.is_error = is_error
+
+    def write_marked(self, text: str, *, may_mark: bool) -> None:
+        """Into the log, with the marks that say which stream it is.  With the lock of the begun lines held.
+
+        may_mark: neither a bar nor above one, which a mark would end.
+        """
+        begun = self.begun
+        if not self.is_error and not begun.is_error:
+            super().write(text)
+            return
+        is_error = self.is_error and may_mark and (begun.is_error or not _moves_cursor(text))
+        start = "" if is_error == begun.is_error else TO_ERROR if is_error else TO_OUTPUT
+        begun.is_error = is_error and text[-1] != "\n" and not begun.is_child
+        super().write(f"{start}{text}{TO_OUTPUT if is_error and not begun.is_error else ''}")
 
     def write(self, text: str) -> int:
         """Into the log up to the last end of a line; all of it, when there is no end in sight."""
@@ -186,7 +217,7 @@ class WorkerOutput(io.TextIOWrapper):
                 del lines[key]
             if upto:
                 if begun.bar is None and "\r" not in line:
-                    super().write(line[:upto])
+                    self.write_marked(line[:upto], may_mark=True)
                 else:
                     begun.put(key, line[:upto])
         return len(text)
@@ -200,6 +231,11 @@ class WorkerOutput(io.TextIOWrapper):
             super().flush()
 
 
+def _moves_cursor(text: str) -> bool:
+    """Whether a bar of several rows may begin with it."""
+    return "\r" in text or "\x1b[A" in text or not text.strip("\n")
+
+
 begun_lines = BegunLines()  # of a worker; a driver has none
 
 
@@ -207,4 +243,4 @@ def worker_streams(output: int = 1, error: int = 2) -> tuple[WorkerOutput, Worke
     """Standard output and error of this process, on descriptors that lead into its log."""
     begun = begun_lines
     os.register_at_fork(before=begun.before_fork, after_in_parent=begun.lock.release, after_in_child=begun.in_child)
-    return WorkerOutput(output, begun), WorkerOutput(error, begun)
+    return WorkerOutput(output, begun), WorkerOutput(error, begun, is_error=True)

@@ -1,4 +1,4 @@
-"""Workers' lines on the driver's standard output.
+"""Workers' lines on the driver's standard output, and what they write to sys.stderr on its standard error.
 
 Lines that are ended are printed.  A line that is not ended yet (log_lines.py) is live:
 
@@ -25,10 +25,12 @@ import re
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
+from itertools import groupby
 from typing import Any
 
 from ..printable import coloured
-from .log_lines import LATEST, PART, ROW
+from .log_lines import ERROR, LATEST, PART, ROW
 from .own_output import OwnOutput, is_terminal
 from .rows import LINE_BYTES_MAX
 
@@ -76,17 +78,22 @@ class Screen:
         Raises:
             Exception: what the stream raises.
         """
-        if self.live or any(line[0] in (PART, LATEST) for line in lines):
+        if self.live or any(line[0] in (PART, LATEST) or line[1] == PART for line in lines):
             on_terminal, before = is_terminal(sys.stdout), list(self.live)
             lines = [text for line in lines for text in self._take(line, on_terminal)]
             # A bar with a line above it has ended and begun again: it keeps its row.
             kept = {label: self.live[label] for label in before if label in self.live}
             self.live = kept | self.live
-        if lines:
-            self._print(lines)
+        for is_error, some in groupby(lines, lambda line: line[0] == ERROR):
+            if is_error:
+                self._print_error("".join(line[1:] for line in some))
+            else:
+                self._print(list(some))
 
     def _take(self, line: str, on_terminal: bool) -> Iterable[str]:
         """The lines to print for one line."""
+        if line[0] == ERROR:
+            return [ERROR + text for text in self._take(line[1:], on_terminal)]
         mark = line[0] if line[0] in (PART, LATEST) else ""
         head, separator, text = line[len(mark) : -1].partition(") ")
         label = head + separator
@@ -139,6 +146,19 @@ class Screen:
                 self.has_changed = False
             self._show(stream, text)
             self.own.is_line_open = False
+
+    def _print_error(self, text: str) -> None:
+        """Ended lines of standard error.  The rows come back with the next look."""
+        with self.own.lock:
+            stream = sys.stderr
+            self._erase_now()
+            self.has_changed = True
+            text = coloured(text)
+            if self.own.is_line_open and self.own.is_watched(stream):
+                text = "\n" + text
+                self.own.is_line_open = False
+            with suppress(Exception):  # closed: lines of standard output are shown nevertheless
+                self._show(stream, text)
 
     def draw(self) -> None:
         """Redraw the live rows, when they have changed and it is time, or when they were erased.
