@@ -60,8 +60,8 @@ def test_class_that_is_no_trainable_is_not_registered():
         (Good.__new__(Good), {}, TuneError, "A trainable is a function, a class or a registered name, not Good"),
         (Plain, {}, TypeError, "The class Plain is no trainable"),
         (train, {"config": [1]}, ValueError, "The config of experiment 'a' is a dict, not list"),
-        (train, {"checkpoint_at_end": True}, ValueError, "checkpoint_at_end=True goes with class trainables alone"),
-        (train, {"checkpoint_freq": 3}, ValueError, "checkpoint_frequency=3 goes with class trainables alone"),
+        (train, {"checkpoint_at_end": True}, ValueError, "checkpoint_at_end is for class trainables"),
+        (train, {"checkpoint_freq": 3}, ValueError, "checkpoint_frequency .* is for class trainables"),
         (train, {"stopp": {}}, TuneError, "has no key 'stopp'.  Did you mean 'stop'"),
     ],
 )
@@ -69,3 +69,23 @@ def test_experiment_is_checked_at_once(run, spec, error, message):
     with pytest.raises(error, match=message):
         tune.Experiment("a", run, **spec)
     tune.Experiment("a", Good, checkpoint_at_end=True, checkpoint_freq=3, config={"x": 1})
+
+
+@pytest.mark.parametrize(
+    "give, name",
+    [
+        (lambda: tune.TuneConfig(chdir_to_trial_dir=True), "chdir_to_trial_dir"),
+        (lambda: tune.SyncConfig(syncer=print), "syncer"),
+        (lambda: tune.Experiment("a", train, trial_executor=object()), "trial_executor"),
+        (lambda: tune.Experiment("a", train, chdir_to_trial_dir=True), "chdir_to_trial_dir"),
+        (lambda: tune.run_experiments([], with_server=True), "with_server"),
+    ],
+)
+def test_option_without_effect_is_said(give, name, monkeypatch):
+    monkeypatch.setattr("zray.is_initialized", lambda: True)
+    with pytest.warns(UserWarning, match=f"{name} has no effect here: "):
+        give()
+
+
+def test_options_that_ask_for_what_is_so_anyway_are_taken_in_silence():
+    tune.Experiment("a", train, queue_trials=True, sync_to_driver=True, chdir_to_trial_dir=False)

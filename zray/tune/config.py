@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -103,6 +104,14 @@ class SyncConfig:
     sync_artifacts_on_checkpoint: bool = True
     sync_on_checkpoint: bool = True
 
+    def __post_init__(self) -> None:
+        if self.syncer not in (None, "auto"):
+            warnings.warn(
+                "SyncConfig: syncer has no effect here: name a URL as upload_dir, or a folder that all nodes see as "
+                "storage_path.",
+                stacklevel=4,
+            )
+
 
 @checks_names("tune.RunConfig", _OTHER_HOMES)
 @dataclass
@@ -176,6 +185,12 @@ class TuneConfig:
     def __post_init__(self) -> None:
         if self.mode not in (None, "min", "max") and not isinstance(self.mode, (list, tuple)):
             raise ValueError(f'mode is "min" or "max", not {self.mode!r}.')
+        if self.chdir_to_trial_dir:
+            warnings.warn(
+                "TuneConfig: chdir_to_trial_dir has no effect here: the working directory stays; "
+                "get_context().get_trial_dir() is the trial's folder.",
+                stacklevel=4,
+            )
         if not isinstance(self.num_samples, Integral):
             raise TypeError(f"num_samples is a whole number, not {self.num_samples!r}.")
         if self.num_samples < -1:

@@ -14,7 +14,7 @@ from .errors import TuneError
 from .registry import check_saving
 from .results import ExperimentAnalysis
 from .running_experiment import JOURNAL, STATE, RunningExperiment
-from .spellings import configs_of, translated
+from .spellings import configs_of, tell_ignored, translated
 from .stoppers import stopper_of
 from .trainable import Trainable
 from .trial import Trial
@@ -130,7 +130,10 @@ def run_experiments(
     Raises:
         TuneError: an unknown key, or trials have failed.
     """
-    del server_port, trial_executor, with_server, queue_trials, concurrent
+    del queue_trials, concurrent
+    former = {"server_port": server_port, "trial_executor": trial_executor, "with_server": with_server}
+    for name, value in former.items():
+        tell_ignored("run_experiments", name, value)
     specs = _specs(experiments)
     _check_init_arguments(ray_args)
     if not zray.is_initialized():

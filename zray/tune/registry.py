@@ -158,11 +158,11 @@ def check_saving(trainable: Any, frequency: Any, at_end: Any) -> None:
         trainable = _trainables.get(trainable)
     if trainable is None or isinstance(trainable, type) or not callable(trainable):
         return
-    for name, value in (("checkpoint_frequency", frequency), ("checkpoint_at_end", at_end)):
+    for name, value in (("checkpoint_at_end", at_end), ("checkpoint_frequency (checkpoint_freq)", frequency)):
         if value:
             raise ValueError(
-                f"{name}={value!r} goes with class trainables alone: a function saves by itself, as "
-                "`tune.report(metrics, checkpoint=tune.Checkpoint.from_directory(folder))`."
+                f"{name} is for class trainables: a function saves when it reports, as "
+                "tune.report(metrics, checkpoint=...)."
             )
 
 

@@ -24,7 +24,7 @@ from .outcomes import best_trial_of, rows_of
 from .records.files import TrialFiles
 from .recovery import FolderRepair
 from .refs import refs_in
-from .registry import trainable_of
+from .registry import check_saving, trainable_of
 from .reporters import reporter_of
 from .runner import Runner
 from .schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
@@ -75,7 +75,7 @@ class RunningExperiment:
         run: dict[str, Any] | None = None,
     ) -> None:
         self.trainable_name, self.trainable = trainable_of(trainable)
-        _check_saving(self.trainable, settings, run or {})
+        check_saving(self.trainable, (run or {}).get("frequency"), settings.checkpoint_at_end)
         self.settings, self.stop, self.run_options, self.seed = settings, stop, dict(run or {}), seed
         self.is_interrupted = False
         if not isinstance(space, Mapping):
@@ -357,19 +357,6 @@ class RunningExperiment:
             raise TuneError(
                 f"Trials did not complete: {len(failed)} of {len(self.controller.trials)} have failed: [{names}].  "
                 f"The first one with: {last[-1] if last else 'no message'}"
-            )
-
-
-def _check_saving(trainable: Any, settings: Settings, run: dict[str, Any]) -> None:
-    """Refuse options of checkpoints that cannot be heeded."""
-    for name, is_set in (
-        ("checkpoint_at_end", settings.checkpoint_at_end),
-        ("checkpoint_frequency (checkpoint_freq)", bool(run.get("frequency"))),
-    ):
-        if is_set and not is_class(trainable):
-            raise ValueError(
-                f"{name} is for class trainables: a function saves when it reports, as "
-                "tune.report(metrics, checkpoint=...)."
             )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from .config import CheckpointConfig, FailureConfig, RunConfig, SyncConfig, TuneConfig
 from .unknown import unknown_name
 
-__all__ = ["IGNORED", "OPTIONS", "RENAMED", "configs_of", "translated"]
+__all__ = ["IGNORED", "OPTIONS", "RENAMED", "configs_of", "tell_ignored", "translated"]
 
 # Options of an experiment, in the spelling of `tune.run` today.
 OPTIONS = (
@@ -72,17 +72,30 @@ IGNORED: dict[str, tuple[str, bool]] = {
     "sync_to_cloud": ("name the folder as storage_path", True),
     "sync_function": ("name the folder as storage_path", True),
     "export_formats": ("save the model in a checkpoint", True),
-    "resume_config": ("resume says which trials go on", False),
+    "resume_config": ("resume says which trials go on", True),
     "custom_loggers": ("pass callbacks=[...]", True),
     "global_checkpoint_period": ("each event is in the journal before it acts", False),
     "queue_trials": ("trials wait for their resources", False),
-    "trial_executor": ("trials run in actors", False),
+    "trial_executor": ("trials run in actors", True),
     "ray_auto_init": ("a session starts when none runs", False),
-    "chdir_to_trial_dir": ("the working directory stays; get_context().get_trial_dir() is the trial's folder", False),
-    "with_server": ("the state is in the experiment's folder", False),
-    "server_port": ("the state is in the experiment's folder", False),
-    "_remote": ("the experiment runs in the program", False),
+    "chdir_to_trial_dir": ("the working directory stays; get_context().get_trial_dir() is the trial's folder", True),
+    "with_server": ("the state is in the experiment's folder", True),
+    "server_port": ("the state is in the experiment's folder", True),
+    "_remote": ("the experiment runs in the program", True),
 }
+
+
+def tell_ignored(place: str, name: str, value: Any, depth: int = 3) -> None:
+    """Warn a program that gives an option of IGNORED, unless what it asks for is so anyway.
+
+    Args:
+        place: the front door.
+        name, value: of the option.
+        depth: calls between the program and the warning.
+    """
+    reason, is_told = IGNORED[name]
+    if value and is_told:
+        warnings.warn(f"{place}: {name} has no effect here: {reason}.", stacklevel=depth)
 
 
 def translated(
@@ -105,9 +118,7 @@ def translated(
         if key not in known:
             raise error(unknown_name(place, kind, key, (*extra, *OPTIONS, *RENAMED)))
         if key in IGNORED:
-            reason, is_told = IGNORED[key]
-            if value and is_told:
-                warnings.warn(f"{place}: {key} has no effect here: {reason}.", stacklevel=4)
+            tell_ignored(place, key, value, 5)
             continue
         if value is None:
             continue
