@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+from zray.exceptions import TaskError
+from zray.host.hints import note_missing_module
 from zray.host.ignored import Ignored
 from zray.host.project import files_below
 
@@ -83,3 +85,19 @@ def test_folders_only_and_verdicts():
     assert patterns.verdict("build", is_folder=True) is True
     assert patterns.verdict("build", is_folder=False) is None
     assert patterns.verdict("build/keep", is_folder=False) is False
+
+
+@pytest.mark.parametrize(
+    "text", ["No module named 'pkg.time_pb2'", "cannot import name 'time_pb2' from 'pkg' (/tmp/x/__init__.py)"]
+)
+def test_error_of_a_module_that_was_left_behind_says_so(tmp_path, text):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "time_pb2.py").write_text("x = 5")
+    (tmp_path / ".gitignore").write_text("*_pb2.py")
+    assert [file.path for file in files_below(str(tmp_path), excludes=())] == [".gitignore"]
+    error = TaskError("f", f"ImportError: {text}\n", ImportError(text))
+    note_missing_module(error)
+    assert "pkg/time_pb2.py was left behind" in str(error) and 'excludes=["!pkg/time_pb2.py"]' in str(error)
+    other = TaskError("f", "ImportError: No module named 'pkg.other'\n", ImportError("No module named 'pkg.other'"))
+    note_missing_module(other)
+    assert "left behind" not in str(other)

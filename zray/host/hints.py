@@ -44,6 +44,7 @@ def missing_module(error: BaseException | None) -> str:
 def note_missing_module(error: TaskError) -> None:
     """A module that a task did not find may be in the driver, in some version: the error then says so."""
     cause = error.cause
+    _say_left_behind(error, str(cause) if isinstance(cause, ImportError) else "")
     found = re.search(r"No module named '(\w+)", str(cause)) if isinstance(cause, (ImportError, ZrayError)) else None
     if found is None or not hasattr(error, "add_note"):
         return
@@ -61,6 +62,21 @@ def note_missing_module(error: TaskError) -> None:
     except metadata.PackageNotFoundError:
         version = f"a module {name}"
     error.add_note(f"{version} is present where the driver runs, and missing on node {error.node[:8]}.")
+
+
+def _say_left_behind(error: TaskError, text: str) -> None:
+    """A module that patterns have kept out of the working directory, or of a package, when it was packed."""
+    found = re.search(r"No module named '([\w.]+)'|cannot import name '(\w+)' from '[\w.]+'", text)
+    if found is None:
+        return
+    from .project import left_behind
+
+    path = left_behind.get((found[1] or found[2]).rpartition(".")[2])
+    if path is not None:
+        error.traceback_str = (
+            f"{error.traceback_str.rstrip()}\n{path} was left behind when the files of runtime_env were packed: a "
+            f'.gitignore file or `excludes` names it.  Take it with excludes=["!{path}"].\n'
+        )
 
 
 def _read_only_arrays(error: BaseException) -> list[str]:

@@ -36,6 +36,9 @@ EXCLUDED = frozenset(
 )
 EXCLUDED_SUFFIXES = (".pyc", ".pyo", ".egg-info")
 CODE_SUFFIXES = (".py", ".pyi", ".so", ".pyd")
+# Modules and folders that patterns have kept out of bundles, by their last names: a task that lacks one is told so.
+left_behind: dict[str, str] = {}
+LEFT_BEHIND_MAX = 10_000
 _IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+([^\n#;]+)", re.MULTILINE)
 _ZRAY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -128,6 +131,13 @@ def _is_excluded(
     if name in EXCLUDED or name.endswith(EXCLUDED_SUFFIXES):
         return True
     path = inside + name
+    verdict = _verdict(path, given, by_git, is_folder=is_folder)
+    if verdict and (is_folder or name.endswith(".py")) and len(left_behind) < LEFT_BEHIND_MAX:
+        left_behind[name.removesuffix(".py")] = path
+    return verdict
+
+
+def _verdict(path: str, given: Ignored, by_git: dict[str, Ignored], *, is_folder: bool) -> bool:
     if (verdict := given.verdict(path, is_folder=is_folder)) is not None:
         return verdict
     for place, patterns in reversed(by_git.items()):  # the nearest one has the last word
