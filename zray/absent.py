@@ -24,7 +24,6 @@ OPTIONS = {
 }
 
 INIT_ARGUMENTS = {
-    "include_dashboard": "Run `zray status` in a terminal, and leave the argument out.",
     "_temp_dir": "Set the environment variable `ZRAY_TMPDIR`.",
 }
 

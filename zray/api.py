@@ -68,7 +68,7 @@ def init(
         namespace: namespace of named actors and placement groups; default: one for this program.
         log_to_driver: print the output of workers.
         local_mode: run everything inside of this process, for debuggers.  Default: False, or True where ZRAY_LOCAL=1.
-        include_dashboard, logging_level: True raises NotImplementedError; the level has no effect.
+        include_dashboard, logging_level: have no effect; True warns that there is no dashboard.
         runtime_env: environment of all tasks: a dict with env_vars, working_dir, py_modules, excludes, pip or uv.
         infeasible: "raise" makes a request that no node can meet an error; "wait" keeps it until a node can.
             Default: ZRAY_INFEASIBLE, else "raise" in a session of this program's own and "wait" in a cluster.

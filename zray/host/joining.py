@@ -43,6 +43,7 @@ ACCEPTED_ARGUMENTS = (
     "logging_config",
     "dashboard_host",
     "dashboard_port",
+    "include_dashboard",
     "include_log_monitor",
     "job_config",
     "enable_resource_isolation",
@@ -367,6 +368,8 @@ def cluster_of(runtime: Runtime) -> str:
 def check_init_arguments(given: dict[str, Any]) -> None:
     """Refuse arguments that init() does not know, and those that zray does not have yet.
 
+    A program that asks for the dashboard is warned, and runs.
+
     Raises:
         TypeError: an unknown argument.
         NotImplementedError: an argument of Ray's that zray does not have yet, unless it is None or False.
@@ -377,3 +380,6 @@ def check_init_arguments(given: dict[str, Any]) -> None:
                 raise absent.not_built(absent.INIT_ARGUMENTS, name, f"{name}={value!r} of init()")
         elif name not in ACCEPTED_ARGUMENTS:
             raise TypeError(f"init() got an unexpected argument {name!r}.  See help(zray.init) for the valid ones.")
+    if given.get("include_dashboard"):
+        note = "include_dashboard=True of init(): zray has no dashboard.  Run `zray status` in a terminal."
+        warnings.warn(note, RuntimeWarning, stacklevel=4)  # of the program's call of init()
