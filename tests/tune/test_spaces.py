@@ -234,6 +234,16 @@ def test_late_results_of_a_trial_of_optuna_are_ignored():
     assert searcher.study.best_value == 1.0
 
 
+@pytest.mark.parametrize("value", [[tune.uniform(0, 1)], tune.choice([{"x": tune.uniform(0, 1)}, 2])])
+def test_space_that_hyperopt_does_not_have_is_refused_before_the_first_trial(value, monkeypatch):
+    from zray.tune.search import hyperopt
+
+    monkeypatch.setattr(hyperopt, "_hyperopt", lambda: type("Module", (), {"hp": None, "Domain": None}))
+    searcher = hyperopt.HyperOptSearch({"net": {"w": value}}, metric="loss", mode="min")
+    with pytest.raises(ValueError, match="net/w holds distributions: pass a space of HyperOpt, or use OptunaSearch"):
+        searcher.suggest("a")
+
+
 # --- searchers of the program ---
 
 

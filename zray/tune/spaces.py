@@ -88,7 +88,7 @@ def global_seed() -> int:
 
 def multiple(count: int, step: float) -> float:
     """count * step in decimals: 3 steps of 0.1 are 0.3, not 0.30000000000000004."""
-    return float(int(count) * decimal.Decimal(repr(float(step))))
+    return float(count * decimal.Decimal(repr(float(step))))
 
 
 def _multiples(lower: float, upper: float, step: float) -> tuple[int, int]:
@@ -148,7 +148,7 @@ class Float(Domain):
 
     def draw(self, rng: np.random.Generator, spec: Any = None) -> float:
         if self.step is not None and self.normal is None and not self.is_log:
-            return multiple(rng.integers(*self.multiples, endpoint=True), self.step)  # each equally often
+            return multiple(int(rng.integers(*self.multiples, endpoint=True)), self.step)  # each equally often
         if self.normal is not None:
             value = float(rng.normal(*self.normal))
         elif self.is_log:

@@ -41,6 +41,10 @@ def _converted(space: Mapping[str, Any], path: str = "") -> dict[str, Any]:
         if isinstance(value, Mapping):
             found[key] = _converted(value, f"{name}/")
         elif isinstance(value, Categorical):
+            if has_unresolved_values(value.categories):
+                raise ValueError(
+                    f"The choice {name} holds distributions: pass a space of HyperOpt, or use OptunaSearch."
+                )
             found[key] = hp.choice(name, value.categories)
         elif isinstance(value, Integer):
             is_plain = value.step == 1 and not value.is_log
@@ -55,6 +59,8 @@ def _converted(space: Mapping[str, Any], path: str = "") -> dict[str, Any]:
             found[key] = _converted_float(hp, name, value)
         elif isinstance(value, Domain):
             raise ValueError(f"HyperOpt has no {value!r}, and {name} is one.")
+        elif has_unresolved_values(value):
+            raise ValueError(f"The list {name} holds distributions: pass a space of HyperOpt, or use OptunaSearch.")
         else:
             found[key] = value
     return found
