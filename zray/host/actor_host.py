@@ -312,6 +312,14 @@ class ActorHost:
             worker.flush()
             self.leave_if_asked()
 
+    def label(self) -> str:
+        """The actor's own words for its lines, where its class defines `__repr__`, as in Ray; else empty."""
+        if self.instance is None or type(self.instance).__repr__ is object.__repr__:
+            return ""
+        with suppress(Exception):
+            return repr(self.instance)
+        return ""
+
     def running_call(self) -> TaskSpec | None:
         """The oldest call in threads, or in the loop; None: there is none.  In any thread."""
         with suppress(RuntimeError):  # it has just changed

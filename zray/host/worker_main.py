@@ -126,12 +126,12 @@ class Worker(Runtime):
             self.paths.note_output(self.worker_id, self.pid)
 
     def _new_name(self) -> str:
-        """The name of the task that prints; "": the same task as the last time, none, or an actor, which is known."""
+        """The name of the task that prints; "": the same call as the last time, none, or an actor without own words."""
         call = self.call
-        if call is None or call.spec.task_id is self.printed_by or self.actor is not None:
+        if call is None or call.spec.task_id is self.printed_by:
             return ""
         self.printed_by = call.spec.task_id
-        return self.name_of(call.spec)
+        return self.name_of(call.spec) if self.actor is None else self.actor.label()
 
     # --- orders ---
 

@@ -21,7 +21,8 @@ STATES = "callbacks.pkl"
 class Callback:
     """What is called when something happens to a trial; subclasses define what they need.
 
-    iteration: number of turns of the experiment's loop.  trials: all trials.  info: room for more.
+    iteration: a number that grows with each result, and with each turn of the experiment's loop.  trials: all
+    trials.  info: room for more.
     """
 
     def setup(

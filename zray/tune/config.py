@@ -179,7 +179,7 @@ class TuneConfig:
     reuse_actors: bool = False
     trial_name_creator: Callable[[Any], str] | None = None
     trial_dirname_creator: Callable[[Any], str] | None = None
-    chdir_to_trial_dir: Any = None
+    chdir_to_trial_dir: bool | None = None
     seed: int | None = None
 
     def __post_init__(self) -> None:

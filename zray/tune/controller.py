@@ -42,6 +42,7 @@ class Controller(ControllerNames):
         self.replayed: dict[str, ev.Suggested] | None = None  # trial -> its record, while a journal is replayed
         self.refs: list[Any] = []  # of the search space, for the pickles of configurations
         self.folders: set[str] = set()  # of all trials
+        self.request_of: Callable[[dict[str, Any]], Any] | None = None  # the resources for a configuration
         self.facts: dict[str, dict[str, Any]] = {}  # trial -> what its results are marked with
         self.waits: dict[
             str, str
@@ -98,7 +99,7 @@ class Controller(ControllerNames):
         Returns:
             False: the other one has no checkpoint, and nothing changes.
         """
-        donor = source.checkpoint
+        donor = source.saved
         if donor is None or trial.is_over:
             return False
         target = naming.checkpoint_folder(trial.path, trial.saves, source.trial_id)
@@ -159,7 +160,7 @@ class Controller(ControllerNames):
         is_again = event.iteration <= trial.iteration
         if event.checkpoint:
             trial.saves += 1
-            if not is_again or trial.checkpoint is None or trial.checkpoint.iteration < event.iteration:
+            if not is_again or trial.saved is None or trial.saved.iteration < event.iteration:
                 score = number_of(value_of(event.metrics, self.settings.score_key)) if self.settings.score_key else None
                 self._keep(
                     trial,
@@ -235,9 +236,9 @@ class Controller(ControllerNames):
         self._has_halted(trial)
         if trial.state is not TrialState.RUNNING:
             return
-        if trial.last_result:
-            trial.last_result["done"] = True
         self._complete(trial, halts=False)
+        if not trial.last_result:  # it has reported nothing
+            trial.last_result = {"done": True, "trial_id": trial.trial_id, "experiment_tag": trial.experiment_tag}
 
     def _on_failed(self, event: ev.Failed) -> None:
         trial = self.trials[event.trial_id]
@@ -248,7 +249,7 @@ class Controller(ControllerNames):
         limit = self.settings.max_failures
         if not event.is_final and not self.is_ending and (limit < 0 or trial.num_failures <= limit):
             trial.error, trial.error_pickle = event.error, event.pickle
-            kept = trial.checkpoint
+            kept = trial.saved
             start = f"its checkpoint of iteration {kept.iteration}" if kept is not None else "the beginning"
             self._explain(trial, "RESTART", f"failure {trial.num_failures}: it starts again from {start}")
             self._move(trial, TrialState.PENDING)
@@ -336,6 +337,8 @@ class Controller(ControllerNames):
     def _terminate(self, trial: Trial) -> None:
         self._move(trial, TrialState.TERMINATED)
         trial.ended_at = self.now
+        if trial.last_result:
+            trial.last_result["done"] = True
         trial.error, trial.error_pickle = "", b""
         self.actions.append(ev.Ended(trial.trial_id))
 
@@ -403,7 +406,7 @@ class Controller(ControllerNames):
     def _start_process(self, trial: Trial) -> None:
         trial.starts += 1
         trial.started_at = trial.started_at or self.now
-        kept = trial.checkpoint
+        kept = trial.saved
         trial.started_iteration = kept.iteration if kept is not None else 0
         trial.started_time_s = kept.time_total_s if kept is not None else 0.0
         self.actions.append(ev.Start(trial.trial_id))

@@ -35,8 +35,8 @@ AUTO_KEYS = (
     "experiment_tag",
 )
 
-# Bytes of the parts of a folder's name; usual file systems allow 255 bytes in all, and a date has 19.
-NAME_MAX, TAG_MAX, FOLDER_MAX = 110, 120, 220
+# Bytes of a folder's name: usual file systems allow 255, and encrypted homes 143.  A date has 19 of them.
+FOLDER_MAX, NAME_MAX, DATE = 143, 80, 19
 
 
 def trial_id(experiment_id: str, index: int) -> str:
@@ -116,11 +116,13 @@ def name_trial(trial: Trial, settings: Settings, now: float, taken: Container[st
             )
         folder = cut(re.sub(r"[\x00-\x1f\x7f]", "_", chosen), FOLDER_MAX)
     else:
-        tag = folder_name(trial.experiment_tag, TAG_MAX)
-        folder = f"{folder_name(trial.name, NAME_MAX)}_{tag}_{date_of(now)}"
+        name = folder_name(trial.name, NAME_MAX)
+        tag = folder_name(trial.experiment_tag, FOLDER_MAX - len(name.encode()) - DATE - 2)
+        folder = f"{name}_{tag}_{date_of(now)}"
     trial.path = os.path.join(settings.path, folder)
     if trial.path in taken:
-        trial.path += f"_{trial.trial_id}"
+        suffix = f"_{trial.trial_id}"
+        trial.path = os.path.join(settings.path, cut(folder, FOLDER_MAX - len(suffix)) + suffix)
 
 
 def rename_trial(trial: Trial, settings: Settings, name: str, folder: str) -> None:

@@ -25,6 +25,8 @@ def made_trial(controller: Controller, trial_id: str, suggestion: dict[str, Any]
     else:
         config = {**settings.space, **suggestion}
     trial = Trial(trial_id, settings.trainable_name, config, dict(chosen), index=len(controller.trials))
+    if controller.request_of is not None:
+        trial.placement_group_factory = controller.request_of(config)
     if recorded is not None and recorded.folder:
         naming.rename_trial(trial, settings, recorded.name, recorded.folder)
     else:

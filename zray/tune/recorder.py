@@ -37,6 +37,7 @@ class Recorder:
         known = (saved.path for trial in controller.get_trials() for saved in trial.checkpoints)
         self.durability = Durability(journal, known)
         self.iteration = 0  # of the loop
+        self._told_at = -1  # the iteration of the last result that was handed on
         self._files = FilesOfTrials()
         self._files.events_max = EVENTS_TRIALS_MAX if writes_events(callbacks.callbacks) else 0
         self._kept: list[ev.Kept] = []  # checkpoints of which the callbacks do not know yet
@@ -114,6 +115,9 @@ class Recorder:
         """Write a result, and tell the callbacks."""
         trial = self.controller.trials[action.trial_id]
         self._files.log(trial, action.result)
+        if self._told_at == self.iteration:  # several results of one turn: each has an iteration of its own, as in Ray
+            self.iteration += 1
+        self._told_at = self.iteration
         self.notify("on_trial_result", trial, result=action.result)
         self.notify_kept()
 

@@ -84,7 +84,7 @@ def _put_damaged_aside(trial: Trial) -> None:
         shutil.rmtree(aside, ignore_errors=True)
         os.rename(saved.path, aside)
         trial.checkpoints.pop()
-        former = trial.checkpoint
+        former = trial.saved
         start = f"the one before, of iteration {former.iteration}" if former is not None else "the beginning"
         warnings.warn(
             f"The newest checkpoint of trial {trial}, {saved.path}, is damaged: {problem}.  It is kept as {aside}, and "

@@ -105,7 +105,7 @@ class Result:
 
 def result_of(trial: Trial) -> Result:
     """The outcome of a trial."""
-    saved = trial.checkpoint
+    saved = trial.saved
     kept = [(Checkpoint(each.path), each.metrics) for each in trial.checkpoints]
     return Result(
         dict(trial.last_result) if trial.last_result else {},
@@ -255,7 +255,7 @@ class ExperimentAnalysis:
         Without a metric, here and in the experiment, the newest checkpoint.
         """
         metric, mode = metric or self.default_metric, mode or self.default_mode or "max"
-        found = trial.checkpoint
+        found = trial.saved
         if metric:
             is_time = metric == "training_iteration"
             values = (
@@ -271,7 +271,7 @@ class ExperimentAnalysis:
     ) -> Any:
         """The newest checkpoint of a trial; None: of the best trial by the metric."""
         trial = trial or self.get_best_trial(metric, mode)
-        saved = trial.checkpoint if trial is not None else None
+        saved = trial.saved if trial is not None else None
         return Checkpoint(saved.path) if saved is not None else None
 
     def get_trial_checkpoints_paths(self, trial: Trial, metric: str | None = None) -> list[tuple[str, Any]]:

@@ -67,6 +67,7 @@ class Runner:
         callbacks: called with what happens.
         reporter: shows the state; None: nothing is shown.
         outputs: names of the files for standard output and error of a trial; None: there are none.
+        changes_folder: whether the working directory of a trial is its folder; None: RAY_CHDIR_TO_TRIAL_DIR says it.
     """
 
     def __init__(
@@ -83,11 +84,15 @@ class Runner:
         callbacks: list[Any] | None = None,
         reporter: Any = None,
         outputs: tuple[str, str] | None = None,
+        changes_folder: bool | None = None,
     ) -> None:
         self.controller, self.journal, self.trainable = controller, journal, trainable
         self.name, self.identity, self.resources, self.reuses = name, identity, resources, reuses
         self.frequency, self.reporter = frequency, reporter
         self._outputs = outputs
+        if changes_folder is None:
+            changes_folder = os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") not in ("0", "")
+        self._changes_folder = changes_folder
         self.callbacks = CallbackList(list(callbacks or ()))
         self.path = controller.settings.path
         self._trainable_ref: Any = None
@@ -324,7 +329,7 @@ class Runner:
             self.records.write_parameters(trial)
         self._begin(trial)
         self.records.notify("on_trial_start", trial)
-        if trial.checkpoint is not None:
+        if trial.has_checkpoint():
             self.records.notify("on_trial_restore", trial)
 
     def _idle_process(self, request: PlacementGroupFactory) -> Process | None:
@@ -338,7 +343,7 @@ class Runner:
         return Process(self._actor_class, request, self._classes, has_object=is_class(self.trainable))
 
     def _begin(self, trial: Trial, *, packs: bool = False) -> None:
-        kept = trial.checkpoint
+        kept = trial.saved
         process = self._processes[trial.trial_id]
         assignment = {
             "config": trial.config,
@@ -359,6 +364,8 @@ class Runner:
             "frequency": self.frequency,
             "reuses": self.reuses,
             "outputs": self._outputs,
+            "changes_folder": self._changes_folder,
+            "program": (os.uname().nodename, os.getpid()),
             "asks_address": not self._addresses,
         }
         ref = process.handle.begin.remote(assignment, self._trainable_ref, self._names_ref)

@@ -26,6 +26,7 @@ from .recovery import FolderRepair
 from .refs import refs_in
 from .registry import check_saving, trainable_of
 from .reporters import reporter_of
+from .resources import resources_of
 from .runner import Runner
 from .schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from .search.basic_variant import BasicVariantGenerator
@@ -105,6 +106,14 @@ class RunningExperiment:
     def _make_controller(self) -> None:
         self.controller = Controller(self.settings, self.searcher, self.scheduler, stopper_of(self.stop))
         self.controller.refs = self.refs
+        self.controller.request_of = self._request_of
+
+    def _request_of(self, config: dict[str, Any]) -> Any:
+        """The resources of a trial for those who look at it; None: unknown, and the start of the trial says why."""
+        try:
+            return resources_of(self.trainable, self.run_options.get("resources"), config)
+        except Exception:
+            return None
 
     @property
     def path(self) -> str:

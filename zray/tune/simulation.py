@@ -102,7 +102,7 @@ class VirtualRun:
         if isinstance(action, ev.Start):
             trial = self.controller.trials[action.trial_id]
             self._curves.setdefault(action.trial_id, self.curve(trial))
-            kept = trial.checkpoint
+            kept = trial.saved
             self._place[action.trial_id] = kept.iteration if kept is not None else 0
             self._total_s[action.trial_id] = kept.time_total_s if kept is not None else 0.0
             self._step(action.trial_id, self.start_seconds)

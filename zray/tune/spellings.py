@@ -43,6 +43,7 @@ OPTIONS = (
     "log_to_file",
     "trial_name_creator",
     "trial_dirname_creator",
+    "chdir_to_trial_dir",
     "max_failures",
     "fail_fast",
     "restore",
@@ -78,7 +79,6 @@ IGNORED: dict[str, tuple[str, bool]] = {
     "queue_trials": ("trials wait for their resources", False),
     "trial_executor": ("trials run in actors", True),
     "ray_auto_init": ("a session starts when none runs", False),
-    "chdir_to_trial_dir": ("the working directory stays; get_context().get_trial_dir() is the trial's folder", True),
     "with_server": ("the state is in the experiment's folder", True),
     "server_port": ("the state is in the experiment's folder", True),
     "_remote": ("the experiment runs in the program", True),
@@ -135,7 +135,7 @@ def configs_of(options: Mapping[str, Any]) -> tuple[dict[str, Any], TuneConfig, 
     if "env" in options:  # 2017: beside the configuration
         space = {**space, "env": options["env"]}
     tune_keys = ("metric", "mode", "search_alg", "scheduler", "num_samples", "max_concurrent_trials", "time_budget_s")
-    name_keys = ("reuse_actors", "trial_name_creator", "trial_dirname_creator", "seed")
+    name_keys = ("reuse_actors", "trial_name_creator", "trial_dirname_creator", "chdir_to_trial_dir", "seed")
     run_keys = ("name", "storage_path", "storage_filesystem", "verbose", "stop", "progress_reporter", "log_to_file")
     callbacks = options.get("callbacks")
     if options.get("loggers"):  # until 2020

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
+from .checkpoint import Checkpoint
+
 __all__ = ["ExportFormat", "Trial", "TrialState", "last_line", "value_of"]
 
 
@@ -113,6 +115,7 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
     started_iteration: int = 0  # of the checkpoint from which the newest process began
     started_time_s: float = 0.0
     saves: int = 0  # checkpoints ever, for their names
+    placement_group_factory: Any = None  # its resources
     is_cut_off: bool = False  # the experiment ended before the trial did
 
     def move(self, state: TrialState) -> None:
@@ -131,16 +134,25 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
         return self.state in (TrialState.TERMINATED, TrialState.ERROR)
 
     @property
-    def checkpoint(self) -> SavedCheckpoint | None:
-        """The checkpoint to go on from: the newest one."""
+    def saved(self) -> SavedCheckpoint | None:
+        """The record of the checkpoint to go on from: the newest one."""
         return self.checkpoints[-1] if self.checkpoints else self.restore_from
 
     @property
     def has_newest(self) -> bool:
         """Whether a checkpoint of the last result is there."""
-        return self.checkpoint is not None and self.checkpoint.iteration == self.iteration
+        return self.saved is not None and self.saved.iteration == self.iteration
 
     # --- names of Ray ---
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The checkpoint to go on from: the newest one."""
+        return Checkpoint(self.saved.path) if self.saved is not None else None
+
+    def has_checkpoint(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return self.saved is not None
 
     @property
     def status(self) -> str:

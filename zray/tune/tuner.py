@@ -58,6 +58,7 @@ def experiment_of(
             "callbacks": run.callbacks,
             "reporter": run.progress_reporter,
             "outputs": names_of(run.log_to_file),
+            "changes_folder": tune.chdir_to_trial_dir,
             "verbose": run.verbose,
         },
     )

@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 import shutil
+import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ class Assignment(dict[str, Any]):
 
     trainable: the function or class.  config.  facts: names, ids, folder.  checkpoint: its folder, or "".
     packed: the checkpoint's files, where folders are not shared.  iteration, time_total_s: where the trial goes on.
+    changes_folder: whether the working directory is the trial's folder.  program: its host name and process id.
     saves: the number of checkpoints so far.  frequency: class trainables save after so many steps; 0: when asked.
     """
 
@@ -66,6 +68,11 @@ class TrialActor:
         self._is_shared = True
         self._output: TrialOutput | None = None
         self._made_folder = ""  # on a machine that does not see the program's
+        self._home = ""  # the working directory before the first trial; empty: no trial has changed it
+
+    def __repr__(self) -> str:
+        """The label of the lines that the trial prints."""
+        return str(self._assignment["facts"]["trial_name"]) if self._assignment else type(self).__name__
 
     def facts(self) -> dict[str, Any]:
         """What results are marked with.  The program adds the address, if no two nodes have the same host name."""
@@ -113,6 +120,8 @@ class TrialActor:
         checkpoint = Checkpoint(path) if path else None
         facts = {**assignment["facts"], "trial_dir": self._folder()}
         os.makedirs(self._folder(), exist_ok=True)
+        if assignment["changes_folder"]:
+            self._enter_folder(assignment["program"])
         self._close_output()
         if assignment["outputs"] is not None:
             self._output = TrialOutput(self._folder() if self._is_shared else None, assignment["outputs"])
@@ -242,10 +251,25 @@ class TrialActor:
 
     def _remove_local_folder(self) -> None:
         """The trial is over, or the process has another one: its folder on this machine goes."""
+        if self._home:
+            os.chdir(self._home)
         if self._made_folder:
             shutil.rmtree(self._made_folder, ignore_errors=True)
             self._made_folder = ""
             storage.sweep()
+
+    def _enter_folder(self, program: tuple[str, int]) -> None:
+        """Make the trial's folder the working directory, so that files of several trials have places of their own.
+
+        program: host name and process id.  In local mode the trial runs there, and the program's directory stays.
+        """
+        if program == (os.uname().nodename, os.getpid()):
+            return
+        if not self._home:
+            self._home = os.environ["TUNE_ORIG_WORKING_DIR"] = os.getcwd()
+            # Modules of the program are still found there.
+            sys.path[:] = [self._home if entry in ("", ".") else entry for entry in sys.path]
+        os.chdir(self._folder())
 
     def _next_path(self) -> str:
         path = naming.checkpoint_folder(str(self._assignment["facts"]["trial_dir"]), self._saves)

@@ -185,7 +185,7 @@ class PopulationBasedTraining(TrialScheduler):
         donors = [
             each
             for each in upper
-            if each is not trial and each.checkpoint is not None and self.scores[each.trial_id] > LAST
+            if each is not trial and each.has_checkpoint() and self.scores[each.trial_id] > LAST
         ]
         if not donors:
             return

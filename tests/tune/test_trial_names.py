@@ -1,0 +1,104 @@
+"""What programs and callbacks see of a trial: names, folders, checkpoints, the last result, the working directory."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from zray import tune
+from zray.tune import events as ev
+from zray.tune.naming import FOLDER_MAX, name_trial
+from zray.tune.settings import Settings
+from zray.tune.trial import SavedCheckpoint, Trial
+from zray.tune.worker import TrialActor
+
+
+@pytest.mark.parametrize("creator", [None, lambda trial: "ü" * 200], ids=["own", "of the program"])
+def test_folders_have_names_that_every_file_system_takes(creator):
+    chosen = {"k" * 60: 0.5, "p/ath": "日本語" * 60, "dots": "..", "lines": "a\nb"}
+    taken = set()
+    for index in range(3):
+        trial = Trial(f"abcde_{index:05d}", "trainable" * 20, {}, {**chosen, "n": index}, index=index)
+        name_trial(trial, Settings(path="/results", folder_of=creator), 1e9, taken)
+        assert os.path.dirname(trial.path) == "/results" and trial.path not in taken
+        assert len(os.path.basename(trial.path).encode()) <= FOLDER_MAX <= 143
+        taken.add(trial.path)
+
+
+def test_checkpoint_of_a_trial_is_that_of_ray():
+    trial = Trial("t", "train", {}, {})
+    assert trial.checkpoint is None and not trial.has_checkpoint()
+    trial.checkpoints.append(SavedCheckpoint("/results/checkpoint_000000", 3))
+    assert trial.has_checkpoint() and trial.checkpoint == tune.Checkpoint("/results/checkpoint_000000")
+    with trial.checkpoint.as_directory() as folder:
+        assert folder == "/results/checkpoint_000000"
+
+
+class Seen(tune.Callback):
+    """Notes the iterations, and the resources of the first trial."""
+
+    def __init__(self):
+        self.iterations, self.resources = [], None
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.iterations.append(iteration)
+        self.resources = self.resources or trial.placement_group_factory
+
+
+def train(config):
+    where = os.getcwd()
+    with open("model.txt", "w") as file:
+        file.write(str(config["x"]))
+    for step in range(config["x"]):
+        tune.report({"step": step, "where": where, "home": os.environ.get("TUNE_ORIG_WORKING_DIR", "")})
+
+
+@pytest.mark.usefixtures("session")
+def test_trial_runs_in_its_own_folder_and_its_last_result_is_done(tmp_path):
+    seen = Seen()
+    outcome = tune.run(
+        train,
+        config={"x": tune.grid_search([3, 0, 5])},
+        resources_per_trial={"cpu": 2},
+        reuse_actors=True,
+        callbacks=[seen],
+        storage_path=str(tmp_path),
+        verbose=0,
+    )
+    assert all(trial.last_result["done"] is True for trial in outcome.trials)
+    for trial in outcome.trials:
+        assert Path(trial.path, "model.txt").read_text() == str(trial.config["x"])
+    first = outcome.trials[0]
+    assert first.last_result["where"] == first.path and first.last_result["home"] == os.getcwd()
+    assert seen.iterations == sorted(set(seen.iterations)) and len(seen.iterations) == 8
+    assert seen.resources == tune.PlacementGroupFactory([{"CPU": 2.0}])
+
+
+@pytest.mark.usefixtures("session")
+@pytest.mark.parametrize("way", ["variable", "option"])
+def test_working_directory_stays_where_the_program_says_so(tmp_path, monkeypatch, way):
+    options = {"chdir_to_trial_dir": False} if way == "option" else {}
+    if way == "variable":
+        monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    outcome = tune.run(report_folder, storage_path=str(tmp_path), verbose=0, **options)
+    assert outcome.trials[0].last_result["where"] == os.getcwd()
+
+
+def report_folder(config):
+    tune.report({"where": os.getcwd()})
+
+
+def test_actor_of_a_trial_is_labelled_by_the_trial():
+    actor = TrialActor()
+    assert repr(actor) == "TrialActor"
+    actor._assignment = {"facts": {"trial_name": "train_abcde_00001"}}
+    assert repr(actor) == "train_abcde_00001"
+
+
+def test_trial_that_is_ended_by_others_is_done():
+    from tests.tune.test_reporters import experiment, report
+
+    controller = experiment(2, 2)
+    trial = report(controller, 0, 1, 0.5)
+    controller.handle(ev.TimedOut(1020.0, "the time budget is over"))
+    assert trial.last_result["done"] is True
