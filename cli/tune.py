@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from zray.tune.recorded import Recorded
 
+# Characters of the reasons in a narrow table.
+WHY_MIN = 24
 # A plot page with more trials is slow to scroll; the best ones are drawn.
 DRAWN_TRIALS_MAX = 500
 
@@ -66,7 +69,6 @@ def modules_here(is_needed: bool) -> Iterator[None]:
     They come last, and only meanwhile: no file beside results takes the place of a module of Python.
     """
     import os
-    import sys
 
     here = os.getcwd()
     if not is_needed or here in sys.path:
@@ -103,7 +105,6 @@ def list_trials(
     headings = list(dict.fromkeys(name for row in rows for name in row))
     if form == "csv":
         import csv
-        import sys
 
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow([escaped(heading) for heading in headings])
@@ -111,11 +112,47 @@ def list_trials(
             values = [row.get(heading, "") for heading in headings]
             writer.writerow([escaped(value) if isinstance(value, str) else value for value in values])
         return
-    print_rows(f"{found.path}: {len(rows)} of {len(found.trials)} trials", headings, rows)
+    title = f"{found.path}: {len(rows)} of {found.total()} trials"
+    how = found.interrupted()
+    print_rows(title, headings, rows, is_picked=bool(names))
+    if how:
+        click.echo(printable(f"The experiment is {how}."))
 
 
-def print_rows(title: str, headings: list[str], rows: list[dict[str, Any]]) -> None:
-    """Print dicts as a table."""
+def fitting(headings: list[str], cells: dict[str, list[str]], width: int) -> list[str]:
+    """The columns that a terminal has room for: the first ones, and the reasons, which are cut.
+
+    Args:
+        cells: the texts of each column.
+        width: characters of a line.
+    """
+    kept: list[str] = []
+    has_why = "why" in headings
+    room = width - 1 - (WHY_MIN + 3 if has_why else 0)
+    for heading in headings:
+        if heading != "why":
+            room -= 3 + max(map(len, (heading, *cells[heading])))
+            if room < 0 and kept:
+                break
+            kept.append(heading)
+    return [*kept, *(["why"] if has_why else [])]
+
+
+def short_names(names: list[str]) -> list[str]:
+    """Names of trials without the beginning that all of them share: their numbers stay."""
+    import os
+
+    start = os.path.commonprefix(names).rpartition("_")[0]
+    return [name[len(start) + 1 :] for name in names] if len(names) > 1 and start else names
+
+
+def print_rows(title: str, headings: list[str], rows: list[dict[str, Any]], *, is_picked: bool = False) -> None:
+    """Print dicts as a table; on a terminal with the columns that fit.
+
+    Args:
+        is_picked: the user has named the columns: all of them are shown.
+    """
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -123,11 +160,24 @@ def print_rows(title: str, headings: list[str], rows: list[dict[str, Any]]) -> N
 
     from .tables import show
 
+    cells = {heading: [cell(row.get(heading), 120) for row in rows] for heading in headings}
+    width = Console().width
+    if sys.stdout.isatty() and not is_picked and fitting(headings, cells, width) != headings:
+        if "trial" in cells:
+            cells["trial"] = short_names(cells["trial"])
+        kept = fitting(headings, cells, width)
+        left = width - 1 - sum(3 + max(map(len, (each, *cells[each]))) for each in kept if each != "why") - 3
+        if "why" in kept:
+            cells["why"] = [cell(text, max(WHY_MIN, left)) for text in cells["why"]]
+        if len(kept) < len(headings):
+            title = f"{title}  ({len(headings) - len(kept)} more columns: --columns, --format csv)"
+        headings = kept
     table = Table(title=Text(printable(title)), title_justify="left")
     for heading in headings:
         table.add_column(Text(printable(heading)))
-    for row in rows:
-        table.add_row(*(Text(cell(row.get(heading), 120)) for heading in headings))
+    texts = {heading: iter(cells[heading]) for heading in headings}
+    for _ in rows:
+        table.add_row(*(Text(next(texts[heading])) for heading in headings))
     show(table)
 
 

@@ -11,12 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 import zray
-from cli.tune import modules_here
+from cli.tune import fitting, modules_here, short_names
 from cli.tune import tune as command
 from tests.cli.commands import environment
 from tests.cli.commands import zray as in_a_process
 from zray import tune
 from zray.tune import events as ev
+from zray.tune.folder_lock import FolderLock
 from zray.tune.importances import importances
 from zray.tune.journal import Journal
 from zray.tune.running_experiment import RunningExperiment
@@ -322,3 +323,32 @@ def test_modules_beside_the_results_are_not_run(text_files, monkeypatch):
     line = [sys.executable, "-c", program, "tune", "ls", ".", "--format", "csv"]
     done = subprocess.run(line, env=environment(), cwd=text_files, capture_output=True, text=True, timeout=60)
     assert "loss" in done.stdout and not (text_files / "ran").exists()
+
+
+def test_narrow_terminal_gets_the_columns_that_fit_and_the_reasons():
+    cells = {"trial": ["00001"], "status": ["TERMINATED"], "loss": ["0.5"], "a_long_name": ["1"], "why": ["x" * 100]}
+    assert fitting(list(cells), cells, 200) == list(cells)
+    assert fitting(list(cells), cells, 69) == ["trial", "status", "loss", "why"]
+    assert fitting(list(cells), cells, 20) == ["trial", "why"]
+    assert short_names(["train_5070c_00001", "train_5070c_00002"]) == ["00001", "00002"]
+    assert short_names(["one"]) == ["one"]
+
+
+def test_interrupted_experiment_says_so_and_how_to_go_on(tmp_path):
+    settings = Settings(metric="loss", mode="min", num_samples=24)
+    made = RunningExperiment(
+        descend, {"x": tune.uniform(0, 1)}, settings, name="cut", storage_path=str(tmp_path), seed=1
+    )
+    (tmp_path / "cut").mkdir()
+    write_state(made.path, pickle_of(made))
+    journal = Journal(str(tmp_path / "cut" / "journal.zray"))
+    made.controller.handle(ev.Capacity(1.0, 3))
+    journal.append([*made.controller.events, ev.Capacity(1.0, 3)])
+    journal.close()
+    said = invoke("ls", tmp_path / "cut")
+    assert "3 of 24 trials" in said and "The experiment is interrupted; go on with Tuner.restore(" in said
+    assert said.count("interrupted: no program runs the experiment") == 3
+    assert "interrupted; go on with Tuner.restore(" in invoke("why", tmp_path / "cut", "0")
+    lock = FolderLock(made.path)
+    assert "The experiment is interrupted" not in invoke("ls", tmp_path / "cut")
+    lock.release()

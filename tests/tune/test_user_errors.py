@@ -74,10 +74,8 @@ def test_experiment_is_checked_at_once(run, spec, error, message):
 @pytest.mark.parametrize(
     "give, name",
     [
-        (lambda: tune.TuneConfig(chdir_to_trial_dir=True), "chdir_to_trial_dir"),
         (lambda: tune.SyncConfig(syncer=print), "syncer"),
         (lambda: tune.Experiment("a", train, trial_executor=object()), "trial_executor"),
-        (lambda: tune.Experiment("a", train, chdir_to_trial_dir=True), "chdir_to_trial_dir"),
         (lambda: tune.run_experiments([], with_server=True), "with_server"),
     ],
 )
@@ -88,4 +86,4 @@ def test_option_without_effect_is_said(give, name, monkeypatch):
 
 
 def test_options_that_ask_for_what_is_so_anyway_are_taken_in_silence():
-    tune.Experiment("a", train, queue_trials=True, sync_to_driver=True, chdir_to_trial_dir=False)
+    tune.Experiment("a", train, queue_trials=True, sync_to_driver=True)

@@ -24,6 +24,8 @@ Points = list[tuple[float, float]]
 
 # Configurations that are drawn in colours of their own; more are hard to tell apart.
 GROUPS_MAX = 8
+# Configurations up to which each has a band from the smallest to the largest return: more of them hide one another.
+BANDS_MAX = 2
 # Losses that are drawn, one chart each.
 LOSSES_MAX = 8
 # Points of a mean over seeds.
@@ -71,10 +73,18 @@ def _groups(runs: Sequence[Run]) -> dict[str, list[Run]]:
     names = {key for each in texts for key in each}
     differing = sorted(name for name in names if len({each.get(name) for each in texts}) > 1)
     found: dict[str, list[Run]] = {}
-    for run, text in zip(runs, texts, strict=True):
+    short: dict[str, str] = {}
+    for run, config, text in zip(runs, configs, texts, strict=True):
         key = ", ".join(f"{name}={text.get(name)}" for name in differing) or run.algorithm
         found.setdefault(key, []).append(run)
+        short[key] = ", ".join(f"{name}={_short(config.get(name), text.get(name))}" for name in differing) or key
+    if len(set(short.values())) == len(short):  # four digits tell them apart
+        found = {short[key]: group for key, group in found.items()}
     return dict(list(found.items())[:GROUPS_MAX])
+
+
+def _short(value: Any, text: Any) -> Any:
+    return f"{value:.4g}" if isinstance(value, float) else text
 
 
 def _key(name: str) -> Callable[[dict[str, Any]], Any]:
@@ -124,12 +134,14 @@ def _chart(
     """One chart: for each configuration its seeds, their mean and a band; empty: nothing has the values."""
     seeds = {key: [points for run in runs if (points := _points(run, read))] for key, runs in groups.items()}
     edges = {}
-    if band is not None:
+    if band is not None and len(groups) <= BANDS_MAX:
         for key, runs in groups.items():
             edges[key] = tuple([p for run in runs if (p := _points(run, _key(edge)))] for edge in band)
     every = [point for curves in seeds.values() for points in curves for point in points]
     if not every:
         return ""
+    if name == "episode_len_mean" and len({y for _, y in every}) == 1:
+        return f'<p class="note">{cell(every[0][1])} in all results.</p>'
     outer = [y for low, high in edges.values() for points in (*low, *high) for _, y in points]
     x_scale = Scale([x for x, _ in every], LEFT, WIDTH - RIGHT)
     y_scale = Scale([*(y for _, y in every), *outer], HEIGHT - BOTTOM, TOP)
@@ -165,16 +177,21 @@ def _legend(groups: dict[str, list[Run]]) -> str:
     if len(groups) < 2:
         return ""
     rows = [
-        f'<p><span style="color:{_COLOURS[place % len(_COLOURS)]}">&#9632;</span> {escape(key)} ({len(runs)} runs)</p>'
+        f'<p><span style="color:{_COLOURS[place % len(_COLOURS)]}">&#9632;</span> '
+        f"{escape(key)} ({_runs(len(runs))})</p>"
         for place, (key, runs) in enumerate(groups.items())
     ]
     return "".join(rows)
 
 
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"
+
+
 def _head(runs: Sequence[Run], title: str) -> str:
     steps = sum(int(run.results[-1].get("timesteps_total") or 0) for run in runs)
     seconds = sum(float(run.results[-1].get("time_total_s") or 0.0) for run in runs)
-    words = f"{len(runs)} runs: {steps:,} environment steps in {duration(seconds)} of training"
+    words = f"{_runs(len(runs))}: {steps:,} environment steps in {duration(seconds)} of training"
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     path = os.path.dirname(runs[0].path)
     return f'<h1>{escape(title)}</h1><p>{escape(words)}</p><p class="path">{escape(path)}, {stamp}</p>'

@@ -185,12 +185,6 @@ class TuneConfig:
     def __post_init__(self) -> None:
         if self.mode not in (None, "min", "max") and not isinstance(self.mode, (list, tuple)):
             raise ValueError(f'mode is "min" or "max", not {self.mode!r}.')
-        if self.chdir_to_trial_dir:
-            warnings.warn(
-                "TuneConfig: chdir_to_trial_dir has no effect here: the working directory stays; "
-                "get_context().get_trial_dir() is the trial's folder.",
-                stacklevel=4,
-            )
         if not isinstance(self.num_samples, Integral):
             raise TypeError(f"num_samples is a whole number, not {self.num_samples!r}.")
         if self.num_samples < -1:

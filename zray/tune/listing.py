@@ -14,6 +14,10 @@ from .waits import state_in_words, why_waiting
 __all__ = ["listed", "state_of"]
 
 
+# Of a trial that ran when its program ended.
+INTERRUPTED = "interrupted: no program runs the experiment"
+
+
 def row_of(recorded: Recorded, trial: Trial) -> dict[str, Any]:
     """A trial as one flat dict: its state, its parameters, its last metrics."""
     result = trial.last_result
@@ -39,7 +43,10 @@ def why_of(recorded: Recorded, trial: Trial) -> str:
         return last_line(trial.error) if trial.error.strip() else ""
     if trial.is_over or recorded.experiment is None:
         return trial.reason
-    return recorded_wait(recorded, trial) or why_waiting(recorded.experiment.controller, trial)
+    wait = recorded_wait(recorded, trial)
+    if not wait and trial.state is TrialState.RUNNING and recorded.interrupted():
+        return INTERRUPTED
+    return wait or why_waiting(recorded.experiment.controller, trial)
 
 
 def recorded_wait(recorded: Recorded, trial: Trial) -> str:
@@ -59,7 +66,10 @@ def state_of(recorded: Recorded, trial: Trial) -> str:
     wait = recorded_wait(recorded, trial)
     if wait:
         controller.waits[trial.trial_id] = wait
-    return state_in_words(controller, trial)
+    words = state_in_words(controller, trial)
+    if not trial.is_over and (how := recorded.interrupted()):
+        words = f"{words}  The experiment is {how}."
+    return words
 
 
 def listed(

@@ -10,6 +10,7 @@ import os
 from typing import Any, NamedTuple
 
 from .errors import TuneError
+from .folder_lock import is_running
 from .objective import Objective
 from .records.files import TrialFiles, flattened, json_lines
 from .recovery import DECISIONS
@@ -63,6 +64,17 @@ class Recorded(NamedTuple):
             count = "no trial" if not found else f"{len(found)} trials"
             raise TuneError(f"{self.path} has {count} called {name!r}: it has {some}, ...")
         return found[0]
+
+    def interrupted(self) -> str:
+        """How to go on, where the experiment is not done and no program runs it; empty: neither is so."""
+        if self.experiment is None or self.experiment.controller.is_done or is_running(self.path):
+            return ""
+        return f"interrupted; go on with Tuner.restore({self.path!r}, trainable)"
+
+    def total(self) -> int:
+        """The number of trials, also of those that have not begun."""
+        planned = self.experiment.settings.num_samples if self.experiment is not None else 0
+        return max(len(self.trials), planned)
 
     def parameters(self) -> dict[str, list[Any]]:
         """The values of each parameter that the search has chosen, by its path, in the order of the trials."""
