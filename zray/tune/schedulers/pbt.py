@@ -183,9 +183,7 @@ class PopulationBasedTraining(TrialScheduler):
 
     def _exploit(self, controller: Controller, trial: Trial, upper: list[Trial]) -> None:
         donors = [
-            each
-            for each in upper
-            if each is not trial and each.has_checkpoint() and self.scores[each.trial_id] > LAST
+            each for each in upper if each is not trial and each.has_checkpoint() and self.scores[each.trial_id] > LAST
         ]
         if not donors:
             return
