@@ -153,6 +153,9 @@ class Algorithm(Trainable):
             "action_space": action_space,
             "model": model,
             "observation_filter": config["observation_filter"],
+            # Absent in checkpoints of the time before these options: actions were clipped.
+            "normalize_actions": config.get("normalize_actions", False),
+            "clip_actions": config.get("clip_actions", True),
         }
 
     def before_rollout(self) -> None:

@@ -9,9 +9,13 @@ import gymnasium
 import numpy as np
 import torch
 
+from .boxes import BoxActions
 from .masks import LOWEST
 
-__all__ = ["Categorical", "Gaussian", "MultiCategorical", "distribution_of"]
+__all__ = ["Categorical", "Gaussian", "Joint", "MultiCategorical", "distribution_of"]
+
+# Values of all numbers of an integer Box, at most, for which each value has an output of the model.
+VALUES_MAX = 1024
 
 
 def _entropy(log_p: torch.Tensor) -> torch.Tensor:
@@ -33,7 +37,7 @@ class Categorical:
         self.start, self.outputs = int(space.start), int(space.n)
         self.shape: tuple[int, ...] = ()
         self.dtype: Any = np.int64
-        self.sizes = [self.outputs]
+        self.sizes, self.width = [self.outputs], 1
 
     def draw(self, logits: np.ndarray, log_std: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Actions and their log probabilities, one for each row.  Gumbel's trick: one number for each logit."""
@@ -74,12 +78,19 @@ class MultiCategorical:
 
     is_continuous = False
 
-    def __init__(self, space: gymnasium.spaces.MultiDiscrete) -> None:
-        self.sizes = [int(size) for size in np.ravel(space.nvec)]
-        self.outputs = sum(self.sizes)
+    def __init__(self, space: Any) -> None:
+        dtype: Any = space.dtype
+        if isinstance(space, gymnasium.spaces.MultiBinary):
+            counts, start = np.full(space.shape, 2), np.zeros(space.shape, np.int64)
+        elif isinstance(space, gymnasium.spaces.Box):
+            start = np.asarray(space.low, np.int64)
+            counts = np.asarray(space.high, np.int64) - start + 1
+        else:
+            counts, start = space.nvec, np.array(space.start)
+        self.sizes = [int(size) for size in np.ravel(counts)]
+        self.outputs, self.width = sum(self.sizes), len(self.sizes)
         self.ends = np.cumsum(self.sizes)[:-1].tolist()
-        self.start, self.shape = np.array(space.start), space.nvec.shape
-        self.dtype: Any = space.dtype
+        self.start, self.shape, self.dtype = start, counts.shape, dtype
 
     def draw(self, logits: np.ndarray, log_std: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Actions, a row for each row of logits, and their log probabilities.  Gumbel's trick, as in Categorical."""
@@ -124,15 +135,19 @@ class MultiCategorical:
 
 
 class Gaussian:
-    """Independent normal numbers, by means and free log standard deviations; clipped to the bounds of the space."""
+    """Independent normal numbers, by means and free log standard deviations.
+
+    Args:
+        space, normalize, clip: see BoxActions.
+    """
 
     is_continuous = True
     sizes = None
 
-    def __init__(self, space: gymnasium.spaces.Box) -> None:
+    def __init__(self, space: gymnasium.spaces.Box, normalize: bool = True, clip: bool = True) -> None:
         self.shape = space.shape
-        self.outputs = int(np.prod(space.shape))
-        self.low, self.high = space.low, space.high
+        self.outputs = self.width = int(np.prod(space.shape))
+        self.to_environment = BoxActions(space, normalize, clip)
         self.dtype: Any = np.float32
 
     def draw(self, means: np.ndarray, log_std: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -146,13 +161,9 @@ class Gaussian:
         """The means."""
         return means
 
-    def to_environment(self, action: Any) -> Any:
-        """An action as the environment takes it."""
-        return np.clip(np.reshape(action, self.shape), self.low, self.high)
-
     def from_environment(self, action: Any) -> Any:
         """An action of the environment as the distribution has it."""
-        return np.asarray(action, np.float32).ravel()
+        return self.to_environment.numbers(action)
 
     def log_probability(self, means: torch.Tensor, log_std: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """Log densities of actions."""
@@ -172,19 +183,104 @@ class Gaussian:
         return (new_std - old_std + 0.5 * (ratio + ((old - new) * torch.exp(-new_std)) ** 2 - 1)).sum(-1)
 
 
-def distribution_of(space: gymnasium.Space[Any]) -> Categorical | MultiCategorical | Gaussian:
+class Joint:
+    """Independent parts of a Tuple or Dict action: outputs and numbers of the parts are one behind another.
+
+    Args:
+        space: of the actions.
+        options: of the parts, for `distribution_of`.
+    """
+
+    def __init__(self, space: gymnasium.spaces.Tuple | gymnasium.spaces.Dict, **options: Any) -> None:
+        self.names = list(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else None
+        spaces = list(space.spaces.values()) if isinstance(space, gymnasium.spaces.Dict) else list(space.spaces)
+        self.parts = [distribution_of(each, **options) for each in spaces]
+        self.is_continuous = any(part.is_continuous for part in self.parts)
+        self.sizes = None if self.is_continuous else [size for part in self.parts for size in part.sizes]
+        self.outputs, self.width = sum(part.outputs for part in self.parts), sum(part.width for part in self.parts)
+        self.dtype: Any = np.float32
+        ends, columns = np.cumsum([[part.outputs, part.width] for part in self.parts], axis=0).T.tolist()
+        self._outputs = [slice(end - part.outputs, end) for end, part in zip(ends, self.parts, strict=True)]
+        self._columns: list[Any] = [
+            end - 1 if isinstance(part, Categorical) else slice(end - part.width, end)
+            for end, part in zip(columns, self.parts, strict=True)
+        ]
+
+    def _each(self, parameters: Any, log_std: Any) -> list[tuple[Any, Any, Any]]:
+        """Each part, with its outputs and log standard deviations."""
+        return [
+            (part, parameters[..., own], log_std[..., own] if part.is_continuous else None)
+            for part, own in zip(self.parts, self._outputs, strict=True)
+        ]
+
+    def draw(self, parameters: np.ndarray, log_std: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Actions, a row of numbers for each row, and their log probabilities."""
+        found = [part.draw(own, std, rng) for part, own, std in self._each(parameters, log_std)]
+        return self._row([actions for actions, _ in found]), np.sum([logs for _, logs in found], axis=0)
+
+    def greedy(self, parameters: np.ndarray) -> np.ndarray:
+        """The most likely actions."""
+        return self._row(
+            [part.greedy(parameters[..., own]) for part, own in zip(self.parts, self._outputs, strict=True)]
+        )
+
+    def _row(self, actions: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate([each.reshape(len(each), -1) for each in actions], axis=1).astype(np.float32)
+
+    def to_environment(self, action: Any) -> Any:
+        """An action as the environment takes it: a tuple, or a dict."""
+        found = tuple(part.to_environment(action[own]) for part, own in zip(self.parts, self._columns, strict=True))
+        return found if self.names is None else dict(zip(self.names, found, strict=True))
+
+    def from_environment(self, action: Any) -> Any:
+        """An action of the environment as the distribution has it."""
+        own = action if self.names is None else [action[name] for name in self.names]
+        found = [np.ravel(part.from_environment(each)) for part, each in zip(self.parts, own, strict=True)]
+        return np.concatenate(found).astype(np.float32)
+
+    def log_probability(self, parameters: torch.Tensor, log_std: Any, actions: torch.Tensor) -> torch.Tensor:
+        """Log probabilities of actions: the sums over their parts."""
+        parts = zip(self._each(parameters, log_std), self._columns, strict=True)
+        found = [part.log_probability(own, std, actions[..., place]) for (part, own, std), place in parts]
+        return torch.stack(found).sum(0)
+
+    def entropy(self, parameters: torch.Tensor, log_std: Any) -> torch.Tensor:
+        """Entropies: the sums over the parts."""
+        return torch.stack([part.entropy(own, std) for part, own, std in self._each(parameters, log_std)]).sum(0)
+
+    def divergence(self, old: torch.Tensor, old_std: Any, new: torch.Tensor, new_std: Any) -> torch.Tensor:
+        """Kullback-Leibler divergences of the old from the new distributions: the sums over the parts."""
+        parts = zip(self._each(old, old_std), self._each(new, new_std), strict=True)
+        found = [part.divergence(first, before, second, after) for (part, first, before), (_, second, after) in parts]
+        return torch.stack(found).sum(0)
+
+
+def distribution_of(space: gymnasium.Space[Any], normalize: bool = True, clip: bool = True) -> Any:
     """The distribution of actions in a space.
 
+    Args:
+        space: of the actions.
+        normalize, clip: of Box actions, see BoxActions.
+
     Raises:
-        NotImplementedError: a space other than Discrete, MultiDiscrete and Box.
+        NotImplementedError: the space is of another kind.
     """
     if isinstance(space, gymnasium.spaces.Discrete):
         return Categorical(space)
-    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+    if isinstance(space, (gymnasium.spaces.MultiDiscrete, gymnasium.spaces.MultiBinary)) or _has_few_values(space):
         return MultiCategorical(space)
     if isinstance(space, gymnasium.spaces.Box):
-        return Gaussian(space)
+        return Gaussian(space, normalize, clip)
+    if isinstance(space, (gymnasium.spaces.Tuple, gymnasium.spaces.Dict)):
+        return Joint(space, normalize=normalize, clip=clip)
     raise NotImplementedError(
-        f"zray.rllib has actions of Discrete, MultiDiscrete and Box spaces, not of {type(space).__name__} yet.  "
-        "Flatten the space in a wrapper of the environment."
+        "zray.rllib has actions of Discrete, MultiDiscrete, MultiBinary and Box spaces, and Tuple and Dict of these, "
+        f"not of {type(space).__name__} yet.  Give the space another form in a wrapper of the environment."
     )
+
+
+def _has_few_values(space: Any) -> bool:
+    """Whether a space is a Box of integers with so few values that each can have an output."""
+    if not isinstance(space, gymnasium.spaces.Box) or not np.issubdtype(space.dtype, np.integer):
+        return False
+    return float((space.high.astype(np.float64) - space.low + 1).sum()) <= VALUES_MAX

@@ -29,6 +29,7 @@ class Policy(PolicyCalls):
         make_model: a function of (inputs, outputs, is_continuous, model options) that makes a torch module; its forward
             gives the parameters of the distribution, and values.  inputs: the size of a flat observation, or the shape
             of an image.
+        normalize_actions, clip_actions: of Box actions, see BoxActions.
 
     Raises:
         NotImplementedError: the options of the model ask for what is not there yet.
@@ -41,9 +42,11 @@ class Policy(PolicyCalls):
         model: dict[str, Any],
         observation_filter: str = "NoFilter",
         make_model: Any = ActorCritic,
+        normalize_actions: bool = True,
+        clip_actions: bool = True,
     ) -> None:
         self.observation_space, self.action_space = observation_space, action_space
-        self.distribution = distribution_of(action_space)
+        self.distribution = distribution_of(action_space, normalize_actions, clip_actions)
         self.inputs: Any = int(gymnasium.spaces.flatdim(observation_space))
         self.row_shape: tuple[int, ...] = (self.inputs,)
         self.row_dtype: Any = np.float32

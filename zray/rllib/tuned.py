@@ -80,6 +80,7 @@ TUNED: dict[str, dict[str, Any]] = {
         "stop": {"episode_reward_mean": -200, "timesteps_total": 200_000},
         # Those of RL Baselines3 Zoo, without its state-dependent exploration.
         "config": {
+            "normalize_actions": False,
             "num_groups": 1,
             "num_envs_per_env_runner": 4,
             "rollout_fragment_length": 1024,
@@ -125,6 +126,7 @@ TUNED: dict[str, dict[str, Any]] = {
         "env": "InvertedPendulum-v5",
         "stop": {"episode_reward_mean": 950, "timesteps_total": 50_000},
         "config": {
+            "normalize_actions": False,
             "num_groups": 1,
             "num_envs_per_env_runner": 4,
             "rollout_fragment_length": 256,
@@ -139,6 +141,7 @@ TUNED: dict[str, dict[str, Any]] = {
         "env": "InvertedPendulum-v5",
         "stop": {"episode_reward_mean": 950, "timesteps_total": 200_000},
         "config": {
+            "normalize_actions": False,
             "episodes_per_batch": 20,
             "noise_stdev": 0.05,
             "stepsize": 0.05,

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from .boxes import BoxActions
 from .filters import filter_of
 from .masks import LOWEST, mask_of
 
@@ -20,13 +21,14 @@ class VectorPolicy:
     """A linear policy or a multilayer perceptron, as one vector of parameters.
 
     A Discrete action is the one with the largest output.  A Box action is the outputs, with noise if it explores,
-    clipped to the bounds of the space.
+    scaled and clipped to the bounds of the space.
 
     Args:
         observation_space, action_space: of the environment.
         model: `fcnet_hiddens` and `fcnet_activation`; no hidden layers make a linear policy.
         observation_filter: "NoFilter" or "MeanStdFilter".
         action_noise_std: standard deviation of the noise of Box actions.
+        normalize_actions: whether outputs from -1 to 1 are scaled to finite bounds of a Box.
 
     Example:
         model = {"fcnet_hiddens": [], "fcnet_activation": "tanh"}
@@ -42,6 +44,7 @@ class VectorPolicy:
         model: dict[str, Any],
         observation_filter: str = "NoFilter",
         action_noise_std: float = 0.0,
+        normalize_actions: bool = True,
     ) -> None:
         self.observation_space, self.action_space = observation_space, action_space
         self.is_box = isinstance(observation_space, gymnasium.spaces.Box)
@@ -50,6 +53,7 @@ class VectorPolicy:
             self.outputs, self.is_continuous = int(action_space.n), False
         elif isinstance(action_space, gymnasium.spaces.Box):
             self.outputs, self.is_continuous = int(np.prod(action_space.shape)), True
+            self.to_box = BoxActions(action_space, normalize_actions)
         else:
             raise NotImplementedError(
                 f"Evolution has actions of Discrete and Box spaces, not of {type(action_space).__name__} yet.  Flatten "
@@ -116,7 +120,7 @@ class VectorPolicy:
             return int(outputs.argmax()) + int(space.start)
         if rng is not None and self.action_noise_std:
             outputs = outputs + self.action_noise_std * rng.standard_normal(self.outputs, np.float32)
-        return np.clip(outputs.reshape(space.shape), space.low, space.high)
+        return self.to_box(outputs)
 
     def act(self, observation: Any, explore: bool, rng: np.random.Generator) -> Any:
         """The action for one observation, as the environment takes it."""

@@ -126,6 +126,7 @@ class ES(Algorithm):
             "model": config["model"],
             "observation_filter": config["observation_filter"],
             "action_noise_std": config["action_noise_std"],
+            "normalize_actions": config.get("normalize_actions", False),  # absent in former checkpoints
         }
         probe.close()
         self.policy: Any = VectorPolicy(**options)

@@ -112,7 +112,8 @@ class Squashed:
     def to_environment(self, action: Any) -> Any:
         """An action as the environment takes it."""
         part = (np.reshape(action, self.shape) + 1.0) * 0.5
-        return np.clip(self.low + part * (self.high - self.low), self.low, self.high).astype(self.low.dtype)
+        found = np.clip(self.low + part * (self.high - self.low), self.low, self.high)
+        return (np.rint(found) if np.issubdtype(self.low.dtype, np.integer) else found).astype(self.low.dtype)
 
     def from_environment(self, action: Any) -> Any:
         """An action of the environment as the distribution has it."""
@@ -179,12 +180,13 @@ class SACPolicy(Policy):
         action_space: gymnasium.Space[Any],
         model: dict[str, Any],
         observation_filter: str = "NoFilter",
+        **options: Any,
     ) -> None:
         if not isinstance(action_space, gymnasium.spaces.Box):
             raise NotImplementedError(
                 f"SAC has actions of Box spaces, not of {type(action_space).__name__}: use DQN for discrete actions."
             )
-        super().__init__(observation_space, action_space, model, observation_filter, Actor)
+        super().__init__(observation_space, action_space, model, observation_filter, Actor, **options)
         self.distribution: Any = Squashed(action_space)
         self.is_uniform = False
 
