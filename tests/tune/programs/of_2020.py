@@ -302,7 +302,7 @@ def callbacks_and_reporter(folder):
     )
     assert len(seen) > 8
     frame = analysis.dataframe(metric="mean_loss", mode="min")
-    assert list(frame["config/x"]) == [1, 2] and set(analysis.trial_dataframes) == {t.logdir for t in analysis.trials}
+    assert list(frame["config/x"]) == [1, 2] and set(analysis.trial_dataframes) == {t.trial_id for t in analysis.trials}
     assert "training_iteration" in analysis.results_df.columns
     with open(os.path.join(analysis.trials[0].logdir, "stdout")) as file:
         assert file.readline() == "step 0\n"
