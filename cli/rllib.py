@@ -17,8 +17,10 @@ class RllibGroup(TuneGroup):
     """Errors of environments and of options end a command with one sentence."""
 
     def invoke(self, context: click.Context) -> Any:
-        from zray.rllib.environments import InvalidEnvironmentError
-
+        try:
+            from zray.rllib.environments import InvalidEnvironmentError
+        except ImportError as error:
+            raise click.ClickException(str(error)) from error
         try:
             return super().invoke(context)
         except InvalidEnvironmentError as error:

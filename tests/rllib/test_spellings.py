@@ -1,5 +1,6 @@
 """Options in the spellings of 2018, of the middle and of today, in one table."""
 
+import inspect
 import logging
 import pickle
 
@@ -12,7 +13,13 @@ from zray.rllib.algorithm import Algorithm  # noqa: E402
 from zray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
 from zray.rllib.algorithms.es import ESConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPO, PPOConfig  # noqa: E402
+from zray.rllib.algorithms.registry import get_algorithm_class  # noqa: E402
 from zray.rllib.config import AlgorithmConfig  # noqa: E402
+from zray.rllib.doors import ALGORITHMS  # noqa: E402
+from zray.rllib.replay import updates_of  # noqa: E402
+from zray.rllib.spellings import OPTIONS, UNSET  # noqa: E402
+
+from ..scripts import ROOT  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -100,6 +107,9 @@ def test_configuration_goes_through_a_dict_and_a_pickle():
     "name, message",
     [
         ("num_worker", r"PPOConfig.training has no option 'num_worker'.  Near: 'num_workers'"),
+        ("learning_rate", r"It is 'lr' here, of training\(\)"),
+        ("n_steps", r"It is 'rollout_fragment_length' here, of env_runners\(\)"),
+        ("ent_coef", r"It is 'entropy_coeff' here, of training\(\)"),
         ("evaluation_intervall", r"Near: 'evaluation_interval', of evaluation\(\)"),
         ("entropy_coef", r"Near: 'entropy_coeff', of training\(\)"),
         ("qqqqq", r"PPOConfig.training has no option 'qqqqq'.$"),
@@ -165,3 +175,41 @@ def test_algorithm_takes_a_dict_in_former_spellings():
 def test_resources_count_workers_in_each_spelling():
     request = PPO.default_resource_request({"env": "CartPole-v1", "num_workers": 2})
     assert request.bundles == [{"CPU": 1}, {"CPU": 1}, {"CPU": 1}]
+
+
+def test_exploration_of_another_kind_is_refused():
+    with pytest.raises(NotImplementedError, match="exploration 'Curiosity' of rllib yet.  Give `epsilon`"):
+        PPOConfig().exploration(exploration_config={"type": "Curiosity"})
+    config = PPOConfig().exploration(exploration_config={"type": "StochasticSampling"})
+    assert config.to_dict() == PPOConfig().to_dict()
+
+
+def test_options_of_an_optimizer_that_are_not_there_are_named(caplog, monkeypatch):
+    monkeypatch.setattr(spellings, "_said", set())
+    PPOConfig().update_from_dict({"optimizer": {"num_sgd_threads": 2}})
+    assert "The option \"optimizer['num_sgd_threads']\" changes nothing" in caplog.text
+
+
+METHODS = ("environment", "env_runners", "training", "evaluation", "multi_agent", "debugging", "reporting", "resources")
+
+
+@pytest.mark.parametrize("name", ALGORITHMS.values())
+def test_methods_have_the_options_as_keywords(name):
+    config_class = get_algorithm_class(name).config_class
+    own = config_class.defaults.keys() - {name for name, option in OPTIONS.items() if option.owner != "training"}
+    for method in METHODS:
+        keywords = [each.name for each in inspect.signature(getattr(config_class, method)).parameters.values()][1:-1]
+        expected = {name for name, option in OPTIONS.items() if option.owner == method and option.default is not UNSET}
+        assert set(keywords) == (expected | own if method == "training" else expected)
+
+
+def test_option_of_a_keyword_is_in_the_table_of_the_page():
+    page = (ROOT / "docs" / "rllib.md").read_text()
+    names = {option for name in ALGORITHMS.values() for option in get_algorithm_class(name).config_class()}
+    assert sorted(name for name in names if f"`{name}`" not in page) == []
+
+
+def test_training_intensity_gives_the_updates_of_a_rollout():
+    config = DQNConfig().training(training_intensity=4.0, train_batch_size=32)
+    assert updates_of(config, 64) == 8 and updates_of(config, 1) == 1
+    assert updates_of(DQNConfig(), 64) == DQNConfig().updates_per_iteration

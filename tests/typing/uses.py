@@ -12,6 +12,7 @@ import zray as ray
 from zray import ObjectRef
 from zray.actor import ActorClass
 from zray.actor_handle import ActorHandle
+from zray.rllib.algorithms.ppo import PPOConfig
 
 
 @ray.remote
@@ -91,3 +92,12 @@ CounterActor.options(max_restart=1)  # error
 ray.kill(counter)
 ray.kill(ref, no_restarts=True)  # error
 assert_type(ray.get_actor("c"), ActorHandle[Any])
+
+# --- configurations of RLlib ---
+ppo = PPOConfig().environment("CartPole-v1", horizon=20).training(lr=1e-3, clip_param=0.1)
+assert_type(ppo, PPOConfig)
+assert_type(ppo.env_runners(num_env_runners=2).evaluation(evaluation_interval=1), PPOConfig)
+ppo.rollouts(num_rollout_workers=2).training(sgd_minibatch_size=64)
+ppo.training(clip_param="small")  # error
+ppo.environment(horizon="long")  # error
+ppo.evaluation(evaluation_duration="all")  # error

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from . import doors
+from . import doors, extras
 
 __all__ = ["Algorithm", "AlgorithmConfig", "BaseEnv", "EnvContext", "MultiAgentEnv", "Policy", "SampleBatch"]
 
@@ -19,6 +19,7 @@ _PLACES = {
 }
 
 doors.install()
+extras.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 from collections import deque
@@ -23,6 +24,7 @@ from .models.catalog import custom_model_of
 from .playing import Player, evaluated, options_of_evaluation, summary
 from .policies import Policy
 from .rollouts import GroupHost, Rollouts
+from .spellings import logger
 
 __all__ = ["Algorithm"]
 
@@ -112,6 +114,8 @@ class Algorithm(Trainable):
         self.env = environment_of(config)
         if config["clip_rewards"] is None:
             config["clip_rewards"] = is_atari_id(config["env"])
+        if config["log_level"] != "WARN":
+            logger.setLevel(getattr(logging, str(config["log_level"]), logging.WARNING))
         self.events = events_of(config["callbacks"])
         self.metrics = MetricsLogger()
         self.rng = np.random.default_rng([config["seed"], 1_000_003])

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
-from typing import Any
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import TYPE_CHECKING, Any
 
 from . import spellings
 
-__all__ = ["AlgorithmConfig"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["NOT_GIVEN", "AlgorithmConfig"]
+
+NOT_GIVEN: Any = spellings.UNSET  # the default of an argument: the option keeps its value
 
 _OWN = ("algo_class", "is_frozen", "options")
 
@@ -47,48 +52,123 @@ class AlgorithmConfig:
             self.options[name] = value
         return self
 
+    def _given(self, method: str, arguments: Mapping[str, Any]) -> Self:
+        """Take the arguments of a method: those that were given, and those in former spellings."""
+        known = {name: value for name, value in arguments.items() if value is not NOT_GIVEN}
+        former = known.pop("former")
+        del known["self"]
+        self._set(method, {**known, **former})
+        return self
+
     # --- methods that own options ---
 
-    def environment(self, env: Any = None, **options: Any) -> Any:
+    def environment(
+        self,
+        env: Any = NOT_GIVEN,
+        *,
+        env_config: dict[str, Any] = NOT_GIVEN,
+        clip_rewards: bool | None = NOT_GIVEN,
+        horizon: int | None = NOT_GIVEN,
+        observation_space: Any = NOT_GIVEN,
+        action_space: Any = NOT_GIVEN,
+        disable_env_checking: bool = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
         """The environment.
 
         Args:
             env: a gymnasium id, a class, a function of the env_config, or a name of `register_env`.
-            options: `env_config`, `clip_rewards`, `horizon`.
         """
-        return self._set("environment", {**({"env": env} if env is not None else {}), **options})
+        return self._given("environment", locals())
 
-    def env_runners(self, **options: Any) -> Any:
+    def env_runners(
+        self,
+        *,
+        preprocessor_pref: str | None = NOT_GIVEN,
+        num_env_runners: int = NOT_GIVEN,
+        num_envs_per_env_runner: int = NOT_GIVEN,
+        num_groups: int = NOT_GIVEN,
+        rollout_fragment_length: int | str = NOT_GIVEN,
+        batch_mode: str = NOT_GIVEN,
+        observation_filter: str = NOT_GIVEN,
+        explore: bool = NOT_GIVEN,
+        num_cpus_per_env_runner: float = NOT_GIVEN,
+        num_gpus_per_env_runner: float = NOT_GIVEN,
+        custom_resources_per_env_runner: dict[str, float] = NOT_GIVEN,
+        sample_timeout_s: float | None = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
         """Rollouts: processes, environments in a group, groups, steps of a rollout, filter."""
-        return self._set("env_runners", options)
+        return self._given("env_runners", locals())
 
-    def training(self, **options: Any) -> Any:
-        """The learner: gamma, lr, model, and the options of the algorithm."""
-        return self._set("training", options)
+    def training(
+        self,
+        *,
+        gamma: float = NOT_GIVEN,
+        lr: float | list[list[float]] | None = NOT_GIVEN,
+        grad_clip: float | None = NOT_GIVEN,
+        model: dict[str, Any] = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
+        """The learner: options of all algorithms; the class of an algorithm has its own too."""
+        return self._given("training", locals())
 
-    def evaluation(self, **options: Any) -> Any:
-        """Evaluation: the interval in iterations, and the number of episodes."""
-        return self._set("evaluation", options)
+    def evaluation(
+        self,
+        *,
+        evaluation_interval: int | None = NOT_GIVEN,
+        evaluation_duration: int = NOT_GIVEN,
+        evaluation_duration_unit: str = NOT_GIVEN,
+        evaluation_sample_timeout_s: float | None = NOT_GIVEN,
+        evaluation_config: Any = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
+        """Evaluation: the interval in iterations, the number of episodes, and what differs from training."""
+        return self._given("evaluation", locals())
 
-    def multi_agent(self, **options: Any) -> Any:
-        """Several agents: `policies`, `policy_mapping_fn`, `policies_to_train`."""
-        return self._set("multi_agent", options)
+    def multi_agent(
+        self,
+        *,
+        policies: Any = NOT_GIVEN,
+        policy_mapping_fn: Callable[..., Any] | None = NOT_GIVEN,
+        policies_to_train: Any = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
+        """Several agents: policies by name, and the policy of an agent."""
+        return self._given("multi_agent", locals())
 
     def callbacks(self, callbacks_class: Any = None, **options: Any) -> Any:
         """A class derived from `DefaultCallbacks`, a list of such classes, or functions by the name of their event."""
         return self._set("callbacks", {"callbacks": callbacks_class or options or None})
 
-    def debugging(self, **options: Any) -> Any:
+    def debugging(
+        self,
+        *,
+        seed: int | None = NOT_GIVEN,
+        log_level: str = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
         """The seed of everything that is drawn."""
-        return self._set("debugging", options)
+        return self._given("debugging", locals())
 
-    def reporting(self, **options: Any) -> Any:
+    def reporting(
+        self,
+        *,
+        min_sample_timesteps_per_iteration: int | None = NOT_GIVEN,
+        metrics_num_episodes_for_smoothing: int = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
         """Results: least steps of an iteration, and the number of episodes that means are taken over."""
-        return self._set("reporting", options)
+        return self._given("reporting", locals())
 
-    def resources(self, **options: Any) -> Any:
+    def resources(
+        self,
+        *,
+        num_gpus: float = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
         """Resources of the learner."""
-        return self._set("resources", options)
+        return self._given("resources", locals())
 
     def framework(self, framework: str = "torch", **options: Any) -> Any:
         """torch is the only framework."""

@@ -45,7 +45,7 @@ LIMITS: dict[str, Limit] = {
     **dict.fromkeys(("vf_loss_coeff", "kl_coeff", "kl_target", "learning_starts", "num_gpus"), _NUMBER),
     **dict.fromkeys(("min_sample_timesteps_per_iteration", "target_network_update_freq", "clip_param"), _NUMBER),
     **dict.fromkeys(("lr", "grad_clip", "vf_clip_param", "lr_decay_steps", "sample_timeout_s"), _OPTIONAL),
-    "evaluation_sample_timeout_s": _OPTIONAL,
+    **dict.fromkeys(("evaluation_sample_timeout_s", "training_intensity"), _OPTIONAL),
     "entropy_coeff": Limit(),
     "alpha": Limit(0, others=("auto",)),
     "target_entropy": Limit(others=("auto",)),

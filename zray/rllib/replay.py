@@ -7,7 +7,20 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["PrioritizedReplay", "Replay", "n_step"]
+__all__ = ["PrioritizedReplay", "Replay", "n_step", "updates_of"]
+
+
+def updates_of(config: dict[str, Any], steps: int) -> int:
+    """Gradient steps behind a rollout.
+
+    Args:
+        config: `training_intensity`, the steps that are trained on for each sampled one; None: `updates_per_iteration`.
+        steps: of the rollout.
+    """
+    intensity = config["training_intensity"]
+    if not intensity:
+        return int(config["updates_per_iteration"])
+    return max(1, round(intensity * steps / config["train_batch_size"]))
 
 
 class Replay:

@@ -71,6 +71,7 @@ OPTIONS: dict[str, Option] = {
     "prioritized_beta": Option("training", UNSET, ("prioritized_replay_beta",)),
     "capacity": Option("training", UNSET, ("buffer_size", "replay_buffer_capacity")),
     "num_replay_buffer_shards": Option("training", UNSET),
+    "training_intensity": Option("training", UNSET),
     "learning_starts": Option("training", UNSET, ("num_steps_sampled_before_learning_starts",)),
     # multi_agent
     "policies": Option("multi_agent", None),
@@ -210,6 +211,30 @@ IGNORED: dict[str, str] = {
     "hiddens": "the layers are those of model['fcnet_hiddens']",
 }
 
+# Names of other libraries, and the option that means the same: for messages.
+OTHERS = {
+    "learning_rate": "lr",
+    "n_steps": "rollout_fragment_length",
+    "train_freq": "rollout_fragment_length",
+    "n_envs": "num_envs_per_env_runner",
+    "num_envs": "num_envs_per_env_runner",
+    "max_grad_norm": "grad_clip",
+    "policy_kwargs": "model",
+    "net_arch": "model",
+    "clip_range": "clip_param",
+    "clip_coef": "clip_param",
+    "ent_coef": "entropy_coeff",
+    "vf_coef": "vf_loss_coeff",
+    "gae_lambda": "lambda_",
+    "n_epochs": "num_epochs",
+    "update_epochs": "num_epochs",
+    "target_kl": "kl_target",
+    "gradient_steps": "updates_per_iteration",
+    "target_update_interval": "target_network_update_freq",
+    "discount": "gamma",
+    "discount_factor": "gamma",
+}
+
 ABSENT: dict[str, str] = {
     **dict.fromkeys(
         ("input", "input_", "input_config", "output", "output_config", "off_policy_estimation_methods"),
@@ -222,7 +247,14 @@ ABSENT: dict[str, str] = {
 
 def _epsilon(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """`exploration_config`: a schedule of epsilon; other kinds of exploration belong to the algorithm."""
-    if "epsilon" not in options or str(value.get("type", "EpsilonGreedy")) != "EpsilonGreedy":
+    kind = value.get("type", "EpsilonGreedy")
+    kind = str(kind if isinstance(kind, str) else kind.__name__).rpartition(".")[2]
+    if kind not in ("EpsilonGreedy", "StochasticSampling"):
+        raise NotImplementedError(
+            f"zray does not have the exploration {kind!r} of rllib yet.  Give `epsilon` for DQN, `entropy_coeff` for "
+            "PPO, or explore=False."
+        )
+    if "epsilon" not in options or kind != "EpsilonGreedy":
         return {}
     first = float(value.get("initial_epsilon", 1.0))
     begin = int(value.get("warmup_timesteps", 0))
@@ -265,7 +297,10 @@ def _agents(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, A
 
 
 def _optimizer(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """`optimizer`, a dict: those of its options that the algorithm has."""
+    """`optimizer`, a dict: those of its options that the algorithm has; the others are named once."""
+    for name in value:
+        if name not in options:
+            once(f"optimizer[{name!r}]", "the algorithm has no such option")
     return {name: each for name, each in value.items() if name in options}
 
 
@@ -375,6 +410,8 @@ def _value(name: str, value: Any, kind: str) -> Any:
         return -value  # until 2018 the loss had the entropy with this sign
     if name == "epsilon" and isinstance(value, (int, float)):
         return [[0, float(value)]]
+    if name in ("observation_space", "action_space") and value is not None:
+        once(name, "the spaces are those of the environment")
     if name == "seed" and value is None:
         return 0
     if name == "batch_mode" and value not in ("truncate_episodes", "complete_episodes"):
@@ -408,6 +445,10 @@ def _scheduled(name: str, given: Mapping[str, Any], options: Mapping[str, Any]) 
 def unknown(place: str, name: str, options: Mapping[str, Any]) -> str:
     """The message for an unknown option: the nearest one, and the method that owns it."""
     today = {*options, *OPTIONS}
+    if OTHERS.get(name) in today:
+        own = OTHERS[name]
+        owner = OPTIONS[own].owner if own in OPTIONS else "training"
+        return f"{place} has no option {name!r}.  It is {own!r} here, of {owner}()."
     near = difflib.get_close_matches(name, sorted(today), 1) or difflib.get_close_matches(name, sorted(_FORMER), 1)
     text = f"{place} has no option {name!r}."
     if near:

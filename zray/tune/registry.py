@@ -185,6 +185,10 @@ def _algorithm(name: str) -> Any:
         return None
     try:
         return registry.get_algorithm_class(name)
+    except ImportError:
+        raise  # torch or gymnasium is missing: the error names the extra
+    except NotImplementedError as error:
+        raise TuneError(str(error)) from None
     except Exception:
         return None
 

@@ -22,15 +22,18 @@ The curve is the same for any number of processes: the rollouts are merged in th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..algorithm import Algorithm
-from ..config import AlgorithmConfig
+from ..config import NOT_GIVEN, AlgorithmConfig
 from ..schedules import entropy_coeff_at, set_learning_rate
 from ..updates import descend
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["A2C", "A2CConfig"]
 
@@ -56,6 +59,26 @@ class A2CConfig(AlgorithmConfig):
 
     def __init__(self, algo_class: Any = None) -> None:
         super().__init__(algo_class or A2C)
+
+    def training(
+        self,
+        *,
+        gamma: float = NOT_GIVEN,
+        lr: float | list[list[float]] | None = NOT_GIVEN,
+        grad_clip: float | None = NOT_GIVEN,
+        model: dict[str, Any] = NOT_GIVEN,
+        lambda_: float = NOT_GIVEN,
+        vf_loss_coeff: float = NOT_GIVEN,
+        entropy_coeff: float | list[list[float]] = NOT_GIVEN,
+        entropy_coeff_schedule: list[list[float]] | None = NOT_GIVEN,
+        normalize_advantages: bool = NOT_GIVEN,
+        updates_per_iteration: int = NOT_GIVEN,
+        lr_schedule: list[list[float]] | None = NOT_GIVEN,
+        lr_decay_steps: int | None = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
+        """The learner: options of A2C."""
+        return self._given("training", locals())
 
 
 class A2C(Algorithm):

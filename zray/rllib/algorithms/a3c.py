@@ -38,7 +38,7 @@ The order in which gradients arrive is a matter of time: with more than one proc
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -47,11 +47,14 @@ import zray
 
 from ..algorithm import Algorithm
 from ..calls import Calls
-from ..config import AlgorithmConfig
+from ..config import NOT_GIVEN, AlgorithmConfig
 from ..groups import Batch, Episode
 from ..rollouts import GroupHost
 from ..schedules import entropy_coeff_at, set_learning_rate
 from ..updates import NotFiniteError, check_gradients
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["A3C", "A3CConfig"]
 
@@ -79,6 +82,25 @@ class A3CConfig(AlgorithmConfig):
 
     def __init__(self, algo_class: Any = None) -> None:
         super().__init__(algo_class or A3C)
+
+    def training(
+        self,
+        *,
+        gamma: float = NOT_GIVEN,
+        lr: float | list[list[float]] | None = NOT_GIVEN,
+        grad_clip: float | None = NOT_GIVEN,
+        model: dict[str, Any] = NOT_GIVEN,
+        lambda_: float = NOT_GIVEN,
+        vf_loss_coeff: float = NOT_GIVEN,
+        entropy_coeff: float | list[list[float]] = NOT_GIVEN,
+        entropy_coeff_schedule: list[list[float]] | None = NOT_GIVEN,
+        grads_per_step: int = NOT_GIVEN,
+        lr_schedule: list[list[float]] | None = NOT_GIVEN,
+        lr_decay_steps: int | None = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
+        """The learner: options of A3C."""
+        return self._given("training", locals())
 
 
 class Gradient(NamedTuple):

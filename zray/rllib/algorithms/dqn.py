@@ -33,7 +33,7 @@ Details, which are the paper's unless named otherwise:
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -41,14 +41,17 @@ import torch
 from torch import nn
 
 from ..algorithm import Algorithm
-from ..config import AlgorithmConfig
+from ..config import NOT_GIVEN, AlgorithmConfig
 from ..masks import is_masked
 from ..networks import features_of, mlp
 from ..policies import Policy
-from ..replay import PrioritizedReplay, Replay, n_step
+from ..replay import PrioritizedReplay, Replay, n_step, updates_of
 from ..replay_actors import ReplayActors
 from ..schedules import set_learning_rate, value_at
 from ..updates import descend
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["DQN", "DQNConfig", "QNetwork"]
 
@@ -133,12 +136,41 @@ class DQNConfig(AlgorithmConfig):
         "learning_starts": 1_000,
         "train_batch_size": 32,
         "updates_per_iteration": 16,
+        "training_intensity": None,
         "target_network_update_freq": 500,
         "epsilon": [[0, 1.0], [10_000, 0.05]],
     }
 
     def __init__(self, algo_class: Any = None) -> None:
         super().__init__(algo_class or DQN)
+
+    def training(
+        self,
+        *,
+        gamma: float = NOT_GIVEN,
+        lr: float | list[list[float]] | None = NOT_GIVEN,
+        grad_clip: float | None = NOT_GIVEN,
+        model: dict[str, Any] = NOT_GIVEN,
+        lr_schedule: list[list[float]] | None = NOT_GIVEN,
+        lr_decay_steps: int | None = NOT_GIVEN,
+        double_q: bool = NOT_GIVEN,
+        dueling: bool = NOT_GIVEN,
+        n_step: int = NOT_GIVEN,
+        prioritized: bool = NOT_GIVEN,
+        prioritized_alpha: float = NOT_GIVEN,
+        prioritized_beta: float = NOT_GIVEN,
+        capacity: int = NOT_GIVEN,
+        num_replay_buffer_shards: int = NOT_GIVEN,
+        learning_starts: int = NOT_GIVEN,
+        train_batch_size: int | None = NOT_GIVEN,
+        updates_per_iteration: int = NOT_GIVEN,
+        training_intensity: float | None = NOT_GIVEN,
+        target_network_update_freq: int = NOT_GIVEN,
+        epsilon: float | list[list[float]] = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
+        """The learner: options of DQN."""
+        return self._given("training", locals())
 
 
 class DQN(Algorithm):
@@ -195,7 +227,7 @@ class DQN(Algorithm):
             return metrics
         set_learning_rate(self.optimizer, config, self.steps_sampled)
         last: dict[str, torch.Tensor] = {}
-        for _ in range(config["updates_per_iteration"]):
+        for _ in range(updates_of(config, steps)):
             last = self._update() or last
         metrics.update({name: float(value) for name, value in last.items()})
         self.target_age += steps

@@ -34,17 +34,20 @@ augmented random search (Mania et al., 2018, arXiv 1803.07055): `return_proc_mod
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..algorithm import Algorithm
-from ..config import AlgorithmConfig
+from ..config import NOT_GIVEN, AlgorithmConfig
 from ..environments import EnvContext, make_environment
 from ..evolution import Evolution, Played, Vector
 from ..groups import Episode
 from ..vector_policy import VectorPolicy
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["ES", "ESConfig", "centred_ranks", "pair_weights"]
 
@@ -78,6 +81,33 @@ class ESConfig(AlgorithmConfig):
 
     def __init__(self, algo_class: Any = None) -> None:
         super().__init__(algo_class or ES)
+
+    def training(
+        self,
+        *,
+        gamma: float = NOT_GIVEN,
+        lr: float | list[list[float]] | None = NOT_GIVEN,
+        grad_clip: float | None = NOT_GIVEN,
+        model: dict[str, Any] = NOT_GIVEN,
+        episodes_per_batch: int = NOT_GIVEN,
+        train_batch_size: int | None = NOT_GIVEN,
+        noise_stdev: float = NOT_GIVEN,
+        stepsize: float = NOT_GIVEN,
+        l2_coeff: float = NOT_GIVEN,
+        optimizer: str = NOT_GIVEN,
+        momentum: float = NOT_GIVEN,
+        noise_size: int = NOT_GIVEN,
+        return_proc_mode: str = NOT_GIVEN,
+        top_directions: int | None = NOT_GIVEN,
+        action_noise_std: float = NOT_GIVEN,
+        eval_prob: float = NOT_GIVEN,
+        report_length: int = NOT_GIVEN,
+        aggregation: str = NOT_GIVEN,
+        fan_in: int = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
+        """The learner: options of ES."""
+        return self._given("training", locals())
 
 
 def centred_ranks(returns: np.ndarray) -> np.ndarray:

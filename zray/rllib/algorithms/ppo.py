@@ -43,17 +43,20 @@ No epoch is left out where the divergence is large.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..algorithm import Algorithm
-from ..config import AlgorithmConfig
+from ..config import NOT_GIVEN, AlgorithmConfig
 from ..reward_scale import RewardScale
 from ..schedules import entropy_coeff_at, set_learning_rate
 from ..sequences import minibatches_of, rows_of
 from ..updates import descend
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["PPO", "PPOConfig"]
 
@@ -83,6 +86,32 @@ class PPOConfig(AlgorithmConfig):
 
     def __init__(self, algo_class: Any = None) -> None:
         super().__init__(algo_class or PPO)
+
+    def training(
+        self,
+        *,
+        gamma: float = NOT_GIVEN,
+        lr: float | list[list[float]] | None = NOT_GIVEN,
+        grad_clip: float | None = NOT_GIVEN,
+        model: dict[str, Any] = NOT_GIVEN,
+        lambda_: float = NOT_GIVEN,
+        clip_param: float = NOT_GIVEN,
+        num_epochs: int = NOT_GIVEN,
+        minibatch_size: int = NOT_GIVEN,
+        vf_loss_coeff: float = NOT_GIVEN,
+        vf_clip_param: float | None = NOT_GIVEN,
+        entropy_coeff: float | list[list[float]] = NOT_GIVEN,
+        entropy_coeff_schedule: list[list[float]] | None = NOT_GIVEN,
+        kl_coeff: float = NOT_GIVEN,
+        kl_target: float = NOT_GIVEN,
+        train_batch_size: int | None = NOT_GIVEN,
+        lr_schedule: list[list[float]] | None = NOT_GIVEN,
+        lr_decay_steps: int | None = NOT_GIVEN,
+        normalize_rewards: bool = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
+        """The learner: options of PPO."""
+        return self._given("training", locals())
 
 
 class PPO(Algorithm):

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -41,12 +41,15 @@ import torch
 from torch import nn
 
 from ..algorithm import Algorithm
-from ..config import AlgorithmConfig
+from ..config import NOT_GIVEN, AlgorithmConfig
 from ..networks import mlp
 from ..policies import Policy
-from ..replay import Replay
+from ..replay import Replay, updates_of
 from ..schedules import set_learning_rate
 from ..updates import descend
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["SAC", "SACConfig"]
 
@@ -76,10 +79,35 @@ class SACConfig(AlgorithmConfig):
         "learning_starts": 1_000,
         "train_batch_size": 256,
         "updates_per_iteration": 8,
+        "training_intensity": None,
     }
 
     def __init__(self, algo_class: Any = None) -> None:
         super().__init__(algo_class or SAC)
+
+    def training(
+        self,
+        *,
+        gamma: float = NOT_GIVEN,
+        lr: float | list[list[float]] | None = NOT_GIVEN,
+        grad_clip: float | None = NOT_GIVEN,
+        model: dict[str, Any] = NOT_GIVEN,
+        lr_schedule: list[list[float]] | None = NOT_GIVEN,
+        lr_decay_steps: int | None = NOT_GIVEN,
+        tau: float = NOT_GIVEN,
+        alpha: float | str = NOT_GIVEN,
+        initial_alpha: float = NOT_GIVEN,
+        alpha_lr: float | None = NOT_GIVEN,
+        target_entropy: float | str = NOT_GIVEN,
+        capacity: int = NOT_GIVEN,
+        learning_starts: int = NOT_GIVEN,
+        train_batch_size: int | None = NOT_GIVEN,
+        updates_per_iteration: int = NOT_GIVEN,
+        training_intensity: float | None = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
+        """The learner: options of SAC."""
+        return self._given("training", locals())
 
 
 class Squashed:
@@ -235,7 +263,9 @@ class SAC(Algorithm):
         config, policy = self.config, self.policy
         assert isinstance(policy, SACPolicy)
         policy.is_uniform = self.steps_sampled < config["learning_starts"]
+        steps = 0
         for batch in self.collect(config["rollout_fragment_length"]):
+            steps += batch.rewards.size
             assert batch.next_observations is not None
             rows = {
                 "observations": batch.observations,
@@ -251,7 +281,7 @@ class SAC(Algorithm):
         for optimizer in optimizers if config["alpha_lr"] else [*optimizers, self.alpha_optimizer]:
             set_learning_rate(optimizer, config, self.steps_sampled)
         totals: dict[str, float] = {}
-        count = config["updates_per_iteration"]
+        count = updates_of(config, steps)
         for _ in range(count):
             drawn = self.memory.draw(config["train_batch_size"])
             losses = self._update({name: policy.tensor(value) for name, value in drawn.items()})
