@@ -25,13 +25,15 @@ from .playing import Player, evaluated, options_of_evaluation, summary
 from .policies import Policy
 from .rollouts import GroupHost, Rollouts
 from .spellings import logger
+from .views import Views
+from .weight_files import write_weights
 
 __all__ = ["Algorithm"]
 
 STATE = "algorithm_state.pkl"
 
 
-class Algorithm(Trainable):
+class Algorithm(Views, Trainable):
     """An algorithm: `train()` is one iteration.
 
     Subclasses define `config_class`, `setup_learner` and `training_step`.
@@ -344,33 +346,6 @@ class Algorithm(Trainable):
         """The policy."""
         return self.policy
 
-    def policy_ids(self) -> list[str]:
-        """The names of the policies."""
-        return ["default_policy"]
-
-    def get_module(self, module_id: str = "default_policy") -> Any:
-        """The policy as an `RLModule`."""
-        from .modules import RLModule
-
-        return RLModule(self.get_policy(module_id), module_id)
-
-    @property
-    def learner_group(self) -> Any:
-        """The learner: weights and state, in today's spelling."""
-        from .modules import LearnerGroup
-
-        return LearnerGroup(self)
-
-    @property
-    def env_runner_group(self) -> Any:
-        """What holds the environments, in the spellings of workers."""
-        from .runners import RunnerGroup
-
-        return RunnerGroup(self)
-
-    workers = env_runner_group
-    env_runner = property(lambda self: self.env_runner_group.local_env_runner)
-
     def get_weights(self) -> dict[str, Any]:
         """The parameters of the model, by name."""
         return self.policy.get_weights()
@@ -417,6 +392,9 @@ class Algorithm(Trainable):
 
         with open(os.path.join(checkpoint_dir, STATE), "wb") as file:
             cloudpickle.dump(state, file)
+        policies = {name: self.get_policy(name) for name in self.policy_ids()}
+        weights = {name: policy.get_weights() for name, policy in policies.items()}
+        write_weights(checkpoint_dir, weights, {name: policy.filter for name, policy in policies.items()})
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Go on from a checkpoint."""

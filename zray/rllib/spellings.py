@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from .other_options import ABSENT, IGNORED, OTHERS, TF
 from .schedules import checked_schedule
 
 __all__ = ["ABSENT", "CONVERTED", "IGNORED", "OPTIONS", "common_defaults", "translated", "unknown"]
@@ -93,155 +94,6 @@ OPTIONS: dict[str, Option] = {
     "log_level": Option("debugging", "WARN"),
     "framework": Option("framework", "torch"),
     "num_gpus": Option("resources", 0, ("num_gpus_per_learner",)),
-}
-
-_TF = "it is of TensorFlow, and models are torch's"
-_STACK = "there is one stack of classes here"
-_REPLACED = "a rollout process that is lost is always replaced"
-_LEARNER = "the learner is the process of the algorithm"
-# Options that change nothing here, and the reason.  Empty: nothing is lost, and nothing is said.
-IGNORED: dict[str, str] = {
-    **dict.fromkeys(
-        ("tf_session_args", "local_tf_session_args", "tf_debug_inf_or_nan", "tf_debug_filter", "devices", "eager"), _TF
-    ),
-    **dict.fromkeys(("eager_tracing", "eager_max_retraces", "simple_optimizer", "multi_gpu", "use_tf_debugger"), _TF),
-    **dict.fromkeys(("num_gpus_per_batch", "tf_single_threaded"), _TF),
-    **dict.fromkeys(
-        (
-            "enable_rl_module_and_learner",
-            "enable_env_runner_and_connector_v2",
-            "enable_connectors",
-            "_enable_new_api_stack",
-            "_enable_rl_module_api",
-            "_enable_learner_api",
-            "_disable_preprocessor_api",
-            "_disable_action_flattening",
-            "_disable_execution_plan_api",
-            "_disable_initialize_loss_from_dummy_batch",
-            "_use_trajectory_view_api",
-            "use_exec_api",
-        ),
-        "",
-    ),
-    **dict.fromkeys(("learner_class", "learner_connector", "env_to_module_connector"), _STACK),
-    **dict.fromkeys(("module_to_env_connector", "env_runner_cls", "sampler_config"), _STACK),
-    **dict.fromkeys(
-        (
-            "ignore_worker_failures",
-            "ignore_env_runner_failures",
-            "recreate_failed_workers",
-            "recreate_failed_env_runners",
-            "restart_failed_env_runners",
-            "restart_failed_sub_environments",
-            "max_num_worker_restarts",
-            "max_num_env_runner_restarts",
-            "delay_between_worker_restarts_s",
-            "delay_between_env_runner_restarts_s",
-            "num_consecutive_worker_failures_tolerance",
-            "num_consecutive_env_runner_failures_tolerance",
-            "worker_health_probe_timeout_s",
-            "worker_restore_timeout_s",
-            "env_runner_health_probe_timeout_s",
-            "env_runner_restore_timeout_s",
-        ),
-        "",
-    ),
-    **dict.fromkeys(("num_learners", "num_learner_workers", "num_gpus_per_learner_worker"), _LEARNER),
-    **dict.fromkeys(("num_cpus_per_learner", "num_cpus_per_learner_worker", "local_gpu_idx"), _LEARNER),
-    **dict.fromkeys(("num_cpus_for_driver", "num_cpus_for_main_process", "num_cpus_for_local_worker"), _LEARNER),
-    **dict.fromkeys(
-        (
-            "min_steps_per_task",
-            "prioritized_replay_eps",
-            "min_iter_time_s",
-            "min_time_s_per_iteration",
-            "min_train_timesteps_per_iteration",
-            "keep_per_episode_custom_metrics",
-            "collect_metrics_timeout",
-            "metrics_episode_collection_timeout_s",
-            "log_sys_usage",
-            "logger_creator",
-            "logger_config",
-            "monitor",
-            "monitor_env",
-            "record_env",
-            "render_env",
-            "render",
-            "env_task_fn",
-            "placement_strategy",
-            "use_worker_filter_stats",
-            "update_worker_filter_stats",
-            "synchronize_filters",
-            "compress_observations",
-            "remote_worker_envs",
-            "remote_env_batch_wait_ms",
-            "create_env_on_driver",
-            "create_env_on_local_worker",
-            "create_local_env_runner",
-            "validate_workers_after_construction",
-            "validate_env_runners_after_construction",
-            "sample_async",
-            "sample_collector",
-            "vf_share_layers_warning",
-            "shuffle_sequences",
-            "no_done_at_end",
-            "soft_horizon",
-            "worker_side_prioritization",
-            "always_attach_evaluation_results",
-            "in_evaluation",
-            "evaluation_num_workers",
-            "evaluation_num_env_runners",
-            "evaluation_parallel_to_training",
-            "evaluation_force_reset_envs_before_iteration",
-            "export_native_model_files",
-            "checkpoint_trainable_policies_only",
-            "store_buffer_in_checkpoints",
-            "extra_python_environs_for_driver",
-            "extra_python_environs_for_worker",
-            "redirect_worker_output",
-            "use_critic",
-            "count_steps_by",
-            "algorithm_config_overrides_per_module",
-            "observation_fn",
-            "is_atari",
-            "env_runner_and_connector_v2",
-        ),
-        "it has no effect here",
-    ),
-    "hiddens": "the layers are those of model['fcnet_hiddens']",
-}
-
-# Names of other libraries, and the option that means the same: for messages.
-OTHERS = {
-    "learning_rate": "lr",
-    "n_steps": "rollout_fragment_length",
-    "train_freq": "rollout_fragment_length",
-    "n_envs": "num_envs_per_env_runner",
-    "num_envs": "num_envs_per_env_runner",
-    "max_grad_norm": "grad_clip",
-    "policy_kwargs": "model",
-    "net_arch": "model",
-    "clip_range": "clip_param",
-    "clip_coef": "clip_param",
-    "ent_coef": "entropy_coeff",
-    "vf_coef": "vf_loss_coeff",
-    "gae_lambda": "lambda_",
-    "n_epochs": "num_epochs",
-    "update_epochs": "num_epochs",
-    "target_kl": "kl_target",
-    "gradient_steps": "updates_per_iteration",
-    "target_update_interval": "target_network_update_freq",
-    "discount": "gamma",
-    "discount_factor": "gamma",
-}
-
-ABSENT: dict[str, str] = {
-    **dict.fromkeys(
-        ("input", "input_", "input_config", "output", "output_config", "off_policy_estimation_methods"),
-        "Train from an environment, and record its steps by a wrapper of gymnasium.",
-    ),
-    "custom_eval_function": "Evaluate in the loop that calls `algo.train()`.",
-    "custom_evaluation_function": "Evaluate in the loop that calls `algo.train()`.",
 }
 
 
@@ -420,7 +272,7 @@ def _value(name: str, value: Any, kind: str) -> Any:
         raise ValueError(f'evaluation_duration_unit is "episodes" or "timesteps", not {value!r}.')
     if name == "framework":
         if value in ("tf", "tf2", "tfe"):
-            once("framework", _TF)
+            once("framework", TF)
         elif value not in ("torch", None):
             raise ValueError(f'The framework is "torch", not {value!r}.')
         return "torch"

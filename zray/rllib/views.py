@@ -1,0 +1,38 @@
+"""The parts of an algorithm as programs of today, and of the middle, ask for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Views"]
+
+
+class Views:
+    """Views of an algorithm: modules, the learner, and what holds the environments."""
+
+    def policy_ids(self) -> list[str]:
+        """The names of the policies."""
+        return ["default_policy"]
+
+    def get_module(self: Any, module_id: str = "default_policy") -> Any:
+        """The policy as an `RLModule`."""
+        from .modules import RLModule
+
+        return RLModule(self.get_policy(module_id), module_id)
+
+    @property
+    def learner_group(self) -> Any:
+        """The learner: weights and state, in today's spelling."""
+        from .modules import LearnerGroup
+
+        return LearnerGroup(self)
+
+    @property
+    def env_runner_group(self) -> Any:
+        """What holds the environments, in the spellings of workers."""
+        from .runners import RunnerGroup
+
+        return RunnerGroup(self)
+
+    workers = env_runner_group
+    env_runner = property(lambda self: self.env_runner_group.local_env_runner)
