@@ -255,12 +255,12 @@ def test_unknown_options_name_the_nearest_and_its_method():
         PPOConfig().training(num_env_runner=1)
 
 
-def test_configuration_in_use_cannot_be_changed():
-    config = PPOConfig().environment("CartPole-v1")
-    config.build_algo().stop()
+def test_configuration_of_an_algorithm_cannot_be_changed():
+    algo = PPOConfig().environment("CartPole-v1").build_algo()
+    algo.stop()
     with pytest.raises(RuntimeError, match=r"config.copy\(\)"):
-        config.training(lr=1.0)
-    assert config.copy().training(lr=1.0).lr == 1.0
+        algo.config.training(lr=1.0)
+    assert algo.config.copy().training(lr=1.0).lr == 1.0
 
 
 def test_box_actions_are_not_for_dqn():
