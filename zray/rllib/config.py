@@ -69,6 +69,8 @@ class AlgorithmConfig:
         env_config: dict[str, Any] = NOT_GIVEN,
         clip_rewards: bool | None = NOT_GIVEN,
         horizon: int | None = NOT_GIVEN,
+        normalize_actions: bool = NOT_GIVEN,
+        clip_actions: bool = NOT_GIVEN,
         observation_space: Any = NOT_GIVEN,
         action_space: Any = NOT_GIVEN,
         disable_env_checking: bool = NOT_GIVEN,
