@@ -43,7 +43,7 @@ def microseconds(work: Callable[[np.ndarray], np.ndarray], array: np.ndarray) ->
 def main() -> None:
     print(f"{'bytes':>8} {'zray us':>9} {'msgpack-numpy us':>17} {'ratio':>6}")
     for size in SIZES:
-        array = np.arange(size, dtype=np.float64)
+        array: np.ndarray = np.arange(size, dtype=np.float64)
         assert np.array_equal(by_zray(array), by_msgpack_numpy(array))
         pairs = [(microseconds(by_zray, array), microseconds(by_msgpack_numpy, array)) for _ in range(ROUNDS)]
         ours = statistics.median(first for first, _ in pairs)

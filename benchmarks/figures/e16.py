@@ -173,7 +173,7 @@ def _learning(figure: Figure, effort: Effort) -> None:
 class Learner:
     """PPO, in an actor that holds the GPU."""
 
-    def train(self) -> tuple[list[str], list[list[str]]]:
+    def train(self) -> tuple[list[int | str], list[list[int | str]]]:
         """Train for one iteration.  Returns the GPUs of the learner, and those of each rollout worker."""
         algo = _config(workers=2).build_algo()
         algo.train()

@@ -31,7 +31,7 @@ class BoxActions:
 
     def __call__(self, numbers: Any) -> np.ndarray:
         """An action as the environment takes it."""
-        action = np.reshape(numbers, self.shape)
+        action: Any = np.reshape(numbers, self.shape)
         if self.half is not None:
             action = np.clip(self.low + (action + 1.0) * self.half, self.low, self.high)
             return np.asarray((np.rint(action) if self.is_whole else action).astype(self.dtype))

@@ -80,6 +80,7 @@ class MultiCategorical:
 
     def __init__(self, space: Any) -> None:
         dtype: Any = space.dtype
+        start: Any
         if isinstance(space, gymnasium.spaces.MultiBinary):
             counts, start = np.full(space.shape, 2), np.zeros(space.shape, np.int64)
         elif isinstance(space, gymnasium.spaces.Box):

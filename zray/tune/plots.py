@@ -148,7 +148,7 @@ def _head(recorded: Recorded, metric: str, scores: list[float | None], order: li
     name = escape(os.path.basename(recorded.path))
     trials = recorded.trials
     times = [trial.last_result.get("time_total_s") for trial in trials]
-    trained = sum(float(value) for value in times if _is_finite(value))
+    trained = sum((float(value) for value in times if value is not None and _is_finite(value)), 0.0)
     best = ""
     if order and scores[order[0]] is not None:
         best = f"<p>Best: {escape(_label(recorded, order[0], metric, scores[order[0]]))}</p>"

@@ -155,7 +155,8 @@ def _trials_of_files(path: str) -> list[Trial]:
         last = results[-1] if results else {}
         config = _parameters_of_files(place)
         if config is None:
-            config = last.get("config") if isinstance(last.get("config"), dict) else {}
+            recorded_config = last.get("config")
+            config = recorded_config if isinstance(recorded_config, dict) else {}
         iteration = last.get("training_iteration")
         trial = Trial(
             str(last.get("trial_id", folder)),
