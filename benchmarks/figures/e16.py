@@ -187,4 +187,4 @@ def _gpu(figure: Figure) -> None:
         own, others = zray.get(zray.remote(num_cpus=0, num_gpus=1)(Learner).remote().train.remote())
     words = f"learner: {len(own)}, rollout workers: {', '.join(str(len(each)) for each in others)}"
     label = "one declared GPU: the learner alone holds it"
-    figure.add_fact(label, own == ["0"] and others == [[], []], words, MEASURED, paper=PAPER)
+    figure.add_fact(label, own == [0] and others == [[], []], words, MEASURED, paper=PAPER)
