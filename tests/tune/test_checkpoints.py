@@ -104,6 +104,7 @@ def test_trial_goes_on_from_the_newest_checkpoint_that_is_there(tmp_path, delete
         config.pop("fails_at")
         scored(config)
 
+    go_on.__name__ = scored.__name__
     (result,) = tune.Tuner.restore(str(tmp_path / "deleted"), go_on, resume_errored=True).fit()
     assert [row["nested"]["score"] for row in result.rows()] == [1, 2, 3, 4]
     assert [row["start"] for row in result.rows()] == [0, 0, 0, start]

@@ -91,6 +91,7 @@ def test_finished_trials_do_not_run_twice(finished):
     def fail(config):
         raise AssertionError("It ran twice.")
 
+    fail.__name__ = "<lambda>"
     results = tune.Tuner.restore(str(finished), fail).fit()
     assert [result.metrics["y"] for result in results] == [1, 2]
 

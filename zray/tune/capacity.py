@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import zray
 from zray.exceptions import GetTimeoutError
 
+from . import clock
 from . import events as ev
 from .controller import Controller
 from .errors import TuneError
 from .resources import PlacementGroupFactory, capacity, resources_of, too_large, varies_by_config
 from .trial import Trial
 
-__all__ = ["addresses", "budget_left", "capacity_event", "request_of"]
+__all__ = ["addresses", "capacity_event", "request_of"]
 
 
 def _nodes() -> list[dict[str, float]]:
@@ -40,7 +40,7 @@ def capacity_event(
     Raises:
         TuneError: no node can.
     """
-    now, nodes = time.time(), _nodes()
+    now, nodes = clock.now(), _nodes()
     if varies_by_config(trainable, resources):
         if not controller.trials:
             return ev.Capacity(now, 1)
@@ -69,11 +69,3 @@ def request_of(trial: Trial, trainable: Any, resources: Any) -> PlacementGroupFa
         if not capacity(request, nodes):
             raise TuneError(too_large(request, nodes))
     return request
-
-
-def budget_left(controller: Controller) -> float:
-    """Seconds to the end of the time budget; without one, or behind its end: infinite."""
-    budget = controller.settings.time_budget_s
-    if not budget or controller.is_ending:
-        return float("inf")
-    return controller.began_at + budget - time.time()

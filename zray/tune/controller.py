@@ -56,7 +56,8 @@ class Controller(ControllerNames):
         self.is_exhausted = False  # the searcher has no more
         self.is_ending = ""  # why nothing new starts
         self.began_at = 0.0
-        self.now = 0.0
+        self.now = self.was = 0.0  # the time of the newest event, and of the one before
+        self.told: set[str] = set()  # trials of whose end the searcher knows: it may not hear of them again
         self.best_ever: Trial | None = None  # had the best value in any of its results
 
     # --- what schedulers may ask and do ---
@@ -64,18 +65,6 @@ class Controller(ControllerNames):
     def pending(self) -> Iterator[Trial]:
         """The trials that may start, in order: those whose process is still stopping are left out."""
         return (trial for trial in self.waiting.values() if trial.trial_id not in self.halting)
-
-    def get_trial(self, trial_id: str) -> Trial:
-        """A trial by its id."""
-        return self.trials[trial_id]
-
-    def get_trials(self) -> list[Trial]:
-        """All trials, in the order of their creation."""
-        return list(self.trials.values())
-
-    def live_trials(self) -> list[Trial]:
-        """The trials that have not ended."""
-        return [*self.running.values(), *self.waiting.values(), *self.paused.values()]
 
     def stop_trial(self, trial: Trial, reason: str = "") -> None:
         """End a trial that is not the one whose result is being handled."""
@@ -122,18 +111,22 @@ class Controller(ControllerNames):
 
     def handle(self, event: ev.Event) -> None:
         """Take one event; the actions are appended to `self.actions`."""
-        self.now = max(self.now, event.now)
+        self.was, self.now = self.now, max(self.now, event.now)
         if not self.began_at:
             self.began_at = self.now
         self._HANDLERS[type(event)](self, event)
         if isinstance(event, ev.Sealed):
             return  # nothing is decided by it
-        budget = self.settings.time_budget_s
-        if budget and not self.is_ending and self.now - self.began_at >= budget:
-            self._end_all(f"the time budget of {budget:g} s is over")
+        if self.budget_left(self.now) <= 0:
+            self._end_all(f"the time budget of {self.settings.time_budget_s:g} s is over", cuts_off=True)
         elif self.stopper is not None and not self.is_ending and self.stopper.stop_all():
             self._end_all(f"{type(self.stopper).__name__} has stopped the experiment")
         self._fill()
+
+    def budget_left(self, now: float) -> float:
+        """Seconds to the end of the time budget; without one, or behind its end: infinite."""
+        budget = self.settings.time_budget_s
+        return self.began_at + budget - now if budget and not self.is_ending else float("inf")
 
     @property
     def is_done(self) -> bool:
@@ -181,7 +174,8 @@ class Controller(ControllerNames):
             self._fail_for_good(trial, missing)
             return
         self.note_best(trial, result)
-        self.searcher.on_trial_result(trial.trial_id, result)
+        if trial.trial_id not in self.told:
+            self.searcher.on_trial_result(trial.trial_id, result)
         if stop_reason:
             result["done"] = True
             self.actions.append(ev.Logged(trial.trial_id, result))
@@ -258,7 +252,8 @@ class Controller(ControllerNames):
             self._fail_for_good(trial, event.error, event.pickle)
 
     def _on_timed_out(self, event: ev.TimedOut) -> None:
-        self._end_all(event.reason)
+        if event.reason:
+            self._end_all(event.reason, cuts_off=True)
 
     _HANDLERS: dict[type, Callable[[Controller, Any], None]] = {
         ev.Capacity: _on_capacity,
@@ -330,9 +325,15 @@ class Controller(ControllerNames):
         self._terminate(trial)
         if notifies_scheduler:
             self.scheduler.on_trial_complete(self, trial, trial.last_result)
-        self.searcher.on_trial_complete(trial.trial_id, result=trial.last_result or None, error=False)
+        self._tell_searcher(trial, is_error=False)
         if self.stopper is not None:
             self.stopper.on_trial_complete(trial.trial_id, trial.last_result)
+
+    def _tell_searcher(self, trial: Trial, *, is_error: bool) -> None:
+        """A trial has ended; it may run again later, after a restore, and is over for the searcher all the same."""
+        if trial.trial_id not in self.told:
+            self.told.add(trial.trial_id)
+            self.searcher.on_trial_complete(trial.trial_id, result=trial.last_result or None, error=is_error)
 
     def _terminate(self, trial: Trial) -> None:
         self._move(trial, TrialState.TERMINATED)
@@ -351,7 +352,7 @@ class Controller(ControllerNames):
                 self.repeating.discard(trial.trial_id)
                 self._halt(trial, "stop", save=False)
             self._terminate(trial)
-            self.searcher.on_trial_complete(trial.trial_id, result=trial.last_result or None, error=False)
+            self._tell_searcher(trial, is_error=False)
         trial.reason = reason or trial.reason
 
     def _fail_for_good(self, trial: Trial, error: str, error_pickle: bytes = b"") -> None:
@@ -364,15 +365,20 @@ class Controller(ControllerNames):
         self._explain(trial, "ERROR", last)
         self.actions.append(ev.Ended(trial.trial_id))
         self.scheduler.on_trial_error(self, trial)
-        self.searcher.on_trial_complete(trial.trial_id, result=trial.last_result or None, error=True)
+        self._tell_searcher(trial, is_error=True)
         if self.settings.fail_fast and not self.is_ending:
-            self._end_all(f"trial {trial} failed, and fail_fast is set")
+            self._end_all(f"trial {trial} failed, and fail_fast is set", cuts_off=True)
 
-    def _end_all(self, reason: str) -> None:
+    def _end_all(self, reason: str, *, cuts_off: bool = False) -> None:
+        """End all trials.  cuts_off: they go on when the experiment is restored."""
         self.is_ending = reason
+        for trial_id in [each for each in self.repeating if self.trials[each].is_over]:
+            self.repeating.discard(trial_id)
+            self._halt(self.trials[trial_id], "stop", save=False)
         for trial in [*self.running.values(), *self.waiting.values(), *self.paused.values()]:
             self._explain(trial, STOP, reason)
             self._end(trial, reason)
+            trial.is_cut_off = cuts_off
 
     def _explain(self, trial: Trial, action: str, reason: str) -> None:
         trial.reason = reason

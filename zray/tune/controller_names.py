@@ -16,6 +16,18 @@ __all__ = ["ControllerNames"]
 class ControllerNames:
     """The best trial, and Ray's names of the controller's methods."""
 
+    def get_trial(self: Controller, trial_id: str) -> Trial:  # type: ignore[misc]
+        """A trial by its id."""
+        return self.trials[trial_id]
+
+    def get_trials(self: Controller) -> list[Trial]:  # type: ignore[misc]
+        """All trials, in the order of their creation."""
+        return list(self.trials.values())
+
+    def live_trials(self: Controller) -> list[Trial]:  # type: ignore[misc]
+        """The trials that have not ended."""
+        return [*self.running.values(), *self.waiting.values(), *self.paused.values()]
+
     def get_live_trials(self: Controller) -> list[Trial]:  # type: ignore[misc]
         """The trials that have not ended."""
         return self.live_trials()

@@ -116,9 +116,9 @@ class Resumed(Record, frozen=True, tag=True):
 
 
 class TimedOut(Record, frozen=True, tag=True):
-    """The time budget is over, or the user has interrupted."""
+    """The time at which the budget may be over.  reason: why the experiment ends in any case; empty: it need not."""
 
-    reason: str
+    reason: str = ""
 
 
 Event = Capacity | Suggested | Report | Began | Saved | Sealed | Halted | Finished | Failed | Resumed | TimedOut

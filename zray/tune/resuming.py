@@ -4,7 +4,11 @@ A trial goes on from its newest checkpoint.  A paused trial needs one of the mom
 another trial start from it.  A class writes that checkpoint after the decision to pause, and a kill may come between.
 Such a trial is repeated.  It runs from its former checkpoint to its pause, its results are not recorded again, and its
 process halts with the checkpoint that was lost.  Until then the trial is one that is still halting: schedulers wait for
-it as they would have waited without the kill.
+it as they would have waited without the kill.  In the same way a trial is repeated that has ended and was to be saved
+at its end.
+
+Trials that fail_fast or the time budget has cut off go on; after the budget's end they have a new one.  An experiment
+that was interrupted has what is left of its budget.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import events as ev
+from .search.basic_variant import BasicVariantGenerator
 from .trial import Trial, TrialState
 
 if TYPE_CHECKING:
@@ -22,23 +27,33 @@ __all__ = ["repeat", "resume"]
 
 def resume(controller: Controller, event: ev.Resumed) -> None:
     """Let trials whose processes are gone go on; what is over is over, unless the user wants otherwise."""
-    lost = [trial for trial in controller.paused.values() if _has_lost_checkpoint(controller, trial)]
+    lost = [
+        trial
+        for trial in controller.trials.values()
+        if _has_lost_checkpoint(controller, trial) and (trial.is_over or event.resume_unfinished)
+    ]
+    spent = 0.0 if controller.is_ending else controller.was - controller.began_at
     controller.halting.clear()
     controller.repeating.clear()
     controller.is_ending = ""
-    controller.began_at = controller.now
+    controller.began_at = controller.now - max(spent, 0.0)
+    if event.num_samples:
+        _sample_more(controller, event.num_samples)
     first = [trial_id for trial_id in controller.running if event.resume_unfinished]  # they go on before others start
     for trial in list(controller.trials.values()):
-        if trial.state is TrialState.RUNNING:
-            if event.resume_unfinished:
-                controller._move(trial, TrialState.PENDING)
-            else:
-                controller._end(trial, "the experiment was resumed without unfinished trials")
+        if not trial.is_over and not event.resume_unfinished:
+            controller._end(trial, "the experiment was resumed without unfinished trials")
+        elif trial.state is TrialState.RUNNING:
+            controller._move(trial, TrialState.PENDING)
+        elif trial.state is TrialState.TERMINATED and trial.is_cut_off and event.resume_unfinished:
+            trial.is_cut_off, trial.ended_at, trial.reason = False, 0.0, ""
+            controller._move(trial, TrialState.PENDING)
         elif trial.state is TrialState.ERROR and (event.resume_errored or event.restart_errored):
             if event.restart_errored:
                 trial.checkpoints, trial.iteration, trial.last_result = [], 0, {}
             trial.num_failures, trial.error, trial.error_pickle, trial.ended_at = 0, "", b"", 0.0
             controller._move(trial, TrialState.PENDING)
+    controller.halting.clear()  # no process is there
     controller.waiting = {**{trial_id: controller.waiting[trial_id] for trial_id in first}, **controller.waiting}
     for trial in lost:
         controller.halting[trial.trial_id] = "pause"
@@ -46,10 +61,23 @@ def resume(controller: Controller, event: ev.Resumed) -> None:
         controller._start_process(trial)
 
 
+def _sample_more(controller: Controller, num_samples: int) -> None:
+    """Let the search go on beyond its first number of samples."""
+    searcher, settings = controller.searcher, controller.settings
+    settings.num_samples = num_samples
+    if isinstance(searcher, BasicVariantGenerator):
+        searcher.num_samples = num_samples
+        settings.num_samples = searcher.total_samples or -1
+    controller.is_exhausted = False
+
+
 def _has_lost_checkpoint(controller: Controller, trial: Trial) -> bool:
-    """Whether a paused trial's process has not come to write its checkpoint."""
-    is_halting = bool(trial.iteration) and trial.trial_id in controller.halting
-    return controller.settings.saves_when_paused and is_halting and not trial.has_newest
+    """Whether a trial's process has not come to write the checkpoint of its pause, or of its end."""
+    settings, why = controller.settings, controller.halting.get(trial.trial_id, "")
+    wants = trial.state is TrialState.PAUSED or (
+        trial.state is TrialState.TERMINATED and why == "stop" and settings.checkpoint_at_end and not trial.is_cut_off
+    )
+    return wants and settings.saves_when_paused and bool(trial.iteration and why) and not trial.has_newest
 
 
 def repeat(controller: Controller, trial: Trial, iteration: int) -> bool:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import zray
 from zray.exceptions import ActorUnschedulableError, GetTimeoutError, TaskError, ZrayError
 
+from . import clock, output, storage
 from . import events as ev
-from . import output, storage
 from .callback import CallbackList
-from .capacity import addresses, budget_left, capacity_event, request_of
+from .capacity import addresses, capacity_event, request_of
 from .controller import Controller
 from .durable import size_of
 from .errors import TuneError
@@ -154,7 +154,7 @@ class Runner:
         self.records.notify_step("on_step_begin")
         found: list[Any] = []
         if self._calls:
-            timeout = max(min(TURN_SECONDS, budget_left(self.controller)), 0.0)
+            timeout = max(min(TURN_SECONDS, self.controller.budget_left(clock.now())), 0.0)
             ready, _ = zray.wait(list(self._calls), num_returns=1, timeout=timeout)
             if ready and len(self._calls) > 1:
                 ready, _ = zray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)
@@ -162,10 +162,9 @@ class Runner:
                 found += self._take(ref, self._calls.pop(ref))
         else:
             time.sleep(0.01)  # the searcher has nothing now
-        now = time.time()
-        if budget_left(self.controller) <= 0:
-            budget = self.controller.settings.time_budget_s
-            found.append(ev.TimedOut(now, f"the time budget of {budget:g} s is over"))
+        now = clock.now()
+        if self.controller.budget_left(now) <= 0:
+            found.append(ev.TimedOut(now))  # the controller decides
         if now - self._looked_at >= NODES_SECONDS:
             self.callbacks.save(self.path)
             self._ask_why()
@@ -209,7 +208,7 @@ class Runner:
             self.apply(late)
 
     def _capacity_event(self, *, raises_at_none: bool = False) -> ev.Capacity:
-        self._looked_at = time.time()
+        self._looked_at = clock.now()
         for is_last in (not raises_at_none, False, False, True):  # the first capacity is asked for again
             try:
                 self._addresses = addresses()
@@ -218,7 +217,7 @@ class Runner:
                 # The node stands still, as a machine that swaps or is paused: what was known of it counts meanwhile.
                 if is_last:
                     break
-        return ev.Capacity(time.time(), self.controller.capacity)
+        return ev.Capacity(clock.now(), self.controller.capacity)
 
     def _overdue(self, now: float) -> list[Any]:
         """End processes that do not stop: a step of a class may never come back."""
@@ -252,7 +251,7 @@ class Runner:
 
     def _take(self, ref: Any, call: Call) -> list[Any]:
         """The events that an answer stands for."""
-        now, trial_id = time.time(), call.trial_id
+        now, trial_id = clock.now(), call.trial_id
         if call.method == "begin":
             self.controller.waits.pop(trial_id, None)
         if call.method == "halt":
@@ -322,9 +321,10 @@ class Runner:
             request = request_of(trial, self.trainable, self.resources)
             process = self._idle_process(request) or self._new_process(request)
         except (TuneError, ZrayError) as error:
-            self._late.append(ev.Failed(time.time(), trial.trial_id, str(error), is_final=True))
+            self._late.append(ev.Failed(clock.now(), trial.trial_id, str(error), is_final=True))
             return
         self._processes[trial.trial_id] = process
+        self._proceeding.pop(trial.trial_id, None)  # it was for the process before, which has ended since
         if trial.starts > 1:
             self.records.write_parameters(trial)
         self._begin(trial)
@@ -366,6 +366,7 @@ class Runner:
             "outputs": self._outputs,
             "changes_folder": self._changes_folder,
             "program": (os.uname().nodename, os.getpid()),
+            "restore_retries": int(os.environ.get("TUNE_RESTORE_RETRY_NUM") or 0),
             "asks_address": not self._addresses,
         }
         ref = process.handle.begin.remote(assignment, self._trainable_ref, self._names_ref)
@@ -379,9 +380,9 @@ class Runner:
         self._proceeding.pop(action.trial_id, None)
         process = self._processes.get(action.trial_id)
         if process is None:  # its last answer said that it is over, or its process has died
-            self._late.append(ev.Halted(time.time(), action.trial_id, 0))
+            self._late.append(ev.Halted(clock.now(), action.trial_id, 0))
             return
-        self._halted_at[action.trial_id] = time.time()
+        self._halted_at[action.trial_id] = clock.now()
         self._call(process.handle.halt.remote(action.save), action.trial_id, "halt")
 
     def _release(self, trial_id: str, *, is_usable: bool) -> None:
@@ -416,7 +417,7 @@ class Runner:
             self.callbacks.save(self.path)
         problem = self.records.close()
         try:
-            for event in (sealed := self.records.sealed(time.time())):
+            for event in (sealed := self.records.sealed(clock.now())):
                 self.controller.handle(event)
             self.journal.append(sealed)
         except OSError as error:

@@ -14,8 +14,8 @@ import msgspec
 
 import zray
 
+from . import clock, folder_lock, mirror, naming, storage
 from . import events as ev
-from . import folder_lock, mirror, naming, storage
 from .beginning import begin_folder
 from .controller import Controller
 from .errors import TuneError
@@ -23,7 +23,7 @@ from .journal import JOURNAL, Journal, JournalWarning, read_journal
 from .outcomes import best_trial_of, rows_of
 from .records.files import TrialFiles
 from .recovery import FolderRepair
-from .refs import refs_in
+from .refs import has_lost_refs, refs_in
 from .registry import check_saving, trainable_of
 from .reporters import reporter_of
 from .resources import resources_of
@@ -179,6 +179,7 @@ class RunningExperiment:
         if not zray.is_initialized():
             zray.init()
         data, is_new = pickle_of(self), not os.path.exists(self.path)
+        clock.set_clock()
         with storage.writing(self.path, is_begun=False):
             journal = begin_folder(self, data)
         try:
@@ -203,6 +204,11 @@ class RunningExperiment:
         """
         if not zray.is_initialized():
             zray.init()
+        if has_lost_refs(self.space):
+            raise TuneError(
+                f"The search space of {self.path} holds refs (zray.put), which have ended with their session: pass it "
+                "anew, as Tuner.restore(path, trainable, param_space=...)."
+            )
         repair = FolderRepair(self.path)
         with storage.writing(self.path, is_begun=True):
             journal = Journal(
@@ -216,7 +222,8 @@ class RunningExperiment:
             except BaseException:
                 journal.close()
                 raise
-        event = ev.Resumed(time.time(), resume_errored, restart_errored, resume_unfinished, num_samples)
+        clock.set_clock(self.controller.now)
+        event = ev.Resumed(clock.now(), resume_errored, restart_errored, resume_unfinished, num_samples)
         self._run(journal, [event])
 
     def replay(self, repair: FolderRepair | None = None) -> tuple[int, str]:

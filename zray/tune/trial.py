@@ -39,7 +39,7 @@ TRANSITIONS: dict[TrialState, frozenset[TrialState]] = {
     TrialState.PENDING: frozenset({TrialState.RUNNING, TrialState.TERMINATED, TrialState.ERROR, TrialState.PAUSED}),
     TrialState.RUNNING: frozenset({TrialState.PENDING, TrialState.PAUSED, TrialState.TERMINATED, TrialState.ERROR}),
     TrialState.PAUSED: frozenset({TrialState.PENDING, TrialState.TERMINATED, TrialState.ERROR}),
-    TrialState.TERMINATED: frozenset(),
+    TrialState.TERMINATED: frozenset({TrialState.PENDING}),  # by a restore, if the experiment's end has cut it off
     TrialState.ERROR: frozenset({TrialState.PENDING}),  # by `resume_errored`
 }
 

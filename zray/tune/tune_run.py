@@ -6,8 +6,8 @@ import os
 import warnings
 from typing import Any
 
-from .. import shadows
 from .config import CheckpointConfig, SyncConfig
+from .restoring import samples_to_add
 from .results import ExperimentAnalysis, error_of
 from .running_experiment import RunningExperiment
 from .spellings import configs_of, translated
@@ -15,8 +15,17 @@ from .tuner import Tuner, experiment_of
 
 __all__ = ["run"]
 
-# Ways to say that an experiment goes on where it was; "PROMPT" and "AUTO" go on if there is one.
-_RESUMES = (True, "LOCAL", "REMOTE", "ERRORED_ONLY", "AUTO", "PROMPT", "LOCAL+ERRORED", "AUTO+ERRORED")
+# Ways to say that an experiment goes on where it was: these go on if there is one, ...
+_IF_THERE = ("AUTO", "PROMPT")
+# ... and those warn if there is none.
+_MUST = ("LOCAL", "REMOTE")
+# What follows, behind a "+": what happens to failed trials, and whether others are left as they are.
+_ERRORED = {
+    "ERRORED": {"resume_errored": True},
+    "ERRORED_ONLY": {"resume_errored": True, "resume_unfinished": False},
+    "RESTART_ERRORED": {"restart_errored": True},
+    "RESTART_ERRORED_ONLY": {"restart_errored": True, "resume_unfinished": False},
+}
 
 
 def run(
@@ -74,7 +83,9 @@ def run(
         checkpoint_config, keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end: checkpoints.
         max_failures, fail_fast: restarts of each trial; stop all trials at the first error; "raise": and raise it.
         restore: a checkpoint with which every trial starts.
-        resume: go on with the experiment of this name.
+        resume: go on with the experiment of this name: True, or "AUTO" (if there is one); "AUTO+ERRORED" goes on with
+            failed trials too, "AUTO+RESTART_ERRORED" begins those anew, and "AUTO+ERRORED_ONLY" leaves other trials.
+            With more num_samples, more trials follow; the search space and `stop` are those of the first run.
         raise_on_failed_trial: raise `TuneError` at the end if trials have failed.
         callbacks: a list of `Callback`.
         verbose: 0: nothing is shown; 1: a table; 2: ends of trials too; 3: results too.
@@ -116,29 +127,47 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
     return ExperimentAnalysis(experiment)
 
 
+def resume_options(resume: Any) -> tuple[bool, dict[str, bool]]:
+    """What a value of `resume` means: whether an experiment must be there, and the options of a restore.
+
+    Raises:
+        ValueError: Ray knows no such value.
+    """
+    # The form of 2020: failed trials alone, from their beginning.
+    text = "LOCAL" if resume is True else "LOCAL+RESTART_ERRORED_ONLY" if resume == "ERRORED_ONLY" else resume
+    first, _, second = text.partition("+") if isinstance(text, str) else ("", "", "")
+    if first not in (*_IF_THERE, *_MUST) or (second and second not in _ERRORED):
+        raise ValueError(
+            f"resume is True, False or one of {', '.join(map(repr, (*_IF_THERE, *_MUST)))}, with "
+            f"{', '.join(repr('+' + each) for each in _ERRORED)} or nothing behind, not {resume!r}."
+        )
+    return first in _MUST, dict(_ERRORED.get(second, {}))
+
+
 def run_or_resume(experiment: RunningExperiment, resume: Any) -> None:
     """Run an experiment, or go on with the one that its folder holds.
 
     Raises:
-        ValueError: `resume` is something else than Ray knows.
+        ValueError: `resume` is something else than Ray knows, or the space has other keys than at first.
     """
     if not resume:
         experiment.fit()
         return
-    if resume not in _RESUMES:
-        raise ValueError(f"resume is True, False or one of {', '.join(map(repr, _RESUMES[1:]))}, not {resume!r}.")
+    must, options = resume_options(resume)
     place = experiment.url or experiment.path
     if not Tuner.can_restore(place, experiment.filesystem):
-        if resume is True or resume in ("LOCAL", "REMOTE", "ERRORED_ONLY", "LOCAL+ERRORED"):
+        if must:
             warnings.warn(f"{place} holds no experiment: it begins.", stacklevel=3)
         experiment.fit()
         return
-    filesystem = experiment.filesystem
-    found = RunningExperiment.load(place, experiment.trainable, replays=False, storage_filesystem=filesystem)
+    found = RunningExperiment.load(
+        place,
+        experiment.trainable,
+        replays=False,
+        storage_filesystem=experiment.filesystem,
+        space=experiment.space,
+    )
+    num_samples = samples_to_add(found, experiment)
     found.run_options = experiment.run_options
     experiment.__dict__.update(found.__dict__)
-    errored = resume in ("ERRORED_ONLY", "LOCAL+ERRORED", "AUTO+ERRORED")
-    experiment.resume(resume_errored=errored)
-
-
-shadows.name_absent(__name__)
+    experiment.resume(**options, num_samples=num_samples)

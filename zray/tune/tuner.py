@@ -8,6 +8,8 @@ from typing import Any
 from .config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from .mirror import has_experiment
 from .output import names_of
+from .registry import trainable_of
+from .restoring import OfClass, check_space, check_trainable
 from .results import ResultGrid, error_of
 from .running_experiment import STATE, RunningExperiment
 from .settings import Settings
@@ -141,9 +143,9 @@ class Tuner:
             experiment = RunningExperiment.load(experiment.path, experiment.trainable)
         return ResultGrid(experiment)
 
-    @classmethod
+    @OfClass
     def restore(
-        cls,
+        cls: type[Tuner],  # type: ignore[misc]
         path: str,
         trainable: Any = None,
         resume_unfinished: bool = True,
@@ -160,14 +162,22 @@ class Tuner:
             resume_unfinished: go on with trials that had not ended, from their last checkpoint.
             resume_errored: go on with failed trials, from their last checkpoint.
             restart_errored: begin failed trials anew.
-            param_space: accepted for Ray's programs; the recorded configurations are used.
+            param_space: the space of the first run, made anew: its refs (`zray.put`) are used, and otherwise the
+                recorded configurations.
             storage_filesystem: the file system of fsspec or pyarrow in which the path is.
 
         Raises:
-            TuneError: the folder holds no experiment.
+            FileNotFoundError: the folder holds no experiment.
+            ValueError: the trainable is of another kind or name, or the space has other keys.
         """
-        del param_space
-        experiment = RunningExperiment.load(path, trainable, replays=False, storage_filesystem=storage_filesystem)
+        experiment = RunningExperiment.load(
+            path, replays=False, storage_filesystem=storage_filesystem, space=param_space
+        )
+        if param_space is not None:
+            check_space(experiment, param_space)
+        if trainable is not None:
+            check_trainable(experiment, trainable)
+            experiment.trainable_name, experiment.trainable = trainable_of(trainable)
         resume = {
             "resume_unfinished": resume_unfinished,
             "resume_errored": resume_errored,

@@ -157,10 +157,22 @@ class TrialActor:
             made.__init__(config)
             self._object = made
         if path:
-            self._object.restore(path)
+            self._restore(self._object, path)
         self._object._iteration = self._iteration
         self._object._restored_iteration = self._iteration
         session.enter(_ObjectSession(facts))
+
+    def _restore(self, made: Trainable, path: str) -> None:
+        """Load a checkpoint, as often as the program allows."""
+        for left in reversed(range(1 + self._assignment.get("restore_retries", 0))):
+            try:
+                made.restore(path)
+                return
+            except Exception:
+                if not left:
+                    raise
+                print(f"The checkpoint {path} could not be loaded, and is tried {left} times more:", file=sys.stderr)
+                traceback.print_exc()
 
     def next(self, save: bool = False) -> Batch:
         """Let the trial go on, and answer with its next results.  save: write a checkpoint first."""

@@ -1,0 +1,132 @@
+"""The restore of an experiment: what is asked for now, beside what it was told at its beginning."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from .beginning import ExperimentWarning
+from .refs import LostRef, dumps, refs_in
+from .registry import trainable_of
+from .search.basic_variant import BasicVariantGenerator
+from .worker import is_class
+
+if TYPE_CHECKING:
+    from .running_experiment import RunningExperiment
+
+__all__ = ["OfClass", "check_space", "check_trainable", "samples_to_add"]
+
+
+class OfClass:
+    """A class method that an instance does not have, as `Tuner.restore`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        name = self._function.__name__
+        if instance is not None:
+            raise AttributeError(f"{name} makes a new {owner.__name__}: call {owner.__name__}.{name}(path, trainable).")
+        return MethodType(self._function, owner)
+
+
+def check_trainable(found: RunningExperiment, trainable: Any) -> None:
+    """Refuse to go on with something else than the experiment began with.
+
+    Raises:
+        ValueError: the trainable is of another kind, or has another name.
+    """
+    name, made = trainable_of(trainable)
+    kinds = {True: "a class", False: "a function"}
+    if is_class(made) != is_class(found.trainable):
+        raise ValueError(
+            f"The experiment in {found.path} has {kinds[is_class(found.trainable)]} as trainable, "
+            f"{found.trainable_name}, and is to go on with {kinds[is_class(made)]}, {name}.  Give the former one."
+        )
+    if name != found.trainable_name:
+        raise ValueError(
+            f"The experiment in {found.path} has the trainable {found.trainable_name}, and is to go on with {name}.  "
+            "Give the one of the same name, or begin another experiment."
+        )
+
+
+def _leaves(space: Any, path: str = "") -> dict[str, Any]:
+    """The values of a nested space, by their path."""
+    if isinstance(space, dict) and space and "grid_search" not in space:
+        return {key: value for name, each in space.items() for key, value in _leaves(each, f"{path}/{name}").items()}
+    return {path.removeprefix("/"): space}
+
+
+def _pickle_of(value: Any) -> bytes | None:
+    """A value's pickle to compare it by; None: it has none that says anything."""
+    if callable(value) or isinstance(value, LostRef):
+        return None
+    try:
+        return pickle.dumps(pickle.loads(dumps(value, refs_in(value)))) if not refs_in(value) else None
+    except Exception:
+        return None
+
+
+def check_space(found: RunningExperiment, space: Any) -> None:
+    """Compare a space that is given at a restore with the recorded one, which is used.
+
+    Raises:
+        ValueError: it has other keys.
+    """
+    if space is not None and hasattr(space, "to_dict"):  # the configuration of an algorithm
+        space = space.to_dict()
+    if not isinstance(space, dict):
+        raise TypeError(f"param_space is a dict, as in the first run, not {type(space).__name__}.")
+    before, now = _leaves(found.space), _leaves(space)
+    if before.keys() != now.keys():
+        lacks = ", ".join(sorted(map(repr, before.keys() - now.keys()))) or "none"
+        more = ", ".join(sorted(map(repr, now.keys() - before.keys()))) or "none"
+        raise ValueError(
+            f"The search space has other keys than in the first run of {found.path}: it lacks {lacks}, and has {more} "
+            "too many.  Give the same space, or begin another experiment."
+        )
+    changed = []
+    for name, value in now.items():
+        one, two = _pickle_of(before[name]), _pickle_of(value)
+        if one is not None and two is not None and one != two:
+            changed.append(name)
+    if changed:
+        warnings.warn(
+            f"The search space of the first run of {found.path} is used: {', '.join(changed)} differs now, which would "
+            "need another experiment.",
+            ExperimentWarning,
+            stacklevel=4,
+        )
+
+
+def samples_to_add(found: RunningExperiment, asked: RunningExperiment) -> int:
+    """The number of samples with which an experiment goes on; 0: as before.  What is not heeded is said."""
+    check_space(found, asked.space)
+    before, now = _stop_of(found), _stop_of(asked)
+    if before != now:
+        warnings.warn(
+            f"`stop` of the first run of {found.path} is used, {before}; {now} would need another experiment, whose "
+            "trials start from the checkpoints of this one.",
+            ExperimentWarning,
+            stacklevel=4,
+        )
+    total, wanted = found.settings.num_samples, asked.settings.num_samples
+    if total < 0 or wanted == total:
+        return 0
+    if 0 <= wanted < total:
+        warnings.warn(
+            f"num_samples of the first run of {found.path} is used: it has {total} trials, and {wanted} are asked for.",
+            ExperimentWarning,
+            stacklevel=4,
+        )
+        return 0
+    return asked.searcher.num_samples if isinstance(asked.searcher, BasicVariantGenerator) else wanted
+
+
+def _stop_of(experiment: RunningExperiment) -> Any:
+    """The stop criteria, if they can be compared: thresholds."""
+    return experiment.stop if isinstance(experiment.stop, dict) else None
