@@ -270,6 +270,43 @@ def test_checkpoint_with_links_travels_with_what_they_name(tmp_path):
         storage.pack(str(source))
 
 
+class Saving(tune.Trainable):
+    def save_checkpoint(self, folder):
+        with open(os.path.join(folder, "first"), "w") as file:
+            file.write(self.config["text"])
+        if self.config["text"] == "fails":
+            raise OSError(28, "No space left on device")
+        os.mkdir(os.path.join(folder, "below"))
+        with open(os.path.join(folder, "below", "second"), "w") as file:
+            file.write(self.config["text"])
+
+    def load_checkpoint(self, folder):
+        self.loaded = [contents(os.path.join(folder, name)).decode() for name in ("first", "below/second")]
+
+
+def test_save_replaces_a_checkpoint_when_the_new_one_is_whole(tmp_path):
+    folder = tmp_path / "saved"
+    Saving({"text": "one"}).save(str(folder))
+    (folder / "notes").write_text("mine")
+    with pytest.raises(OSError, match=r"checkpoint .*saved cannot be written: No space left"):
+        Saving({"text": "fails"}).save(str(folder))
+    restored = Saving({})
+    restored.restore(str(folder))
+    assert restored.loaded == ["one", "one"]
+    Saving({"text": "two"}).save(str(folder))
+    restored.restore(str(folder))
+    assert restored.loaded == ["two", "two"] and (folder / "notes").read_text() == "mine"
+    assert os.listdir(tmp_path) == ["saved"]
+
+
+def test_folder_to_which_nothing_can_be_saved_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        NotADirectoryError, match=r"checkpoint .*file/below cannot be written: Not a directory.*elsewhere"
+    ):
+        Saving({"text": "one"}).save(str(tmp_path / "file" / "below"))
+
+
 # --- other users ---
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "pack",
     "process_folder",
     "refusal",
+    "saving_aside",
     "sweep",
     "sync_folder",
     "sync_tree",
@@ -134,6 +135,37 @@ def write_aside(path: str, data: bytes, mode: int = 0o644) -> None:
         raise
 
 
+@contextlib.contextmanager
+def saving_aside(target: str) -> Iterator[str]:
+    """A folder beside a checkpoint's, whose files replace the former ones when all of them are written.
+
+    Args:
+        target: the folder of the checkpoint; other files that it has stay.
+
+    Raises:
+        OSError: it cannot be written; what was there is as it was before.
+    """
+    target = target.rstrip("/") or target
+    unfinished = f"{target}.unfinished"
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        os.makedirs(unfinished)
+        yield unfinished
+        if not os.path.isdir(target) or not os.listdir(target):
+            os.rename(unfinished, target)
+            return
+        sync_tree(unfinished)  # before the former files go
+        for folder, _, names in os.walk(unfinished):
+            place = os.path.normpath(os.path.join(target, os.path.relpath(folder, unfinished)))
+            os.makedirs(place, exist_ok=True)
+            for name in names:
+                os.replace(os.path.join(folder, name), os.path.join(place, name))
+        shutil.rmtree(unfinished, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
 def temporary_folder(name: str) -> str:
     """A new folder for this process alone, which `sweep` removes after the process was killed."""
     import tempfile
@@ -183,8 +215,11 @@ def writing(path: str, *, is_begun: bool) -> Iterator[None]:
         ) from error
 
 
-def refusal(path: str, error: OSError) -> OSError:
-    """The error of a trial whose checkpoint cannot be written."""
+def refusal(path: str, error: OSError, *, is_own: bool = False) -> OSError:
+    """The error of a trial whose checkpoint cannot be written.  is_own: the program has named its folder."""
+    if is_own and _number(error) not in _FULL:
+        words = f"The checkpoint {path} cannot be written: {_reason(error)}.  Make it writable, or save elsewhere."
+        return type(error)(_number(error) or errno.EIO, words)
     return OSError(
         _number(error) or errno.EIO, f"The checkpoint {path} cannot be written: {_reason(error)}.  {_advice(error)}."
     )

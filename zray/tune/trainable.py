@@ -15,6 +15,7 @@ from .checkpoint import Checkpoint
 from .naming import date_of
 from .parameters import with_parameters
 from .pickles import dump, load
+from .storage import refusal, saving_aside
 
 __all__ = ["Trainable", "with_parameters"]
 
@@ -167,11 +168,23 @@ class Trainable:
 
         Returns:
             The path of the checkpoint, for `restore`; it is a `Checkpoint` too.
+
+        Raises:
+            OSError: it cannot be written; a checkpoint that was there is as it was before.
         """
         if checkpoint_dir is None:
             base = self._logdir or tempfile.mkdtemp(prefix="zray-trainable-")
             checkpoint_dir = os.path.join(base, f"checkpoint_{self._iteration:06d}")
-        os.makedirs(checkpoint_dir, exist_ok=True)
+        checkpoint_dir = os.fspath(checkpoint_dir)
+        try:
+            with saving_aside(checkpoint_dir) as folder:
+                self._save_into(folder)
+        except OSError as error:
+            raise refusal(checkpoint_dir, error, is_own=True) from error
+        return CheckpointPath(checkpoint_dir)
+
+    def _save_into(self, checkpoint_dir: str) -> None:
+        """Write all files of a checkpoint into an empty folder."""
         is_old = type(self).save_checkpoint is Trainable.save_checkpoint and hasattr(self, "_save")
         saved = getattr(self, "_save")(checkpoint_dir) if is_old else self.save_checkpoint(checkpoint_dir)  # noqa: B009
         metadata: dict[str, Any] = {
@@ -195,7 +208,6 @@ class Trainable:
             metadata["relative_path"] = "" if relative == "." else relative
         with open(os.path.join(checkpoint_dir, METADATA), "wb") as file:
             pickle.dump(metadata, file)
-        return CheckpointPath(checkpoint_dir)
 
     def restore(self, checkpoint_path: Any) -> None:
         """Restore the state from a folder of `save`."""

@@ -83,9 +83,7 @@ def run(
         checkpoint_config, keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end: checkpoints.
         max_failures, fail_fast: restarts of each trial; stop all trials at the first error; "raise": and raise it.
         restore: a checkpoint with which every trial starts.
-        resume: go on with the experiment of this name: True, or "AUTO" (if there is one); "AUTO+ERRORED" goes on with
-            failed trials too, "AUTO+RESTART_ERRORED" begins those anew, and "AUTO+ERRORED_ONLY" leaves other trials.
-            With more num_samples, more trials follow; the search space and `stop` are those of the first run.
+        resume: go on with the experiment of this name: True, "AUTO", "AUTO+ERRORED", ... (see `resume_options`).
         raise_on_failed_trial: raise `TuneError` at the end if trials have failed.
         callbacks: a list of `Callback`.
         verbose: 0: nothing is shown; 1: a table; 2: ends of trials too; 3: results too.
@@ -129,6 +127,10 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
 
 def resume_options(resume: Any) -> tuple[bool, dict[str, bool]]:
     """What a value of `resume` means: whether an experiment must be there, and the options of a restore.
+
+    True goes on with the experiment, and "AUTO" does so if there is one.  "AUTO+ERRORED" goes on with failed trials
+    too, "AUTO+RESTART_ERRORED" begins those anew, and with "_ONLY" behind, other trials stay as they are.  With more
+    num_samples, more trials follow; the search space and `stop` are those of the first run.
 
     Raises:
         ValueError: Ray knows no such value.
