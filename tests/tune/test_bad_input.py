@@ -166,7 +166,7 @@ def test_metric_without_a_number_has_no_best_trial_and_is_named(tmp_path, value)
         tune_config=tune.TuneConfig(metric="loss", mode="min"),
         run_config=tune.RunConfig(storage_path=str(tmp_path)),
     ).fit()
-    with pytest.raises(RuntimeError, match=f"No value of 'loss' is a number, as {value!r}"):
+    with pytest.raises(RuntimeError, match=f"No value of 'loss' is a finite number, as {value!r}"):
         results.get_best_result()
 
 

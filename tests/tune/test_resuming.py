@@ -173,7 +173,7 @@ def test_checkpoint_at_the_end_before_which_a_kill_came_is_made():
     controller.handle(ev.Report(202.0, trial_id, 2, {"x": 1, "done": True}))
     assert controller.actions == [ev.Halt(trial_id, True)]
     controller.handle(ev.Halted(203.0, trial_id, 2, "/e/t/checkpoint_000000"))
-    assert controller.is_done and controller.trials[trial_id].checkpoint.iteration == 2
+    assert controller.is_done and controller.trials[trial_id].saved.iteration == 2
 
 
 def test_reason_for_which_a_checkpoint_could_not_be_saved_is_replayed():
