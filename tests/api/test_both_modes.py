@@ -246,7 +246,7 @@ def test_context_of_tasks_and_actors():
 
     assert zray.get(who.remote()) == ("who", True, None, {"CPU": 1.0, "disk": 2.0}, "home", True)
     me = Me.remote()
-    assert zray.get(me.who.remote()) == ("me", True, f"{Me.__qualname__}.who", {"disk": 1.0})
+    assert zray.get(me.who.remote()) == ("me", True, "Me.who", {"disk": 1.0})
     assert zray.get_runtime_context().get_task_id() is None
     assert zray.get_runtime_context().get_actor_id() is None
     zray.kill(me)
