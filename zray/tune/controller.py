@@ -54,6 +54,7 @@ class Controller(ControllerNames):
         self.repeating: set[str] = set()  # those of them that run to their pause again, see `resuming`
         self.capacity = 0
         self.is_exhausted = False  # the searcher has no more
+        self.has_no_new = False  # the scheduler is asked again, since no new trial can begin
         self.is_ending = ""  # why nothing new starts
         self.began_at = 0.0
         self.now = self.was = 0.0  # the time of the newest event, and of the one before
@@ -390,6 +391,10 @@ class Controller(ControllerNames):
         """Start trials while there is capacity."""
         while not self.is_ending and len(self.running) + len(self.halting) < self._limit():
             trial = self.chosen_trial() or self._new_trial()
+            if trial is None and (self.paused or self.waiting):
+                self.has_no_new = True
+                trial = self.chosen_trial()
+                self.has_no_new = False
             if trial is None:
                 break
             self._start(trial)

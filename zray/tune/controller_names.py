@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .objective import Objective
@@ -27,6 +28,16 @@ class ControllerNames:
     def live_trials(self: Controller) -> list[Trial]:  # type: ignore[misc]
         """The trials that have not ended."""
         return [*self.running.values(), *self.waiting.values(), *self.paused.values()]
+
+    def resumable(self: Controller) -> Iterator[Trial]:  # type: ignore[misc]
+        """The paused trials whose process has stopped, in the order of their creation."""
+        found = (trial for trial in self.paused.values() if trial.trial_id not in self.halting)
+        return iter(sorted(found, key=lambda trial: trial.index))
+
+    @property
+    def places(self: Controller) -> int:  # type: ignore[misc]
+        """The number of trials that may run at once."""
+        return self._limit()
 
     def get_live_trials(self: Controller) -> list[Trial]:  # type: ignore[misc]
         """The trials that have not ended."""

@@ -12,8 +12,10 @@ import zray
 
 from .errors import TuneError
 from .registry import check_saving
+from .result import EPISODE_REWARD_MEAN
 from .results import ExperimentAnalysis
 from .running_experiment import JOURNAL, STATE, RunningExperiment
+from .schedulers.trial_scheduler import TrialScheduler
 from .spellings import configs_of, tell_ignored, translated
 from .stoppers import stopper_of
 from .trainable import Trainable
@@ -79,6 +81,9 @@ class Experiment:
 
 def _build(each: Experiment, scheduler: Any, search_alg: Any, run: dict[str, Any]) -> RunningExperiment:
     options = {"scheduler": scheduler, "search_alg": search_alg, **run, **each.spec, "name": each.name}
+    chosen = options["scheduler"]
+    if isinstance(chosen, TrialScheduler) and chosen.needs_metric and not (chosen.metric or options.get("metric")):
+        chosen.metric, chosen.mode = EPISODE_REWARD_MEAN, chosen.mode or "max"  # the default of 2018
     experiment = experiment_of(
         each.run, *configs_of({key: value for key, value in options.items() if value is not None})
     )

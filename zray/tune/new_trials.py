@@ -24,6 +24,8 @@ def made_trial(controller: Controller, trial_id: str, suggestion: dict[str, Any]
         chosen, config = loads(recorded.pickle, controller.refs)
     else:
         config = {**settings.space, **suggestion}
+        first = controller.scheduler.first_values(config, len(controller.trials))
+        config, chosen = _with_values(config, first), {**chosen, **first}
     trial = Trial(trial_id, settings.trainable_name, config, dict(chosen), index=len(controller.trials))
     if controller.request_of is not None:
         trial.placement_group_factory = controller.request_of(config)
@@ -37,3 +39,16 @@ def made_trial(controller: Controller, trial_id: str, suggestion: dict[str, Any]
     if settings.restore:
         trial.restore_from = SavedCheckpoint(settings.restore, 0)
     return trial
+
+
+def _with_values(config: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """A configuration with more values, by their path; the given one is left as it is."""
+    for path, value in values.items():
+        config = dict(config)
+        *outer, last = path.split("/")
+        place = config
+        for key in outer:
+            place[key] = dict(place.get(key) or {})
+            place = place[key]
+        place[last] = value
+    return config

@@ -8,9 +8,11 @@ from typing import Any
 
 from .objective import Objective
 from .records.files import flattened, read_results
+from .result import DEFAULT_METRIC
+from .settings import Settings
 from .trial import Trial, value_of
 
-__all__ = ["best_trial_of", "history", "rows_of", "value_in_scope"]
+__all__ = ["best_trial_of", "history", "rows_of", "settle_metric", "value_in_scope"]
 
 SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")
 
@@ -91,3 +93,26 @@ def rows_of(trials: Sequence[Trial], metric: str | None = None, mode: str | None
             row["logdir"] = trial.path
             rows.append(row)
     return rows
+
+
+def settle_metric(settings: Settings, searcher: Any, scheduler: Any) -> None:
+    """Complete metric and mode of an experiment before its first trial.
+
+    A mode alone is that of the bare number that trials report.  A metric alone takes the mode of the scheduler or the
+    searcher.
+
+    Raises:
+        ValueError: a metric stands without a mode.
+    """
+    parts = (scheduler, searcher)
+    own = [name for part in parts if isinstance(name := getattr(part, "metric", None), str)]
+    modes = [name for part in parts if (name := getattr(part, "mode", None)) in ("min", "max")]
+    if settings.mode is not None and settings.metric is None and not own:
+        settings.metric = DEFAULT_METRIC
+    elif isinstance(settings.metric, str) and settings.mode is None:
+        if not modes:
+            raise ValueError(
+                f"The metric {settings.metric!r} has no mode: without one the best trial is not known.  Pass "
+                f'mode="min" or mode="max" beside metric={settings.metric!r}.'
+            )
+        settings.mode = modes[0]

@@ -20,7 +20,7 @@ from .beginning import begin_folder
 from .controller import Controller
 from .errors import TuneError
 from .journal import JOURNAL, Journal, JournalWarning, read_journal
-from .outcomes import best_trial_of, rows_of
+from .outcomes import best_trial_of, rows_of, settle_metric
 from .records.files import TrialFiles
 from .recovery import FolderRepair
 from .refs import has_lost_refs, refs_in
@@ -99,6 +99,7 @@ class RunningExperiment:
         settings.trainable_name = self.trainable_name
         settings.saves_when_paused = is_class(self.trainable)
         settings.experiment_id = os.urandom(3).hex()[:5] if seed is None else f"{seed % 16**5:05x}"
+        settle_metric(settings, searcher, scheduler)
         self.searcher = self._searcher(searcher)
         self.scheduler = self._scheduler(scheduler)
         self._make_controller()

@@ -96,6 +96,7 @@ class AsyncHyperBandScheduler(TrialScheduler):
     """
 
     needs_metric = True
+    resumes_paused = False
 
     @with_reward_attr
     def __init__(

@@ -79,6 +79,7 @@ class HyperBandScheduler(TrialScheduler):
     """
 
     needs_metric = True
+    resumes_paused = False
 
     @with_reward_attr
     def __init__(

@@ -35,6 +35,7 @@ class MedianStoppingRule(TrialScheduler):
     """
 
     needs_metric = True
+    resumes_paused = False
 
     @with_reward_attr
     def __init__(

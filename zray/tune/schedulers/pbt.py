@@ -23,7 +23,7 @@ from ... import shadows
 from ..decisions import PAUSE, Decision
 from ..objective import LAST
 from ..spaces import Domain, Function
-from ..trial import Trial, value_of
+from ..trial import Trial, TrialState, value_of
 from .spellings import with_reward_attr
 from .trial_scheduler import TrialScheduler
 
@@ -63,6 +63,22 @@ def explore(
                 new[key] = mutation.clip(new[key])
         changes.append(f"{key} {_shown(old)} -> {_shown(new[key])}" + " (resampled)" * is_resampled)
     return new, changes
+
+
+def missing_values(
+    config: Mapping[str, Any], mutations: Mapping[str, Any], rng: np.random.Generator, prefix: str = ""
+) -> dict[str, Any]:
+    """A value of each parameter that mutations name and a configuration lacks, by its path."""
+    found: dict[str, Any] = {}
+    for key, mutation in mutations.items():
+        path, own = f"{prefix}{key}", config.get(key)
+        if isinstance(mutation, Mapping):
+            if key not in config or isinstance(own, Mapping):
+                found.update(missing_values(own or {}, mutation, rng, f"{path}/"))
+        elif key not in config:
+            is_list = isinstance(mutation, (list, tuple))
+            found[path] = _neighbour(list(mutation), None, True, rng) if is_list else _drawn(mutation, rng)
+    return found
 
 
 def _neighbour(values: list[Any], old: Any, is_resampled: bool, rng: np.random.Generator) -> Any:
@@ -105,6 +121,7 @@ class PopulationBasedTraining(TrialScheduler):
     """
 
     needs_metric = True
+    resumes_paused = False
 
     @with_reward_attr
     def __init__(
@@ -149,6 +166,11 @@ class PopulationBasedTraining(TrialScheduler):
     def on_trial_add(self, controller: Controller, trial: Trial) -> None:
         self.ready_at[trial.trial_id] = 0.0
 
+    def first_values(self, config: dict[str, Any], index: int) -> dict[str, Any]:
+        """Draw the parameters that only the mutations name."""
+        rng = np.random.default_rng([self.seed, index])
+        return missing_values(config, self.mutations, rng)
+
     def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision:
         t, score = value_of(result, self.time_attr), self.score(result)
         if t is None or score is None:
@@ -163,12 +185,29 @@ class PopulationBasedTraining(TrialScheduler):
         if self.synch:
             return Decision(PAUSE, f"it waits for the population at {self.time_attr} {t:g}")
         lower, upper = self.quantiles(controller)
-        if trial in upper:
-            self.num_checkpoints += 1
-            return Decision(save=True)
         if trial in lower:
             self._exploit(controller, trial, upper)
-        return Decision()
+        self.num_checkpoints += trial in upper
+        if self._others_wait(controller, trial):
+            return Decision(PAUSE, f"at {self.time_attr} {t:g} it lets others take their turn")
+        return Decision(save=trial in upper)
+
+    def _others_wait(self, controller: Controller, trial: Trial) -> bool:
+        """Whether others have no process, or have not begun: the population takes turns and advances together."""
+        to_come = 0 if controller.is_exhausted else max(0, controller.settings.num_samples - len(controller.trials))
+        live = controller.live_trials()
+        if len(live) + to_come <= controller.places:
+            return False
+        return bool(to_come) or any(each is not trial and each.state is not TrialState.RUNNING for each in live)
+
+    def choose_trial_to_run(self, controller: Controller) -> Trial | None:
+        """A new trial, then the one that has advanced least."""
+        if self.synch:
+            return super().choose_trial_to_run(controller)
+        if not controller.has_no_new and controller.settings.num_samples >= 0:
+            return None
+        candidates = [*controller.pending(), *controller.resumable()]
+        return min(candidates, key=lambda trial: (self.ready_at[trial.trial_id], trial.index), default=None)
 
     def quantiles(self, controller: Controller) -> tuple[list[Trial], list[Trial]]:
         """The trials at the bottom and at the top, of those that live and have a score."""

@@ -31,6 +31,8 @@ class TrialScheduler:
 
     # Whether an experiment without a metric is an error.
     needs_metric = False
+    # Whether paused trials go on by themselves when no new one can begin; otherwise the scheduler unpauses them.
+    resumes_paused = True
     # Subclasses that were written for Ray set these two.
     _metric: str | None = None
     _mode: str | None = None
@@ -113,8 +115,15 @@ class TrialScheduler:
         """No trial runs and none can start: paused trials must be stopped or go on."""
 
     def choose_trial_to_run(self, controller: Controller) -> Trial | None:
-        """The trial to start next, of those in state PENDING; None: a new one."""
-        return next(iter(controller.pending()), None)
+        """The trial to start next: one in state PENDING; where no new one can begin, a paused one; None: a new one."""
+        trial = next(iter(controller.pending()), None)
+        if trial is None and controller.has_no_new and self.resumes_paused:
+            trial = next(iter(controller.resumable()), None)
+        return trial
+
+    def first_values(self, config: dict[str, Any], index: int) -> dict[str, Any]:
+        """Values of parameters that a new trial's configuration lacks, by their path as "a/b"."""
+        return {}
 
     def save(self, checkpoint_path: str) -> None:
         """Write the state into a file."""

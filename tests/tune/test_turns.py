@@ -1,0 +1,135 @@
+"""Trials that pause and take turns, parameters that a scheduler names, and what is settled before the first trial."""
+
+import random
+
+import pytest
+
+from zray import tune
+from zray.tune.controller import Controller
+from zray.tune.experiments import Experiment, _build
+from zray.tune.outcomes import best_trial_of
+from zray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule, PopulationBasedTraining
+from zray.tune.search.basic_variant import BasicVariantGenerator
+from zray.tune.settings import Settings
+from zray.tune.simulation import Point, VirtualRun
+from zray.tune.trial import Trial, TrialState
+from zray.tune.trial_results import missing_metric
+
+
+def experiment(scheduler, samples, length, capacity, space=None, **options):
+    searcher = BasicVariantGenerator(random_state=7)
+    space = space or {"lr": tune.uniform(0, 1)}
+    searcher.set_search_properties("score", "max", space, num_samples=samples)
+    scheduler.set_search_properties("score", "max")
+    settings = Settings(metric="score", mode="max", num_samples=samples, **options)
+    controller = Controller(settings, searcher, scheduler)
+    run = VirtualRun(controller, lambda trial: [Point({"score": trial.config.get("lr", 0.0)}, 1.0)] * length, capacity)
+    run.run()
+    return run
+
+
+def population(**options):
+    return PopulationBasedTraining(
+        "training_iteration", perturbation_interval=3, hyperparam_mutations={"lr": tune.uniform(0, 1)}, **options
+    )
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3])
+def test_population_larger_than_the_machine_advances_together(capacity):
+    run = experiment(population(), 8, length=30, capacity=capacity)
+    assert all(trial.iteration == 30 for trial in run.controller.get_trials())
+    reached = dict.fromkeys(run.controller.trials, 0)
+    for result in run.results:  # in the order of time
+        reached[result.trial_id] = result.result["training_iteration"]
+        # A trial goes on for one interval before it pauses; the others are at most one more behind.
+        assert max(reached.values()) - min(reached.values()) <= 6
+    assert run.controller.scheduler.num_perturbations > 8
+
+
+def test_population_that_fits_never_pauses():
+    run = experiment(population(), 4, length=30, capacity=4)
+    assert all(decision.action != "PAUSE" for decision in run.decisions)
+
+
+def test_population_without_end_of_samples_goes_on_with_those_that_wait():
+    controller = Controller(Settings(num_samples=-1), BasicVariantGenerator(), population(metric="score", mode="max"))
+    waiting = Trial("t", "f", {}, {})
+    controller.scheduler.on_trial_add(controller, waiting)
+    controller.trials["t"] = controller.waiting["t"] = waiting
+    assert controller.scheduler.choose_trial_to_run(controller) is waiting
+
+
+class Pausing(FIFOScheduler):
+    """A scheduler of the program: each trial pauses at every second result."""
+
+    def on_trial_result(self, controller, trial, result):
+        return self.PAUSE if result["training_iteration"] % 2 == 0 else self.CONTINUE
+
+
+@pytest.mark.parametrize("capacity", [1, 2])
+def test_trials_that_a_scheduler_of_the_program_pauses_go_on_when_they_are_next(capacity):
+    run = experiment(Pausing(), 3, length=5, capacity=capacity)
+    trials = run.controller.get_trials()
+    assert [trial.iteration for trial in trials] == [5, 5, 5] and all(trial.starts == 3 for trial in trials)
+    assert all(trial.state is TrialState.TERMINATED for trial in trials)
+    begun = list(dict.fromkeys(result.trial_id for result in run.results))
+    first_again = next(
+        place for place, each in enumerate(run.results)
+        if each.trial_id == begun[0] and each.result["training_iteration"] == 3
+    )  # fmt: skip
+    if capacity == 1:  # new trials come first, then the paused ones in their order
+        assert {each.trial_id for each in run.results[:first_again]} == set(begun)
+
+
+def test_parameters_that_only_the_mutations_name_are_drawn_and_recorded():
+    mutations = {
+        "lr": tune.uniform(0, 1), "bs": [16, 32], "f": lambda: random.random(), "opt": {"mom": tune.uniform(0.8, 0.99)}
+    }  # fmt: skip
+    scheduler = PopulationBasedTraining("training_iteration", perturbation_interval=2, hyperparam_mutations=mutations)
+    run = experiment(scheduler, 3, 1, 3, space={"lr": tune.uniform(2, 3), "opt": {"name": "sgd"}})
+    for trial in run.controller.get_trials():
+        assert trial.config["bs"] in (16, 32) and 0 <= trial.config["f"] <= 1 and trial.config["lr"] >= 2
+        assert trial.config["opt"]["name"] == "sgd" and 0.8 <= trial.config["opt"]["mom"] <= 0.99
+        assert {"bs", "f", "opt/mom"} <= set(trial.chosen)
+    assert len({trial.config["f"] for trial in run.controller.get_trials()}) == 3
+    again = Controller(run.controller.settings, BasicVariantGenerator(random_state=7), population())
+    again.replayed = {event.trial_id: event for event in run.controller.events}
+    again.searcher.set_search_properties("score", "max", {"lr": tune.uniform(2, 3)}, num_samples=3)
+    again.capacity = 3
+    again._fill()
+    assert [trial.config for trial in again.get_trials()] == [trial.config for trial in run.controller.get_trials()]
+
+
+def tuner(path, **options):
+    config = tune.TuneConfig(**options)
+    return tune.Tuner(lambda config: 1.0, tune_config=config, run_config=tune.RunConfig(storage_path=str(path)))
+
+
+def test_metric_without_mode_is_an_error_before_the_first_trial(tmp_path):
+    with pytest.raises(ValueError, match=r"The metric 'loss' has no mode.*mode=\"min\""):
+        tuner(tmp_path, metric="loss")
+    found = tuner(tmp_path, metric="loss", scheduler=ASHAScheduler(mode="min"))._experiment
+    assert found.settings.mode == "min"
+
+
+def test_mode_alone_is_that_of_the_bare_number(tmp_path):
+    found = tuner(tmp_path, mode="max", scheduler=ASHAScheduler())._experiment
+    assert found.settings.metric == found.scheduler.metric == "_metric" and found.scheduler.mode == "max"
+    assert missing_metric({"loss": 1.0}, {"TuneConfig": "_metric"}) == ""
+    assert tuner(tmp_path, mode="max", scheduler=ASHAScheduler(metric="acc"))._experiment.scheduler.metric == "acc"
+
+
+@pytest.mark.parametrize("make", [ASHAScheduler, MedianStoppingRule])
+def test_schedulers_of_2018_compare_the_mean_reward(make, tmp_path):
+    spec = Experiment("e", lambda config, reporter: None, local_dir=str(tmp_path))
+    scheduler = _build(spec, make(time_attr="timesteps_total"), None, {}).scheduler
+    assert (scheduler.metric, scheduler.mode) == ("episode_reward_mean", "max")
+    named = _build(spec, make(time_attr="timesteps_total", reward_attr="acc"), None, {}).scheduler
+    assert named.metric == "acc"
+
+
+def test_only_trial_is_the_best_without_a_metric():
+    trial = Trial("t", "f", {}, {})
+    assert best_trial_of([trial], None, None) is trial
+    with pytest.raises(ValueError, match="needs a metric and a mode"):
+        best_trial_of([trial, trial], None, None)
