@@ -106,7 +106,8 @@ def test_policy_computes_what_torch_computes(hidden):
 
 def test_box_actions_have_noise_only_when_they_explore():
     spaces = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Box(-0.5, 0.5, (1, 1))
-    policy = VectorPolicy(*spaces, {"fcnet_hiddens": [], "fcnet_activation": "tanh"}, action_noise_std=0.1)
+    model = {"fcnet_hiddens": [], "fcnet_activation": "tanh"}
+    policy = VectorPolicy(*spaces, model, action_noise_std=0.1, normalize_actions=False)
     policy.use(np.array([1, 2, 0.05], np.float32))
     rng = np.random.default_rng(0)
     assert policy.act(np.array([0.1, 0.1]), explore=False, rng=rng) == pytest.approx(np.full((1, 1), 0.35))
