@@ -15,7 +15,7 @@ from zray.rllib.algorithms.a3c import A3CConfig  # noqa: E402
 from zray.rllib.algorithms.dqn import DQN, DQNConfig  # noqa: E402
 from zray.rllib.algorithms.es import ESConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPO, PPOConfig  # noqa: E402
-from zray.rllib.environments import InvalidEnvironmentError  # noqa: E402
+from zray.rllib.environments import InvalidEnvironmentError, check_environment  # noqa: E402
 from zray.rllib.groups import Group  # noqa: E402
 
 from .agents import Roles  # noqa: E402
@@ -265,3 +265,18 @@ def test_horizon_truncates_episodes_of_several_agents():
     algo.stop()
     assert [episode.length for episode in batch.episodes] == [3] * 4
     assert not batch.batches["default_policy"].terminated.any()
+
+
+def test_check_of_an_environment_takes_an_allowed_action():
+    class Strict(gymnasium.Env):
+        action_space = gymnasium.spaces.Discrete(50)
+        observation_space = gymnasium.spaces.Dict(action_mask=gymnasium.spaces.MultiBinary(50))
+
+        def reset(self, *, seed=None, options=None):
+            return {"action_mask": np.eye(50, dtype=np.int8)[7]}, {}
+
+        def step(self, action):
+            assert action == 7
+            return self.reset()[0], 0.0, False, False, {}
+
+    check_environment(Strict(), "Strict")

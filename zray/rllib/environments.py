@@ -254,7 +254,7 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
             f"reset of environment {name} returns (observation, info), not {type(found).__name__}."
         )
     _check_observation(env.observation_space, name, found[0], "reset")
-    stepped: Any = env.step(env.action_space.sample())
+    stepped: Any = env.step(_allowed_sample(env.action_space, found[0]))
     if not (isinstance(stepped, tuple) and len(stepped) == 5):
         raise InvalidEnvironmentError(
             f"step of environment {name} returns (observation, reward, terminated, truncated, info), not "
@@ -267,6 +267,14 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
             raise InvalidEnvironmentError(
                 f"The value {place} of step of environment {name} is a bool, not {type(value).__name__}."
             )
+
+
+def _allowed_sample(space: Any, observation: Any) -> Any:
+    """An action for the check of `step`; an environment with masks is given one that its mask allows."""
+    mask = observation.get("action_mask") if isinstance(observation, dict) else None
+    if isinstance(space, gymnasium.spaces.Discrete) and np.shape(mask) == (space.n,):
+        return space.sample(mask=np.asarray(mask, np.int8))
+    return space.sample()
 
 
 def check_reward(reward: Any, where: str) -> None:
