@@ -336,3 +336,13 @@ def test_folder_without_an_experiment_is_a_file_not_found_error(tmp_path):
         tune.Tuner.restore(str(tmp_path), train)
     with pytest.raises(NoExperimentError):
         tune.Tuner.restore(str(tmp_path / "nothing"), train)
+
+
+def test_checksums_behind_the_end_do_not_make_an_experiment_longer(tmp_path):
+    def save(config):
+        tune.report({"x": 1}, checkpoint=tune.Checkpoint.from_dict({"x": 1}))
+
+    tune.Tuner(save, run_config=tune.RunConfig(name="e", storage_path=str(tmp_path))).fit()
+    events, _, problem = read_journal(str(tmp_path / "e" / JOURNAL))
+    assert isinstance(events[-1], ev.Sealed) and not problem
+    assert events[-1].now == max(event.now for event in events if not isinstance(event, ev.Sealed))

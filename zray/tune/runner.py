@@ -417,7 +417,7 @@ class Runner:
             self.callbacks.save(self.path)
         problem = self.records.close()
         try:
-            for event in (sealed := self.records.sealed(clock.now())):
+            for event in (sealed := self.records.sealed(self.controller.now)):
                 self.controller.handle(event)
             self.journal.append(sealed)
         except OSError as error:
