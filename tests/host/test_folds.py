@@ -23,7 +23,7 @@ def test_equal_lines_of_other_workers_are_counted(folds):
     assert folds.rest() == ["(f pid=23) not writable [repeated 23x across cluster]\n"]
 
 
-def test_one_equal_line_of_another_worker_is_shown_as_it_is(folds):
+def test_equal_line_of_one_other_worker_is_shown_as_it_is(folds):
     assert folds.take(["(f pid=1) a\n", "(g pid=2) a\n"], 0.0, ()) == ["(f pid=1) a\n"]
     assert folds.rest() == ["(g pid=2) a\n"]
 

@@ -11,7 +11,7 @@ from tests.scripts import ROOT, run_script, start_script
 from zray.host import context, log_room
 
 
-def test_what_workers_print_is_on_the_same_stream_of_the_driver(tmp_path):
+def test_output_of_workers_is_on_the_same_stream_of_the_driver(tmp_path):
     result = run_script(
         tmp_path,
         """

@@ -50,7 +50,7 @@ def test_changed_file_of_a_folder_is_another_request(tmp_path, form):
     assert request_of("pip", [line], {}, None) == first
 
 
-def test_what_a_build_leaves_in_a_folder_changes_nothing(tmp_path):
+def test_files_that_a_build_leaves_in_a_folder_change_nothing(tmp_path):
     (tmp_path / "setup.py").write_text("")
     first = request_of("pip", [str(tmp_path)], {}, None)
     for name in ("build", "mine.egg-info", "__pycache__"):

@@ -1,4 +1,4 @@
-"""One comparison for all that looks for the best: NaN and infinite values last, of equal values the earlier."""
+"""The comparison of all parts that look for the best: NaN and infinite values last, of equal values the earlier."""
 
 import math
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What reporters say of failed trials, of odd texts, and of their own errors."""
+"""Reporters: failed trials, odd texts, and their own errors."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""What programs and callbacks see of a trial: names, folders, checkpoints, the last result, the working directory."""
+"""Trials as programs and callbacks see them: names, folders, checkpoints, the last result, the working directory."""
 
 import os
 from pathlib import Path

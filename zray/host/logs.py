@@ -133,7 +133,7 @@ class BegunLines:
                 self.on_written()
 
     def write_all(self) -> None:
-        """Those of all threads: the process is about to end."""
+        """Write the begun lines of all threads: the process is about to end."""
         with self.lock:
             for key in list(self.lines):
                 self.write_out(key)

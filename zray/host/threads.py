@@ -22,21 +22,21 @@ _OPENBLAS = [f"{start}openblas_set_num_threads{end}" for start in ("scipy_", "")
 
 
 class Threads:
-    """Of one process."""
+    """Numbers of threads of the math libraries of one process."""
 
     def __init__(self) -> None:
         self.own: set[str] = set()  # variables of which the user has said nothing
         self.count = 1  # what the loaded libraries were told
 
     def begin(self) -> None:
-        """In a fork server, before it imports numpy: what the user has not set follows."""
+        """Set the variables that the user has not set, in a fork server before it imports numpy."""
         self.own = set(VARIABLES) - os.environ.keys()
         for name in self.own:
             os.environ[name] = os.environ.get(FIRST, "1")
         self._settle()
 
     def user_has_set(self, names: Iterable[str]) -> None:
-        """These variables have a value of the user's by now."""
+        """Note variables that have a value of the user's by now."""
         known = self.own.intersection(names)
         if known:
             self.own -= known
@@ -53,7 +53,7 @@ class Threads:
                 self.tell(int(os.environ[FIRST].partition(",")[0]))
 
     def fit(self, resources: Mapping[str, int]) -> None:
-        """To the CPUs of what asks for so much, but not more than this process may use."""
+        """Use as many threads as a request has CPUs, but not more than this process may use."""
         if self.own:
             cpus = sum(amount for name, amount in resources.items() if plain_name(name) == "CPU") // RESOURCE_UNIT
             count = max(1, min(cpus, len(os.sched_getaffinity(0))))
@@ -62,7 +62,7 @@ class Threads:
             self.tell(count)
 
     def tell(self, count: int) -> None:
-        """Libraries that are loaded."""
+        """Tell the libraries that are loaded."""
         if count == self.count or count < 1:
             return
         self.count = count

@@ -284,7 +284,7 @@ class Algorithm(Views, Trainable):
         return found
 
     def _player(self, options: dict[str, Any]) -> Any:
-        """What plays the episodes of an evaluation."""
+        """The player of the episodes of an evaluation."""
         return Player(self.policy, bool(options["explore"]), self.rng)
 
     def compute_single_action(

@@ -44,7 +44,7 @@ class ActionMask:
         return 0 if self.is_kept else sum(self.sizes)
 
     def inputs(self, rows: Any) -> Any:
-        """What the model reads of rows: numpy arrays or tensors."""
+        """The columns of rows that the model reads; rows are numpy arrays or tensors."""
         if self.is_kept:
             return rows
         if isinstance(rows, np.ndarray):

@@ -115,7 +115,7 @@ class RLModule:
         return {"action_dist_inputs": parameters, "vf_preds": values}
 
     def forward_inference(self, batch: Mapping[str, Any], **ignored: Any) -> dict[str, Any]:
-        """What the model gives for observations, without gradients.
+        """Outputs of the model for observations, without gradients.
 
         Args:
             batch: "obs", a tensor or an array with a row for each observation; of a recurrent model also "state_in".
@@ -126,7 +126,7 @@ class RLModule:
     forward_exploration = forward_inference
 
     def forward_train(self, batch: Mapping[str, Any], **ignored: Any) -> dict[str, Any]:
-        """What the model gives for observations, with gradients."""
+        """Outputs of the model for observations, with gradients."""
         return self._forward(batch)
 
     def compute_values(self, batch: Mapping[str, Any], embeddings: Any = None) -> Any:

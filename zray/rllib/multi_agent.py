@@ -273,7 +273,7 @@ class SeveralAgents:
         return result
 
     def _player(self: Any, options: dict[str, Any]) -> Any:
-        """What plays the episodes of an evaluation."""
+        """The player of the episodes of an evaluation."""
         return AgentsPlayer(self.policy, options, self.rng)
 
     def policy_ids(self: Any) -> list[str]:

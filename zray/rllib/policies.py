@@ -121,7 +121,7 @@ class Policy(PolicyCalls):
         return [each.copy() for each in self.initial_state]
 
     def run(self, model: Any, rows: torch.Tensor, *rest: Any) -> Any:
-        """What a model of this policy gives for filtered observations, with impossible actions masked."""
+        """The outputs of a model of this policy for filtered observations, with impossible actions masked."""
         if self.mask is None:
             return model(rows, *rest)
         outputs, values, *others = model(self.mask.inputs(rows), *rest)

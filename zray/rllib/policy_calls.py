@@ -20,7 +20,7 @@ class PolicyCalls:
     """
 
     def facts(self: Any, parameters: np.ndarray, values: np.ndarray, actions: np.ndarray) -> dict[str, np.ndarray]:
-        """What a model gives beside actions: an array for each name, with a row for each action."""
+        """Facts of a model beside actions: an array for each name, with a row for each action."""
         logs = self.log_probabilities(parameters, actions)
         return {
             "action_dist_inputs": parameters,
@@ -62,14 +62,19 @@ class PolicyCalls:
             Actions; states; and by name: "action_dist_inputs", "action_logp", "action_prob", "vf_preds".
         """
         del args, timestep, ignored
-        rows = self.filter(self.flatten(list(obs_batch)))
-        states = state_batches or [np.stack([each] * len(rows)) for each in self.initial_state]
-        parameters, values, after = self.forward_states(rows, [np.asarray(each) for each in states])
+        parameters, values, after = self._outputs(obs_batch, state_batches)
         actions = self.draw(parameters, self.own_rng)[0] if explore else self.distribution.greedy(parameters)
         taken = [self.distribution.to_environment(each) for each in actions]
         if not any(isinstance(each, (tuple, dict)) for each in taken):
             taken = np.asarray(taken)
         return taken, after, self.facts(parameters, values, actions)
+
+    def _outputs(self: Any, obs_batch: Any, state_batches: list[Any] | None) -> tuple[Any, Any, list[np.ndarray]]:
+        """Parameters of the distribution, values and next states for observations; see compute_actions."""
+        rows = self.filter(self.flatten(list(obs_batch)))
+        states = state_batches or [np.stack([each] * len(rows)) for each in self.initial_state]
+        found: tuple[Any, Any, list[np.ndarray]] = self.forward_states(rows, [np.asarray(each) for each in states])
+        return found
 
     def compute_single_action(
         self: Any, obs: Any, state: list[Any] | None = None, *args: Any, explore: bool = True, **ignored: Any
@@ -91,9 +96,7 @@ class PolicyCalls:
             obs_batch, state_batches: see compute_actions.
         """
         del args, ignored
-        rows = self.filter(self.flatten(list(obs_batch)))
-        states = state_batches or [np.stack([each] * len(rows)) for each in self.initial_state]
-        parameters, _, _ = self.forward_states(rows, [np.asarray(each) for each in states])
+        parameters, _, _ = self._outputs(obs_batch, state_batches)
         own = np.stack([self.distribution.from_environment(each) for each in actions])
         return self.log_probabilities(parameters, own)
 

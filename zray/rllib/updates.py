@@ -27,11 +27,11 @@ def descend(
     module: torch.nn.Module | None,
     grad_clip: float | None,
 ) -> None:
-    """One step down the gradient of a loss, for the parameters of the optimiser.
+    """Take a step down the gradient of a loss, for the parameters of the optimiser.
 
     Args:
         loss: what is minimised.
-        parts: what the loss consists of, by name.
+        parts: the terms of the loss, by name.
         module: has the parameters by name.
         grad_clip: the most that the norm of the gradient may be; None or 0: any.
 

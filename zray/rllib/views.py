@@ -8,7 +8,7 @@ __all__ = ["Views"]
 
 
 class Views:
-    """Views of an algorithm: modules, the learner, and what holds the environments."""
+    """Views of an algorithm: modules, the learner, and the processes with the environments."""
 
     def policy_ids(self) -> list[str]:
         """The names of the policies."""
@@ -29,7 +29,7 @@ class Views:
 
     @property
     def env_runner_group(self) -> Any:
-        """What holds the environments, in the spellings of workers."""
+        """The processes that hold the environments, in the spellings of workers."""
         from .runners import RunnerGroup
 
         return RunnerGroup(self)

@@ -75,7 +75,7 @@ class ControllerNames:
 
     @property
     def objective(self: Controller) -> Objective | None:  # type: ignore[misc]
-        """What is optimised; None: the experiment names no single metric."""
+        """The objective of the experiment; None: the experiment names no single metric."""
         metric, mode = self.settings.metric, self.settings.mode
         return Objective(metric, mode) if isinstance(metric, str) and metric else None
 

@@ -128,7 +128,7 @@ class Durability:
                 wait = max(wait, PASS_SHARE * (time.monotonic() - begin))
 
     def work(self) -> None:
-        """One pass."""
+        """Sync the new checkpoints and the journal, then delete the replaced ones."""
         with self._lock:
             new, self._new = self._new, {}
             doomed, self._doomed = self._doomed, {}

@@ -35,6 +35,8 @@ JOURNAL = "journal.zray"
 
 MAGIC = b"zray-tune-journal-2\n"
 _FORMER_MAGIC = b"zray-tune-journal-1\n"
+# The body of each record begins with the head of a map, then the key of its tag.
+_TAG = b"\xa4type"
 _HEAD = Layout("<II")
 # The disk has the records after this time at the latest: that matters when a machine loses power, not after a kill.
 SYNC_SECONDS = 1.0
@@ -78,20 +80,14 @@ def _is_cut_short(data: bytes, place: int, magic: bytes) -> bool:
     rest = data[place + _HEAD.size :]
     if len(data) - place >= _HEAD.size:
         checksum = _HEAD.unpack_from(data, place)[1]
-        if rest and magic == MAGIC and _checksum(len(rest).to_bytes(4, "little"), rest) == checksum:
+        if rest and _checksum(len(rest).to_bytes(4, "little"), rest, magic) == checksum:
             return False
-        if rest and magic == _FORMER_MAGIC and zlib.crc32(rest) == checksum:
-            return False
-    # The body of each record begins with the head of a map, then the key of its tag.
     found = data.find(_TAG, place + _HEAD.size + 2)
     while found >= 0:
         if _is_whole(data, found - 1 - _HEAD.size, magic):
             return False
         found = data.find(_TAG, found + 1)
     return True
-
-
-_TAG = b"\xa4type"
 
 
 def read_journal(path: str) -> tuple[list[Event], int, str]:

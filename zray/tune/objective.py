@@ -1,4 +1,4 @@
-"""What the best is: one comparison for schedulers, stoppers, results, checkpoints, tables, plots and simulations.
+"""The order of values and results, for schedulers, stoppers, checkpoints, tables, plots and simulations alike.
 
 The best trial is the one with the best last result.  The best value that any result had is the best ever, and is named
 so.  NaN and infinite values come last in both modes.  Of equal values the earlier one is the better one.
@@ -68,10 +68,10 @@ class Objective(NamedTuple):
         return None if number is None else LAST if math.isnan(number) else self.sign * number
 
     def best(self, items: Iterable[tuple[Any, _T]], *, filter_nan_and_inf: bool = True) -> _T | None:
-        """What stands beside the best value; None: no value counts.
+        """The item beside the best value; None: no value counts.
 
         Args:
-            items: (value, what stands beside), the earlier ones first.
+            items: pairs of a value and an item, the earlier ones first.
             filter_nan_and_inf: False: also values that are NaN or infinite.
         """
         found: _T | None = None
@@ -90,7 +90,7 @@ class Objective(NamedTuple):
         return self.best((value, value) for value in values)
 
     def ranked(self, items: Iterable[tuple[Any, _T]]) -> list[_T]:
-        """What stands beside the values, the best first; at the end what is NaN or infinite, then what has none."""
+        """Items by their values, the best first; NaN and infinite values follow, then items without a value."""
         scored = [(self.score_of(value), item) for value, item in items]
         known = sorted(((-score, item) for score, item in scored if score is not None), key=lambda pair: pair[0])
         return [item for _, item in known] + [item for score, item in scored if score is None]

@@ -77,7 +77,7 @@ def best_trial_of(
 
 
 def rows_of(trials: Sequence[Trial], metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:
-    """One dict for each trial: its last result, or the one with the best value of a metric."""
+    """Rows of the trials, a dict each: its last result, or the one with the best value of a metric."""
     if mode and mode not in ("min", "max"):
         raise ValueError(f'mode is "min" or "max", not {mode!r}.')
     if mode and not metric:

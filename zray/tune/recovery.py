@@ -95,7 +95,7 @@ def _put_damaged_aside(trial: Trial) -> None:
 
 
 def _problem_of(saved: SavedCheckpoint) -> str:
-    """What is wrong with the files of a checkpoint; empty: nothing."""
+    """The damage of a checkpoint's files, in words; empty: none."""
     size = size_of(saved.path)
     if saved.size not in (-1, size):
         return f"its files have {size} bytes, and had {saved.size}"

@@ -362,7 +362,7 @@ class RunningExperiment:
         return best_trial_of(self.controller.get_trials(), metric, mode, scope, filter_nan_and_inf)
 
     def rows(self, metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:
-        """One dict for each trial, by `rows_of`."""
+        """Rows of the trials, a dict each, by `rows_of`."""
         return rows_of(self.controller.get_trials(), metric, mode)
 
     def raise_for_failures(self) -> None:

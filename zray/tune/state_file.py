@@ -23,7 +23,7 @@ STATE = "experiment.pkl"
 
 
 def pickle_of(experiment: RunningExperiment) -> bytes:
-    """What `read_state` needs of an experiment.
+    """The parts of an experiment that `read_state` needs.
 
     Raises:
         TuneError: a part of the experiment cannot be pickled; the message names it.

@@ -126,7 +126,7 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
 
 
 def resume_options(resume: Any) -> tuple[bool, dict[str, bool]]:
-    """What a value of `resume` means: whether an experiment must be there, and the options of a restore.
+    """The meaning of a value of `resume`: whether an experiment must be there, and the options of a restore.
 
     True goes on with the experiment, and "AUTO" does so if there is one.  "AUTO+ERRORED" goes on with failed trials
     too, "AUTO+RESTART_ERRORED" begins those anew, and with "_ONLY" behind, other trials stay as they are.  With more

@@ -83,7 +83,7 @@ class TorchDistributionWrapper:
 
 
 class TorchCategorical(TorchDistributionWrapper):
-    """One of several actions, by logits."""
+    """Distribution over several actions, by logits."""
 
     def make(self) -> Any:
         return distributions.Categorical(logits=self.inputs)
