@@ -378,7 +378,7 @@ def test_gpus_have_names(monkeypatch):
         return zray.get_gpu_ids()
 
     with zray.init(local_mode=True, num_gpus=2):
-        assert zray.get(gpus.remote()) == ["0"]
+        assert zray.get(gpus.remote()) == [0]
         assert zray.get_gpu_ids() == []
 
 

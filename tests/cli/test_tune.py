@@ -185,7 +185,7 @@ def test_simulate_takes_another_scheduler_with_options(folder):
     said = invoke("simulate", folder, *given)
     assert re.search(r"trials at once +│ 1 +│ 16 ", said)
     fifo = invoke("simulate", folder, "--scheduler", "fifo")
-    assert "decisions to go on went beyond what is recorded" in fifo
+    assert "would have gone on: they end there in the simulation" in fifo
     assert "name the scheduler too" in invoke("simulate", folder, "--option", "max_t=3", code=2)
     assert "is not NAME=VALUE" in invoke("simulate", folder, "--scheduler", "asha", "--option", "max_t", code=2)
     assert "No scheduler is called" in invoke("simulate", folder, "--scheduler", "best", code=1)

@@ -7,10 +7,10 @@ import zlib
 import pytest
 
 from zray import tune
-from zray.tune import durable, storage
+from zray.tune import durability, storage
 from zray.tune import events as ev
 from zray.tune.beginning import ExperimentWarning, begin_folder
-from zray.tune.durable import Durability, digest_of, size_of
+from zray.tune.durability import Durability, digest_of, size_of
 from zray.tune.errors import NoExperimentError, TuneError
 from zray.tune.folder_lock import JournalInUse, is_running
 from zray.tune.journal import _FORMER_MAGIC, _HEAD, JOURNAL, MAGIC, Journal, read_journal
@@ -168,8 +168,8 @@ def test_journal_of_the_former_version_is_read_and_written_anew(journal):
 def calls(monkeypatch):
     """The calls of what syncs and what deletes, in their order."""
     made = []
-    monkeypatch.setattr(durable, "sync_tree", lambda path: made.append(("sync", path)))
-    monkeypatch.setattr(durable.shutil, "rmtree", lambda path, **_: made.append(("delete", path)))
+    monkeypatch.setattr(durability, "sync_tree", lambda path: made.append(("sync", path)))
+    monkeypatch.setattr(durability.shutil, "rmtree", lambda path, **_: made.append(("delete", path)))
     monkeypatch.setattr(Durability, "_begin", lambda self: None)
     return made
 
@@ -183,34 +183,34 @@ class FakeJournal:
 
 
 def test_checkpoint_is_deleted_when_the_disk_has_its_successor_and_the_journal(calls, tmp_path):
-    durability = Durability(FakeJournal(calls), ["old"])
+    made_durable = Durability(FakeJournal(calls), ["old"])
     for name in ("one", "two"):
-        durability.keep(str(tmp_path / name))
-    durability.delete("old")
-    durability.delete(str(tmp_path / "one"))  # superseded before it was synced: that would be for nothing
+        made_durable.keep(str(tmp_path / name))
+    made_durable.delete("old")
+    made_durable.delete(str(tmp_path / "one"))  # superseded before it was synced: that would be for nothing
     assert calls == []
-    durability.work()
+    made_durable.work()
     assert calls == [
         ("sync", str(tmp_path / "two")),
         ("sync", "journal"),
         ("delete", "old"),
         ("delete", str(tmp_path / "one")),
     ]
-    assert set(durability.take_digests()) == {str(tmp_path / "two")}
+    assert set(made_durable.take_digests()) == {str(tmp_path / "two")}
 
 
 def test_checkpoint_is_not_deleted_while_the_disk_refuses_its_successor(calls, monkeypatch):
     def refuse(path):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(durable, "sync_tree", refuse)
-    durability = Durability(FakeJournal(calls), ["old"])
-    durability.keep("new")
-    durability.delete("old")
-    durability.work()
+    monkeypatch.setattr(durability, "sync_tree", refuse)
+    made_durable = Durability(FakeJournal(calls), ["old"])
+    made_durable.keep("new")
+    made_durable.delete("old")
+    made_durable.work()
     assert calls == []
-    monkeypatch.setattr(durable, "sync_tree", lambda path: None)
-    durability.work()
+    monkeypatch.setattr(durability, "sync_tree", lambda path: None)
+    made_durable.work()
     assert calls == [("sync", "journal"), ("delete", "old")]
 
 

@@ -340,3 +340,10 @@ def test_output_of_a_class_ends_with_its_trial(tmp_path):
 def test_output_files_that_are_no_names_are_refused(tmp_path):
     with pytest.raises(ValueError, match="log_to_file is True, False, a file's name or a tuple of two names, not 3"):
         tune.run(speak, log_to_file=3, local_dir=str(tmp_path))
+
+
+def test_loggers_write_after_a_program_has_imported_the_modules_of_ray():
+    import zray.tune.logger.csv
+    import zray.tune.logger.json
+
+    assert zray.tune.logger.pretty_print({"a": 1}) == "a: 1\n"

@@ -6,8 +6,8 @@ TensorBoard's events for its first 1,000 trials.
 
 from __future__ import annotations
 
-import csv
-import json
+import csv as csv_format  # Ray's modules logger.csv and logger.json become attributes `csv` and `json` of this one
+import json as json_format
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -191,11 +191,11 @@ class JsonLogger(Logger):
         """Write params.json."""
         self.config = config
         with open(os.path.join(self.logdir, "params.json"), "w") as file:
-            json.dump(without_nan(plain(config)), file, indent=2, sort_keys=True)
+            json_format.dump(without_nan(plain(config)), file, indent=2, sort_keys=True)
 
     def on_result(self, result: dict[str, Any]) -> None:
         """Write a result."""
-        self._file.write(json.dumps(plain(result)) + "\n")
+        self._file.write(json_format.dumps(plain(result)) + "\n")
         self._file.flush()
 
     def flush(self) -> None:
@@ -222,7 +222,7 @@ class CSVLogger(Logger):
     def on_result(self, result: dict[str, Any]) -> None:
         """Write a result."""
         flat = flattened({key: value for key, value in plain(result).items() if key != "config"})
-        writer = csv.writer(self._file, lineterminator="\n")
+        writer = csv_format.writer(self._file, lineterminator="\n")
         if not self._columns:
             self._columns = list(flat)
             writer.writerow(self._columns)
@@ -376,7 +376,7 @@ def _scalar(value: Any) -> str:
         return ".nan"
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return ".inf" if value > 0 else "-.inf"
-    return json.dumps(value)
+    return json_format.dumps(value)
 
 
 shadows.name_absent(__name__)

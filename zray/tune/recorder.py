@@ -9,7 +9,7 @@ from . import events as ev
 from .callback import CallbackList
 from .checkpoint import Checkpoint, persist
 from .controller import Controller
-from .durable import Durability
+from .durability import Durability
 from .journal import Journal
 from .logger import writes_events
 from .records.files import FilesOfTrials

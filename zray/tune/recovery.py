@@ -17,7 +17,7 @@ from typing import Any
 from . import events as ev
 from . import naming
 from .checkpoint import TEMPORARY, persist
-from .durable import digest_of, size_of
+from .durability import digest_of, size_of
 from .records.files import RecordsRepair
 from .storage import sync_tree
 from .trial import SavedCheckpoint, Trial, TrialState

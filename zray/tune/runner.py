@@ -17,7 +17,7 @@ from . import events as ev
 from .callback import CallbackList
 from .capacity import addresses, capacity_event, request_of
 from .controller import Controller
-from .durable import size_of
+from .durability import size_of
 from .errors import TuneError
 from .interrupts import Interrupts
 from .journal import Journal
