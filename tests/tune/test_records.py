@@ -16,7 +16,9 @@ from zray import tune
 from zray.tune.logger import (
     DEFAULT_LOGGERS,
     CSVLoggerCallback,
+    JsonLogger,
     JsonLoggerCallback,
+    LegacyLoggerCallback,
     Logger,
     LoggerCallback,
     TBXLoggerCallback,
@@ -24,7 +26,9 @@ from zray.tune.logger import (
     pretty_print,
 )
 from zray.tune.records.crc32c import BLOCK, SHORT, crc32c
+from zray.tune.records.files import RecordsRepair, read_results
 from zray.tune.records.tensorboard import DENSE, EventFile
+from zray.tune.trial import Trial
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -137,15 +141,56 @@ def test_events_of_a_failed_trial_say_so(tmp_path, messages):
     assert messages[1].FromString(ended.metadata.plugin_data.content).session_end_info.status == 2
 
 
-def test_events_are_written_once_with_a_callback_and_not_where_the_environment_forbids(tmp_path, monkeypatch, messages):
+def test_events_are_written_once_with_a_callback(tmp_path, monkeypatch, messages):
     callbacks = [TBXLoggerCallback(), JsonLoggerCallback(), CSVLoggerCallback()]
     (trial,) = tune.run(train, name="own", config={"x": 1}, callbacks=callbacks, local_dir=str(tmp_path)).trials
     assert len(events_of(trial, messages[0])) == 6
     with open(os.path.join(trial.path, "result.json")) as file:
         assert len(file.readlines()) == 3
+
+
+@pytest.mark.parametrize(
+    "callbacks, names",
+    [
+        ([], set()),
+        ([JsonLoggerCallback()], {"params.json", "params.pkl", "result.json"}),
+        ([CSVLoggerCallback()], {"progress.csv"}),
+        ([LegacyLoggerCallback([JsonLogger])], {"params.json", "params.pkl", "result.json"}),
+    ],
+)
+def test_files_of_trials_without_automatic_loggers_are_those_of_the_callbacks(tmp_path, monkeypatch, callbacks, names):
     monkeypatch.setenv("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-    (trial,) = tune.run(train, name="none", config={"x": 1}, local_dir=str(tmp_path)).trials
-    assert not glob.glob(os.path.join(trial.path, "events*"))
+    analysis = tune.run(train, name="own", config={"x": 1}, callbacks=callbacks, local_dir=str(tmp_path))
+    (trial,) = analysis.trials
+    assert set(os.listdir(trial.path)) == names
+    rows = tune.ResultGrid(analysis)[0].rows()
+    assert [(row["loss"], row["training_iteration"]) for row in rows] == [(1, 1), (1 / 2, 2), (1 / 3, 3)]
+    assert analysis.get_best_trial("loss", "max", "all") is trial
+
+
+@pytest.mark.parametrize("formats", [(), ("json",), ("csv",), ("json", "csv")])
+def test_repair_writes_the_formats_of_the_experiment(tmp_path, formats):
+    trial = Trial("t", "train", {}, {}, path=str(tmp_path))
+    for count in (1, 2):  # all are missing, then one
+        repair = RecordsRepair(formats)
+        for step in range(count):
+            repair.note(trial, {"step": step})
+        repair.write()
+    found = set(os.listdir(tmp_path))
+    assert ("result.json" in found, "params.json" in found) == ("json" in formats,) * 2
+    assert ("progress.csv" in found) == ("csv" in formats)
+    if "csv" in formats:
+        assert (tmp_path / "progress.csv").read_text() == "step\n0\n1\n"
+    if "json" in formats:
+        assert read_results(str(tmp_path)) == [{"step": 0}, {"step": 1}]
+
+
+def test_folder_without_a_date_is_named_for_the_trainable(tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNE_DISABLE_DATED_SUBDIR", "1")
+    for _ in range(2):  # another experiment replaces the first, as one of the same name does
+        grid = tune.Tuner(train, param_space={"x": 1}, run_config=tune.RunConfig(storage_path=str(tmp_path))).fit()
+        assert grid.experiment_path == str(tmp_path / "train")
+    assert os.listdir(tmp_path) == ["train"]
 
 
 def test_last_of_many_results_is_always_written(tmp_path, messages):

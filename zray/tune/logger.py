@@ -1,7 +1,8 @@
 """Loggers: callbacks that record trials, the loggers of 2018 to 2022, and `pretty_print`.
 
-An experiment always writes result.json, progress.csv, params.json and params.pkl into each trial's folder, and
-TensorBoard's events for its first 1,000 trials.
+An experiment writes result.json, progress.csv, params.json and params.pkl into each trial's folder, and TensorBoard's
+events for its first 1,000 trials.  With TUNE_DISABLE_AUTO_CALLBACK_LOGGERS=1 it writes those of them whose callbacks it
+is given.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from .. import shadows
 from .callback import Callback
-from .records.files import csv_rows, flattened, plain, without_nan
+from .records.files import FORMATS, csv_rows, flattened, plain, without_nan
 from .records.tensorboard import EventFile
 from .trial import Trial
 
@@ -89,11 +90,14 @@ class LoggerCallback(Callback):
 
 
 class JsonLoggerCallback(LoggerCallback):
-    """Asks for result.json and params.json, which every experiment writes anyway: it adds nothing."""
+    """Asks for result.json, params.json and params.pkl.
+
+    Experiments write them anyway, unless TUNE_DISABLE_AUTO_CALLBACK_LOGGERS=1.
+    """
 
 
 class CSVLoggerCallback(LoggerCallback):
-    """Asks for progress.csv, which every experiment writes anyway: it adds nothing."""
+    """Asks for progress.csv, which experiments write anyway, unless TUNE_DISABLE_AUTO_CALLBACK_LOGGERS=1."""
 
 
 class TBXLoggerCallback(LoggerCallback):
@@ -132,11 +136,29 @@ class TBXLoggerCallback(LoggerCallback):
             self._files.popitem()[1].close()
 
 
+def _are_automatic() -> bool:
+    """Whether an experiment writes its records without being asked."""
+    return os.environ.get("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS") != "1"
+
+
 def writes_events(callbacks: Iterable[Any]) -> bool:
     """Whether an experiment writes TensorBoard's events itself: no callback does, and the environment allows it."""
-    if os.environ.get("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS") == "1":
-        return False
-    return not any(isinstance(each, TBXLoggerCallback) for each in callbacks)
+    return _are_automatic() and not any(isinstance(each, TBXLoggerCallback) for each in callbacks)
+
+
+def formats_of(callbacks: Iterable[Any]) -> frozenset[str]:
+    """The formats, of `records.files.FORMATS`, that an experiment with these callbacks writes of each trial."""
+    if _are_automatic():
+        return FORMATS
+    found: set[str] = set()
+    for each in callbacks:
+        if isinstance(each, JsonLoggerCallback):
+            found.add("json")
+        elif isinstance(each, CSVLoggerCallback):
+            found.add("csv")
+        elif isinstance(each, LegacyLoggerCallback):
+            found |= each.formats
+    return frozenset(found)
 
 
 class Logger:
@@ -311,13 +333,14 @@ class LegacyLoggerCallback(LoggerCallback):
     """Runs classes of loggers as a callback: one object of each class for each trial.
 
     Args:
-        logger_classes: subclasses of `Logger`; those of DEFAULT_LOGGERS are left out, since the experiment writes the
-            same files.
+        logger_classes: subclasses of `Logger`; the experiment itself writes the files of those of DEFAULT_LOGGERS.
     """
 
     def __init__(self, logger_classes: Iterable[type[Logger]]) -> None:
-        own = (*DEFAULT_LOGGERS, UnifiedLogger, NoopLogger)
-        self.logger_classes = tuple(each for each in logger_classes if each not in own)
+        given = tuple(logger_classes)
+        own = {JsonLogger: ("json",), CSVLogger: ("csv",), TBXLogger: (), UnifiedLogger: FORMATS, NoopLogger: ()}
+        self.logger_classes = tuple(each for each in given if each not in own)
+        self.formats = frozenset(kind for each in given for kind in own.get(each, ()))
         self._loggers: dict[str, list[Logger]] = {}
 
     def log_trial_start(self, trial: Trial) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
+from . import events as ev
+from .journal import JOURNAL
 from .objective import Objective
 from .records.files import flattened, read_results
 from .result import DEFAULT_METRIC
@@ -18,8 +22,35 @@ SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")
 
 
 def history(trial: Trial) -> list[dict[str, Any]]:
-    """All results of a trial, from its result.json."""
-    return read_results(trial.path)
+    """All results of a trial: from its result.json, or from the journal, where the experiment writes no such files."""
+    if not trial.iteration or os.path.exists(os.path.join(trial.path, "result.json")):
+        return read_results(trial.path)
+    folder = os.path.dirname(trial.path)
+    try:
+        state = os.stat(os.path.join(folder, JOURNAL))
+    except OSError:
+        return []
+    found = _results_of_journal(folder, state.st_mtime_ns, state.st_size).get(trial.trial_id, [])
+    return [dict(result) for result in found]
+
+
+class _Results(dict[str, list[dict[str, Any]]]):
+    """The results of a journal that is replayed, by trial."""
+
+    def note(self, action: Any, trials: dict[str, Trial]) -> None:
+        """An action that follows from the journal."""
+        if isinstance(action, ev.Logged):
+            self.setdefault(action.trial_id, []).append(dict(action.result))
+
+
+@functools.lru_cache(maxsize=1)
+def _results_of_journal(folder: str, modified_at: int, size: int) -> _Results:
+    """All results of an experiment.  modified_at, size: of the journal, which is read anew when they change."""
+    from .running_experiment import RunningExperiment
+
+    found = _Results()
+    RunningExperiment.load(folder, replays=False).replay(found)
+    return found
 
 
 def value_in_scope(trial: Trial, objective: Objective, scope: str, *, filter_nan_and_inf: bool = True) -> float | None:

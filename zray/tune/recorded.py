@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from .errors import TuneError
 from .folder_lock import is_running
 from .objective import Objective
-from .records.files import TrialFiles, flattened, json_lines
+from .outcomes import history
+from .records.files import flattened, json_lines
 from .recovery import DECISIONS
 from .running_experiment import STATE, RunningExperiment
 from .trial import Trial, TrialState, value_of
@@ -35,7 +36,7 @@ class Recorded(NamedTuple):
 
     def results(self, trial: Trial) -> list[dict[str, Any]]:
         """All results of a trial."""
-        return TrialFiles(trial).results()
+        return history(trial)
 
     def decisions(self, trial_id: str = "") -> list[dict[str, Any]]:
         """The recorded decisions, of all trials or of one."""

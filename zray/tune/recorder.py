@@ -11,7 +11,7 @@ from .checkpoint import Checkpoint, persist
 from .controller import Controller
 from .durability import Durability
 from .journal import Journal
-from .logger import writes_events
+from .logger import formats_of, writes_events
 from .records.files import FilesOfTrials
 from .recovery import DECISIONS, decision_line
 from .trial import Trial, TrialState
@@ -38,7 +38,7 @@ class Recorder:
         self.durability = Durability(journal, known)
         self.iteration = 0  # of the loop
         self._told_at = -1  # the iteration of the last result that was handed on
-        self._files = FilesOfTrials()
+        self._files = FilesOfTrials(formats_of(callbacks.callbacks))
         self._files.events_max = EVENTS_TRIALS_MAX if writes_events(callbacks.callbacks) else 0
         self._kept: list[ev.Kept] = []  # checkpoints of which the callbacks do not know yet
         self._trials: list[Trial] = []  # what callbacks get; made anew when there are more

@@ -11,14 +11,14 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from . import events as ev
 from . import naming
 from .checkpoint import TEMPORARY, persist
 from .durability import digest_of, size_of
-from .records.files import RecordsRepair
+from .records.files import FORMATS, RecordsRepair
 from .storage import sync_tree
 from .trial import SavedCheckpoint, Trial, TrialState
 
@@ -117,11 +117,12 @@ class FolderRepair:
 
     Args:
         path: the experiment's folder.
+        formats: what it writes of each trial, as of `RecordsRepair`.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, formats: Collection[str] = FORMATS) -> None:
         self.path = path
-        self._records = RecordsRepair()
+        self._records = RecordsRepair(formats)
         self._checkpoints = CheckpointRepair()
         self._decisions: list[str] = []
 

@@ -20,6 +20,7 @@ from .beginning import begin_folder
 from .controller import Controller
 from .errors import TuneError
 from .journal import JOURNAL, Journal, JournalWarning, read_journal
+from .logger import formats_of
 from .outcomes import best_trial_of, rows_of, settle_metric
 from .records.files import TrialFiles
 from .recovery import FolderRepair
@@ -86,6 +87,8 @@ class RunningExperiment:
         given = os.fspath(storage_path or storage.default_storage_path())
         local = mirror.local_path(given) if storage_filesystem is None else None
         self.storage_path = local or mirror.local_folder(given)
+        if not name and os.environ.get("TUNE_DISABLE_DATED_SUBDIR") == "1":
+            name = self.trainable_name
         self.is_named = bool(name)  # by the user; otherwise the folder is a new one, whatever happens in this second
         self.name = name or f"{self.trainable_name}_{naming.date_of(time.time())}"
         url = upload_url or ("" if local else given)
@@ -210,7 +213,8 @@ class RunningExperiment:
                 f"The search space of {self.path} holds refs (zray.put), which have ended with their session: pass it "
                 "anew, as Tuner.restore(path, trainable, param_space=...)."
             )
-        repair = FolderRepair(self.path)
+        formats = formats_of(self.run_options.get("callbacks") or ())
+        repair = FolderRepair(self.path, formats)
         with storage.writing(self.path, is_begun=True):
             journal = Journal(
                 os.path.join(self.path, JOURNAL)
@@ -219,7 +223,7 @@ class RunningExperiment:
                 journal.cut(*self.replay(repair))
                 repair.write(self.controller.get_trials())
                 for trial in self.controller.get_trials():
-                    TrialFiles(trial).add()
+                    TrialFiles(trial, formats=formats).add()
             except BaseException:
                 journal.close()
                 raise
@@ -227,11 +231,11 @@ class RunningExperiment:
         event = ev.Resumed(clock.now(), resume_errored, restart_errored, resume_unfinished, num_samples)
         self._run(journal, [event])
 
-    def replay(self, repair: FolderRepair | None = None) -> tuple[int, str]:
+    def replay(self, repair: Any = None) -> tuple[int, str]:
         """Restore the state from the journal.
 
         Args:
-            repair: takes the actions, to complete the folder.
+            repair: takes the actions by its `note`, as a `FolderRepair` to complete the folder.
 
         Returns:
             The offset behind its last good record, and what is wrong there; empty: nothing.

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..metrics import encode_other, text_of
@@ -18,6 +18,7 @@ from ..trial import Trial
 from .tensorboard import EventFile
 
 __all__ = [
+    "FORMATS",
     "FilesOfTrials",
     "RecordsRepair",
     "TrialFiles",
@@ -30,6 +31,8 @@ __all__ = [
 
 # Trials with open files: those that reported last; the files of others are opened again.  Each has two.
 OPEN_MAX = 100
+# What is written of each trial: "json": params.json, params.pkl and result.json; "csv": progress.csv.
+FORMATS = frozenset(("json", "csv"))
 
 
 def plain(value: Any) -> Any:
@@ -105,11 +108,13 @@ class TrialFiles:
 
     Args:
         has_events: write TensorBoard's events too.
+        formats: which of FORMATS are written.
     """
 
-    def __init__(self, trial: Trial, *, has_events: bool = False) -> None:
+    def __init__(self, trial: Trial, *, has_events: bool = False, formats: Collection[str] = FORMATS) -> None:
         self.trial = trial
         self.has_events = has_events
+        self.formats = formats
         self.columns: list[str] = []
         self._events: EventFile | None = None
         self._json: io.TextIOWrapper | None = None
@@ -124,6 +129,8 @@ class TrialFiles:
 
     def write_parameters(self) -> None:
         """Write params.json and params.pkl: anew, when the configuration has changed."""
+        if "json" not in self.formats:
+            return
         with open(os.path.join(self.trial.path, "params.json"), "w") as file:
             json.dump(without_nan(plain(self.trial.config)), file, indent=2, sort_keys=True)
         with open(os.path.join(self.trial.path, "params.pkl"), "wb") as binary:
@@ -131,14 +138,15 @@ class TrialFiles:
 
     def log(self, result: dict[str, Any]) -> None:
         """Write a result."""
-        if self._json is None:
+        if self._json is None and self._csv is None:
             self._open()
-        assert self._json is not None
         line = plain(result)
-        self._json.write(json.dumps(line))
-        self._json.write("\n")
+        if self._json is not None:
+            self._json.write(json.dumps(line))
+            self._json.write("\n")
         flat = flattened(line)
-        self._write_row(flat)
+        if self._csv is not None:
+            self._write_row(flat)
         if self.has_events:
             self.events().log(flat)
 
@@ -149,8 +157,11 @@ class TrialFiles:
         return self._events
 
     def _open(self) -> None:
+        if "json" in self.formats:
+            self._json = open(os.path.join(self.trial.path, "result.json"), "a")  # noqa: SIM115
+        if "csv" not in self.formats:
+            return
         path = os.path.join(self.trial.path, "progress.csv")
-        self._json = open(os.path.join(self.trial.path, "result.json"), "a")  # noqa: SIM115
         self._csv = open(path, "a+", newline="")  # noqa: SIM115
         if not self.columns and self._csv.tell():
             self._csv.seek(0)
@@ -232,27 +243,32 @@ class TrialFiles:
                     binary.write(self.trial.error_pickle)
 
     def results(self) -> list[dict[str, Any]]:
-        """The results in result.json."""
-        return read_results(self.trial.path)
+        """The results in result.json, if it is written."""
+        return read_results(self.trial.path) if "json" in self.formats else []
 
     def is_complete(self, count: int) -> bool:
-        """Whether both files have so many results, and no line that was cut short."""
+        """Whether the files have so many results, and no line that was cut short."""
         try:
-            with open(os.path.join(self.trial.path, "progress.csv"), newline="") as file, csv_rows(file) as found:
-                rows = list(found)
+            if "csv" in self.formats:
+                with open(os.path.join(self.trial.path, "progress.csv"), newline="") as file, csv_rows(file) as found:
+                    rows = list(found)
+                if len(rows) != count + 1 or any(len(row) != len(rows[0]) for row in rows):
+                    return False
+            if "json" not in self.formats:
+                return True
             with open(os.path.join(self.trial.path, "result.json")) as file:
                 lines = file.read()
         except (FileNotFoundError, UnicodeDecodeError, csv.Error):  # damaged: they are written anew
             return False
-        is_whole = all(len(row) == len(rows[0]) for row in rows)
-        return is_whole and len(rows) == count + 1 and lines.endswith("\n") and lines.count("\n") == count
+        return lines.endswith("\n") and lines.count("\n") == count
 
     def replace(self, results: list[dict[str, Any]]) -> None:
         """Write result.json and progress.csv anew."""
         self.close()
-        for name in ("result.json", "progress.csv"):
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(os.path.join(self.trial.path, name))
+        for kind, name in (("json", "result.json"), ("csv", "progress.csv")):
+            if kind in self.formats:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(os.path.join(self.trial.path, name))
         self.columns = []
         for result in results:
             self.log(result)
@@ -260,9 +276,14 @@ class TrialFiles:
 
 
 class FilesOfTrials:
-    """The files of all trials; those of the trials that reported last are open."""
+    """The files of all trials; those of the trials that reported last are open.
 
-    def __init__(self) -> None:
+    Args:
+        formats: which of FORMATS are written.
+    """
+
+    def __init__(self, formats: Collection[str] = FORMATS) -> None:
+        self.formats = formats
         self.events_max = 0  # TensorBoard's events of so many trials are written
         self._all: dict[str, TrialFiles] = {}  # of the trials that have not ended
         self._open: dict[str, TrialFiles] = {}  # the one that was written last comes last
@@ -272,7 +293,7 @@ class FilesOfTrials:
         """The files of a trial."""
         files = self._all.get(trial.trial_id)
         if files is None:
-            files = TrialFiles(trial, has_events=trial.index < self.events_max)
+            files = TrialFiles(trial, has_events=trial.index < self.events_max, formats=self.formats)
             self._all[trial.trial_id] = files
         return files
 
@@ -304,9 +325,14 @@ class FilesOfTrials:
 
 
 class RecordsRepair:
-    """Completes the files of trials with results that only the journal has: a kill came before they were written."""
+    """Completes the files of trials with results that only the journal has: a kill came before they were written.
 
-    def __init__(self) -> None:
+    Args:
+        formats: which of FORMATS are written.
+    """
+
+    def __init__(self, formats: Collection[str] = FORMATS) -> None:
+        self._formats = formats
         self._files: dict[str, TrialFiles] = {}
         self._written: dict[str, list[dict[str, Any]]] = {}
         self._missing: dict[str, list[dict[str, Any]]] = {}
@@ -316,7 +342,7 @@ class RecordsRepair:
         """A result that the journal has."""
         key = trial.trial_id
         if key not in self._files:
-            files = self._files[key] = TrialFiles(trial)
+            files = self._files[key] = TrialFiles(trial, formats=self._formats)
             self._written[key] = files.results()
         self._counts[key] = self._counts.get(key, 0) + 1
         if self._counts[key] > len(self._written[key]):
