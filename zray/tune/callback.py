@@ -19,10 +19,17 @@ STATES = "callbacks.pkl"
 
 
 class Callback:
-    """What is called when something happens to a trial; subclasses define what they need.
+    """The events of an experiment; subclasses define the methods that they need.
 
-    iteration: a number that grows with each result, and with each turn of the experiment's loop.  trials: all
-    trials.  info: room for more.
+    Arguments of methods: `iteration` grows with each result, and with each turn of the experiment's loop; `trials`
+    are all trials; `trial` is the one that the event is about; `info` is room for more.
+
+    Example:
+        class Printer(tune.Callback):
+            def on_trial_result(self, iteration, trials, trial, result, **info):
+                print(trial, result["loss"])
+
+        tune.Tuner(train, run_config=tune.RunConfig(callbacks=[Printer()]))
     """
 
     def setup(

@@ -51,7 +51,7 @@ class Checkpoint:
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
-        """The checkpoint in a folder."""
+        """The checkpoint in the folder `path`; its files are copied when the checkpoint is reported."""
         return cls(path)
 
     @classmethod
@@ -91,14 +91,21 @@ class Checkpoint:
         return contents
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Copy the files into a folder; None: a new temporary one, which the caller removes."""
+        """Copy the files into a folder.
+
+        Args:
+            path: the folder, which is made if it is not there; None: a new temporary one, which the caller removes.
+
+        Returns:
+            The path of the folder.
+        """
         target = os.fspath(path) if path is not None else _temporary_folder()
         shutil.copytree(self.path, target, dirs_exist_ok=True)
         return target
 
     @contextlib.contextmanager
     def as_directory(self) -> Iterator[str]:
-        """The folder, to read from."""
+        """The path of the folder, to read from: `with checkpoint.as_directory() as folder:`; no file is copied."""
         yield self.path
 
     def get_metadata(self) -> dict[str, Any]:

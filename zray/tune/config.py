@@ -40,7 +40,7 @@ _OTHER_HOMES = {
 @checks_names("tune.CheckpointConfig")
 @dataclass
 class CheckpointConfig:
-    """Which checkpoints are made and kept.
+    """Options of checkpoints: which ones are made and kept.
 
     Args:
         num_to_keep: checkpoints kept of each trial; None: all.
@@ -48,6 +48,13 @@ class CheckpointConfig:
         checkpoint_score_order: "max" or "min".
         checkpoint_frequency: class trainables save after so many steps; 0: when a scheduler or the end asks for it.
         checkpoint_at_end: class trainables save at the end of the trial.
+
+    Raises:
+        ValueError: a number is out of its range, or the order is another word.
+
+    Example:
+        saving = tune.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="loss", checkpoint_score_order="min")
+        tune.Tuner(train, run_config=tune.RunConfig(checkpoint_config=saving))
     """
 
     num_to_keep: int | None = None
@@ -68,11 +75,14 @@ class CheckpointConfig:
 @checks_names("tune.FailureConfig")
 @dataclass
 class FailureConfig:
-    """What happens when a trial fails.
+    """Options of failures: what happens when a trial fails.
 
     Args:
         max_failures: restarts of each trial, from its last checkpoint; -1: without limit.
         fail_fast: stop all trials at the first error; "raise": and raise the trial's error.
+
+    Raises:
+        ValueError: fail_fast is another word, or stands beside max_failures.
     """
 
     max_failures: int = 0
@@ -116,7 +126,7 @@ class SyncConfig:
 @checks_names("tune.RunConfig", _OTHER_HOMES)
 @dataclass
 class RunConfig:
-    """Where an experiment is kept, when it stops, and what is shown.
+    """Options of the run: where an experiment is kept, when it stops, and what is shown.
 
     Args:
         name: the experiment's name; None: one from the trainable's name and the time.
@@ -125,12 +135,20 @@ class RunConfig:
         storage_filesystem: a file system of fsspec or pyarrow, in which storage_path is a path.
         failure_config: what happens when a trial fails.
         checkpoint_config: which checkpoints are made and kept.
+        sync_config: its upload_dir is a URL where a copy of the experiment is kept.
         stop: a dict of thresholds, a function of (trial_id, result), or a Stopper.
         callbacks: a list of `Callback`.
         progress_reporter: what shows the state of the experiment, whatever verbose says.
         verbose: 0: nothing is shown; 1: a table; 2: ends of trials too; 3: results too, the newest of each trial once
             a second.
         log_to_file: True, a file's name, or two names: standard output and error of trials go there.
+        local_dir: the name of storage_path until 2023.
+
+    Raises:
+        TypeError: callbacks is no list, or an argument is unknown.
+
+    Example:
+        tune.RunConfig(name="first", stop={"training_iteration": 20}, verbose=1)
     """
 
     name: str | None = None
@@ -154,19 +172,27 @@ class RunConfig:
 @checks_names("tune.TuneConfig", _OTHER_HOMES)
 @dataclass
 class TuneConfig:
-    """What is searched, and how.
+    """Options of the search: what is optimised, how the space is searched, and how many trials run.
 
     Args:
         metric: the result's key that is optimised.
-        mode: "min" or "max".
+        mode: "min" or "max"; a list for several objectives of Optuna.
         search_alg: the searcher; None: grid and random search.
         scheduler: the trial scheduler; None: first in, first out.
         num_samples: how often the search space is sampled; -1: until something stops the experiment.
         max_concurrent_trials: trials at once; None: as many as there are resources for.
-        time_budget_s: seconds after which the experiment ends; None: no limit.
+        time_budget_s: seconds, or a `timedelta`, after which all trials end; None: no limit.
         reuse_actors: run trials one after the other in the same processes.
-        trial_name_creator, trial_dirname_creator: functions that name a trial and its folder.
+        trial_name_creator, trial_dirname_creator: functions of a trial that return its name, and that of its folder.
+        chdir_to_trial_dir: whether a trial runs in its own folder; None: yes, unless RAY_CHDIR_TO_TRIAL_DIR=0.
         seed: of everything that is drawn; None: another one each time.
+
+    Raises:
+        ValueError: the mode is another word, or num_samples is less than -1.
+        TypeError: num_samples is no whole number, or an argument is unknown.
+
+    Example:
+        tune.TuneConfig(metric="loss", mode="min", num_samples=20, scheduler=tune.schedulers.ASHAScheduler())
     """
 
     mode: str | None = None
@@ -194,10 +220,11 @@ class TuneConfig:
 @checks_names("tune.ResumeConfig")
 @dataclass
 class ResumeConfig:
-    """What happens to trials when an experiment is resumed.
+    """Options of a restore: what happens to trials when an experiment is resumed.
 
     Args:
-        unfinished, errored: "resume", "restart" or "skip".
+        unfinished, errored, finished: "resume", "restart" or "skip".
+        extra: accepted for Ray's programs.
     """
 
     unfinished: str = "resume"
@@ -216,7 +243,8 @@ class ScalingConfig:
         num_workers: actors that the trial starts.
         use_gpu: whether each of them has a GPU.
         resources_per_worker: of each of them; None: one CPU, or one CPU and one GPU.
-        placement_strategy: how their bundles are placed.
+        placement_strategy: how their bundles are placed, as for `placement_group`.
+        accelerator_type: accepted for Ray's programs.
     """
 
     trainer_resources: dict[str, float] | None = None

@@ -31,7 +31,7 @@ _FORMER_INIT = ("redis_address", "redis_password", "redis_max_memory", "huge_pag
 
 
 class Experiment:
-    """One experiment, for `run_experiments`; as a name and keywords.
+    """The description of an experiment, as a name and keywords, for `run_experiments` and `tune.run`.
 
     Args:
         name: the experiment's name.
@@ -121,19 +121,29 @@ def run_experiments(
     queue_trials: Any = None,
     **ray_args: Any,
 ) -> list[Trial]:
-    """Run experiments, and return their trials.
+    """Run experiments that are described by dicts, one after the other.
+
+        trials = tune.run_experiments({"first": {"run": train, "config": {"lr": tune.grid_search([0.1, 0.01])}}})
 
     Args:
         experiments: {name: {"run": ..., "stop": ..., "config": ..., "resources": ..., "repeat": ...}}.
-        scheduler: the trial scheduler; it decides about each experiment by itself.
+        scheduler, search_alg: the trial scheduler, which decides about each experiment by itself; the searcher.
         verbose: 0: nothing is shown; 1: a table; 2: the status block of 2018; 3: results too.
         progress_reporter: what shows the state, whatever verbose says.
         resume: go on with experiments of these names.
+        reuse_actors: run trials one after the other in the same processes.
+        callbacks: a list of `Callback`.
         raise_on_failed_trial: raise `TuneError` at the end if trials have failed.
+        concurrent, queue_trials, server_port, trial_executor, with_server: accepted for programs of former years; a
+            warning names those that ask for something.
         ray_args: arguments of `zray.init`, which is called if no session runs, as in 2018.
+
+    Returns:
+        The trials of all experiments, in order.
 
     Raises:
         TuneError: an unknown key, or trials have failed.
+        TypeError: an argument that neither this function nor `zray.init` has.
     """
     del queue_trials, concurrent
     former = {"server_port": server_port, "trial_executor": trial_executor, "with_server": with_server}

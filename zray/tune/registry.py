@@ -19,10 +19,15 @@ _unread_names: Any = None
 
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
-    """Give a function or a class a name, by which experiments run it.
+    """Give a function or a class a name, by which experiments run it: `tune.run("maze", ...)`.
+
+    Args:
+        name: the name; an earlier trainable of this name is replaced.
+        trainable: a function of the configuration, or a subclass of Trainable.
+        warn: accepted for Ray's programs.
 
     Raises:
-        TypeError: it is neither, a class that is no Trainable, or the name is no text.
+        TypeError: the trainable is neither, or the name is no text.
     """
     del warn
     if not isinstance(name, str):
@@ -39,6 +44,10 @@ def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
 
 def register_env(name: str, env_creator: Callable[..., Any]) -> None:
     """Give an environment a name: `register_env("maze", lambda env_config: Maze(env_config))`.
+
+    Args:
+        name: the name, for `config.environment(name)`; an earlier environment of this name is replaced.
+        env_creator: a function of the env_config that returns an environment.
 
     Raises:
         TypeError: the creator is not callable, or the name is no text.

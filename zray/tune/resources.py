@@ -197,7 +197,14 @@ def with_resources(trainable: Any, resources: Any) -> Any:
     """The trainable with the resources of its trials.
 
     Args:
+        trainable: a function, a class or a registered name.
         resources: a dict, a PlacementGroupFactory, or a function of the configuration that returns one.
+
+    Returns:
+        The trainable, for `Tuner` and `tune.run`; the one that was given does not change.
+
+    Raises:
+        TuneError: an unknown key, or an amount that is no number.
 
     Example:
         tune.Tuner(tune.with_resources(train, {"cpu": 2, "gpu": 0.5}))

@@ -51,7 +51,14 @@ def error_of(trial: Trial) -> Exception | None:
 class Result:
     """The outcome of a trial.
 
-    metrics: its last result.  checkpoint: the newest one.  error: what it raised.  path: its folder.
+    Args:
+        metrics: the last result; None: there is none.
+        checkpoint: the newest checkpoint; None: there is none.
+        error: the error of a failed trial; None: the trial has not failed.
+        path: the trial's folder.
+        best_checkpoints: (checkpoint, metrics) of each checkpoint that was kept.
+        metrics_dataframe_rows: all results, as a list of dicts.
+        trial_config: the parameters of the trial; `config` is another name.
     """
 
     metrics: dict[str, Any] | None
@@ -82,13 +89,28 @@ class Result:
         return list(self.metrics_dataframe_rows or ())
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
-        """The checkpoint with the best value of a metric; None: there is none with the metric."""
+        """The checkpoint with the best value of a metric, among those that were kept.
+
+        Args:
+            metric: the result's key; "a/b" reads nested results.
+            mode: "min" or "max".
+
+        Returns:
+            The checkpoint; None: there is none with a finite value of the metric.
+        """
         found = ((value_of(metrics, metric), checkpoint) for checkpoint, metrics in self.best_checkpoints)
         return Objective(metric, mode).best(found)
 
     @classmethod
     def from_path(cls, path: str) -> Result:
-        """The outcome of a trial, from its folder."""
+        """Read the outcome of a trial from its folder, also while the trial runs.
+
+        Args:
+            path: the trial's folder.
+
+        Raises:
+            FileNotFoundError: there is no such folder.
+        """
         rows = read_results(path)
         folders = sorted(name for name in os.listdir(path) if "." not in name and checkpoint_number(name) >= 0)
         checkpoints = [Checkpoint(os.path.join(path, name)) for name in folders]
@@ -155,10 +177,13 @@ class ResultGrid:
         scope: str = "last",
         filter_nan_and_inf: bool = True,
     ) -> Result:
-        """The outcome of the best trial.  Without metric and mode, the outcome of the only trial.
+        """The outcome of the best trial.
+
+            best = results.get_best_result("loss", "min")
+            print(best.config, best.metrics["loss"], best.checkpoint)
 
         Args:
-            metric, mode: by which it is the best; None: those of TuneConfig.
+            metric, mode: by which it is the best; None: those of TuneConfig.  An only trial needs none.
             scope: what is compared: "last", the last value of each trial; "all", its best value ever; "avg",
                 "last-5-avg" and "last-10-avg", the mean of all, of the last 5 or of the last 10 values.
             filter_nan_and_inf: values that are NaN or infinite do not count.
@@ -172,10 +197,13 @@ class ResultGrid:
         return self[self._trials.index(trial)]
 
     def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None) -> Any:
-        """One row for each trial, as a pandas data frame.
+        """A pandas data frame with a row for each trial; columns "config/..." are its parameters.
 
         Args:
             filter_metric, filter_mode: take the result with the best value of this metric, not the last one.
+
+        Raises:
+            ImportError: pandas is missing; `rows()` returns a list of dicts.
         """
         return _frame(self.rows(filter_metric, filter_mode))
 
@@ -213,7 +241,19 @@ class ResultGrid:
 
 
 class ExperimentAnalysis:
-    """The outcome of `tune.run`."""
+    """The outcome of `tune.run`, or of an experiment in a folder.
+
+    Args:
+        experiment: the folder of an experiment.
+        default_metric, default_mode: what stands for metric and mode below; None: those of the experiment.
+
+    Raises:
+        FileNotFoundError: the folder holds no experiment.
+
+    Example:
+        analysis = tune.ExperimentAnalysis("~/ray_results/first", default_metric="loss", default_mode="min")
+        print(analysis.best_config)
+    """
 
     def __init__(self, experiment: Any, default_metric: str | None = None, default_mode: str | None = None) -> None:
         if isinstance(experiment, (str, os.PathLike)):
@@ -228,7 +268,20 @@ class ExperimentAnalysis:
     def get_best_trial(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last", filter_nan_and_inf: bool = True
     ) -> Trial | None:
-        """The best trial; None: no trial has reported the metric.  The arguments are those of `get_best_result`."""
+        """The best trial.
+
+        Args:
+            metric, mode: by which it is the best; None: those of the experiment.
+            scope: what is compared: "last", "all", "avg", "last-5-avg" or "last-10-avg", as for
+                `ResultGrid.get_best_result`.
+            filter_nan_and_inf: values that are NaN or infinite do not count.
+
+        Returns:
+            The trial, with `config`, `last_result`, `path`, `trial_id`, ...; None: no trial has reported the metric.
+
+        Raises:
+            ValueError: no metric is known.
+        """
         try:
             best: Trial = self._experiment.best_trial(
                 metric or self.default_metric, mode or self.default_mode, scope, filter_nan_and_inf
@@ -238,21 +291,28 @@ class ExperimentAnalysis:
         return best
 
     def get_best_config(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> Any:
-        """The parameters of the best trial."""
+        """The parameters of the best trial, by `metric`, `mode` and `scope` as for `get_best_trial`; None: none is."""
         best = self.get_best_trial(metric, mode, scope)
         return best.config if best is not None else None
 
     def get_best_logdir(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> str | None:
-        """The folder of the best trial."""
+        """The folder of the best trial, by `metric`, `mode` and `scope` as for `get_best_trial`; None: none is."""
         best = self.get_best_trial(metric, mode, scope)
         return best.path if best is not None else None
 
     def get_best_checkpoint(
         self, trial: Trial, metric: str | None = None, mode: str | None = None, return_path: bool = False
     ) -> Any:
-        """The best checkpoint of a trial, by a metric; None: none has a finite value of it.
+        """The best checkpoint of a trial, among those that were kept.
 
-        Without a metric, here and in the experiment, the newest checkpoint.
+        Args:
+            trial: the trial, as `get_best_trial` returns it.
+            metric, mode: by which it is the best; None: those of the experiment.  Without a metric in both places, the
+                newest checkpoint is returned.
+            return_path: whether the path is returned, and no `Checkpoint`.
+
+        Returns:
+            A `Checkpoint` or a path; None: no checkpoint has a finite value of the metric.
         """
         metric, mode = metric or self.default_metric, mode or self.default_mode or "max"
         found = trial.saved
@@ -269,7 +329,15 @@ class ExperimentAnalysis:
     def get_last_checkpoint(
         self, trial: Trial | None = None, metric: str = "training_iteration", mode: str = "max"
     ) -> Any:
-        """The newest checkpoint of a trial; None: of the best trial by the metric."""
+        """The newest checkpoint of a trial.
+
+        Args:
+            trial: the trial; None: the best one by metric and mode.
+            metric, mode: by which a trial is the best.
+
+        Returns:
+            A `Checkpoint`; None: there is none.
+        """
         trial = trial or self.get_best_trial(metric, mode)
         saved = trial.saved if trial is not None else None
         return Checkpoint(saved.path) if saved is not None else None
@@ -280,10 +348,14 @@ class ExperimentAnalysis:
         return [(saved.path, value_of(saved.metrics, key)) for saved in trial.checkpoints]
 
     def dataframe(self, metric: str | None = None, mode: str | None = None) -> Any:
-        """One row for each trial, as a pandas data frame; with metric and mode: its best result, not the last one.
+        """A pandas data frame with a row for each trial; columns "config/..." are its parameters.
+
+        Args:
+            metric, mode: take the result with the best value of this metric; None: the last result.
 
         Raises:
             ValueError: the mode is unknown, or stands without a metric.
+            ImportError: pandas is missing; `rows()` returns a list of dicts.
         """
         return _frame(self._experiment.rows(metric, mode))
 
@@ -360,7 +432,7 @@ class ExperimentAnalysis:
         return str(self._experiment.path)
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
-        """The parameters of each trial, by its id."""
+        """The parameters of each trial, by its id; with `prefix`, "config/" stands before their names."""
         return {
             trial.trial_id: {f"config/{key}": value for key, value in trial.config.items()} if prefix else trial.config
             for trial in self.trials

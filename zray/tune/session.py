@@ -76,7 +76,8 @@ def report(
         checkpoint_dir_name: accepted for Ray's programs.
 
     Raises:
-        TypeError: the metrics are no dict.
+        TypeError: the metrics are no dict, or the checkpoint is none.
+        FileNotFoundError: the folder of the checkpoint is not there.
 
     Example:
         for step in range(10):
@@ -101,7 +102,15 @@ def take_folder_checkpoint() -> Checkpoint | None:
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """The checkpoint from which the trial goes on; None: it begins."""
+    """The checkpoint from which the trial goes on; None: the trial begins.
+
+    Example:
+        checkpoint = tune.get_checkpoint()
+        step = 0
+        if checkpoint:
+            with checkpoint.as_directory() as folder:
+                step = int(open(os.path.join(folder, "step")).read())
+    """
     session = current()
     return session.checkpoint if session is not None else None
 
@@ -184,7 +193,11 @@ class TuneContext:
 
 
 def get_context() -> TuneContext:
-    """Facts of the trial that runs here: names, ids, its folder."""
+    """Facts of the trial that runs here, each by a method; outside of a trial: None.
+
+    Example:
+        tune.get_context().get_trial_dir()  # also get_trial_id, get_trial_name, get_experiment_name
+    """
     return TuneContext()
 
 

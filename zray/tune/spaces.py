@@ -274,15 +274,7 @@ class Categorical(Domain):
 
 
 class Function(Domain):
-    """A value that a function computes from the other parameters.
-
-    Args:
-        func: called with the configuration, as `c["lr"]`, `c.lr` or `c.config.lr`; a function without parameters is
-            called so.
-
-    Raises:
-        ValueError: the function needs more arguments.
-    """
+    """A value that a function computes from the other parameters.  Argument and error are those of `sample_from`."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
@@ -323,67 +315,123 @@ def _takes_an_argument(func: Callable[..., Any]) -> bool:
 
 
 def uniform(lower: float, upper: float) -> Float:
-    """An even distribution between two bounds."""
+    """A real number between two bounds, each equally likely.
+
+        {"momentum": tune.uniform(0.5, 0.99)}
+
+    Args:
+        lower, upper: finite bounds; the upper one is not drawn.
+
+    Raises:
+        ValueError: the bounds are infinite, or not in order.
+    """
     return Float(lower, upper)
 
 
 def quniform(lower: float, upper: float, q: float) -> Float:
-    """An even distribution between two bounds, rounded to multiples of q."""
+    """A multiple of q between two bounds, each equally likely.
+
+    Args:
+        lower, upper: finite bounds, a whole number of steps apart; both are drawn if they are multiples.
+        q: the step, larger than 0.
+
+    Raises:
+        ValueError: the bounds are not in order, or do not fit the step.
+    """
     return Float(lower, upper, step=q)
 
 
 def loguniform(lower: float, upper: float, base: float = 10) -> Float:
-    """An even distribution of the logarithm; the base makes no difference to it."""
+    """A real number between two bounds, whose logarithm is distributed evenly.
+
+        {"lr": tune.loguniform(1e-5, 1e-1)}  # each power of ten equally often
+
+    Args:
+        lower, upper: finite bounds above 0; the upper one is not drawn.
+        base: accepted for Ray's programs; the distribution is the same for each base.
+
+    Raises:
+        ValueError: a bound is infinite, 0 or less, or the bounds are not in order.
+    """
     return Float(lower, upper, is_log=True)
 
 
 def qloguniform(lower: float, upper: float, q: float, base: float = 10) -> Float:
-    """An even distribution of the logarithm, rounded to multiples of q."""
+    """A multiple of q between two bounds, whose logarithm is distributed evenly before rounding.
+
+    The arguments are `lower`, `upper` and `base` of `loguniform` and the step `q` of `quniform`; so are the errors.
+    """
     return Float(lower, upper, is_log=True, step=q)
 
 
 def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
-    """A normal distribution."""
+    """A normally distributed number, with the mean `mean` and the standard deviation `sd`."""
     return Float(normal=(mean, sd))
 
 
 def qrandn(mean: float, sd: float, q: float) -> Float:
-    """A normal distribution, rounded to multiples of q."""
+    """A normally distributed number (`mean`, standard deviation `sd`), rounded to a multiple of `q`."""
     return Float(normal=(mean, sd), step=q)
 
 
 def randint(lower: int, upper: int) -> Integer:
-    """An integer from lower to upper - 1."""
+    """An integer from `lower` to `upper` - 1, each equally likely.
+
+    Raises:
+        ValueError: there is no integer in between; so for the other ranges of integers.
+    """
     return Integer(lower, upper)
 
 
 def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
-    """An integer from lower to upper, both drawn, rounded to multiples of q."""
+    """A multiple of `q` from `lower` to `upper`, both of which are drawn, each equally likely."""
     return Integer(lower, upper, step=q) if q > 1 else Integer(lower, upper + 1)
 
 
 def lograndint(lower: int, upper: int, base: float = 10) -> Integer:
-    """An integer from lower to upper - 1 with an even distribution of the logarithm."""
+    """An integer from `lower` to `upper` - 1, whose logarithm is distributed evenly; `base` makes no difference."""
     return Integer(lower, upper, is_log=True)
 
 
 def qlograndint(lower: int, upper: int, q: int, base: float = 10) -> Integer:
-    """An integer from lower to upper, rounded to multiples of q, with an even distribution of the logarithm."""
+    """A multiple of `q` from `lower` to `upper`, whose logarithm is distributed evenly; `base` makes no difference."""
     return Integer(lower, upper, is_log=True, step=q) if q > 1 else Integer(lower, upper + 1, is_log=True)
 
 
 def choice(categories: Sequence[Any]) -> Categorical:
-    """One of the values, each equally likely."""
+    """A value of the list `categories`, each equally likely; a domain in the list is drawn from in its turn.
+
+        {"optimizer": tune.choice(["adam", {"sgd": tune.uniform(0.8, 0.99)}])}
+
+    Raises:
+        ValueError: the list is empty.
+    """
     return Categorical(categories)
 
 
 def sample_from(func: Callable[..., Any]) -> Function:
-    """A value that the function computes, as `tune.sample_from(lambda spec: spec.config.width * 2)`."""
+    """A value that a function computes, as `tune.sample_from(lambda spec: spec.config.width * 2)`.
+
+    Args:
+        func: a function of the configuration, as `c["lr"]`, `c.lr` or `c.config.lr`; or of nothing.
+
+    Raises:
+        ValueError: the function needs more arguments.
+    """
     return Function(func)
 
 
 def grid_search(values: Sequence[Any]) -> dict[str, list[Any]]:
-    """Every one of the values: the trials are the cross product of all grids."""
+    """Every value of a list: the trials are the cross product of all grids.
+
+        {"layers": tune.grid_search([1, 2, 4]), "width": tune.grid_search([32, 64])}  # 6 trials
+
+    Args:
+        values: the values; each one is tried `num_samples` times.
+
+    Raises:
+        TypeError: the values are no list, or nothing else that can be iterated over.
+    """
     if not isinstance(values, Iterable):
         raise TypeError(f"grid_search takes a list of values, not {type(values).__name__}.")
     return {"grid_search": list(values)}

@@ -85,7 +85,14 @@ class ThresholdStopper(Stopper):
 
 
 class FunctionStopper(Stopper):
-    """The end of a trial when a function of (trial id, result) says so."""
+    """The end of a trial when a function says so.
+
+    Args:
+        function: a function of (trial_id, result) that returns whether the trial ends.
+
+    Example:
+        tune.RunConfig(stop=FunctionStopper(lambda trial_id, result: result["loss"] < 0.01))
+    """
 
     def __init__(self, function: Callable[[str, dict[str, Any]], bool]) -> None:
         self.function = function
@@ -96,7 +103,11 @@ class FunctionStopper(Stopper):
 
 
 class MaximumIterationStopper(Stopper):
-    """The end of a trial after a number of results."""
+    """The end of a trial after a number of results.
+
+    Args:
+        max_iter: the number of results.
+    """
 
     def __init__(self, max_iter: int) -> None:
         self.max_iter = max_iter
@@ -135,7 +146,7 @@ class TimeoutStopper(Stopper):
 
 
 class TrialPlateauStopper(Stopper):
-    """The end of a trial whose metric does not change any more.
+    """The end of a trial whose metric does not change any more, as `TrialPlateauStopper("loss", std=0.001)`.
 
     Args:
         metric: the result's key.
@@ -143,6 +154,9 @@ class TrialPlateauStopper(Stopper):
         num_results: number of results that are looked at.
         grace_period: number of results before the first look.
         metric_threshold, mode: stop only where the metric is beyond this value ("min": below; "max": above).
+
+    Raises:
+        ValueError: a threshold is given without a mode.
     """
 
     def __init__(
@@ -194,6 +208,9 @@ class ExperimentPlateauStopper(Stopper):
         top: number of best values that are looked at.
         mode: "min" or "max".
         patience: number of results in a row on the plateau before the end.
+
+    Raises:
+        ValueError: a number is out of its range, or the mode is another word.
     """
 
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
@@ -226,7 +243,15 @@ class ExperimentPlateauStopper(Stopper):
 
 
 class CombinedStopper(Stopper):
-    """Several stoppers: one of them is enough."""
+    """The end of a trial, or of the experiment, when one of several stoppers says so.
+
+    Args:
+        stoppers: the stoppers, as positional arguments; each of them sees each result.
+
+    Example:
+        stop = CombinedStopper(MaximumIterationStopper(100), TrialPlateauStopper("loss", std=0.001))
+        tune.RunConfig(stop=stop)
+    """
 
     def __init__(self, *stoppers: Stopper) -> None:
         self.stoppers = stoppers

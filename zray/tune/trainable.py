@@ -34,6 +34,7 @@ class Trainable:
 
     Args:
         config: the parameters of the trial.
+        logger_creator, storage: accepted for Ray's programs; results are recorded by the experiment.
 
     Example:
         class Quadratic(tune.Trainable):
@@ -74,27 +75,49 @@ class Trainable:
     # --- what subclasses define ---
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Prepare the training."""
+        """Prepare the training, once for each object.
+
+        Args:
+            config: the parameters of the trial; `with_parameters` adds keyword arguments.
+        """
 
     def step(self) -> dict[str, Any]:
-        """Train a little, and return metrics."""
+        """Train a little, as one epoch.
+
+        Returns:
+            The metrics, as a dict; `{"done": True}` among them ends the trial.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method step: define it, and return a dict of metrics.")
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any] | str | None:
-        """Save the state: as files in the folder, or as a dict that is returned."""
+        """Save the state.
+
+        Args:
+            checkpoint_dir: an empty folder for files.
+
+        Returns:
+            None or the folder, where the state is in files; or the state itself, as a dict that can be pickled.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} has no method save_checkpoint: define it to pause, to resume or to save trials."
         )
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Restore the state: from the folder, or from the dict that `save_checkpoint` returned."""
+        """Restore the state.
+
+        Args:
+            checkpoint: what `save_checkpoint` returned: the dict, or the path of the folder.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method load_checkpoint: define it to restore trials.")
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take another configuration without a new object.
+        """Take another configuration without a new object; called for `reuse_actors=True` and by PBT.
+
+        Args:
+            new_config: the parameters of the next trial.
 
         Returns:
-            False: it cannot; a new object is made.
+            True: done.  False: not possible, and a new object is made.
         """
         return False
 
@@ -117,7 +140,15 @@ class Trainable:
     # --- what is called ---
 
     def train(self) -> dict[str, Any]:
-        """Train one step, and return the metrics with the keys that are filled in."""
+        """Train one step.
+
+        Returns:
+            The metrics of `step`, and keys that are filled in: training_iteration, time_this_iter_s, time_total_s
+            (seconds), date, pid, hostname, config, done, ...
+
+        Raises:
+            TypeError: `step` returned no dict.
+        """
         begin = time.monotonic()
         is_old = type(self).step is Trainable.step and hasattr(self, "_train")
         result = getattr(self, "_train")() if is_old else self.step()  # noqa: B009
@@ -165,12 +196,13 @@ class Trainable:
 
         Args:
             checkpoint_dir: the folder; None: a new one in the trial's folder.
+            prevent_upload: accepted for Ray's programs.
 
         Returns:
             The path of the checkpoint, for `restore`; it is a `Checkpoint` too.
 
         Raises:
-            OSError: it cannot be written; a checkpoint that was there is as it was before.
+            OSError: the folder cannot be written; a checkpoint that was there is as it was before.
         """
         if checkpoint_dir is None:
             base = self._logdir or tempfile.mkdtemp(prefix="zray-trainable-")
@@ -210,7 +242,11 @@ class Trainable:
             pickle.dump(metadata, file)
 
     def restore(self, checkpoint_path: Any) -> None:
-        """Restore the state from a folder of `save`."""
+        """Restore the state, the iteration and the times from a folder of `save`.
+
+        Args:
+            checkpoint_path: what `save` returned, the path of the folder, or a `Checkpoint`.
+        """
         path = getattr(checkpoint_path, "path", None) or os.fspath(checkpoint_path)
         folder = path if os.path.isdir(path) else os.path.dirname(path)
         metadata: dict[str, Any] = {"relative_path": "", "is_dict": False}

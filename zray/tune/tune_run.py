@@ -71,7 +71,8 @@ def run(
     Args:
         run_or_experiment: a function, a subclass of Trainable, a registered name, or an `Experiment`.
         name: the experiment's name.
-        metric, mode: what is optimised.
+        metric, mode, seed, reuse_actors, max_concurrent_trials: as in `TuneConfig`.
+        trial_name_creator, trial_dirname_creator: as in `TuneConfig`.
         stop: a dict of thresholds, a function of (trial_id, result), or a Stopper.
         time_budget_s: seconds after which the experiment ends.
         config: the search space.
@@ -85,9 +86,8 @@ def run(
         restore: a checkpoint with which every trial starts.
         resume: go on with the experiment of this name: True, "AUTO", "AUTO+ERRORED", ... (see `resume_options`).
         raise_on_failed_trial: raise `TuneError` at the end if trials have failed.
-        callbacks: a list of `Callback`.
+        callbacks, progress_reporter, log_to_file: as in `RunConfig`.
         verbose: 0: nothing is shown; 1: a table; 2: ends of trials too; 3: results too.
-        progress_reporter: what shows the state, whatever verbose says.
         others: arguments of former years, without effect here.
 
     Returns:

@@ -188,7 +188,12 @@ class Tuner:
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
-        """Whether a folder, or a URL, holds an experiment."""
+        """Whether a folder, or a URL, holds an experiment.
+
+        Args:
+            path: the experiment's folder, or the URL of its copy.
+            storage_filesystem: the file system of fsspec or pyarrow in which the path is; None: none.
+        """
         url, local = RunningExperiment.locate(path, storage_filesystem)
         if url:
             return has_experiment(url, storage_filesystem)

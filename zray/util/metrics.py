@@ -111,7 +111,11 @@ class Metric:
 
 
 class Counter(Metric):
-    """Sum that only grows: `Counter("images").inc()`."""
+    """Sum that only grows: `Counter("images").inc()`.
+
+    Args:
+        name, description, tag_keys: as for `Metric`.
+    """
 
     def inc(self, value: float = 1.0, tags: dict[str, str] | None = None) -> None:
         """Add to the sum.
@@ -132,7 +136,11 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """Number that goes up and down: `Gauge("queue_length").set(3)`."""
+    """Number that goes up and down: `Gauge("queue_length").set(3)`.
+
+    Args:
+        name, description, tag_keys: as for `Metric`.
+    """
 
     def set(self, value: float, tags: dict[str, str] | None = None) -> None:
         """Set the number.

@@ -63,21 +63,7 @@ class ProgressReporter:
 
 
 class TuneReporterBase(ProgressReporter):
-    """The base of reporters that show a table.
-
-    Args:
-        metric_columns: keys of results, or a dict with their headings; None: metrics that trials report.
-        parameter_columns: names of parameters, or a dict with their headings; None: what the search chooses.
-        total_samples: number of trials; None: that of the experiment.
-        max_progress_rows: rows of the table.
-        max_error_rows: rows of the table of errors.
-        max_column_length: characters of a cell.
-        max_report_frequency: seconds between two reports, at least.
-        infer_limit: metrics shown where metric_columns names none.
-        print_intermediate_tables: whether the tables are shown before the end; None: yes.
-        metric, mode: what is optimised; None: that of the experiment.
-        sort_by_metric: whether the rows are in the order of the metric.
-    """
+    """The base of reporters that show a table.  The arguments are those of `CLIReporter`."""
 
     def __init__(
         self,
@@ -222,6 +208,22 @@ def _with(columns: Names, key: str, heading: str | None) -> dict[str, str]:
 
 class CLIReporter(TuneReporterBase):
     """A reporter that prints a status block with a table, as text.
+
+    Args:
+        metric_columns: keys of results, or a dict with their headings; None: metrics that trials report.
+        parameter_columns: names of parameters, or a dict with their headings; None: what the search chooses.
+        total_samples: number of trials; None: that of the experiment.
+        max_progress_rows: rows of the table.
+        max_error_rows: rows of the table of errors.
+        max_column_length: characters of a cell.
+        max_report_frequency: seconds between two reports, at least.
+        infer_limit: metrics shown where metric_columns names none.
+        print_intermediate_tables: whether the tables are shown before the end; None: yes.
+        metric, mode: what is optimised; None: that of the experiment.
+        sort_by_metric: whether the rows are in the order of the metric.
+
+    Raises:
+        ValueError: the mode is another word.
 
     Example:
         tune.RunConfig(progress_reporter=tune.CLIReporter(metric_columns=["loss"], max_report_frequency=30))

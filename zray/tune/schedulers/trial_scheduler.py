@@ -25,7 +25,13 @@ __all__ = ["FIFOScheduler", "TrialScheduler"]
 
 
 class TrialScheduler:
-    """The base: subclasses override what they need."""
+    """The base of schedulers; subclasses override what they need.
+
+    Example:
+        class Patience(tune.schedulers.TrialScheduler):
+            def on_trial_result(self, controller, trial, result):
+                return self.STOP if result["loss"] > 10 else self.CONTINUE
+    """
 
     CONTINUE, PAUSE, STOP, NOOP = CONTINUE, PAUSE, STOP, NOOP
 
@@ -96,14 +102,34 @@ class TrialScheduler:
         return f"{self.objective.sign * score:.6g}" if score > LAST else "NaN or infinite"
 
     def on_trial_add(self, controller: Controller, trial: Trial) -> None:
-        """A trial is new."""
+        """Take a new trial.
+
+        Args:
+            controller: of the experiment; `controller.trials` has all trials, in order.
+            trial: the new one.
+        """
 
     def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision | str:
-        """A running trial has a result: decide about it."""
+        """Decide about a running trial after a result.
+
+        Args:
+            controller: of the experiment, through which others than this trial may be stopped or go on.
+            trial: the trial.
+            result: its metrics.
+
+        Returns:
+            CONTINUE, PAUSE or STOP, as text; or a `Decision`, with a reason.
+        """
         return Decision()
 
     def on_trial_complete(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> None:
-        """A trial has ended by itself or by a stop criterion."""
+        """Learn from a trial that has ended by itself or by a stop criterion.
+
+        Args:
+            controller: of the experiment.
+            trial: the trial.
+            result: its last result.
+        """
 
     def on_trial_error(self, controller: Controller, trial: Trial) -> None:
         """A trial has failed for good."""
@@ -115,7 +141,14 @@ class TrialScheduler:
         """No trial runs and none can start: paused trials must be stopped or go on."""
 
     def choose_trial_to_run(self, controller: Controller) -> Trial | None:
-        """The trial to start next: one in state PENDING; where no new one can begin, a paused one; None: a new one."""
+        """Choose the trial to start next; called when there are resources for one.
+
+        Args:
+            controller: of the experiment.
+
+        Returns:
+            A trial in state PENDING; a paused one, where no new one can begin; None: a new one.
+        """
         trial = next(iter(controller.pending()), None)
         if trial is None and controller.has_no_new and self.resumes_paused:
             trial = next(iter(controller.resumable()), None)
@@ -145,4 +178,4 @@ class TrialScheduler:
 
 
 class FIFOScheduler(TrialScheduler):
-    """Trials run in order, to their end."""
+    """First in, first out: trials run in order, to their end.  The default."""

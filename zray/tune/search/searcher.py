@@ -17,6 +17,19 @@ class Searcher:
     Args:
         metric: the result's key that is optimised.
         mode: "min" or "max".
+
+    Raises:
+        ValueError: the mode is another one.
+
+    Example:
+        class Halving(Searcher):
+            lr = 1.0
+
+            def suggest(self, trial_id):
+                self.lr /= 2
+                return {"lr": self.lr} if self.lr > 1e-4 else Searcher.FINISHED
+
+        tune.Tuner(train, tune_config=tune.TuneConfig(search_alg=Halving(), num_samples=-1))
     """
 
     FINISHED = "FINISHED"
@@ -45,18 +58,32 @@ class Searcher:
         return False
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """The configuration of a new trial.
+        """Choose the configuration of a new trial.
+
+        Args:
+            trial_id: the trial, as in the methods below.
 
         Returns:
-            None: not now.  Searcher.FINISHED: no more at all.
+            The configuration, as a dict.  None: not now.  Searcher.FINISHED: no more at all.
         """
         raise NotImplementedError
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """A trial has an intermediate result."""
+        """Learn from a result of a running trial.
+
+        Args:
+            trial_id: the trial.
+            result: its metrics.
+        """
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """A trial has ended; `result` is its last one."""
+        """Learn from a trial that has ended.
+
+        Args:
+            trial_id: the trial.
+            result: its last result; None: there is none.
+            error: whether the trial has failed.
+        """
 
     def add_evaluated_point(
         self,
@@ -90,14 +117,14 @@ class Searcher:
         self.__dict__.update(state)
 
     def save(self, checkpoint_path: str) -> None:
-        """Write the state into a file."""
+        """Write the state into the file `checkpoint_path`, by `get_state`."""
         import cloudpickle
 
         with open(checkpoint_path, "wb") as file:
             cloudpickle.dump(self.get_state(), file)
 
     def restore(self, checkpoint_path: str) -> None:
-        """Read the state from a file of `save`."""
+        """Read the state from the file `checkpoint_path` of `save`, by `set_state`."""
         import cloudpickle
 
         with open(checkpoint_path, "rb") as file:
