@@ -93,15 +93,6 @@ def test_fault_of_an_environment_is_named(env_config, message):
         small(**env_config).build_algo().train()
 
 
-def test_reset_without_a_seed_is_named():
-    class Old(Shelf):
-        def reset(self):
-            return self.observation, {}
-
-    with pytest.raises(InvalidEnvironmentError, match=r"environment Old takes no seed: define reset\(self, \*, seed"):
-        small(env=Old).build_algo()
-
-
 def test_plain_class_of_former_years_needs_no_close():
     class Corridor:
         observation_space, action_space = BOX, TWO

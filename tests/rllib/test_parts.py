@@ -13,7 +13,7 @@ from zray.rllib.algorithms.a2c import A2CConfig  # noqa: E402
 from zray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
 from zray.rllib.distributions import Categorical, Gaussian, MultiCategorical  # noqa: E402
-from zray.rllib.environments import InvalidEnvironmentError, check_environment, make_environment  # noqa: E402
+from zray.rllib.environments import InvalidEnvironmentError, make_environment  # noqa: E402
 from zray.rllib.filters import MeanStdFilter  # noqa: E402
 from zray.rllib.networks import mlp  # noqa: E402
 from zray.rllib.replay import PrioritizedReplay, Replay, n_step  # noqa: E402
@@ -193,7 +193,7 @@ class Faulty(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         if self.fault == "reset":
-            return np.zeros(2, np.float32)
+            return np.zeros(2, np.float32), {}, False
         return np.zeros(2, np.float32), {}
 
     def step(self, action):
@@ -209,7 +209,7 @@ class Faulty(gymnasium.Env):
 @pytest.mark.parametrize(
     "fault, message",
     [
-        ("reset", r"reset of environment Faulty returns \(observation, info\)"),
+        ("reset", r"reset of environment Faulty returns \(observation, info\), not a tuple of 3"),
         ("shape", r"outside of its space: ndarray of shape \(3,\)"),
         ("raise", r"step raised ZeroDivisionError: by nought, in environment Faulty number 0, step 2 .* seed \d+"),
         ("nan", r"The reward is nan, in environment Faulty number 0, step 2"),
@@ -224,26 +224,6 @@ def test_faults_of_environments_are_named(fault, message):
 def test_unknown_environment_names_those_near():
     with pytest.raises(ValueError, match="No environment is called 'CartPole-v9'.*Near: CartPole-v0, CartPole-v1"):
         make_environment("CartPole-v9", {})
-
-
-def test_old_environments_are_wrapped():
-    class Old:
-        observation_space, action_space = Faulty.observation_space, Faulty.action_space
-
-        def reset(self):
-            return np.zeros(2, np.float32)
-
-        def step(self, action):
-            return np.zeros(2, np.float32), 1.0, True, {"TimeLimit.truncated": True}
-
-        def close(self):
-            pass
-
-    from zray.rllib.environments import EnvContext
-
-    made = make_environment(lambda context: Old(), EnvContext())
-    check_environment(made, "Old")
-    assert made.step(0)[2:4] == (False, True)
 
 
 def test_unknown_options_name_the_nearest_and_its_method():

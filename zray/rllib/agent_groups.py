@@ -15,6 +15,7 @@ import numpy as np
 from .batches import FLOAT_MAX, Batch, Episode, copied
 from .environments import InvalidEnvironmentError, check_reward
 from .groups import Group
+from .old_environments import seed_otherwise
 from .policies import Policy
 from .sequences import sequences_of
 
@@ -77,8 +78,8 @@ def reset_agents(env: Any, seed: int | None) -> dict[Any, Any]:
     if "seed" in inspect.signature(env.reset).parameters:
         found = env.reset(seed=seed)
     else:
-        if seed is not None and hasattr(env, "seed"):
-            env.seed(seed)
+        if seed is not None:
+            seed_otherwise(env, seed)
         found = env.reset()
     is_pair = isinstance(found, tuple) and len(found) == 2
     observations = found[0] if is_pair else found

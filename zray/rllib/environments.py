@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from .old_environments import OldStep, adapted
+
 __all__ = [
     "EnvContext",
     "InvalidEnvironmentError",
     "Limited",
+    "OldStep",
     "check_environment",
     "check_reward",
     "check_spaces",
@@ -81,9 +84,20 @@ def _named(name: str) -> Callable[[EnvContext], Any]:
         if found is not None:
             made: Callable[[EnvContext], Any] = found
             return made
+    former = getattr(sys.modules.get("gym"), "spec", None)
+    if former is not None and _is_known(former, name):  # the program has registered it there
+        return lambda context: sys.modules["gym"].make(name, **context)
     close = [known for known in gymnasium.registry if known.lower().split("-")[0] == name.lower().split("-")[0]]
     hint = f"  Near: {', '.join(sorted(close)[:3])}." if close else ""
     raise ValueError(f"No environment is called {name!r}: it is no id of gymnasium and no name of register_env.{hint}")
+
+
+def _is_known(spec: Callable[[str], Any], name: str) -> bool:
+    """Whether a registry of the former package gym has an id."""
+    try:
+        return spec(name) is not None
+    except Exception:  # its errors depend on the version
+        return False
 
 
 class RegisteredEnvironment:
@@ -108,49 +122,6 @@ def portable(env: Any) -> Any:
 
     registered = environment_creator(env) if isinstance(env, str) else None
     return env if registered is None else RegisteredEnvironment(env, registered)
-
-
-class OldStep(gymnasium.Env[Any, Any]):
-    """An environment of `gym`: `reset` returns an observation alone, `step` four values."""
-
-    def __init__(self, env: Any) -> None:
-        self.env = env
-        self.observation_space = _space(env.observation_space)
-        self.action_space = _space(env.action_space)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        if seed is not None and hasattr(self.env, "seed"):
-            self.env.seed(seed)
-        found = self.env.reset()
-        return found if _is_pair(found) else (found, {})
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        found = self.env.step(action)
-        if len(found) == 5:
-            return found  # type: ignore[no-any-return]
-        observation, reward, done, info = found
-        is_truncated = bool(info.get("TimeLimit.truncated", False))
-        return observation, reward, bool(done) and not is_truncated, is_truncated, info
-
-    def close(self) -> None:
-        if hasattr(self.env, "close"):  # a plain class may have none
-            self.env.close()
-
-
-def _is_pair(found: Any) -> bool:
-    return isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)
-
-
-def _space(space: Any) -> gymnasium.Space[Any]:
-    """The space of gymnasium that a space of gym stands for."""
-    if isinstance(space, gymnasium.Space):
-        return space
-    kind = type(space).__name__
-    if kind == "Discrete":
-        return gymnasium.spaces.Discrete(int(space.n))
-    if kind == "Box":
-        return gymnasium.spaces.Box(np.asarray(space.low), np.asarray(space.high), dtype=space.dtype)
-    raise TypeError(f"The space {space!r} is neither of gymnasium nor a Discrete or Box of gym.")
 
 
 def missing_extra(error: BaseException) -> str:
@@ -178,15 +149,15 @@ def make_environment(env: Any, context: EnvContext) -> gymnasium.Env[Any, Any]:
         if isinstance(error, TypeError):
             hint = "  A class or function of your own takes the env_config."
         raise InvalidEnvironmentError(f"{place} could not be made: {type(error).__name__}: {error}{hint}") from error
-    if isinstance(made, gymnasium.Env):
-        return made
+    from .env.multi_agent_env import MultiAgentEnv
+
     for attribute in ("reset", "step", "observation_space", "action_space"):
-        if not hasattr(made, attribute):
+        if not isinstance(made, gymnasium.Env) and not hasattr(made, attribute):
             raise InvalidEnvironmentError(
                 f"What makes environment {name_of(env)} returned {type(made).__name__}, which has no {attribute}: "
                 "return an object of gymnasium.Env."
             )
-    return OldStep(made)
+    return made if isinstance(made, MultiAgentEnv) else adapted(made, name_of(env), context.worker_index > 1)
 
 
 class Limited:
@@ -243,16 +214,10 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
             _check_observation(env.get_observation_space(agent), f"{name}, agent {agent!r},", observation, "reset")
         return
     check_spaces(env, name)
-    parameters = inspect.signature(env.reset).parameters
-    if "seed" not in parameters and not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-        raise InvalidEnvironmentError(
-            f"reset of environment {name} takes no seed: define reset(self, *, seed=None, options=None)."
-        )
     found: Any = env.reset(seed=0)
-    if not _is_pair(found):
-        raise InvalidEnvironmentError(
-            f"reset of environment {name} returns (observation, info), not {type(found).__name__}."
-        )
+    if not (isinstance(found, tuple) and len(found) == 2):
+        said = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+        raise InvalidEnvironmentError(f"reset of environment {name} returns (observation, info), not {said}.")
     _check_observation(env.observation_space, name, found[0], "reset")
     stepped: Any = env.step(_allowed_sample(env.action_space, found[0]))
     if not (isinstance(stepped, tuple) and len(stepped) == 5):

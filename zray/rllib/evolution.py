@@ -15,6 +15,7 @@ import zray
 
 from .calls import Calls
 from .environments import EnvContext, InvalidEnvironmentError, check_environment, make_environment, name_of
+from .old_environments import settled
 from .vector_policy import VectorPolicy
 
 __all__ = ["BLOCK", "Evolution", "Evolver", "Played", "Vector", "draw", "make_noise", "sum_in_order"]
@@ -113,6 +114,7 @@ class Evolver:
         if self.env is None:
             self.env = self.make()
             check_environment(self.env, self.name)
+            self.env = settled(self.env)
         policy, stdev = self.policy, np.float32(self.options["noise_stdev"])
         policy.filter = vector.filter
         counted = vector.filter.fresh()

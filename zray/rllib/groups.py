@@ -23,6 +23,7 @@ from .environments import (
     name_of,
 )
 from .episodes import ACTIONS_MAX, is_stateless, play_again
+from .old_environments import settled
 from .policies import Policy
 from .sequences import sequences_of
 
@@ -46,6 +47,8 @@ class Group:
         is_whole: whether a rollout goes on until the episodes have ended.
     """
 
+    is_settled = True  # whether wrappers of environments have seen a first step
+
     def __init__(
         self,
         index: int,
@@ -63,9 +66,13 @@ class Group:
         self.events, self.live, self.metrics = events, [], MetricsLogger()
         first = index * size
         contexts = [EnvContext(env_config, worker_index, first + place) for place in range(size)]
-        self.envs = [make_environment(env, context) for context in contexts]
-        if checks:
-            check_environment(self.envs[0], self.name)
+        self.envs: list[Any] = []
+        self.is_settled = checks
+        for place, context in enumerate(contexts):
+            self.envs.append(make_environment(env, context))
+            if checks and not place:
+                check_environment(self.envs[0], self.name)
+                self.envs = [settled(self.envs[0])]
         if events is not None:
             self.live = [LiveEpisode(first + place, 0) for place in range(size)]
             for place, context in enumerate(contexts):
@@ -286,6 +293,8 @@ class Group:
 
     def _finished(self, batch: Batch, before: list[list[np.ndarray]], max_seq_len: int) -> Batch:
         """The batch, cut to whole episodes if these are asked for, with the sequences of a recurrent model."""
+        if not self.is_settled:
+            self.envs, self.is_settled = [settled(each) for each in self.envs], True
         if self.is_whole:
             batch, before = whole_episodes(batch, before)
         return self._with_sequences(batch, before, max_seq_len) if self.states else batch
