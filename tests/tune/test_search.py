@@ -1,5 +1,6 @@
 """Searchers: Optuna's own sequence, limits, repetitions, any object that is asked and told."""
 
+import numpy as np
 import pytest
 
 from zray import tune
@@ -47,6 +48,45 @@ def test_sequence_of_optuna_is_its_own():
         theirs.append(config)
         study.tell(trial, loss(config))
     assert ours == theirs
+
+
+def optuna_searcher(**options):
+    from zray.tune.search.optuna import OptunaSearch
+
+    return OptunaSearch(**options)
+
+
+def wrapped(searcher):
+    return ConcurrencyLimiter(Repeater(searcher, 2), 2)
+
+
+@pytest.mark.parametrize("wrap", [lambda searcher: searcher, wrapped])
+@pytest.mark.parametrize("is_made_before", [False, True])
+def test_search_without_a_seed_follows_the_global_seed_of_numpy(wrap, is_made_before):
+    def draws(seed):
+        searcher = wrap(optuna_searcher()) if is_made_before else None
+        np.random.seed(seed)
+        run = search(searcher or wrap(optuna_searcher()), 6)
+        return [trial.config for trial in run.controller.get_trials()]
+
+    assert draws(3) == draws(3) != draws(4)
+
+
+def test_search_without_a_seed_takes_that_of_the_experiment():
+    from zray.tune.search.hyperopt import HyperOptSearch
+
+    def draws(searcher, **spec):
+        searcher.set_search_properties("loss", "min", SPACE, num_samples=3, **spec)
+        return [searcher.suggest(str(number)) for number in range(3)]
+
+    for own in (
+        lambda seed=None: optuna_searcher(seed=seed),
+        lambda seed=None: BasicVariantGenerator(random_state=seed),
+    ):
+        assert draws(own(), seed=8) == draws(own(8)) == draws(own(8), seed=9) != draws(own(), seed=9)
+    hyperopt = HyperOptSearch()
+    hyperopt.set_search_properties("loss", "min", SPACE, seed=8)
+    assert hyperopt._seed == 8
 
 
 def test_define_by_run_function_is_a_space():

@@ -134,7 +134,12 @@ class RunningExperiment:
             searcher = BasicVariantGenerator(random_state=self.seed)
         searcher = as_searcher(searcher)
         took = set_search_properties(
-            searcher, settings.metric, settings.mode, dict(self.space), num_samples=settings.num_samples
+            searcher,
+            settings.metric,
+            settings.mode,
+            dict(self.space),
+            num_samples=settings.num_samples,
+            seed=self.seed,
         )
         if isinstance(searcher, BasicVariantGenerator):
             total = searcher.total_samples

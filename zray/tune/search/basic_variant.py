@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..spaces import global_seed
 from ..variants import check_space, grid_count, variant
-from .searcher import Searcher
+from .searcher import Searcher, settled_seed
 
 __all__ = ["BasicVariantGenerator"]
 
@@ -21,7 +20,7 @@ class BasicVariantGenerator(Searcher):
             is tried whole.
         max_concurrent: the number of trials at once; 0: as many as there are resources for.
         constant_grid_search: draw distributions once for a whole grid.
-        random_state: the seed; None: from numpy's global state.
+        random_state: the seed; None: that of the experiment, or one from numpy's global state.
     """
 
     def __init__(
@@ -37,7 +36,8 @@ class BasicVariantGenerator(Searcher):
         self.constant_grid_search = constant_grid_search
         if isinstance(random_state, np.random.Generator):
             random_state = int(random_state.integers(2**31))
-        self.seed = random_state if random_state is not None else global_seed()
+        self._has_seed = random_state is not None
+        self.seed = settled_seed(random_state, {})
         self.space: dict[str, Any] = {}
         self.num_samples = 1
         self.count = 0
@@ -46,6 +46,8 @@ class BasicVariantGenerator(Searcher):
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
         self._metric, self._mode = metric, mode
         check_space(config)
+        if not self._has_seed and spec.get("seed") is not None:
+            self.seed = spec["seed"]
         self.space = config
         self.num_samples = spec.get("num_samples", 1)
         return True

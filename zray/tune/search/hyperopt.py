@@ -13,7 +13,7 @@ from ..spaces import Categorical, Domain, Float, Integer
 from ..trial import value_of
 from ..variants import has_unresolved_values
 from .former import flat_config
-from .searcher import Searcher
+from .searcher import Searcher, settled_seed
 
 __all__ = ["HyperOptSearch"]
 
@@ -111,7 +111,7 @@ class HyperOptSearch(Searcher):
         metric, mode: what is optimised.
         points_to_evaluate: configurations that come first; for a space of HyperOpt by label, choices by index.
         n_initial_points: random configurations before the estimator.
-        random_state_seed: the seed.
+        random_state_seed: the seed; None: that of the experiment, or one from numpy's global state.
         gamma: the fraction of observations that count as good.
     """
 
@@ -130,7 +130,8 @@ class HyperOptSearch(Searcher):
         super().__init__(reward_attr or metric, "max" if reward_attr else mode)
         self._space, self._points = space, list(points_to_evaluate or ())
         self._n_initial_points, self._gamma = n_initial_points, gamma
-        self._rng = np.random.default_rng(random_state_seed)
+        self._seed = random_state_seed
+        self._rng: np.random.Generator | None = None  # begins with the search
         self.max_concurrent = max_concurrent
         self._domain: Any = None
         self._is_own = False  # whether the space is one of Tune
@@ -139,6 +140,7 @@ class HyperOptSearch(Searcher):
 
     def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
         self._metric, self._mode = self._metric or metric, self._mode or mode
+        self._seed = settled_seed(self._seed, spec)
         if self._space is not None:
             return False
         if has_unresolved_values(config):
@@ -172,6 +174,8 @@ class HyperOptSearch(Searcher):
         else:
             self._trials.refresh()
             (number,) = self._trials.new_trial_ids(1)
+            if self._rng is None:
+                self._rng = np.random.default_rng(settled_seed(self._seed, {}))
             seed = int(self._rng.integers(2**31))
             suggest = hyperopt.rand.suggest if place < self._n_initial_points else hyperopt.tpe.suggest
             options = {"gamma": self._gamma} if suggest is hyperopt.tpe.suggest else {}

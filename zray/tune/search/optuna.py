@@ -13,7 +13,7 @@ from ..trial import value_of
 from ..variants import has_unresolved_values
 from .former import flat_config, former_trials
 from .optuna_spaces import distributions_of, flat_point, nested, values_of
-from .searcher import Searcher
+from .searcher import Searcher, settled_seed
 
 __all__ = ["OptunaSearch", "distributions_of"]
 
@@ -50,7 +50,7 @@ class OptunaSearch(Searcher):
         metric, mode: what is optimised; lists for several objectives.
         points_to_evaluate: configurations that come first.
         sampler: one of `optuna.samplers`.
-        seed: of the default sampler.
+        seed: of the default sampler; None: that of the experiment, or one from numpy's global state.
         evaluated_rewards: the metric of each of points_to_evaluate, which are then not run.
         points_from: the folder of an earlier experiment, whose results the search starts with.
         storage: a storage of Optuna, or the path of a journal file, which Optuna's dashboard opens.
@@ -92,6 +92,8 @@ class OptunaSearch(Searcher):
                 f"{metric!r} ({mode}).  Name them in one place."
             )
         self._metric, self._mode = self._metric or metric, self._mode or mode
+        if self._sampler is None:
+            self._seed = settled_seed(self._seed, spec)
         if self._space is not None:
             return False
         if has_unresolved_values(config):
@@ -119,11 +121,10 @@ class OptunaSearch(Searcher):
         metrics = self._metric if isinstance(self._metric, (list, tuple)) else [self._metric]
         if len(modes) == 1 and len(metrics) > 1:
             modes = list(modes) * len(metrics)
-        sampler = self._sampler or (
-            optuna.samplers.TPESampler(seed=self._seed)
-            if len(metrics) == 1
-            else optuna.samplers.NSGAIISampler(seed=self._seed)
-        )
+        sampler = self._sampler
+        if sampler is None:
+            made = optuna.samplers.TPESampler if len(metrics) == 1 else optuna.samplers.NSGAIISampler
+            sampler = made(seed=settled_seed(self._seed, {}))
         self._study = optuna.create_study(
             storage=self._made_storage(optuna),
             sampler=sampler,

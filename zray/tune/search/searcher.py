@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from ... import shadows
+from ..spaces import global_seed
 
-__all__ = ["SearchAlgorithm", "Searcher", "set_search_properties"]
+__all__ = ["SearchAlgorithm", "Searcher", "set_search_properties", "settled_seed"]
 
 
 class Searcher:
@@ -175,6 +177,18 @@ def set_search_properties(
     taken = inspect.signature(searcher.set_search_properties).parameters.values()
     takes_more = any(each.kind is each.VAR_KEYWORD for each in taken)
     return bool(searcher.set_search_properties(metric, mode, config, **(spec if takes_more else {})))
+
+
+def settled_seed(own: int | None, spec: Mapping[str, Any]) -> int:
+    """The seed of a searcher: its own one, the experiment's, or one that is drawn from numpy's global state.
+
+    Args:
+        spec: what `set_search_properties` was given.
+    """
+    if own is not None:
+        return own
+    given = spec.get("seed")
+    return global_seed() if given is None else int(given)
 
 
 shadows.name_absent(__name__)
