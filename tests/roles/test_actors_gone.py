@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.roles.actor_desk import ActorDesk
 from tests.roles.desk import DRIVER, Acknowledged, Desk
 from zray.exceptions import decode_system_error
 from zray.ids import FIRST_RETURN
@@ -18,9 +19,9 @@ from zray.wire.actors import (
 )
 from zray.wire.gcs import NodeLost
 from zray.wire.homes import ActorLocated, LocateActor
-from zray.wire.objects import HoldObjects
+from zray.wire.objects import HoldObjects, ReleaseObjects
 from zray.wire.task_spec import ActorOptions, TaskOptions, encode_options
-from zray.wire.tasks import ObjectsReady
+from zray.wire.tasks import ObjectsReady, SubmitTasks
 
 OTHER = "other/local"
 OLD = b"a" * 16
@@ -91,3 +92,64 @@ def test_of_one_that_was_on_the_last_other_node_its_shard_says_what_became_of_it
     (ready,) = [message for _, message in desk.heard() if type(message) is ObjectsReady]
     ((_, error),) = ready.objects
     assert "died: its node other is lost (it was drained" in str(decode_system_error(error))
+
+
+class Named(ActorDesk):
+    """Questions for the name of an actor of this node."""
+
+    def __init__(self):
+        super().__init__()
+        self.actor = b"a" * 16
+        self.handle = self.create(self.actor, ActorOptions(resources={}, name="n"))
+        self.settle()
+        (self.worker,) = self.actors
+        self.take_sent()
+
+    def in_one_turn(self, *messages):
+        """What FindActor is answered, by a shard that has not heard of the end."""
+        for sender, message in messages:
+            self._perform(self.scheduler.handle(sender, message, self.now))
+        self.tell("gcs-0", LookUpActorReply("", "n", self.actor, b"handle", "local"))
+        sent = self.take_sent()
+        (reply,) = [message for _, message in sent if type(message) is FindActorReply]
+        return reply.actor_id
+
+
+@pytest.mark.parametrize("is_weak", [False, True])
+def test_one_whose_last_handle_went_in_the_same_turn_is_not_found(is_weak):
+    desk = Named()
+    gone, question = ReleaseObjects([desk.handle]), FindActor(1, "", "n", is_weak)
+    assert desk.in_one_turn((DRIVER, gone), (DRIVER, question)) == b""
+    assert desk.actors[desk.worker].is_told_to_stop
+    assert desk.in_one_turn((DRIVER, FindActor(2, "", "n"))) == b""
+
+
+def test_name_of_one_whose_last_handle_is_gone_is_free_before_its_process_has_ended():
+    desk = Named()
+    desk.tell(DRIVER, ReleaseObjects([desk.handle]))
+    desk.create(b"b" * 16, ActorOptions(resources={}, name="n"))
+    assert len(desk.registering) == 2
+    desk.answer_name()
+    desk.answer_name()
+    assert desk.names == {"n": b"b" * 16}
+    desk.settle()
+    assert desk.names == {"n": b"b" * 16}
+    assert [process.actor_id for process in desk.actors.values()] == [b"b" * 16]
+
+
+@pytest.mark.parametrize("is_same_turn", [True, False])
+def test_one_that_has_calls_to_end_is_found_and_stays(is_same_turn):
+    desk = Named()
+    call = desk.new_call(b"driver", desk.actor)
+    desk.tell(DRIVER, SubmitTasks([call]))
+    gone, question = (DRIVER, ReleaseObjects([desk.handle])), (DRIVER, FindActor(1, "", "n"))
+    if is_same_turn:
+        assert desk.in_one_turn(gone, question) == desk.actor
+    else:
+        desk.tell(*gone)
+        assert desk.in_one_turn(question) == desk.actor
+    desk.settle()
+    assert desk.worker in desk.actors
+    desk.tell(DRIVER, ReleaseObjects([desk.handle]))
+    desk.settle()
+    assert not desk.actors

@@ -42,6 +42,9 @@ class ActorEnds:
             if type(actor) is Route:
                 self.node.routes.handle_gone(actor)
                 continue
+            entry = self.node.objects.entries.get(actor.actor_id + FIRST_RETURN)
+            if entry is not None and entry.actor is actor:
+                continue  # it was found by its name since, while it had calls to end
             self.graves.pop(actor.actor_id, None)
             if actor.actor_id not in self.node.calls.actors:
                 self.node.moves.forget(actor.actor_id)
@@ -50,9 +53,18 @@ class ActorEnds:
                 if not actor.queue and not actor.inflight:
                     self.see_off(actor)
 
+    def is_ending(self, actor: Actor) -> bool:
+        """Whether it leaves, at the end of this turn if not before: no handle is left, and nothing to do."""
+        if actor.state == ActorState.DEAD:
+            return True
+        if actor.queue or actor.inflight or actor.state == ActorState.STARTING or actor.options.detached:
+            return False
+        return actor.is_going or actor in self.node.objects.freed_actors
+
     def see_off(self, actor: Actor) -> None:
-        """It leaves, now that it has nothing to do."""
+        """It leaves, now that it has nothing to do.  Its name is free at once, whatever it does before its end."""
         if actor.worker is not None and actor.state == ActorState.ALIVE:
+            self._free_name(actor)
             actor.killed = "its last handle was dropped"
             self.shutdowns.stop(actor, actor.worker)
             actor.state = ActorState.DEAD
@@ -155,9 +167,8 @@ class ActorEnds:
         node.function_table.forget_waiters()
         node.guards.dismiss(actor, is_dead=was_named)
         node.function_table.actor_ended(actor)
-        if actor.options.name and was_named:
-            shard = node.addresses.shard_of(name_key(actor.options.namespace, actor.options.name))
-            node.send(shard, ActorRemoved(actor.actor_id))
+        if was_named:
+            self._free_name(actor)
         actor.worker = None
         entry = node.objects.entries.get(actor.actor_id + FIRST_RETURN)
         if entry is not None and entry.actor is actor:
@@ -166,6 +177,12 @@ class ActorEnds:
             if actor.options.name:
                 node.names.weak.deaths[actor.actor_id] = error
             node.moves.forget(actor.actor_id)  # a handle that comes later is one of another, made anew
+
+    def _free_name(self, actor: Actor) -> None:
+        options = actor.options
+        if options.name:
+            shard = self.node.addresses.shard_of(name_key(options.namespace, options.name))
+            self.node.send(shard, ActorRemoved(actor.actor_id))
 
     def grave(self, call: Task) -> bytes:
         """The error value that a call on a dead actor gets."""

@@ -140,7 +140,7 @@ class ActorNames:
         if home == self.node.address and here is None:
             home = self.left.get(actor_id, home)
         is_here = home == self.node.address and actor_id not in self.node.guards.guarded
-        if actor_id and (here is None or here.is_going) and (is_here or here is not None):
+        if is_here if here is None else self.node.ends.is_ending(here):
             actor_id = b""  # it died, or began to leave, while we asked
         if self._was_killed(actor_id):
             actor_id = b""
@@ -155,6 +155,7 @@ class ActorNames:
             self.node.objects.hold(entry, process)
             actor = self.node.calls.actors.get(actor_id)
             if actor is not None and entry.actor is None:
+                actor.is_going = False  # it had calls to end before it left
                 entry.actor = actor
                 entry.value = NOTHING if actor.state == ActorState.ALIVE else entry.value
         self.node.send(process.address, FindActorReply(question.request, actor_id, message.handle))
