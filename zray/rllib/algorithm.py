@@ -172,11 +172,11 @@ class Algorithm(Views, Trainable):
         raise NotImplementedError
 
     def training_step(self) -> dict[str, Any]:
-        """One iteration: rollouts and updates.  Returns metrics of the learner."""
+        """Do rollouts and updates, and return metrics of the learner."""
         raise NotImplementedError
 
     def learner_state(self) -> dict[str, Any]:
-        """What the learner needs to go on exactly."""
+        """The state that the learner needs to go on exactly."""
         raise NotImplementedError
 
     def set_learner_state(self, state: dict[str, Any]) -> None:
@@ -186,7 +186,7 @@ class Algorithm(Views, Trainable):
     # --- iterations ---
 
     def step(self) -> dict[str, Any]:
-        """One iteration, with the metrics in the spellings of 2018 and of today."""
+        """Run one iteration, and return metrics in the spellings of 2018 and of today."""
         before = self.steps_sampled
         self.last_episodes = []
         learner = self.training_step()
@@ -222,7 +222,11 @@ class Algorithm(Views, Trainable):
         result["learners"] = learner if hasattr(self, "members") else {"default_policy": learner}
 
     def train(self) -> dict[str, Any]:
-        """One iteration, with the metrics and the keys that are filled in."""
+        """Train one iteration: rollouts, then updates.
+
+        Returns:
+            The metrics; `["env_runners"]["episode_return_mean"]` is NaN until a first episode has ended.
+        """
         result = super().train()
         self._tell("on_train_result", result=result)
         if self.logger is not None:
@@ -242,7 +246,7 @@ class Algorithm(Views, Trainable):
             group.watch(self.events)
 
     def _add_metrics(self, result: dict[str, Any]) -> None:
-        """What callbacks have noted: of the last episodes, and of this process."""
+        """Add what callbacks have noted to a result: of the last episodes, and of this process."""
         noted: dict[str, list[float]] = {}
         logger = MetricsLogger()
         for episode in self.episodes:
@@ -271,10 +275,10 @@ class Algorithm(Views, Trainable):
         return batches
 
     def evaluate(self, episodes: int | None = None) -> dict[str, Any]:
-        """Play episodes, by the most likely actions if `evaluation_config` does not say otherwise.
+        """Play episodes, by the most likely actions if `evaluation_config` says nothing else, and return the metrics.
 
         Args:
-            episodes: how many; None: `evaluation_duration`.
+            episodes: number of episodes; None: `evaluation_duration`.
         """
         self._tell("on_evaluate_start")
         options = options_of_evaluation(self.config, type(self).__name__)
@@ -300,6 +304,7 @@ class Algorithm(Views, Trainable):
         """The action for an observation.
 
         Args:
+            observation: as the environment gives it.
             state: the recurrent state: of `get_policy().get_initial_state()`, and then of the call before; None: that
                 of an episode's start.
             explore: whether it is drawn; False: the most likely one.  None: the option `explore`.
@@ -333,17 +338,13 @@ class Algorithm(Views, Trainable):
 
     @classmethod
     def with_updates(cls, *args: Any, **kwargs: Any) -> Any:
-        """A class of parts: not there.
-
-        Raises:
-            NotImplementedError: always.
-        """
+        """A class of parts is not there: always a NotImplementedError."""
         from .trainers import build_trainer
 
         return build_trainer()
 
     def get_policy(self, policy_id: str = "default_policy") -> Policy:
-        """The policy."""
+        """The policy `policy_id`; with one agent there is "default_policy" alone."""
         return self.policy
 
     def get_weights(self) -> dict[str, Any]:
@@ -364,7 +365,7 @@ class Algorithm(Views, Trainable):
             The checks: a list of tuples of name, whether it holds, and numbers.
 
         Raises:
-            AssertionError: a check does not hold; names it.
+            AssertionError: a check does not hold; the message names the check.
         """
         from .checks import checked
 
@@ -422,7 +423,7 @@ class Algorithm(Views, Trainable):
 
     @classmethod
     def from_checkpoint(cls, path: Any) -> Algorithm:
-        """The algorithm of a checkpoint."""
+        """Make the algorithm of the checkpoint in the folder `path`; its next iterations are those after the save."""
         folder = str(getattr(path, "path", path))
         with open(os.path.join(folder, STATE), "rb") as file:
             config = pickle.load(file)["config"]

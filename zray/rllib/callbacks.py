@@ -25,10 +25,13 @@ VALUES_MAX = 1_000
 
 
 class DefaultCallbacks:
-    """The events; a program derives a class from this one, and defines those that it wants.
+    """The events of training; a program derives a class, and defines the methods of the events that count for it.
 
     Methods of former signatures, as `on_episode_end(self, *, worker, base_env, policies, episode, **kwargs)`, and of
     today, as `on_episode_end(self, *, episode, env_index, metrics_logger, **kwargs)`, are called alike.
+
+    Args:
+        legacy_callbacks_dict: functions by event, as programs of former years give them.
 
     Example:
         class Angles(DefaultCallbacks):

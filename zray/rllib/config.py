@@ -22,6 +22,10 @@ class AlgorithmConfig:
     """Options of an algorithm.  Methods return the configuration itself, so that they can be chained.
 
     An option is an attribute and an item too, in each of its spellings: `config.lr`, `config["num_workers"]`.
+    Methods take former spellings too.  An unknown option is a TypeError.
+
+    Args:
+        algo_class: the algorithm, or its name; None: that of the class.
 
     Example:
         config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=2).training(lr=3e-4)
@@ -76,10 +80,20 @@ class AlgorithmConfig:
         disable_env_checking: bool = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """The environment.
+        """Set options of the environment.
+
+            config.environment(Maze, env_config={"size": 8}, horizon=200)
 
         Args:
-            env: a gymnasium id, a class, a function of the env_config, or a name of `register_env`.
+            env: gymnasium id, class, function of the env_config, or name of `register_env`; required.  Default: None.
+            env_config: dict for the environment's constructor.  Default: {}.
+            clip_rewards: whether the learner gets the signs of rewards; None: for Atari ids alone.  Default: None.
+            horizon: steps after which an episode is truncated; None: no limit.  Default: None.
+            normalize_actions: whether Box actions are scaled to finite bounds: -1 to the lower, 1 to the upper one.
+                Default: True.
+            clip_actions: whether Box actions that are not scaled are clipped to the bounds.  Default: True.
+            observation_space, action_space: accepted; the spaces are those of the environment.  Default: None.
+            disable_env_checking: whether the check before the first rollout is left out.  Default: False.
         """
         return self._given("environment", locals())
 
@@ -100,7 +114,27 @@ class AlgorithmConfig:
         sample_timeout_s: float | None = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """Rollouts: processes, environments in a group, groups, steps of a rollout, filter."""
+        """Set options of the rollouts: processes, groups of environments, steps.
+
+        Args:
+            preprocessor_pref: "deepmind": images of Atari ids are scaled and stacked; None: observations as they are.
+                Default: "deepmind".
+            num_env_runners: processes for rollouts; 0: rollouts in the program itself.  Default: 0.
+            num_envs_per_env_runner: environments of a group.  Default: 4; A3C, SAC: 1.
+            num_groups: groups of environments, with random numbers of their own; at least as many as processes.
+                Default: 2; A3C: 4; DQN, SAC: 1.
+            rollout_fragment_length: steps of each environment in a rollout.  Default: 128; A2C: 5; A3C: 10; DQN: 16;
+                SAC: 8.
+            batch_mode: "truncate_episodes"; or "complete_episodes": a rollout goes on until the episodes have ended;
+                not with several agents.  Default: "truncate_episodes".
+            observation_filter: "NoFilter"; or "MeanStdFilter": observations are normalised by their running mean and
+                deviation.  Default: "NoFilter"; ES: "MeanStdFilter".
+            explore: whether `compute_single_action` draws actions.  Default: True.
+            num_cpus_per_env_runner: CPUs of each process.  Default: 1.
+            num_gpus_per_env_runner: GPUs of each process.  Default: 0.
+            custom_resources_per_env_runner: further resources of each process, by name.  Default: {}.
+            sample_timeout_s: seconds after which a process that hangs is replaced; None: never.  Default: 300.0.
+        """
         return self._given("env_runners", locals())
 
     def training(
@@ -112,7 +146,17 @@ class AlgorithmConfig:
         model: dict[str, Any] = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """The learner: options of all algorithms; the class of an algorithm has its own too."""
+        """Set options of the learner, here those of all algorithms; the class of an algorithm has more.
+
+        Args:
+            gamma: discount of rewards, for each step.  Default: 0.99.
+            lr: learning rate; or a schedule, as `lr_schedule`.  Default: 0.0003; A2C: 0.0007; A3C: 0.0001; DQN:
+                0.0005; ES: None.
+            grad_clip: largest norm of the gradient; None: no limit.  Default: 0.5; A3C: 40.0; DQN: 10.0; SAC: None.
+            model: keys of the network, as on the page about models; keys that are not given stay.  Default:
+                {"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh"}; SAC: {"fcnet_hiddens": [256, 256],
+                "fcnet_activation": "relu"}.
+        """
         return self._given("training", locals())
 
     def evaluation(
@@ -125,7 +169,18 @@ class AlgorithmConfig:
         evaluation_config: Any = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """Evaluation: the interval in iterations, the number of episodes, and what differs from training."""
+        """Set options of evaluations, which are played by the program, with the most likely actions.
+
+        Args:
+            evaluation_interval: iterations from one evaluation to the next; 0: no evaluation.  Default: 0.
+            evaluation_duration: episodes of an evaluation, or steps.  Default: 10.
+            evaluation_duration_unit: "episodes"; or "timesteps": whole episodes with so many steps, at least.
+                Default: "episodes".
+            evaluation_sample_timeout_s: seconds of one episode; a longer one ends the evaluation with a warning.
+                None: no limit.  Default: 120.0.
+            evaluation_config: options that differ from training: explore, env, env_config (merged), horizon, seed,
+                policy_mapping_fn.  Default: {}.
+        """
         return self._given("evaluation", locals())
 
     def multi_agent(
@@ -136,11 +191,23 @@ class AlgorithmConfig:
         policies_to_train: Any = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """Several agents: policies by name, and the policy of an agent."""
+        """Set the policies of several agents, and which agent has which.
+
+        Args:
+            policies: names of policies, or a dict of a `PolicySpec` by name; None: one policy.  Default: None.
+            policy_mapping_fn: function of (agent_id, episode, **kwargs) that returns the name of an agent's policy.
+                Default: None.
+            policies_to_train: names of the policies that learn, or a function of a name; None: all.  Default: None.
+        """
         return self._given("multi_agent", locals())
 
     def callbacks(self, callbacks_class: Any = None, **options: Any) -> Any:
-        """A class derived from `DefaultCallbacks`, a list of such classes, or functions by the name of their event."""
+        """Set the program's functions at the events of training.
+
+        Args:
+            callbacks_class: a class derived from `DefaultCallbacks`, or a list of such classes.  Default: None.
+            options: functions by the name of their event, as `on_episode_end=count`.
+        """
         return self._set("callbacks", {"callbacks": callbacks_class or options or None})
 
     def debugging(
@@ -150,7 +217,12 @@ class AlgorithmConfig:
         log_level: str = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """The seed of everything that is drawn."""
+        """Set options for runs that are looked into.
+
+        Args:
+            seed: seed of everything that is drawn.  Default: 0.
+            log_level: level of the logger `zray.rllib`, as "INFO".  Default: "WARN".
+        """
         return self._given("debugging", locals())
 
     def reporting(
@@ -160,7 +232,12 @@ class AlgorithmConfig:
         metrics_num_episodes_for_smoothing: int = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """Results: least steps of an iteration, and the number of episodes that means are taken over."""
+        """Set options of the results.
+
+        Args:
+            min_sample_timesteps_per_iteration: steps of an iteration, at least.  Default: 0.
+            metrics_num_episodes_for_smoothing: episodes of which results have the means.  Default: 100.
+        """
         return self._given("reporting", locals())
 
     def resources(
@@ -169,11 +246,19 @@ class AlgorithmConfig:
         num_gpus: float = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """Resources of the learner."""
+        """Set resources of the learner; those of processes are in `env_runners`.
+
+        Args:
+            num_gpus: GPUs of the learner, which uses the first one; rollouts stay on the CPU.  Default: 0.
+        """
         return self._given("resources", locals())
 
     def framework(self, framework: str = "torch", **options: Any) -> Any:
-        """torch is the only framework."""
+        """Set the framework.
+
+        Args:
+            framework: "torch" is the only one.  Default: "torch".
+        """
         return self._set("framework", {"framework": framework, **options})
 
     def rl_module(self, model_config: Any = None, **options: Any) -> Any:
@@ -209,11 +294,7 @@ class AlgorithmConfig:
         return self._set("python_environment", options)
 
     def offline_data(self, **options: Any) -> Any:
-        """Recorded steps: not there yet.
-
-        Raises:
-            NotImplementedError: an input or an output is named.
-        """
+        """Recorded steps are not there yet: a NotImplementedError where an input or an output is named."""
         return self._set("offline_data", options)
 
     rollouts = exploration = env_runners
@@ -230,7 +311,7 @@ class AlgorithmConfig:
         return cls().update_from_dict(config_dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The options, as a flat dict."""
+        """A copy of all options, as a flat dict by today's names."""
         return copy.deepcopy(self.options)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -306,11 +387,7 @@ class AlgorithmConfig:
     # --- what is made of it ---
 
     def copy(self, copy_frozen: bool = False) -> Any:
-        """A copy that can be changed.
-
-        Args:
-            copy_frozen: True: a copy of a configuration in use cannot be changed either.
-        """
+        """A copy that can be changed; with `copy_frozen`, not if the configuration is in use by an algorithm."""
         other = copy.copy(self)
         other.options = copy.deepcopy(self.options)
         other.is_frozen = self.is_frozen and copy_frozen
@@ -326,12 +403,7 @@ class AlgorithmConfig:
         return options
 
     def validate(self) -> None:
-        """Check that options fit together.
-
-        Raises:
-            ValueError: they do not, or a number is out of its range.
-            TypeError: an option is of another kind.
-        """
+        """Check that options fit together; a ValueError or a TypeError names one that does not."""
         from .limits import check_limits
 
         if self.options["env"] is None:
@@ -348,11 +420,14 @@ class AlgorithmConfig:
             )
 
     def build_algo(self, env: Any = None, **options: Any) -> Any:
-        """The algorithm.
+        """Make the `Algorithm`, with its environments and processes, which `algo.stop()` ends.
 
         Args:
             env: the environment, if the configuration names none.
             options: `logger_creator`, as of 2018.
+
+        Raises:
+            ValueError, TypeError: no algorithm or environment is named, or an option does not fit.
         """
         if self.algo_class is None:
             raise ValueError(f"{type(self).__name__} names no algorithm: use the config of one, as PPOConfig.")

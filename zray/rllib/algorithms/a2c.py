@@ -42,7 +42,15 @@ __path__: list[str] = []
 
 
 class A2CConfig(AlgorithmConfig):
-    """Options of A2C."""
+    """Options of A2C, advantage actor-critic: those of all algorithms, and of `training`.
+
+    Args:
+        algo_class: a subclass of A2C; None: A2C.
+
+    Example:
+        config = A2CConfig().environment("CartPole-v1").training(lr=1e-3)
+        algo = config.build_algo()
+    """
 
     defaults = {
         "rollout_fragment_length": 5,
@@ -77,7 +85,26 @@ class A2CConfig(AlgorithmConfig):
         lr_decay_steps: int | None = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """The learner: options of A2C."""
+        """Set options of the learner of A2C.
+
+        Args:
+            gamma: discount of rewards, for each step.  Default: 0.99.
+            lr: learning rate; or a schedule, as `lr_schedule`.  Default: 0.0007.
+            grad_clip: largest norm of the gradient; None: no limit.  Default: 0.5.
+            model: keys of the network, as on the page about models; keys that are not given stay.  Default:
+                {"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh"}.
+            lambda_: lambda of GAE: 1 takes the rewards to the end of the rollout, 0 the next value alone.  Default:
+                1.0.
+            vf_loss_coeff: weight of the loss of values.  Default: 0.5.
+            entropy_coeff: weight of the bonus for entropy; or a schedule, as `entropy_coeff_schedule`.  Default: 0.01.
+            entropy_coeff_schedule: `[[steps, weight], ...]` in the place of `entropy_coeff`; None: constant.  Default:
+                None.
+            normalize_advantages: whether advantages have mean 0 and deviation 1 in each update.  Default: False.
+            updates_per_iteration: rollouts of an iteration, each with one gradient step.  Default: 25.
+            lr_schedule: `[[steps, lr], ...]` in the place of `lr`, linear between its points; None: `lr` is constant.
+                Default: None.
+            lr_decay_steps: sampled steps in which `lr` goes down to 0; None: `lr` is constant.  Default: None.
+        """
         return self._given("training", locals())
 
 

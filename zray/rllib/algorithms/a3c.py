@@ -63,7 +63,15 @@ __path__: list[str] = []
 
 
 class A3CConfig(AlgorithmConfig):
-    """Options of A3C."""
+    """Options of A3C, asynchronous advantage actor-critic: those of all algorithms, and of `training`.
+
+    Args:
+        algo_class: a subclass of A3C; None: A3C.
+
+    Example:
+        config = A3CConfig().environment("CartPole-v1").env_runners(num_env_runners=4)
+        algo = config.build_algo()
+    """
 
     defaults = {
         "num_groups": 4,
@@ -99,7 +107,25 @@ class A3CConfig(AlgorithmConfig):
         lr_decay_steps: int | None = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """The learner: options of A3C."""
+        """Set options of the learner of A3C.
+
+        Args:
+            gamma: discount of rewards, for each step.  Default: 0.99.
+            lr: learning rate; or a schedule, as `lr_schedule`.  Default: 0.0001.
+            grad_clip: largest norm of the gradient; None: no limit.  Default: 40.0.
+            model: keys of the network, as on the page about models; keys that are not given stay.  Default:
+                {"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh"}.
+            lambda_: lambda of GAE: 1 takes the rewards to the end of the rollout, 0 the next value alone.  Default:
+                1.0.
+            vf_loss_coeff: weight of the loss of values.  Default: 0.5.
+            entropy_coeff: weight of the bonus for entropy; or a schedule, as `entropy_coeff_schedule`.  Default: 0.01.
+            entropy_coeff_schedule: `[[steps, weight], ...]` in the place of `entropy_coeff`; None: constant.  Default:
+                None.
+            grads_per_step: gradients of an iteration.  Default: 100.
+            lr_schedule: `[[steps, lr], ...]` in the place of `lr`, linear between its points; None: `lr` is constant.
+                Default: None.
+            lr_decay_steps: sampled steps in which `lr` goes down to 0; None: `lr` is constant.  Default: None.
+        """
         return self._given("training", locals())
 
 

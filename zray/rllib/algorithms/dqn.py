@@ -115,7 +115,15 @@ class QPolicy(Policy):
 
 
 class DQNConfig(AlgorithmConfig):
-    """Options of DQN."""
+    """Options of DQN, deep Q-learning: those of all algorithms, and of `training`.
+
+    Args:
+        algo_class: a subclass of DQN; None: DQN.
+
+    Example:
+        config = DQNConfig().environment("CartPole-v1").training(epsilon=[[0, 1.0], [5_000, 0.02]], capacity=20_000)
+        algo = config.build_algo()
+    """
 
     defaults = {
         "num_groups": 1,
@@ -169,7 +177,35 @@ class DQNConfig(AlgorithmConfig):
         epsilon: float | list[list[float]] = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """The learner: options of DQN."""
+        """Set options of the learner of DQN.
+
+        Args:
+            gamma: discount of rewards, for each step.  Default: 0.99.
+            lr: learning rate; or a schedule, as `lr_schedule`.  Default: 0.0005.
+            grad_clip: largest norm of the gradient; None: no limit.  Default: 10.0.
+            model: keys of the network, as on the page about models; keys that are not given stay.  Default:
+                {"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh"}.
+            lr_schedule: `[[steps, lr], ...]` in the place of `lr`, linear between its points; None: `lr` is constant.
+                Default: None.
+            lr_decay_steps: sampled steps in which `lr` goes down to 0; None: `lr` is constant.  Default: None.
+            double_q: whether the network chooses the action that the target network values.  Default: True.
+            dueling: whether the network adds a value of the state and advantages of actions.  Default: True.
+            n_step: steps whose rewards stand in a target.  Default: 1.
+            prioritized: whether transitions are drawn by the size of their errors; False: evenly.  Default: True.
+            prioritized_alpha: exponent of the priorities.  Default: 0.6.
+            prioritized_beta: exponent of the weights that correct for the priorities.  Default: 0.4.
+            capacity: transitions of the replay memory.  Default: 50000.
+            num_replay_buffer_shards: actors that hold the replay memory, as in Ape-X; 0: the learner holds it.
+                Default: 0.
+            learning_starts: sampled steps before the first update.  Default: 1000.
+            train_batch_size: transitions of a minibatch.  Default: 32.
+            updates_per_iteration: minibatches behind each rollout.  Default: 16.
+            training_intensity: steps trained on for each sampled one, in the place of `updates_per_iteration`; None:
+                not used.  Default: None.
+            target_network_update_freq: sampled steps from one copy of the network to the next.  Default: 500.
+            epsilon: share of random actions: a number, or a schedule `[[steps, share], ...]`.  Default: [[0, 1.0],
+                [10000, 0.05]].
+        """
         return self._given("training", locals())
 
 

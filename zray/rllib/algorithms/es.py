@@ -56,7 +56,15 @@ __path__: list[str] = []
 
 
 class ESConfig(AlgorithmConfig):
-    """Options of ES."""
+    """Options of ES, evolution strategies: those of all algorithms, and of `training`.
+
+    Args:
+        algo_class: a subclass of ES; None: ES.
+
+    Example:
+        config = ESConfig().environment("CartPole-v1").training(noise_size=100_000, model={"fcnet_hiddens": []})
+        algo = config.build_algo()
+    """
 
     defaults = {
         "episodes_per_batch": 200,
@@ -106,7 +114,32 @@ class ESConfig(AlgorithmConfig):
         fan_in: int = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """The learner: options of ES."""
+        """Set options of the learner of ES.
+
+        Args:
+            gamma: accepted for all algorithms; returns are not discounted.  Default: 0.99.
+            lr: alpha: learning rate; None: `stepsize`.  Default: None.
+            grad_clip: accepted for all algorithms; the estimate is not clipped.  Default: 0.5.
+            model: keys of the network, as on the page about models; keys that are not given stay.  Default:
+                {"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh"}.
+            episodes_per_batch: n: episodes of an iteration, two for each perturbation.  Default: 200.
+            train_batch_size: steps of an iteration, at least.  Default: 0.
+            noise_stdev: sigma: standard deviation of the perturbations.  Default: 0.02.
+            stepsize: learning rate, where `lr` is None.  Default: 0.01.
+            l2_coeff: weight decay.  Default: 0.005.
+            optimizer: "adam" or "sgd".  Default: "adam".
+            momentum: momentum of "sgd".  Default: 0.9.
+            noise_size: numbers of the shared table of noise, 4 bytes each.  Default: 25000000.
+            return_proc_mode: weights of returns: "centered_rank", "sign", or "reward_std" (divided by their
+                deviation).  Default: "centered_rank".
+            top_directions: perturbations that count, the best ones; None: all.  Default: None.
+            action_noise_std: standard deviation of the noise on Box actions.  Default: 0.01.
+            eval_prob: share of episodes without perturbation.  Default: 0.003.
+            report_length: episodes of which results have the means.  Default: 100.
+            aggregation: "tree": processes add up the noise among themselves; "flat": the program does.  Default:
+                "tree".
+            fan_in: parts that one node of the tree adds up.  Default: 4.
+        """
         return self._given("training", locals())
 
 

@@ -65,7 +65,15 @@ __path__: list[str] = []
 
 
 class PPOConfig(AlgorithmConfig):
-    """Options of PPO."""
+    """Options of PPO, proximal policy optimisation: those of all algorithms, and of `training`.
+
+    Args:
+        algo_class: a subclass of PPO; None: PPO.
+
+    Example:
+        config = PPOConfig().environment("CartPole-v1").training(lr=1e-3, train_batch_size=2_000)
+        algo = config.build_algo()
+    """
 
     defaults = {
         "lambda_": 0.95,
@@ -110,7 +118,33 @@ class PPOConfig(AlgorithmConfig):
         normalize_rewards: bool = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """The learner: options of PPO."""
+        """Set options of the learner of PPO.
+
+        Args:
+            gamma: discount of rewards, for each step.  Default: 0.99.
+            lr: learning rate; or a schedule, as `lr_schedule`.  Default: 0.0003.
+            grad_clip: largest norm of the gradient; None: no limit.  Default: 0.5.
+            model: keys of the network, as on the page about models; keys that are not given stay.  Default:
+                {"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh"}.
+            lambda_: lambda of GAE: 1 takes the rewards to the end of the rollout, 0 the next value alone.  Default:
+                0.95.
+            clip_param: epsilon: largest change of the ratio of probabilities that pays.  Default: 0.2.
+            num_epochs: passes over the steps of an iteration.  Default: 10.
+            minibatch_size: steps of a minibatch.  Default: 128.
+            vf_loss_coeff: weight of the loss of values.  Default: 0.5.
+            vf_clip_param: largest change of a value in an iteration; inf or None: no limit.  Default: inf.
+            entropy_coeff: weight of the bonus for entropy; or a schedule, as `entropy_coeff_schedule`.  Default: 0.0.
+            entropy_coeff_schedule: `[[steps, weight], ...]` in the place of `entropy_coeff`; None: constant.  Default:
+                None.
+            kl_coeff: beta: first weight of the penalty on the divergence; 0: no penalty.  Default: 0.0.
+            kl_target: divergence towards which beta is steered, where there is a penalty.  Default: 0.01.
+            train_batch_size: steps of an iteration, which give the length of a rollout; None: as rollouts give.
+                Default: None.
+            lr_schedule: `[[steps, lr], ...]` in the place of `lr`, linear between its points; None: `lr` is constant.
+                Default: None.
+            lr_decay_steps: sampled steps in which `lr` goes down to 0; None: `lr` is constant.  Default: None.
+            normalize_rewards: whether rewards are divided by the deviation of the discounted return.  Default: False.
+        """
         return self._given("training", locals())
 
 

@@ -60,7 +60,15 @@ LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 
 
 class SACConfig(AlgorithmConfig):
-    """Options of SAC."""
+    """Options of SAC, soft actor-critic: those of all algorithms, and of `training`.
+
+    Args:
+        algo_class: a subclass of SAC; None: SAC.
+
+    Example:
+        config = SACConfig().environment("Pendulum-v1").training(learning_starts=500)
+        algo = config.build_algo()
+    """
 
     defaults = {
         "num_groups": 1,
@@ -106,7 +114,30 @@ class SACConfig(AlgorithmConfig):
         training_intensity: float | None = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """The learner: options of SAC."""
+        """Set options of the learner of SAC.
+
+        Args:
+            gamma: discount of rewards, for each step.  Default: 0.99.
+            lr: learning rate; or a schedule, as `lr_schedule`.  Default: 0.0003.
+            grad_clip: largest norm of the gradient; None: no limit.  Default: None.
+            model: keys of the network, as on the page about models; keys that are not given stay.  Default:
+                {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}.
+            lr_schedule: `[[steps, lr], ...]` in the place of `lr`, linear between its points; None: `lr` is constant.
+                Default: None.
+            lr_decay_steps: sampled steps in which `lr` goes down to 0; None: `lr` is constant.  Default: None.
+            tau: share of the networks that the target networks take over in each update.  Default: 0.005.
+            alpha: temperature: a fixed number; "auto": learnt.  Default: "auto".
+            initial_alpha: temperature at the start, where it is learnt.  Default: 1.0.
+            alpha_lr: learning rate of the temperature; None: `lr`.  Default: None.
+            target_entropy: entropy to which the temperature leads; "auto": minus the size of an action.  Default:
+                "auto".
+            capacity: transitions of the replay memory.  Default: 1000000.
+            learning_starts: sampled steps before the first update.  Default: 1000.
+            train_batch_size: transitions of a minibatch.  Default: 256.
+            updates_per_iteration: minibatches behind each rollout.  Default: 8.
+            training_intensity: steps trained on for each sampled one, in the place of `updates_per_iteration`; None:
+                not used.  Default: None.
+        """
         return self._given("training", locals())
 
 

@@ -55,12 +55,20 @@ class ModelCatalog:
 
     @staticmethod
     def get_preprocessor_for_space(observation_space: Any, options: dict[str, Any] | None = None) -> Preprocessor:
-        """The preprocessor that turns observations of a space into what a model takes."""
+        """The preprocessor that turns observations of a space into the array that a model takes."""
         return get_preprocessor(observation_space)(observation_space, options)
 
     @staticmethod
     def get_preprocessor(env: Any, options: dict[str, Any] | None = None) -> Preprocessor:
-        """The preprocessor of an environment's observations."""
+        """The preprocessor of an environment's observations.
+
+        Args:
+            env: an environment, of which `observation_space` is read.
+            options: keys of the option `model`; None: the defaults.
+
+        Returns:
+            The preprocessor, whose `transform(observation)` makes an array of numbers.
+        """
         return ModelCatalog.get_preprocessor_for_space(env.observation_space, options)
 
 

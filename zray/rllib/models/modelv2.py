@@ -18,6 +18,7 @@ class ModelV2:
         num_outputs: numbers that `forward` returns for each observation.
         model_config: the options `model`, with defaults.
         name: of the model.
+        framework: "torch".
     """
 
     def __init__(
