@@ -5,12 +5,15 @@ import decimal
 import fractions
 import os
 
+import msgpack
+import msgpack_numpy
 import numpy as np
 import pytest
 
 from zray.tune import events as ev
+from zray.tune.arrays import BYTES_MAX, decoded
 from zray.tune.functions import FunctionRun
-from zray.tune.journal import Journal, read_journal
+from zray.tune.journal import _HEAD, MAGIC, Journal, read_journal
 from zray.tune.metrics import as_number, recordable, text_of
 from zray.tune.records.files import TrialFiles, plain, read_results
 from zray.tune.trial import Trial
@@ -144,6 +147,49 @@ def test_journal_reads_back_what_a_trial_may_report(tmp_path):
     assert report.metrics == {
         "big": 1e30, "1": 0.5, "text": "\\ud800", "t": [1.0, 2.0], "s": [3], "d": {"(0, 1)": 2.0}
     }  # fmt: skip
+
+
+ARRAYS = {
+    "float32": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "other order": np.asfortranarray(np.arange(6, dtype=">i2").reshape(2, 3)),
+    "empty": np.zeros((0, 3)),
+    "bool": np.array([True, False]),
+    "dates": np.array(["2020-01-01", "2021-02-03"], dtype="M8[s]"),
+    "texts": np.array(["ab", "c"]),
+    "records": np.array([(1, 2.0)] * 3, dtype=[("x", np.int8), ("y", np.float64)]),
+    "complex": np.array([1 + 2j, 3]),
+    "a step of another": np.arange(10)[::3],
+}
+
+
+def test_arrays_come_back_from_the_journal_as_they_were_and_msgpack_numpy_reads_them(tmp_path):
+    metrics = recordable({**ARRAYS, "nested": {"list": [ARRAYS["float32"], 1]}, "c": np.complex64(1 + 2j)})
+    journal = Journal(str(tmp_path / "journal"))
+    journal.append([ev.Report(1.0, "t", 1, metrics)])
+    journal.close()
+    (report,), _, problem = read_journal(str(tmp_path / "journal"))
+    body = (tmp_path / "journal").read_bytes()[len(MAGIC) + _HEAD.size :]
+    elsewhere = msgpack.unpackb(body, object_hook=msgpack_numpy.decode)["metrics"]
+    assert not problem
+    for read in (report.metrics, elsewhere):
+        assert read["c"] == metrics["c"] and read["c"].dtype == np.complex64
+        for name, array in {**ARRAYS, "nested": ARRAYS["float32"]}.items():
+            found = read["nested"]["list"][0] if name == "nested" else read[name]
+            assert (found.dtype, found.shape) == (array.dtype, array.shape) and np.array_equal(found, array)
+
+
+def test_arrays_of_objects_and_very_large_ones_are_recorded_as_in_result_json(tmp_path):
+    odd = {"objects": np.array([1, "x"], dtype=object), "large": np.zeros(BYTES_MAX // 8 + 1)}
+    journal = Journal(str(tmp_path / "journal"))
+    journal.append([ev.Report(1.0, "t", 1, recordable(odd))])
+    journal.close()
+    (report,), _, _ = read_journal(str(tmp_path / "journal"))
+    assert report.metrics == plain(odd)
+
+
+def test_pickle_in_the_place_of_an_array_is_not_loaded(tmp_path):
+    pickled = {b"nd": True, b"kind": b"O", b"type": "|O", b"shape": [1], b"data": b"cposix\nabort\n(tR."}
+    assert decoded({"x": pickled}) == {"x": pickled}
 
 
 def test_objects_without_a_text_are_recorded_by_their_class():

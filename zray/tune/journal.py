@@ -8,6 +8,8 @@ has acted.  A record cut short by a kill is dropped when the file is opened agai
 its offset is named, all records before it are kept, and what is cut off is kept in a file beside the journal.  A record
 counts as cut short only if nothing whole stands behind its beginning.
 
+Arrays of numpy in the metrics of a result have the form of msgpack-numpy, see `arrays`.
+
 The checksums of version 1 are of the body alone; its files are read, and written anew when the experiment goes on.
 """
 
@@ -23,7 +25,8 @@ from typing import Any
 
 import msgspec
 
-from .events import Event
+from . import arrays
+from .events import Event, Report
 from .folder_lock import FolderLock, JournalInUse
 from .metrics import encode_other
 from .storage import sync_folder, write_aside
@@ -46,7 +49,13 @@ class JournalWarning(UserWarning):
     """A journal is damaged."""
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=encode_other)
+def _encode_other(value: Any) -> Any:
+    """A value that msgpack does not have: arrays of numpy whole, others as in result.json."""
+    found = arrays.encoded(value)
+    return encode_other(value) if found is None else found
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_other)
 _decoder = msgspec.msgpack.Decoder(Event)
 
 
@@ -90,6 +99,14 @@ def _is_cut_short(data: bytes, place: int, magic: bytes) -> bool:
     return True
 
 
+def _event(body: memoryview) -> Event:
+    """The event of a record."""
+    event = _decoder.decode(body)
+    if isinstance(event, Report) and arrays.may_hold_arrays(body):
+        event = msgspec.structs.replace(event, metrics=arrays.decoded(event.metrics))
+    return event
+
+
 def read_journal(path: str) -> tuple[list[Event], int, str]:
     """The events of a journal.
 
@@ -119,8 +136,8 @@ def read_journal(path: str) -> tuple[list[Event], int, str]:
             break
         length = _HEAD.unpack_from(data, place)[0]
         try:
-            events.append(_decoder.decode(memoryview(data)[place + _HEAD.size : place + _HEAD.size + length]))
-        except msgspec.MsgspecError as error:
+            events.append(_event(memoryview(data)[place + _HEAD.size : place + _HEAD.size + length]))
+        except (msgspec.MsgspecError, ValueError, TypeError) as error:
             problem = f"the record cannot be read: {error}"
             break
         place += _HEAD.size + length
