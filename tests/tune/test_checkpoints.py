@@ -149,7 +149,7 @@ def apart(monkeypatch):
     monkeypatch.setattr(storage, "mark", lambda path, identity: None)
     yield
     storage.sweep()
-    assert not glob.glob(os.path.join(tempfile.gettempdir(), "zray-tune-*"))
+    assert not glob.glob(os.path.join(tempfile.gettempdir(), f"{storage.prefix()}*"))
 
 
 def failing_once(config):

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import tempfile
 import zlib
 
 import pytest
@@ -316,6 +317,28 @@ def test_folder_of_a_process_is_private_and_no_other_can_be_given_in_its_place()
     for path in (first, second):
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
         os.rmdir(path)
+
+
+def test_temporary_folders_of_killed_processes_are_swept_and_those_of_other_containers_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = storage.temporary_folder("checkpoint")
+    dead, other = f"{storage.prefix()}{2**22 + 1}-checkpoint-a", f"zray-tune-1-{2**22 + 1}-checkpoint-b"
+    for name in (dead, other):
+        (tmp_path / name).mkdir()
+    storage.sweep()
+    assert set(os.listdir(tmp_path)) == {os.path.basename(own), other}
+
+
+def test_folder_of_a_loose_trainable_goes_at_its_end_unless_it_holds_a_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    empty, saved = Saving({"text": "one"}), Saving({"text": "two"})
+    for each in (empty, saved):
+        assert os.path.isdir(each.logdir)
+    path = saved.save()
+    assert os.path.dirname(path) == saved.logdir
+    empty.stop()
+    saved.stop()
+    assert os.listdir(tmp_path) == [os.path.basename(saved.logdir)] and os.path.isdir(path)
 
 
 def test_state_of_an_experiment_can_be_read_by_its_user_alone(tmp_path):

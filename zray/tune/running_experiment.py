@@ -267,6 +267,7 @@ class RunningExperiment:
         return offset, problem
 
     def _run(self, journal: Journal, first: list[Any]) -> None:
+        storage.sweep()  # what killed processes have left
         identity, samples = os.urandom(16).hex(), self.settings.num_samples
         options = dict(self.run_options)
         is_block = options.pop("is_block", False)

@@ -17,6 +17,7 @@ __all__ = [
     "is_shared",
     "mark",
     "pack",
+    "prefix",
     "process_folder",
     "refusal",
     "saving_aside",
@@ -24,6 +25,7 @@ __all__ = [
     "sync_folder",
     "sync_tree",
     "temporary_folder",
+    "temporary_prefix",
     "unpack",
     "write_aside",
     "writing",
@@ -170,7 +172,17 @@ def temporary_folder(name: str) -> str:
     """A new folder for this process alone, which `sweep` removes after the process was killed."""
     import tempfile
 
-    return tempfile.mkdtemp(prefix=f"{_PROCESS_PREFIX}{os.getpid()}-{name}-")
+    return tempfile.mkdtemp(prefix=temporary_prefix(name))
+
+
+def temporary_prefix(name: str) -> str:
+    """The beginning of the names of such folders."""
+    return f"{prefix()}{os.getpid()}-{name}-"
+
+
+def prefix() -> str:
+    """The beginning of these names: another one in each container, since several may share the temporary folder."""
+    return f"{_PROCESS_PREFIX}{os.stat('/proc/self/ns/pid').st_ino:x}-"
 
 
 def process_folder(name: str) -> str:
@@ -185,10 +197,13 @@ def sweep() -> None:
     """Remove such folders of this user's processes that were killed."""
     import tempfile
 
-    base = tempfile.gettempdir()
-    for name in os.listdir(base):
-        pid = name.removeprefix(_PROCESS_PREFIX).partition("-")[0]
-        if name.startswith(_PROCESS_PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+    base, own = tempfile.gettempdir(), prefix()
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = os.listdir(base)
+    for name in names:
+        pid = name.removeprefix(own).partition("-")[0]
+        if name.startswith(own) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
             path = os.path.join(base, name)
             with contextlib.suppress(OSError):
                 if os.lstat(path).st_uid == os.getuid():

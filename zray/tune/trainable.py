@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import pickle
@@ -15,7 +16,7 @@ from .checkpoint import Checkpoint
 from .naming import date_of
 from .parameters import with_parameters
 from .pickles import dump, load
-from .storage import refusal, saving_aside
+from .storage import pack, refusal, saving_aside, temporary_prefix, unpack
 
 __all__ = ["Trainable", "with_parameters"]
 
@@ -205,8 +206,7 @@ class Trainable:
             OSError: the folder cannot be written; a checkpoint that was there is as it was before.
         """
         if checkpoint_dir is None:
-            base = self._logdir or tempfile.mkdtemp(prefix="zray-trainable-")
-            checkpoint_dir = os.path.join(base, f"checkpoint_{self._iteration:06d}")
+            checkpoint_dir = os.path.join(self.logdir, f"checkpoint_{self._iteration:06d}")
         checkpoint_dir = os.fspath(checkpoint_dir)
         try:
             with saving_aside(checkpoint_dir) as folder:
@@ -266,26 +266,25 @@ class Trainable:
 
     def save_to_object(self) -> bytes:
         """The checkpoint as bytes, for `restore_from_object`."""
-        from .storage import pack
-
-        with tempfile.TemporaryDirectory(prefix="zray-trainable-") as folder:
+        with tempfile.TemporaryDirectory(prefix=temporary_prefix("trainable")) as folder:
             self.save(folder)
             return pack(folder)
 
     def restore_from_object(self, data: bytes) -> None:
         """Restore the state from the bytes of `save_to_object`."""
-        from .storage import unpack
-
-        with tempfile.TemporaryDirectory(prefix="zray-trainable-") as folder:
+        with tempfile.TemporaryDirectory(prefix=temporary_prefix("trainable")) as folder:
             unpack(data, folder)
             self.restore(folder)
 
     def stop(self) -> None:
-        """End the training."""
+        """End the training.  A temporary folder that was made for it goes, unless it holds something."""
         if type(self).cleanup is Trainable.cleanup and hasattr(self, "_stop"):
             self._stop()
         else:
             self.cleanup()
+        if made := getattr(self, "_made_logdir", ""):
+            with contextlib.suppress(OSError):
+                os.rmdir(made)
 
     def reset(self, new_config: dict[str, Any], logger_creator: Any = None, storage: Any = None) -> bool:
         """Begin anew with another configuration, if `reset_config` can."""
@@ -313,7 +312,7 @@ class Trainable:
     def logdir(self) -> str:
         """The trial's folder."""
         if not self._logdir:
-            self._logdir = tempfile.mkdtemp(prefix="zray-trainable-")
+            self._logdir = self._made_logdir = tempfile.mkdtemp(prefix="zray-trainable-")
         return self._logdir
 
     @property
