@@ -1,7 +1,9 @@
 """Restores: trials that were cut off, failed or lost their last checkpoint; budgets; what may be asked anew."""
 
+import contextlib
 import os
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,18 +11,22 @@ import pytest
 import zray
 from tests.gates import Tally
 from zray import tune
-from zray.tune import clock
+from zray.tune import clock, running_experiment
 from zray.tune import events as ev
 from zray.tune.beginning import ExperimentWarning
 from zray.tune.controller import Controller
+from zray.tune.folder_lock import JournalInUse, is_running
+from zray.tune.journal import JOURNAL, Journal
 from zray.tune.refs import LostRef, dumps, loads, refs_in
+from zray.tune.runner import Runner
 from zray.tune.running_experiment import RunningExperiment
 from zray.tune.schedulers import FIFOScheduler
 from zray.tune.search.basic_variant import BasicVariantGenerator
 from zray.tune.search.searcher import Searcher
 from zray.tune.settings import Settings
-from zray.tune.trial import TrialState
+from zray.tune.trial import Trial, TrialState
 from zray.tune.tune_run import resume_options
+from zray.tune.worker import TrialActor
 
 
 class Noting(Searcher):
@@ -259,6 +265,61 @@ def test_run_that_goes_on_takes_more_samples_and_says_that_it_keeps_stop(ended):
     assert len(found.trials) == 3 and len({trial.config["x"] for trial in found.trials}) == 3
     with pytest.warns(ExperimentWarning, match="num_samples of the first run"):
         tune.run(reporting, config=space, num_samples=1, stop={"x": 2}, **options)
+
+
+class Unreadable:
+    """An object of a class trainable whose checkpoint cannot be read at first."""
+
+    def __init__(self, failures):
+        self.failures, self.tries = failures, 0
+
+    def restore(self, path):
+        self.tries += 1
+        if self.tries <= self.failures:
+            raise OSError(f"{path} is not there yet")
+
+
+@pytest.mark.parametrize(("failures", "retries", "tries"), [(2, 3, 3), (3, 3, 4), (1, 0, 1), (4, 3, 4)])
+def test_checkpoint_that_cannot_be_loaded_is_tried_as_often_as_the_program_allows(failures, retries, tries, capsys):
+    actor, made = TrialActor(), Unreadable(failures)
+    actor._assignment = {"restore_retries": retries}
+    with pytest.raises(OSError, match="not there yet") if failures > retries else contextlib.nullcontext():
+        actor._restore(made, "/folder")
+    assert made.tries == tries
+    said = capsys.readouterr().err
+    assert said.count("/folder could not be loaded, and is tried") == tries - 1
+
+
+def test_process_is_told_how_often_a_checkpoint_is_tried(monkeypatch):
+    monkeypatch.setenv("TUNE_RESTORE_RETRY_NUM", "3")
+    told = []
+    begin = SimpleNamespace(remote=lambda assignment, *refs: told.append(assignment))
+    loop = Runner.__new__(Runner)
+    loop._processes = {"t": SimpleNamespace(handle=SimpleNamespace(begin=begin), request=None)}
+    loop.name, loop.path, loop.identity, loop.frequency, loop.reuses = "e", "/e", "i", 0, False
+    loop._outputs = loop._trainable_ref = loop._names_ref = None
+    loop._changes_folder, loop._addresses, loop._calls = False, {}, {}
+    loop._begin(Trial("t", "train", {}, {}))
+    assert [assignment["restore_retries"] for assignment in told] == [3]
+
+
+@pytest.mark.usefixtures("session")
+def test_records_that_another_program_writes_until_its_end_are_read_when_the_folder_is_free(ended, monkeypatch):
+    path = str(ended / JOURNAL)
+    found = RunningExperiment.load(str(ended), reporting, replays=False)  # as of Tuner.restore
+    other = Journal(path)
+    with pytest.raises(JournalInUse):
+        found.resume()
+    other.append([ev.Capacity(1e12, 7)])
+    other.close()
+    size, held = os.path.getsize(path), []
+    read = running_experiment.read_journal
+    monkeypatch.setattr(
+        running_experiment, "read_journal", lambda *args: held.append(is_running(str(ended))) or read(*args)
+    )
+    monkeypatch.setattr(RunningExperiment, "_run", lambda self, journal, first: journal.close())
+    found.resume()
+    assert held == [True] and os.path.getsize(path) == size and found.controller.capacity == 7
 
 
 # --- processes ---

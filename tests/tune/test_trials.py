@@ -13,6 +13,7 @@ from tests.gates import Tally, nothing_is_held, until, until_ended
 from zray import tune
 from zray.tune import runner
 from zray.tune.resources import Resources
+from zray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -248,6 +249,67 @@ def test_processes_of_classes_are_used_again(trainable, setups, tmp_path):
 def test_processes_are_not_used_again_unless_asked_for(tmp_path):
     trials = run(Resettable, tmp_path, config={"x": tune.grid_search([1, 2])}, max_concurrent_trials=1)
     assert len({trial.last_result["pid"] for trial in trials}) == 2
+
+
+class Pausing(FIFOScheduler):
+    def on_trial_result(self, controller, trial, result):
+        return TrialScheduler.PAUSE
+
+
+class Noting(tune.Callback):
+    def __init__(self):
+        self.processes = []
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.processes.append((trial.index, result["pid"]))
+
+
+class Stepping(tune.Trainable):
+    def setup(self, config):
+        self.n = 0
+
+    def step(self):
+        if self.config["x"] == 1:
+            raise ValueError("no")
+        self.n += 1
+        return {"n": self.n, "done": self.n == 2}
+
+    def save_checkpoint(self, folder):
+        return {"n": self.n}
+
+    def load_checkpoint(self, state):
+        self.n = state["n"]
+
+    def reset_config(self, config):
+        self.setup(config)
+        return True
+
+
+def stepping(config):
+    checkpoint = tune.get_checkpoint()
+    for n in range(checkpoint.to_dict()["n"] + 1 if checkpoint else 1, 3):
+        if config["x"] == 1:
+            raise ValueError("no")
+        tune.report({"n": n}, checkpoint=tune.Checkpoint.from_dict({"n": n}))
+
+
+@pytest.mark.parametrize("trainable", [Stepping, stepping])
+def test_paused_trial_leaves_its_process_to_the_next_one_and_a_failed_trial_does_not(trainable, tmp_path):
+    noting = Noting()
+    trials = run(
+        trainable,
+        tmp_path,
+        config={"x": tune.grid_search([0, 1, 2])},
+        scheduler=Pausing(),
+        callbacks=[noting],
+        reuse_actors=True,
+        max_concurrent_trials=1,
+    )
+    assert [trial.status for trial in trials] == ["TERMINATED", "ERROR", "TERMINATED"]
+    assert [trial.last_result["n"] for trial in trials if trial.index != 1] == [2, 2]
+    (first, before), *others = noting.processes
+    assert first == 0 and [index for index, _ in others] == [2, 0, 2]
+    assert {pid for _, pid in others} == {others[0][1]} and before != others[0][1]
 
 
 # --- large data ---
