@@ -23,6 +23,17 @@ class HexID(str):
         return bytes.fromhex(self)
 
 
+def worker_id(node_id: str, name: str, pid: int) -> str:
+    """Id of a process, from what its node knows of it.
+
+    Args:
+        node_id: the node's id in hexadecimal.
+        name: the worker's name on its node; "driver" for a program.
+        pid: the process's.
+    """
+    return hashlib.blake2b(f"{node_id}/{name}/{pid}".encode(), digest_size=28).hexdigest()
+
+
 class RuntimeContext:
     """Facts on the current task, actor, worker and node, from `zray.get_runtime_context()`.  Ids are hexadecimal."""
 
@@ -94,8 +105,7 @@ class RuntimeContext:
 
     def get_worker_id(self) -> str:
         """Id of the worker process: no other process of the cluster has it."""
-        name = f"{self.get_node_id()}/{getattr(self._runtime, 'worker_name', 'driver')}/{os.getpid()}"
-        return hashlib.blake2b(name.encode(), digest_size=28).hexdigest()
+        return worker_id(self.get_node_id(), getattr(self._runtime, "worker_name", "driver"), os.getpid())
 
     def get_task_id(self) -> str | None:
         """Id of the task; None in a program."""

@@ -28,12 +28,19 @@ def test_tasks_and_actors_of_all_nodes(cluster, gate):
     actors = [Actor.options(scheduling_strategy=place).remote() for place in on]
     refs = [actor.wait.remote(gate) for actor in actors]
     refs += [wait.options(scheduling_strategy=place).remote(gate) for place in on]
-    until(lambda: [task.state for task in state.list_tasks()] == ["RUNNING"] * 4)
+    until(lambda: [task.state for task in state.list_tasks(filters=[("state", "!=", "FINISHED")])] == ["RUNNING"] * 4)
     found = {task.task_id: task for task in state.list_tasks()}
     assert [found[ref.task_id().hex()].node_id for ref in refs] == nodes * 2
     assert {(actor.actor_id, actor.node_id, actor.state) for actor in state.list_actors()} == {
         (actor._actor_id.hex(), node, "ALIVE") for actor, node in zip(actors, nodes, strict=True)
     }
+    homes = {worker.pid: worker.node_id for worker in state.list_workers()}
+    assert [homes[found[ref.task_id().hex()].worker_pid] for ref in refs] == nodes * 2
     gate.open()
     zray.get(refs)
-    until(lambda: state.list_tasks() == [])
+    ended = {task.task_id: task for task in state.list_tasks()}
+    assert [(ended[ref.task_id().hex()].state, ended[ref.task_id().hex()].node_id) for ref in refs] == [
+        ("FINISHED", node) for node in nodes * 2
+    ]
+    del actors[0]
+    until(lambda: sorted(actor.state for actor in state.list_actors()) == ["ALIVE", "DEAD"])

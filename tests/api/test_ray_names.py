@@ -140,7 +140,7 @@ def test_state_of_tasks_and_calls(gate):
     second, third = wait.remote(), take.remote(first)
     call = actor.__ray_call__.remote(lambda self: gate.wait())
     until(lambda: sum(task.state == "RUNNING" for task in state.list_tasks()) == 2)
-    found = {task.task_id: task for task in state.list_tasks()}
+    found = {task.task_id: task for task in state.list_tasks() if task.state not in ("FINISHED", "FAILED")}
     ids = [ref.task_id().hex() for ref in (first, second, third, call)]
     assert set(found) == set(ids)
     states = [found[task_id].state for task_id in ids]
@@ -151,11 +151,14 @@ def test_state_of_tasks_and_calls(gate):
     assert found[ids[3]].type == "ACTOR_TASK" and found[ids[3]].actor_id == actor._actor_id.hex()
     assert found[ids[0]].type == "NORMAL_TASK" and found[ids[0]].actor_id is None
     assert state.get_task(ids[2]).state == "PENDING_ARGS_AVAIL" and state.get_task("00") is None
-    assert state.summarize_tasks()["cluster"]["total_tasks"] == 4
+    assert state.summarize_tasks()["cluster"]["summary"][found[ids[2]].name]["state_counts"] == {
+        "PENDING_ARGS_AVAIL": 1
+    }
     pid = found[ids[0]].worker_pid
     gate.open()
     assert zray.get([first, third, call]) == [pid, pid, None] and zray.get(second)
-    assert state.list_tasks() == []
+    ended = {task.task_id: task for task in state.list_tasks(limit=10_000)}
+    assert {ended[task_id].state for task_id in ids} == {"FINISHED"} and ended[ids[0]].worker_pid == pid
 
 
 def test_state_of_actors_and_groups():
@@ -168,7 +171,7 @@ def test_state_of_actors_and_groups():
     assert {actor.job_id for actor in found} == {zray.get_runtime_context().get_job_id()}
     assert state.get_actor(found[0].actor_id).name == "a" and len(state.list_actors(limit=1)) == 1
     assert state.get_actor("00") is None
-    assert state.summarize_actors()["cluster"]["summary"]["Named"]["state_counts"] == {"ALIVE": 3}
+    assert state.summarize_actors()["cluster"]["summary"]["Named"]["state_counts"]["ALIVE"] == 3
     group = zray.util.placement_group([{"CPU": 1}], name="group")
     zray.get(group.ready())
     (row,) = state.list_placement_groups(filters=[("name", "=", "group")])

@@ -1,12 +1,14 @@
 """All public names of Ray, from four versions: each works, or says in one sentence what to do instead."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from docs import compatibility
 from tests.docs.pages import DOCS
 from zray import absent
+from zray.wire.listing import WorkListed
 
 
 @pytest.mark.parametrize("module", compatibility.NAMES)
@@ -63,3 +65,13 @@ def test_modules_that_hold_the_names_of_another_one_are_it():
     ):
         load = compatibility.importlib.import_module
         assert load(former) is load(own)
+
+
+def test_state_lists_work_after_an_import_under_the_former_name(monkeypatch):
+    """Python makes the module an attribute of itself then: `zray.util.state.api`."""
+    from zray.util import state
+
+    compatibility.importlib.import_module("zray.util.state.api")
+    assert state.api is state
+    monkeypatch.setattr(state, "require_runtime", lambda: SimpleNamespace(ask=lambda question: WorkListed(1, [], [])))
+    assert state.list_tasks() == []

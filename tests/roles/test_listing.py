@@ -1,10 +1,16 @@
 """ListWork: tasks and actors of one node, and of the others, as far as they answer."""
 
+from tests.roles.actor_desk import ActorDesk
 from tests.roles.desk import DRIVER, JOB, Acknowledged, Desk
+from zray.exceptions import TASK_ERROR, encode_system_error
 from zray.ids import return_id
+from zray.roles.effects import WorkerExited
+from zray.roles.local_scheduler import ended as ended_module
 from zray.roles.local_scheduler import listing as module
 from zray.roles.local_scheduler.listing import ListingTimeout
+from zray.wire.actors import KillActor
 from zray.wire.listing import ActorFact, ListWork, TaskFact, WorkListed
+from zray.wire.task_spec import ActorOptions, TaskOptions, encode_options
 
 THERE = "there/local"
 
@@ -103,3 +109,67 @@ def test_so_many_questions_are_open_and_no_more(monkeypatch):
         desk.tell(DRIVER, ListWork(number))
     assert len(desk.scheduler.listings.open) == 2
     assert answer(desk)[1].request == 2
+
+
+def listed(desk):
+    desk.tell(DRIVER, ListWork(7))
+    return answer(desk)[1]
+
+
+def test_ended_tasks_are_listed_for_a_while():
+    desk = Desk(cpus=1)
+    ended = desk.scheduler.ended
+    desk.submit(*(desk.new_spec() for _ in range(4)))
+    worker = desk.give_birth()
+    desk.finish_one(worker, bytes((TASK_ERROR,)))
+    desk.finish_one(worker, encode_system_error("OutOfMemoryError", "text", {"pid": 9}))
+    desk.finish_one(worker, encode_system_error("NewError", "text"))
+    desk.finish_one(worker)
+    facts = [(f.task_id[-1], f.name, f.state, f.error_type, f.pid) for f in listed(desk).tasks]
+    assert facts == [
+        (3, "f", "FAILED", "NewError", 101),
+        (2, "f", "FAILED", "OUT_OF_MEMORY", 101),
+        (1, "f", "FAILED", "TASK_EXECUTION_EXCEPTION", 101),
+        (4, "f", "FINISHED", "", 101),
+    ]
+    assert (ended.finished.maxlen, ended.failed.maxlen) == (ended_module.FINISHED_MAX, ended_module.FAILED_MAX)
+
+
+def test_task_of_a_worker_that_died_has_its_pid():
+    desk = Desk(cpus=1)
+    spec = desk.new_spec()
+    spec.options = encode_options(TaskOptions(max_retries=0))
+    desk.submit(spec)
+    worker = desk.give_birth()
+    del desk.queues[worker]
+    desk.tell("host", WorkerExited(worker, "killed by signal 9", 0, pid=101))
+    (fact,) = listed(desk).tasks
+    assert (fact.state, fact.error_type, fact.pid) == ("FAILED", "WORKER_DIED", 101)
+
+
+def test_task_that_ran_elsewhere_is_listed_as_it_ended_there():
+    desk = Cluster()
+    desk.tell(DRIVER, ListWork(7))
+    ended = task(1, "FINISHED", error_type="")
+    again = task(2, "RUNNING")
+    desk.tell(THERE, WorkListed(1, [], [task(1, is_away=True), again]))
+    desk.tell("third/local", WorkListed(1, [], [ended, task(2, "FAILED", error_type="WORKER_DIED")]))
+    assert [(fact.task_id[-1], fact.state) for fact in answer(desk)[1].tasks] == [(2, "RUNNING"), (1, "FINISHED")]
+
+
+def test_dead_actors_are_listed_with_the_pid_of_their_process():
+    desk = ActorDesk()
+    actor = b"a" * 16
+    desk.create(actor, ActorOptions({}, class_name="A"))
+    desk.give_birth()
+    (worker,) = desk.actors
+    desk.construct(worker)
+    pid = desk.scheduler.pool.workers[worker].process.pid
+    assert [(fact.state, fact.pid) for fact in listed(desk).actors] == [("ALIVE", pid)]
+    processes = {
+        fact.kind: (fact.pid, fact.actor_id) for fact in listed(desk).workers if fact.actor_id or fact.pid == 1
+    }
+    assert processes == {"driver": (1, b""), "worker": (pid, actor)}
+    desk.tell(DRIVER, KillActor(actor))
+    assert [(fact.actor_id, fact.state, fact.pid) for fact in listed(desk).actors] == [(actor, "DEAD", pid)]
+    assert listed(desk).tasks == []  # its creation is none of its own

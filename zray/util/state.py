@@ -1,4 +1,4 @@
-"""Lists of nodes, actors, unfinished tasks, placement groups and programs, under the names of Ray's state API.
+"""Lists of nodes, actors, tasks, processes, placement groups and programs, under the names of Ray's state API.
 
 for node in list_nodes(filters=[("state", "=", "ALIVE")]):
     print(node.node_id, node["resources_total"])
@@ -10,9 +10,11 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .. import absent, api, shadows
+from .. import absent, shadows
+from ..api import get_runtime_context, require_runtime  # `api` is a name of this module itself, as in Ray
 from ..cluster_info import nodes
-from ..wire.listing import ActorFact, ListWork, TaskFact, WorkListed
+from ..runtime_context import worker_id
+from ..wire.listing import ActorFact, ListWork, TaskFact, WorkerFact, WorkListed
 from .placement_group import placement_group_table
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "get_node",
     "get_placement_group",
     "get_task",
+    "get_worker",
     "list_actors",
     "list_jobs",
     "list_nodes",
@@ -65,7 +68,9 @@ def list_nodes(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -
 
 
 def list_actors(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
-    """List the living actors of all programs of the session.
+    """List the actors of all programs of the session, dead ones last.
+
+    Each node remembers the last 1,000 actors that died there; with a lost node its memory is gone.
 
     Args:
         filters: (key, "=" or "!=", value) of each condition.
@@ -73,7 +78,7 @@ def list_actors(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) 
 
     Returns:
         Facts on each actor: actor_id, class_name, name, ray_namespace, state ("ALIVE", "PENDING_CREATION",
-        "RESTARTING"), job_id, node_id and pid.
+        "RESTARTING", "DEAD"), job_id, node_id and pid.
 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
@@ -82,7 +87,9 @@ def list_actors(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) 
 
 
 def list_tasks(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
-    """List the unfinished tasks and calls of all programs of the session.  Finished tasks are not kept.
+    """List the tasks and calls of all programs of the session: unfinished ones, then failed, then finished ones.
+
+    Each node remembers the last 5,000 that finished there, and the last 1,000 that failed; the latest come first.
 
     Args:
         filters: (key, "=" or "!=", value) of each condition.
@@ -90,13 +97,31 @@ def list_tasks(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -
 
     Returns:
         Facts on each task: task_id, name, type ("NORMAL_TASK", "ACTOR_TASK"), state ("PENDING_ARGS_AVAIL",
-        "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER", "RUNNING" and others), job_id, node_id, actor_id, worker_pid
-        and attempt_number.
+        "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER", "RUNNING", "FINISHED", "FAILED" and others), job_id, node_id,
+        actor_id, worker_pid, attempt_number and error_type ("TASK_EXECUTION_EXCEPTION", "WORKER_DIED" and others; None
+        for one that has not failed).
 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
     """
     return _chosen(map(_task, _work().tasks), filters, limit)
+
+
+def list_workers(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
+    """List the living worker and driver processes of the session.
+
+    Args:
+        filters: (key, "=" or "!=", value) of each condition.
+        limit: at most so many are listed.  Default: 100.
+
+    Returns:
+        Facts on each process: worker_id, worker_type ("WORKER", "DRIVER"), is_alive (True), pid, node_id, job_id and
+        actor_id (None: no actor).
+
+    Raises:
+        ValueError: a filter is none, or the limit is less than 1.
+    """
+    return _chosen(map(_worker, _work().workers), filters, limit)
 
 
 def list_placement_groups(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
@@ -128,7 +153,7 @@ def list_jobs(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) ->
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
     """
-    job = State(job_id=api.get_runtime_context().get_job_id(), status="RUNNING", type="DRIVER")
+    job = State(job_id=get_runtime_context().get_job_id(), status="RUNNING", type="DRIVER")
     return _chosen([job], filters, limit)
 
 
@@ -142,7 +167,7 @@ def get_node(id: str, **ignored: Any) -> State | None:
 
 
 def get_actor(id: str, **ignored: Any) -> State | None:
-    """Find the facts on a living actor, as in list_actors(); None without such an actor.
+    """Find the facts on an actor, as in list_actors(); None without such an actor.
 
     Args:
         id: the actor's id in hexadecimal.
@@ -151,12 +176,21 @@ def get_actor(id: str, **ignored: Any) -> State | None:
 
 
 def get_task(id: str, **ignored: Any) -> State | None:
-    """Find the facts on an unfinished task, as in list_tasks(); None without such a task.
+    """Find the facts on a task, as in list_tasks(); None without such a task.
 
     Args:
         id: the task's id in hexadecimal.
     """
     return next((task for task in map(_task, _work().tasks) if task.task_id == id), None)
+
+
+def get_worker(id: str, **ignored: Any) -> State | None:
+    """Find the facts on a living process, as in list_workers(); None without such a process.
+
+    Args:
+        id: the process's id, as get_runtime_context().get_worker_id() has it.
+    """
+    return next((worker for worker in map(_worker, _work().workers) if worker.worker_id == id), None)
 
 
 def get_placement_group(id: str, **ignored: Any) -> State | None:
@@ -170,12 +204,12 @@ def get_placement_group(id: str, **ignored: Any) -> State | None:
 
 
 def summarize_actors(**ignored: Any) -> dict[str, Any]:
-    """Count the living actors by class and state."""
+    """Count the actors of list_actors() by class and state."""
     return _summary([*map(_actor, _work().actors)], "class_name", "total_actors", "class")
 
 
 def summarize_tasks(**ignored: Any) -> dict[str, Any]:
-    """Count the unfinished tasks by name and state."""
+    """Count the tasks of list_tasks() by name and state."""
     return _summary([*map(_task, _work().tasks)], "name", "total_tasks", "func_name")
 
 
@@ -197,7 +231,6 @@ def _absent(name: str) -> Callable[..., Any]:
 
 
 list_objects = _absent("list_objects")
-list_workers = _absent("list_workers")
 
 
 def _node(fact: dict[str, Any]) -> State:
@@ -214,7 +247,7 @@ def _node(fact: dict[str, Any]) -> State:
 
 def _work() -> WorkListed:
     """Tasks and actors of all nodes.  A node that does not answer is named in a warning."""
-    found: WorkListed = api.require_runtime().ask(lambda request: ListWork(request))
+    found: WorkListed = require_runtime().ask(lambda request: ListWork(request))
     if found.silent:
         silent = ", ".join(node.partition("/")[0] for node in found.silent)
         warnings.warn(f"The list lacks what is on these nodes, which have not answered: {silent}.", stacklevel=3)
@@ -245,6 +278,20 @@ def _task(fact: TaskFact) -> State:
         actor_id=fact.actor_id.hex() or None,
         worker_pid=fact.pid or None,
         attempt_number=fact.attempts,
+        error_type=fact.error_type or None,
+    )
+
+
+def _worker(fact: WorkerFact) -> State:
+    node_id = fact.node.partition("/")[0]
+    return State(
+        worker_id=worker_id(node_id, fact.name if fact.kind == "worker" else "driver", fact.pid),
+        worker_type=fact.kind.upper(),
+        is_alive=True,
+        pid=fact.pid,
+        node_id=node_id,
+        job_id=fact.job_id.hex() or None,
+        actor_id=fact.actor_id.hex() or None,
     )
 
 

@@ -150,6 +150,8 @@ class ActorEnds:
             self.node.calls.promise(actor.options, -1)
         actor.state = ActorState.DEAD
         actor.death = error
+        if was_named:
+            node.ended.actor_ended(actor)
         node.calls.creation_done(actor, error)
         spec = actor.creation.spec
         node.objects.drop_all((*spec.deps, *spec.holds))

@@ -21,6 +21,7 @@ from . import (
     code,
     dispatch,
     drain,
+    ended,
     explain,
     flights,
     infeasible,
@@ -52,6 +53,10 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "lost nodes", len(node.recovery.lost), LOST_MAX
     yield "global schedulers that are gone", len(node.flights.gone), flights.GONE_MAX
     yield "questions of others", len(node.explanations.asked), explain.ASKED_COUNT_MAX
+    yield "finished tasks that are remembered", len(node.ended.finished), ended.FINISHED_MAX
+    yield "failed tasks that are remembered", len(node.ended.failed), ended.FAILED_MAX
+    yield "names of forgotten functions", len(node.ended.names), ended.NAMES_MAX
+    yield "dead actors that are remembered", len(node.ended.actors), ended.ACTORS_MAX
     yield "lists that others have part of", len(node.listings.open), listing.LISTINGS_MAX
     yield "objects that leave with the node", len(node.drain.moving), drain.MOVING_MAX
     yield "functions whose run times are known", len(node.dispatch.mean_us), dispatch.MEANS_MAX

@@ -234,7 +234,7 @@ class Calls:
         worker.state = WorkerState.ACTOR
         worker.actor = actor
         worker.progress_at = node.now
-        actor.worker = worker
+        actor.worker, actor.pid = worker, worker.process.pid if worker.process is not None else 0
         actor.state = ActorState.STARTING
         spec, names = actor.creation.spec, node.resources.gpus.names_of(gpus)
         functions = node.dispatch.batches.functions_for(worker, [spec])

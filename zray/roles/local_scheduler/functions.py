@@ -161,6 +161,7 @@ class Functions:
                 break
             if function_id not in needed:
                 del functions[function_id]
+                self.node.ended.forget_code(function)
                 self.size -= len(function.code)
         self.count_max = max(IDLE_COUNT_MAX, 2 * len(functions))
         self.bytes_max = max(IDLE_BYTES_MAX, 2 * self.size)

@@ -11,6 +11,7 @@ from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, return_id
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
+from .ended import FIRST_MARK, PAST_MARKS
 from .tables import Job, ObjectEntry, Process, ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -250,10 +251,10 @@ class Lifecycle:
             self._pin_for(writer, task, values)
         if task.origin:
             if task.options.actor_id:
-                self.node.remote_calls.finish(task, values, contained)
+                self.node.remote_calls.finish(task, values, contained, writer)
                 return
             if task.is_quiet:
-                self.node.results.end_quietly(task, values, contained)
+                self.node.results.end_quietly(task, values, contained, writer)
                 return
             if self.node.recovery.ends_in_vain(task, first):
                 return
@@ -262,7 +263,13 @@ class Lifecycle:
         self.node.finished_count += 1
         task.state = TaskState.DONE
         task.worker = None
-        entry = task.entry
+        entry, spec = task.entry, task.spec
+        if entry.actor is not None or type(first) is bytes and FIRST_MARK <= first < PAST_MARKS:
+            self.node.ended.task_ended(task, first, writer)
+        else:  # as there, without a call: each small task takes this way
+            pid = writer.pid if writer is not None else 0
+            row = spec.task_id, task.options, spec.function_id, task.job.job_id, pid, task.attempts
+            self.node.ended.finished.append(row)
         entry.task = None
         self.node.object_is_here(entry, first, contained[0] if contained else ())
         if more:
@@ -270,7 +277,6 @@ class Lifecycle:
                 further.task = None
                 here = index < len(values)
                 self.node.object_is_here(further, values[index if here else 0], contained[index] if contained else ())
-        spec = task.spec
         if spec.caller:
             self.node.calls.nested_ended(task, values, contained)
         if spec.deps:

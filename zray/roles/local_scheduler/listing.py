@@ -1,4 +1,4 @@
-"""Lists of unfinished tasks and living actors (ListWork): our own, and those of all other nodes.
+"""Lists of tasks, actors and processes (ListWork): our own, and those of all other nodes.  `ended` has what is over.
 
 A node that is asked by another one lists its own, and asks nobody.  A node that does not answer in ANSWER_SECONDS is
 named as silent.
@@ -7,12 +7,12 @@ named as silent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
-from typing import TYPE_CHECKING
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from ...wire.listing import ROWS_MAX, ActorFact, ListWork, TaskFact, WorkListed
+from ...wire.listing import ROWS_MAX, ActorFact, ListWork, TaskFact, WorkerFact, WorkListed
 from ...wire.message import Local
 from .tables import Actor, ActorState, Task, TaskState
 
@@ -24,13 +24,14 @@ ANSWER_SECONDS = 3.0
 # Questions under way to other nodes; further ones are answered from here alone.
 LISTINGS_MAX = 100
 
-PENDING = "PENDING_CREATION"
+PENDING, DEAD = "PENDING_CREATION", "DEAD"
 ACTOR_STATES = {
     ActorState.REGISTERING: PENDING,
     ActorState.PENDING: PENDING,
     ActorState.STARTING: PENDING,
     ActorState.ALIVE: "ALIVE",
     ActorState.RESTARTING: "RESTARTING",
+    ActorState.DEAD: DEAD,  # its process is about to end
 }
 TASK_STATES = {
     TaskState.WAITING: "PENDING_ARGS_AVAIL",
@@ -40,6 +41,9 @@ TASK_STATES = {
     TaskState.CALL: "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY",
 }
 RUNNING = "RUNNING"
+ENDED = frozenset(("FINISHED", "FAILED", DEAD))
+
+Fact = TypeVar("Fact", TaskFact, ActorFact)
 
 
 class ListingTimeout(Local):
@@ -56,6 +60,7 @@ class Listing(Struct, eq=False):
     most: int
     actors: list[ActorFact]
     tasks: list[TaskFact]
+    workers: list[WorkerFact]
     silent: dict[str, None]  # nodes that have not answered
 
 
@@ -75,7 +80,9 @@ class Listings:
             node.reject("a question of a process that is gone")
             return
         most = min(message.most, ROWS_MAX)
-        listing = Listing(node.sender, message.request, most, self._actors(most), self._tasks(most), {})
+        listing = Listing(
+            node.sender, message.request, most, self._actors(most), self._tasks(most), self._workers(most), {}
+        )
         if not is_ours or len(self.open) >= LISTINGS_MAX or not node.members.peers:
             self._answer(listing)
             return
@@ -94,6 +101,7 @@ class Listings:
         del listing.silent[self.node.sender]
         listing.actors += message.actors
         listing.tasks += message.tasks
+        listing.workers += message.workers
         if not listing.silent:
             self._answer(self.open.pop(message.request))
 
@@ -105,21 +113,32 @@ class Listings:
     def _answer(self, listing: Listing) -> None:
         if listing.asker not in self.node.processes and listing.asker not in self.node.members.peers:
             return
-        # A task that was placed elsewhere is known there best.
-        tasks: dict[bytes, TaskFact] = {}
-        for fact in listing.tasks:
-            if not fact.is_away or fact.task_id not in tasks:
-                tasks[fact.task_id] = fact
         most = listing.most
-        found, silent = [*tasks.values()][:most], [*listing.silent][:ROWS_MAX]
-        self.node.send(listing.asker, WorkListed(listing.request, listing.actors[:most], found, silent))
+        tasks = latest([(fact.task_id, fact) for fact in listing.tasks])
+        actors = latest([(fact.actor_id, fact) for fact in listing.actors])
+        silent = [*listing.silent][:ROWS_MAX]
+        self.node.send(
+            listing.asker, WorkListed(listing.request, actors[:most], tasks[:most], silent, listing.workers[:most])
+        )
 
     def _actors(self, most: int) -> list[ActorFact]:
-        facts = (self._actor(actor) for actor in self.node.calls.actors.values() if actor.state in ACTOR_STATES)
-        return [*islice(facts, most)]
+        living = (self.fact_of(actor) for actor in self.node.calls.actors.values())
+        return [*islice(chain(living, reversed(self.node.ended.actors.values())), most)]
 
-    def _actor(self, actor: Actor) -> ActorFact:
+    def _workers(self, most: int) -> list[WorkerFact]:
+        node, facts = self.node.address, []
+        for process in islice(self.node.processes.values(), most):
+            actor = process.worker.actor if process.worker is not None else None
+            actor_id = actor.actor_id if actor is not None else b""
+            facts.append(
+                WorkerFact(process.address, process.kind, process.pid, node, process.job.job_id, actor_id=actor_id)
+            )
+        return facts
+
+    def fact_of(self, actor: Actor) -> ActorFact:
+        """An actor of this node, as the list has it."""
         options, worker = actor.options, actor.worker
+        is_dead = actor.state == ActorState.DEAD
         return ActorFact(
             actor.actor_id,
             options.class_name,
@@ -128,14 +147,15 @@ class Listings:
             ACTOR_STATES[actor.state],
             actor.job.job_id,
             self.node.address,
-            worker.process.pid if worker is not None and worker.process is not None else 0,
+            actor.pid if worker is not None or is_dead else 0,
         )
 
     def _tasks(self, most: int) -> list[TaskFact]:
         running = {task.spec.task_id: pid for task, pid in self._running()}
         actors = self.node.calls.actors
         tasks = (t for t in self.node.tasks.values() if t.state in TASK_STATES and t.spec.task_id not in actors)
-        return [self._task(task, running.get(task.spec.task_id)) for task in islice(tasks, most)]
+        living = (self._task(task, running.get(task.spec.task_id)) for task in tasks)
+        return [*islice(chain(living, self.node.ended.tasks()), most)]
 
     def _running(self) -> Iterator[tuple[Task, int]]:
         """Tasks that have begun, as far as a node can tell, and the pids of their processes."""
@@ -168,6 +188,21 @@ class Listings:
     def _is_of_others(self, actor_id: bytes) -> bool:
         """Whether it is a call of an actor on another node."""
         return bool(actor_id) and actor_id not in self.node.calls.actors
+
+
+def latest(facts: list[tuple[bytes, Fact]]) -> list[Fact]:
+    """One fact for each id, where several nodes know of the same.
+
+    Where the work still goes on is known best on the node that has it; what has ended, where it ended.
+    """
+    found: dict[bytes, tuple[int, Fact]] = {}
+    for key, fact in facts:
+        is_away = type(fact) is TaskFact and fact.is_away
+        rank = 1 if fact.state in ENDED else 0 if is_away else 2
+        if key not in found or found[key][0] < rank:
+            found[key] = rank, fact
+    ended_last = sorted(found.values(), key=lambda ranked: ranked[0] == 1)
+    return [fact for _, fact in ended_last]
 
 
 HANDLERS: dict[type, Callable[..., None]] = {

@@ -18,7 +18,7 @@ from ...wire.actors import (
 from ...wire.scheduling import JobFacts
 from ...wire.task_spec import parse_options
 from . import once_more
-from .tables import Job, Task
+from .tables import Job, Process, Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -82,9 +82,11 @@ class RemoteCalls:
         expected = node.remote._hold_at_shards(list(dict.fromkeys(arguments)), request)
         node.acks.expect(request, expected, lambda: node.send(origin, reply), origin)
 
-    def finish(self, task: Task, values: list[Any], contained: tuple[tuple[bytes, ...], ...]) -> None:
+    def finish(
+        self, task: Task, values: list[Any], contained: tuple[tuple[bytes, ...], ...], writer: Process | None
+    ) -> None:
         """A call of another node has ended here."""
-        self.node.results.give(task, values, contained, lambda back: self._tell(task, back))
+        self.node.results.give(task, values, contained, lambda back: self._tell(task, back), writer)
 
     def _tell(self, task: Task, back: list[bytes | int]) -> None:
         """Its caller's node, at the end of this turn; or at once, where it acknowledges this one later than others."""

@@ -16,6 +16,7 @@ shards know who makes what is inside.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...ids import return_id
@@ -23,7 +24,7 @@ from ...wire.actors import ResultsHeld
 from ...wire.gcs import ObjectLocated
 from ...wire.scheduling import TaskAccepted, TaskDone
 from ...wire.task_spec import StoredValue
-from .tables import Task, TaskState
+from .tables import Process, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -51,13 +52,18 @@ class Results:
         self.unaccepted.clear()
 
     def end_quietly(
-        self, task: Task, values: list[bytes | StoredValue], contained: tuple[tuple[bytes, ...], ...]
+        self,
+        task: Task,
+        values: list[bytes | StoredValue],
+        contained: tuple[tuple[bytes, ...], ...],
+        writer: Process | None,
     ) -> None:
         """A task whose returns only its origin knows is done."""
         node, task_id = self.node, task.spec.task_id
         if self.unaccepted.pop(task_id, None) is not None and any(contained):
             node.send(task.origin, TaskAccepted(task_id, task.trip))  # it is told of the end later: nobody looks for it
-        self.give(task, values, contained, lambda back: node.send(task.origin, TaskDone(task_id, task.trip, back)))
+        done = partial(TaskDone, task_id, task.trip)
+        self.give(task, values, contained, lambda back: node.send(task.origin, done(back)), writer)
 
     def give(
         self,
@@ -65,13 +71,16 @@ class Results:
         values: list[bytes | StoredValue],
         contained: tuple[tuple[bytes, ...], ...],
         tell: Callable[[list[bytes | int]], None],
+        writer: Process | None,
     ) -> None:
         """It has ended here.  Small values go to its origin, others are kept until that holds them.
 
         tell: what the origin is told; at once, or when the shards know who makes what is inside.
+        writer: where it ran, as in Lifecycle.finish.
         """
         node, objects = self.node, self.node.objects
         node.finished_count += 1
+        node.ended.task_ended(task, values[0] if values else b"", writer)
         task.state = TaskState.DONE
         task.worker = None
         back: list[bytes | int] = []

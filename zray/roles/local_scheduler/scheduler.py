@@ -77,6 +77,7 @@ from .code import JobCode
 from .departures import Departures
 from .dispatch import Dispatch, ProgressTimeout
 from .drain import Drain
+from .ended import Ended
 from .explain import Explanations
 from .fetches import Fetches
 from .flights import Flights
@@ -182,7 +183,7 @@ class LocalScheduler(Role):
         self.infeasible = Infeasible(self)
         self.flights = Flights(self)
         self.drain = Drain(self)
-        self.explanations, self.listings = Explanations(self), Listings(self)
+        self.explanations, self.listings, self.ended = Explanations(self), Listings(self), Ended(self)
         self.code = JobCode(self)
         self.output, self.notices = Output(self), Notices(self)
         self.small_values = SmallValues(self)

@@ -345,6 +345,7 @@ class Actor:
         "killed",
         "life",
         "options",
+        "pid",
         "queue",
         "shipping",
         "state",
@@ -361,6 +362,7 @@ class Actor:
         self.entry = entry
         self.state = ActorState.REGISTERING
         self.worker: Worker | None = None
+        self.pid = 0  # of its process, the latest one
         self.queue = CallQueue()  # calls not yet sent
         self.inflight: dict[bytes, Task] = {}  # calls sent, in order
         self.journal: Any = None  # Journal, of one that recovers
