@@ -1,5 +1,6 @@
 """The pages of docs/ as tests read them: code blocks, headings, links, tables."""
 
+import inspect
 import re
 
 from tests.scripts import ROOT
@@ -53,6 +54,21 @@ def links(page):
         if "://" not in target:
             path, _, anchor = target.partition("#")
             yield path, anchor
+
+
+def arguments(docstring):
+    """{name: text} of the arguments that a docstring explains, each in one line without its last period."""
+    part = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", inspect.cleandoc(docstring or ""), re.M | re.S)
+    found = {}
+    for item in re.split(r"^    (?=\w)", part[1] if part else "", flags=re.M)[1:]:
+        names, _, text = " ".join(item.split()).partition(": ")
+        found.update(dict.fromkeys(names.split(", "), text.removesuffix(".").replace("|", r"\|")))
+    return found
+
+
+def shown(default):
+    """A default as the tables have it."""
+    return "required" if default is inspect.Parameter.empty else f"`{default!r}`".replace("'", '"')
 
 
 def rows(page, heading):

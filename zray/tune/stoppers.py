@@ -153,7 +153,8 @@ class TrialPlateauStopper(Stopper):
         std: the standard deviation of the last results below which the trial ends.
         num_results: number of results that are looked at.
         grace_period: number of results before the first look.
-        metric_threshold, mode: stop only where the metric is beyond this value ("min": below; "max": above).
+        metric_threshold: the value beyond which the metric has to be for a stop; None: any value.
+        mode: the side of the threshold: "min": below, "max": above.
 
     Raises:
         ValueError: a threshold is given without a mode.

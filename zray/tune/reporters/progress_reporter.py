@@ -219,7 +219,8 @@ class CLIReporter(TuneReporterBase):
         max_report_frequency: seconds between two reports, at least.
         infer_limit: metrics shown where metric_columns names none.
         print_intermediate_tables: whether the tables are shown before the end; None: yes.
-        metric, mode: what is optimised; None: that of the experiment.
+        metric: the result's key that is optimised; None: that of the experiment.
+        mode: "min" or "max"; None: that of the experiment.
         sort_by_metric: whether the rows are in the order of the metric.
 
     Raises:

@@ -82,17 +82,25 @@ class Bracket:
 
 
 class AsyncHyperBandScheduler(TrialScheduler):
-    """Stops, or pauses, trials that are not among the best at a rung.
+    """Asynchronous successive halving: a trial that is not among the best at a rung stops, or pauses.
 
     Args:
-        time_attr: the result's key that measures the resource.
-        metric, mode: what is compared.
-        max_t: R, after which a trial ends.
-        grace_period: r, before which none is stopped.
-        reduction_factor: eta.
-        brackets: the number of values of s; trials are spread over them.
+        time_attr: the result's key that measures the resource: a number that grows, as "training_iteration".
+        metric: the result's key that is compared; None: that of TuneConfig.
+        mode: "min" or "max"; None: that of TuneConfig.
+        max_t: R: the resource at which a trial ends, in units of time_attr.
+        grace_period: r: the resource of the first rung, before which no trial is stopped.
+        reduction_factor: eta: one of so many trials goes on at a rung; the resource of rungs grows by this factor.
+        brackets: the number of values of s, over which trials are spread; the first rung of each is eta times later.
         stop_last_trials: whether trials end at max_t.
-        type: "stopping" or "promotion".
+        type: "stopping": a trial stops at once, as in Ray; "promotion": trials pause, as in the paper.
+
+    Raises:
+        ValueError: a number is out of its range, or the type is another word.
+
+    Example:
+        scheduler = ASHAScheduler(max_t=100, grace_period=5, reduction_factor=3)
+        tune.TuneConfig(metric="loss", mode="min", num_samples=50, scheduler=scheduler)
     """
 
     needs_metric = True

@@ -68,14 +68,21 @@ def table(R: float, eta: float) -> list[tuple[int, int, float]]:
 
 
 class HyperBandScheduler(TrialScheduler):
-    """Synchronous HyperBand.
+    """Synchronous HyperBand: trials of a bracket wait for one another, and the best ones go on.
 
     Args:
-        time_attr: the result's key that measures the resource.
-        metric, mode: what is compared.
-        max_t: R.
-        reduction_factor: eta.
+        time_attr: the result's key that measures the resource: a number that grows, as "training_iteration".
+        metric: the result's key that is compared; None: that of TuneConfig.
+        mode: "min" or "max"; None: that of TuneConfig.
+        max_t: R: the resource at which a trial ends, in units of time_attr.
+        reduction_factor: eta: one of so many trials of a bracket goes on.
         stop_last_trials: whether trials end at max_t.
+
+    Raises:
+        ValueError: a number is out of its range.
+
+    Example:
+        tune.TuneConfig(metric="loss", mode="min", num_samples=81, scheduler=HyperBandScheduler(max_t=81))
     """
 
     needs_metric = True

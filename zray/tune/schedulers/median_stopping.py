@@ -23,15 +23,20 @@ __all__ = ["MedianStoppingRule"]
 
 
 class MedianStoppingRule(TrialScheduler):
-    """Stops trials whose best value is worse than the median of the others' running averages.
+    """The median rule: a trial stops whose best value is worse than the median of the others' running averages.
 
     Args:
-        time_attr: the result's key that measures progress.
-        metric, mode: what is compared.
-        grace_period: progress before which no trial is stopped; values before it are left out of the averages.
+        time_attr: the result's key that measures progress, as "time_total_s" (seconds) or "training_iteration".
+        metric: the result's key that is compared; None: that of TuneConfig.
+        mode: "min" or "max"; None: that of TuneConfig.
+        grace_period: progress before which no trial is stopped; earlier values are left out of the averages.
         min_samples_required: the number of other trials that have got as far.
-        min_time_slice: progress of a trial between two looks at it.
-        hard_stop: False: trials pause, and go on when nothing else is to be run.
+        min_time_slice: progress of a trial between two looks.
+        hard_stop: whether trials stop; False: trials pause, and go on when nothing else is to be run.
+
+    Example:
+        rule = MedianStoppingRule(time_attr="training_iteration", grace_period=5)
+        tune.TuneConfig(metric="loss", mode="min", num_samples=20, scheduler=rule)
     """
 
     needs_metric = True

@@ -101,23 +101,36 @@ def _shown(value: Any) -> str:
 
 
 class PopulationBasedTraining(TrialScheduler):
-    """Trials of the bottom quantile go on from checkpoints of the top quantile, with perturbed parameters.
+    """Population based training: the worst trials go on from checkpoints of the best, with perturbed parameters.
 
     Args:
-        time_attr: the result's key that measures progress.
-        metric, mode: what is compared.
+        time_attr: the result's key that measures progress, as "time_total_s" (seconds) or "training_iteration".
+        metric: the result's key that is compared; None: that of TuneConfig.
+        mode: "min" or "max"; None: that of TuneConfig.
         perturbation_interval: progress between two looks at a trial.
         burn_in_period: progress before the first look.
         hyperparam_mutations: for each parameter a list of values, a domain (`tune.uniform(...)`), a function without
             arguments, or a nested dict.
-        quantile_fraction: the size of the quantiles, at most 0.5.
-        resample_probability: with which a parameter is drawn anew, not perturbed.
-        perturbation_factors: (up, down).
+        quantile_fraction: the share of trials that are among the worst, and among the best; at most 0.5.
+        resample_probability: the probability that a parameter is drawn anew, and not perturbed.
+        perturbation_factors: the factors (up, down) of a perturbed number.
         custom_explore_fn: a function of the new configuration that returns a changed one.
         log_config: accepted for Ray's programs; decisions.jsonl has all changes.
-        require_attrs: raise an error for results without metric or time_attr.
-        synch: trials wait for one another at each interval.
-        seed: of the perturbations.
+        require_attrs: whether a result without metric or time_attr is an error.
+        synch: whether trials wait for one another at each interval.
+        seed: the seed of the perturbations.
+
+    Raises:
+        ValueError: nothing says how to perturb, or a number is out of its range.
+        TypeError: a mutation is of another kind.
+
+    Example:
+        scheduler = PopulationBasedTraining(
+            time_attr="training_iteration",
+            perturbation_interval=5,
+            hyperparam_mutations={"lr": tune.loguniform(1e-4, 1e-1)},
+        )
+        tune.TuneConfig(metric="loss", mode="min", num_samples=8, scheduler=scheduler)
     """
 
     needs_metric = True

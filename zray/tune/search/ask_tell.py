@@ -15,7 +15,8 @@ class AskTellSearch(Searcher):
 
     Args:
         optimizer: the object; where its `ask` returns None, no trial begins now, and StopIteration ends the search.
-        metric, mode: what is optimised.
+        metric: the result's key that is optimised; None: that of TuneConfig.
+        mode: "min" or "max"; None: that of TuneConfig.
         minimizes: whether the optimiser takes lower values as better; values are negated where the mode is another.
         to_config: makes a configuration of what `ask` returns; None: it is one.
 

@@ -16,10 +16,10 @@ class BasicVariantGenerator(Searcher):
     """The cross product of all grids, `num_samples` times, with distributions drawn anew for each trial.
 
     Args:
-        points_to_evaluate: configurations that come first; what they leave out is drawn, and a grid that they leave out
-            is tried whole.
+        points_to_evaluate: configurations that come first; missing parameters are drawn, and a missing grid is tried
+            whole.
         max_concurrent: the number of trials at once; 0: as many as there are resources for.
-        constant_grid_search: draw distributions once for a whole grid.
+        constant_grid_search: whether distributions are drawn once for a whole grid.
         random_state: the seed; None: that of the experiment, or one from numpy's global state.
     """
 

@@ -14,8 +14,14 @@ class ConcurrencyLimiter(Searcher):
 
     Args:
         searcher: the searcher.
-        max_concurrent: trials at once.
-        batch: ask for so many, and for the next ones only when all of them have ended.
+        max_concurrent: the number of trials at once.
+        batch: whether the next trials begin only when all of these have ended.
+
+    Raises:
+        ValueError: max_concurrent is less than 1.
+
+    Example:
+        tune.TuneConfig(search_alg=ConcurrencyLimiter(OptunaSearch(), max_concurrent=4), num_samples=20)
     """
 
     def __init__(self, searcher: Any, max_concurrent: int, batch: bool = False) -> None:

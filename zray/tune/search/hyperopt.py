@@ -108,11 +108,14 @@ class HyperOptSearch(Searcher):
 
     Args:
         space: a space of Tune or of HyperOpt; None: the experiment's search space.
-        metric, mode: what is optimised.
+        metric: the result's key that is optimised; None: that of TuneConfig.
+        mode: "min" or "max"; None: that of TuneConfig.
         points_to_evaluate: configurations that come first; for a space of HyperOpt by label, choices by index.
         n_initial_points: random configurations before the estimator.
         random_state_seed: the seed; None: that of the experiment, or one from numpy's global state.
         gamma: the fraction of observations that count as good.
+        reward_attr: the name of metric in 2018, with mode "max".
+        max_concurrent: the number of trials at once; None: that of TuneConfig.
     """
 
     def __init__(

@@ -47,14 +47,23 @@ class OptunaSearch(Searcher):
         space: a nested dict of Tune's domains or of Optuna's distributions; or a define-by-run function of an
             `optuna.Trial`, in which "net/width" is `{"net": {"width": ...}}`, and which may return a dict of constants;
             None: the experiment's search space.
-        metric, mode: what is optimised; lists for several objectives.
+        metric: the result's key that is optimised, or a list for several objectives; None: that of TuneConfig.
+        mode: "min" or "max", or a list; None: that of TuneConfig.
         points_to_evaluate: configurations that come first.
-        sampler: one of `optuna.samplers`.
-        seed: of the default sampler; None: that of the experiment, or one from numpy's global state.
+        sampler: an object of `optuna.samplers`; None: TPE.
+        seed: the seed of the default sampler; None: that of the experiment, or one from numpy's global state.
         evaluated_rewards: the metric of each of points_to_evaluate, which are then not run.
         points_from: the folder of an earlier experiment, whose results the search starts with.
         storage: a storage of Optuna, or the path of a journal file, which Optuna's dashboard opens.
-        study_name: the study's name in the storage.
+        study_name: the study's name in the storage; None: "optuna".
+
+    Raises:
+        ImportError: optuna is missing.
+        ValueError: a seed stands beside a sampler, or metric, mode or space is missing when the search begins.
+
+    Example:
+        search = OptunaSearch(points_to_evaluate=[{"lr": 1e-3}], seed=1)
+        tune.TuneConfig(metric="loss", mode="min", num_samples=30, search_alg=search)
     """
 
     def __init__(

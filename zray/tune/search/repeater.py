@@ -17,8 +17,8 @@ class Repeater(Searcher):
 
     Args:
         searcher: the searcher.
-        repeat: trials for each suggestion; num_samples counts trials, not suggestions.
-        set_index: whether configurations have the number of the repetition, as "__trial_index__".
+        repeat: the number of trials for each suggestion; num_samples counts trials, not suggestions.
+        set_index: whether configurations have the number of the repetition, as `__trial_index__`.
     """
 
     def __init__(self, searcher: Any, repeat: int = 1, set_index: bool = True) -> None:
