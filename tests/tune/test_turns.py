@@ -5,10 +5,18 @@ import random
 import pytest
 
 from zray import tune
+from zray.tune import events as ev
 from zray.tune.controller import Controller
 from zray.tune.experiments import Experiment, _build
 from zray.tune.outcomes import best_trial_of
-from zray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule, PopulationBasedTraining
+from zray.tune.schedulers import (
+    ASHAScheduler,
+    FIFOScheduler,
+    HyperBandScheduler,
+    MedianStoppingRule,
+    PopulationBasedTraining,
+)
+from zray.tune.search import ConcurrencyLimiter
 from zray.tune.search.basic_variant import BasicVariantGenerator
 from zray.tune.settings import Settings
 from zray.tune.simulation import Point, VirtualRun
@@ -16,14 +24,25 @@ from zray.tune.trial import Trial, TrialState
 from zray.tune.trial_results import missing_metric
 
 
-def experiment(scheduler, samples, length, capacity, space=None, **options):
+class Failing(VirtualRun):
+    """Trials of odd numbers fail at their third step, for good."""
+
+    def _step(self, trial_id, delay):
+        if self.controller.trials[trial_id].index % 2 and self._place[trial_id] == 2:
+            self._push(delay, ev.Failed(self.now + delay, trial_id, "ValueError: no"))
+        else:
+            super()._step(trial_id, delay)
+
+
+def experiment(scheduler, samples, length, capacity, space=None, limit=0, kind=VirtualRun, **options):
     searcher = BasicVariantGenerator(random_state=7)
+    searcher = ConcurrencyLimiter(searcher, limit) if limit else searcher
     space = space or {"lr": tune.uniform(0, 1)}
     searcher.set_search_properties("score", "max", space, num_samples=samples)
     scheduler.set_search_properties("score", "max")
     settings = Settings(metric="score", mode="max", num_samples=samples, **options)
     controller = Controller(settings, searcher, scheduler)
-    run = VirtualRun(controller, lambda trial: [Point({"score": trial.config.get("lr", 0.0)}, 1.0)] * length, capacity)
+    run = kind(controller, lambda trial: [Point({"score": trial.config.get("lr", 0.0)}, 1.0)] * length, capacity)
     run.run()
     return run
 
@@ -49,6 +68,47 @@ def test_population_larger_than_the_machine_advances_together(capacity):
 def test_population_that_fits_never_pauses():
     run = experiment(population(), 4, length=30, capacity=4)
     assert all(decision.action != "PAUSE" for decision in run.decisions)
+
+
+@pytest.mark.parametrize("kind", [VirtualRun, Failing])
+@pytest.mark.parametrize("samples", [9, 14, 20])
+def test_brackets_larger_than_the_machine_advance_by_pauses_as_on_a_large_one(samples, kind):
+    def bracketed(capacity):
+        return experiment(HyperBandScheduler(max_t=9), samples, 9, capacity, kind=kind)
+
+    large = bracketed(100)
+    ends = [(trial.iteration, trial.state) for trial in large.controller.get_trials()]
+    assert max(ends)[0] == 9 and len({iteration for iteration, _ in ends}) > 2
+    for capacity in (1, 2):
+        run = bracketed(capacity)
+        assert [(trial.iteration, trial.state) for trial in run.controller.get_trials()] == ends
+        assert run.steps == large.steps  # no step is done twice
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4])
+@pytest.mark.parametrize("scheduler", [lambda: HyperBandScheduler(max_t=9), lambda: population(synch=True)])
+def test_paused_trials_go_on_when_the_searcher_waits_for_their_results(scheduler, limit):
+    run = experiment(scheduler(), 10, length=9, capacity=2, limit=limit)
+    ends = [trial.iteration for trial in run.controller.get_trials()]
+    assert len(ends) == 10 and max(ends) == 9
+    assert all(trial.state is TrialState.TERMINATED for trial in run.controller.get_trials())
+
+
+def test_paused_trials_wait_while_there_is_no_node():
+    searcher = BasicVariantGenerator(random_state=7)
+    searcher.set_search_properties("score", "max", {"lr": 1.0}, num_samples=2)
+    scheduler = population(synch=True, metric="score", mode="max")
+    controller = Controller(Settings(metric="score", mode="max", num_samples=2), searcher, scheduler)
+    controller.handle(ev.Capacity(1.0, 2))
+    first, second = controller.get_trials()
+    controller.handle(ev.Report(2.0, first.trial_id, 3, {"score": 1.0}, 1.0, 1.0))
+    controller.handle(ev.Report(2.0, second.trial_id, 3, {"score": 2.0}, 1.0, 1.0))
+    controller.handle(ev.Capacity(3.0, 0))
+    for trial in (first, second):
+        controller.handle(ev.Halted(4.0, trial.trial_id, 3))
+    assert first.state is second.state is TrialState.PAUSED
+    controller.handle(ev.Capacity(5.0, 1))
+    assert TrialState.RUNNING in (first.state, second.state)
 
 
 def test_population_without_end_of_samples_goes_on_with_those_that_wait():

@@ -398,13 +398,17 @@ class Controller(ControllerNames):
             if trial is None:
                 break
             self._start(trial)
-        if self.is_exhausted and not (self.running or self.waiting or self.halting) and self.paused:
+        if self._is_idle():
             self.scheduler.on_idle(self)
-            if not self.waiting:
+            if self.waiting:
+                self._fill()
+            elif self.is_exhausted:
                 for trial in list(self.paused.values()):
                     self.stop_trial(trial, "no trial runs any more, and the scheduler has no use for it")
-            else:
-                self._fill()
+
+    def _is_idle(self) -> bool:
+        """Whether all live trials are paused, and no other could begin: a searcher may be waiting for their results."""
+        return bool(self.paused) and not (self.running or self.waiting or self.halting) and self._limit() > 0
 
     def _limit(self) -> int:
         asked = self.settings.max_concurrent

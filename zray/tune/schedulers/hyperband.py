@@ -186,8 +186,9 @@ class HyperBandScheduler(TrialScheduler):
         self._leave(controller, trial)
 
     def on_idle(self, controller: Controller) -> None:
-        """No more trials come: brackets that were not filled go on with what they have."""
+        """No more trials come, or none before others have ended: brackets go on with the trials that they have."""
         for bracket in self.brackets:
+            bracket.n = bracket.count
             if bracket.live and bracket.scores and bracket.has_all and bracket.i < bracket.s:
                 self._halve(controller, bracket)
 
