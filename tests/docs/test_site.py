@@ -50,3 +50,10 @@ def test_api_pages_of_libraries_show_their_classes(page, names):
     text = (SITE / f"{page}.html").read_text()
     for name in names:
         assert re.search(rf'<h3 id="zray\.[\w.]*\.{name}"', text), name
+
+
+@pytest.mark.parametrize("page", ["api", "api-tune", "api-rllib", "api-util"])
+def test_arguments_on_api_pages_have_rows_of_their_own_with_defaults(page):
+    text = (SITE / f"{page}.html").read_text()
+    assert "NOT_GIVEN" not in text
+    assert not re.findall(r"<code>\w+, \w+</code>", text)

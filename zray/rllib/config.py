@@ -195,7 +195,7 @@ class AlgorithmConfig:
 
         Args:
             policies: names of policies, or a dict of a `PolicySpec` by name; None: one policy.  Default: None.
-            policy_mapping_fn: function of (agent_id, episode, **kwargs) that returns the name of an agent's policy.
+            policy_mapping_fn: function of `(agent_id, episode, **kwargs)` that returns the name of an agent's policy.
                 Default: None.
             policies_to_train: names of the policies that learn, or a function of a name; None: all.  Default: None.
         """
