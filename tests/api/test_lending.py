@@ -1,4 +1,4 @@
-"""Whoever waits lends its CPU, whichever thread it waits in: on one CPU all of these would wait for ever."""
+"""A task that waits lends its CPU, whichever thread it waits in: on one CPU all of these would wait for ever."""
 
 import asyncio
 import os
@@ -104,8 +104,11 @@ def behind(gate):
 
 @zray.remote(num_cpus=1)
 class Asks:
+    def __init__(self, num_cpus):
+        self.double = double.options(num_cpus=num_cpus)
+
     async def doubled(self, value):
-        return await double.remote(value)
+        return await self.double.remote(value)
 
 
 def test_threads_of_a_task(one_cpu):
@@ -120,10 +123,15 @@ def test_awaits_and_futures_of_a_task(one_cpu):
     assert zray.get(by_await_beside_others.remote(), timeout=60) == 2
 
 
-def test_the_await_of_an_async_actor_that_has_the_only_cpu(one_cpu):
-    actor = Asks.remote()
+def test_async_actor_that_awaits_keeps_the_only_cpu(one_cpu):
+    actor = Asks.remote(0)
     assert zray.get([actor.doubled.remote(value) for value in range(3)], timeout=60) == [0, 2, 4]
+    other = Asks.remote(1)
     zray.kill(actor)
+    ref = other.doubled.remote(5)
+    _, waiting = zray.wait([ref], timeout=1.0)  # the node is told four times a second of what a process awaits
+    assert waiting == [ref] and "CPU" not in zray.available_resources()
+    zray.kill(other)
 
 
 def test_what_a_thread_waits_for_that_its_task_has_left_behind(one_cpu, gate, tmp_path):

@@ -393,7 +393,7 @@ def test_import_alone_starts_nothing_and_is_quick_to_name_what_it_loads(tmp_path
 
 
 def test_a_task_that_waits_for_an_actor_may_lend_it_the_only_cpu(start):
-    """The actor holds the CPU for life; it lends it back while it has nothing to do."""
+    """The actor holds the CPU for life; the task goes on without one, and nothing else starts."""
     start(num_cpus=1)
 
     @zray.remote(num_cpus=1)

@@ -2,7 +2,7 @@
 
 Its node sees only what the main thread waits for.  That may be another thread's end, which nobody can tell from work
 but by the CPU time that the process takes: where something is awaited and next to none is taken, the CPU is lent out
-until all of it is here, or the process goes on (wire/tasks.WaitObjects, aside).
+until all of it is here, or the process goes on (wire/tasks.WaitObjects, aside).  An actor lends nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Aside:
         now, used = time.monotonic(), time.process_time()
         is_idle = bool(self.looked_at) and used - self.used < IDLE_PART * (now - self.looked_at)
         self.looked_at, self.used = now, used
-        is_running = worker.call is not None or worker.actor is not None
+        is_running = worker.call is not None and worker.actor is None
         client = worker.client
         try:
             with worker.lock:
@@ -62,7 +62,7 @@ class Aside:
         """Lend the CPU now: the main thread is about to wait for what is awaited.  In the main thread."""
         worker = self.worker
         client = worker.client
-        if not client.waits or worker.call is None:
+        if not client.waits or worker.call is None or worker.actor is not None:
             return
         try:
             with worker.lock:

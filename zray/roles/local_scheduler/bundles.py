@@ -23,7 +23,6 @@ from ...wire.groups import BundlesPrepared, CommitBundles, PrepareBundles, Retur
 from ...wire.task_spec import ActorOptions
 from ...wire.where import Where
 from .gpus import GPU
-from .resources import CPU
 from .tables import ReadyQueue, Task, TaskState, Worker
 
 if TYPE_CHECKING:
@@ -225,14 +224,6 @@ class Bundles:
                 return named
         return None
 
-    def unused_cpu(self) -> Iterator[tuple[str, int]]:
-        """(name, amount) of each bundle."""
-        free = self.node.resources.free
-        for group_id, index in self.here:
-            name = bundle_name(CPU, group_id, index)
-            if name in free:
-                yield name, free[name]
-
     def check_everything(self) -> None:
         """What is reserved is what bundles have."""
         reserved: dict[str, int] = {}
@@ -242,11 +233,7 @@ class Bundles:
                     reserved[name] = reserved.get(name, 0) + amount
             for name, amount in bundle.named(bundle.amounts).items():
                 assert self.node.resources.total[name] == amount
-        for name, lent in self.node.dispatch.lending.loans.items():
-            reserved[CPU] -= lent
-            reserved[name] = lent
-        wanted = {name: amount for name, amount in reserved.items() if amount}
-        assert wanted == self.node.resources.reserved, "reserved for no bundle"
+        assert reserved == self.node.resources.reserved, "reserved for no bundle"
 
 
 def as_asked(options: ActorOptions) -> ActorOptions:

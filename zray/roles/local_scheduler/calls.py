@@ -318,8 +318,6 @@ class Calls:
         worker = actor.worker
         if actor.state != ActorState.ALIVE or worker is None or not actor.queue or self.node.drain.going.is_held(actor):
             return
-        if self.node.dispatch.lending.lenders and not self.node.dispatch.lending.has_its_cpu(actor):
-            return
         limit = max(CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
         busy = len(actor.inflight) + (len(actor.shipping.withheld) if actor.shipping is not None else 0)
         if busy > limit // 2:

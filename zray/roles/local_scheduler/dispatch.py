@@ -179,7 +179,7 @@ class Dispatch:
             self.node.drain.send_away()
         if self.lending.new_lenders:
             self.behind_waits.start_at_once()
-        if self.lending.resuming or self.lending.lenders or self.lending.loans:
+        if self.lending.resuming:
             self.lending.resume()
         while True:
             if self.idle_leases:
@@ -202,11 +202,7 @@ class Dispatch:
             if queue is None or worker.stale or worker.frames[0].wait is not None:
                 continue
             are_others = (
-                len(self.queues) > 1
-                or self.lending.resuming
-                or self.lending.lenders
-                or self.node.calls.wanting
-                or self.node.actor_room.wishes
+                len(self.queues) > 1 or self.lending.resuming or self.node.calls.wanting or self.node.actor_room.wishes
             )
             if queue.tasks and not (are_others and self._is_outranked(worker, queue)):
                 worker.fit_reach(has_run_dry=not worker.inflight, are_others=bool(are_others))
@@ -239,7 +235,7 @@ class Dispatch:
         self.is_dirty = True
         self.node.calls.wanting_worker_changed()
         self.node.pool.is_idle(worker)
-        if self.lending.resuming or self.lending.lenders or self.lending.loans:
+        if self.lending.resuming:
             self.lending.resume()
 
     def _start(self) -> None:
@@ -335,7 +331,7 @@ class Dispatch:
             top = worker.frames[-1]
             if top.wait is not None and top.wait.is_over:
                 self.lending.wait_is_over(worker, top.wait)
-            elif self.lending.resuming or self.lending.lenders or self.lending.loans:
+            elif self.lending.resuming:
                 self.lending.resume()
 
     def tasks_returned(self, message: TasksReturned) -> None:

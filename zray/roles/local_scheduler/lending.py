@@ -1,5 +1,5 @@
-"""Blocked workers: they lend their CPU out, get it back before they go on, and at the pool's cap run what they
-wait for themselves.
+"""Workers that wait in a task: they lend their CPU out, get it back before they go on, and at the pool's cap run what
+they wait for themselves.  An actor holds its CPU for life, and lends nothing while it waits.
 
 A worker that waits for room in a full object store lends its CPU too, but only to what may make some: what takes values
 from there, or was begun before and goes on.  What else is ready would want room itself.
@@ -7,20 +7,19 @@ from there, or was begun before and goes on.  What else is ready would want room
 A worker's frames are its stack (tables.Frame): only the top one can go on.  What other threads of a process wait
 for lends its CPU too, while it uses none (`host/aside`): such a wait is *aside*.  It gives way to the main thread's.
 
-An actor holds its CPU for life, so it may have one that a blocked task has lent out: the task that made it, say, and
-waits for it.  Such a task goes on with the CPU of an actor that has nothing to do, and that actor gets it back, before
-anything new starts, to do its next call.  What the bundles of placement groups do not use is borrowed likewise: by a
-task that made a group out of the CPU that it had lent, say, and waits for what runs in it.
+A worker whose time is over goes on at once (`go_on`).  Its CPU stays lent and it *owes* it: it is in `resuming`, and
+its frame has no wait.  So the amounts in use are over by what such workers hold, and nothing new starts on that CPU
+before they have it back.  A frame that ends while it owes gives back only the rest.
 
-A worker whose time is over goes on at once (`go_on`).  Its CPU stays lent and it *owes* it: it is in `resuming`, ahead
-of those that still wait, and its frame has no wait.  So the amounts in use are over by what such workers hold, and
-nothing new starts on that CPU before they have it back.  A frame that ends while it owes gives back only the rest.
+A task whose CPU was taken for life goes on in the same way: an actor may have it that the task has made and waits for,
+or a bundle of a placement group.  Such tasks owe together at most what actors and bundles hold.  They stand behind
+those that still wait.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +27,8 @@ from ...wire.task_spec import StoredValue
 from ...wire.tasks import AwaitRoom
 from ..effects import ReclaimTasks
 from .actor_room import SHORT_TASK_SECONDS
-from .resources import CPU, cpu_of
-from .tables import Actor, ActorState, Frame, ReadyQueue, Wait, Worker, WorkerState
+from .resources import cpu_of
+from .tables import Frame, ReadyQueue, Wait, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .dispatch import Dispatch
@@ -47,21 +46,19 @@ class Lending:
         self.dispatch = dispatch
         self.resuming: deque[Worker] = deque()  # blocked workers whose wait is over, waiting for their CPU
         self.new_lenders: dict[str, Worker] = {}  # by address: those that have lent their CPU in this turn
-        self.lenders: dict[bytes, Worker] = {}  # by actor: idle ones whose CPU a resumed task has
-        self.loans: dict[str, int] = {}  # CPU of bundles -> how much of it a resumed task beside them has
         self.writers: dict[str, Worker] = {}  # by address: those that wait for room, and have not lent their CPU
 
     def block(self, worker: Worker, wait: Wait) -> None:
         """Its thread stops: lend its CPU out, and take back what it has not begun."""
         if not worker.frames:
-            return  # an actor without resources of its own: nothing to lend
+            return
         frame = worker.frames[-1]
         if wait.aside and (frame.wait is not None or (frame.cpu_lent and worker not in self.resuming)):
             wait.is_over = True  # it is lent already
             self.node.waits.finish(wait)
             return
         self._begin(worker, frame, wait)
-        share = cpu_of(frame.resources)
+        share = self._share_of(worker, frame)
         if not frame.cpu_lent and share:
             frame.cpu_lent = True
             self.node.resources.give(share)
@@ -70,6 +67,11 @@ class Lending:
             self.dispatch.is_dirty = True
             self.node.calls.wanting_worker_changed()
         self._take_back(worker)
+
+    @staticmethod
+    def _share_of(worker: Worker, frame: Frame) -> dict[str, int]:
+        """The CPU that it lends while it waits."""
+        return cpu_of(frame.resources) if worker.actor is None else {}
 
     def _begin(self, worker: Worker, frame: Frame, wait: Wait) -> None:
         """Its level waits for this from now on: it owes nothing, and is not about to go on."""
@@ -109,7 +111,7 @@ class Lending:
             return
         frame = worker.frames[-1]
         self._begin(worker, frame, wait)
-        if not frame.cpu_lent and cpu_of(frame.resources):
+        if not frame.cpu_lent and self._share_of(worker, frame):
             self.writers[worker.address] = worker
             self.dispatch.is_dirty = True
         self._take_back(worker)
@@ -229,36 +231,41 @@ class Lending:
             frame = worker.frames[-1]
             if frame.cpu_lent:
                 share = cpu_of(frame.resources)
-                (name,) = share
-                if name in scarce or (not resources.fits(share) and not self._borrow(name, share[name])):
+                ((name, amount),) = share.items()
+                if name in scarce or not self._has_free(name, amount):
                     scarce.add(name)
-                    continue
-                resources.take(share)
-                frame.cpu_lent, frame.cpu_since = False, self.node.now
+                    if frame.wait is None or not self._is_held_for_life(name, amount):
+                        continue
+                    self.resuming.append(worker)  # from here on it owes it
+                else:
+                    resources.take(share)
+                    frame.cpu_lent, frame.cpu_since = False, self.node.now
             self.resuming.remove(worker)
-            wait, frame.wait = frame.wait, None
-            if wait is not None:
-                worker.progress_at = self.node.now
-                self.node.waits.finish(wait)
+            self._ends_wait(worker, frame)
             if not worker.inflight:  # its task has ended, whatever threads of it waited for
                 self.dispatch.worker_progressed(worker)
-        if self.loans:
-            self._give_back_to_bundles()
-        if self.lenders:
-            self._give_back_to_actors()
+
+    def _ends_wait(self, worker: Worker, frame: Frame) -> None:
+        """It goes on, unless it has before."""
+        wait, frame.wait = frame.wait, None
+        if wait is not None:
+            worker.progress_at = self.node.now
+            self.node.waits.finish(wait)
+
+    def _has_free(self, name: str, amount: int) -> bool:
+        """Whether there is so much of that CPU, if need be by what waiting writers hold."""
+        missing = amount - self.node.resources.free.get(name, 0)  # no bundle, where its group is removed
+        return missing <= 0 or self._lend_writers(name, missing)
+
+    def _is_held_for_life(self, name: str, amount: int) -> bool:
+        """Whether actors and bundles hold what is missing of it, and what others owe already."""
+        resources = self.node.resources
+        frames = (worker.frames[-1] for worker in self.resuming)
+        owed = sum(frame.resources.get(name, 0) for frame in frames if frame.cpu_lent and frame.wait is None)
+        return amount - resources.free.get(name, 0) + owed <= resources.held.get(name, 0)
 
     def is_owed(self, resources: Mapping[str, int]) -> bool:
-        """Whether a worker waits for CPU of this kind that it has lent out: one whose wait is over, or an actor's."""
-        actors = self.node.calls.actors
-        return self._is_awaited(resources) or any(
-            actor_id in actors
-            and actors[actor_id].queue.has_ready()
-            and not cpu_of(worker.frames[0].resources).keys().isdisjoint(resources)
-            for actor_id, worker in self.lenders.items()
-        )
-
-    def _is_awaited(self, resources: Mapping[str, int]) -> bool:
-        """Whether a worker whose wait is over waits for CPU of this kind."""
+        """Whether a worker whose wait is over has lent out CPU of this kind."""
         frames = (worker.frames[-1] for worker in self.resuming)
         return any(frame.cpu_lent and not cpu_of(frame.resources).keys().isdisjoint(resources) for frame in frames)
 
@@ -280,99 +287,14 @@ class Lending:
             self.node.actor_room.look_again_soon()
         return lacking <= 0
 
-    def _borrow(self, name: str, amount: int) -> bool:
-        """Have so much of that CPU free, by what idle actors hold and, for the node's own, by what bundles do not use;
-        nothing is borrowed where that is too little.
-        """
-        resources = self.node.resources
-        missing = amount - resources.free.get(name, 0)
-        lenders: list[tuple[Actor, Worker]] = []
-        loans: dict[str, int] = {}
-        for bundle_cpu, free in self.node.bundles.unused_cpu() if name == CPU else ():
-            if missing > 0 and free:
-                loans[bundle_cpu] = min(free, missing)
-                missing -= loans[bundle_cpu]
-        for actor, worker in self._idle_actors():
-            (own,) = cpu_of(worker.frames[0].resources)
-            if missing > 0 and (own == name or name == CPU):
-                lenders.append((actor, worker))
-                missing -= worker.frames[0].resources[own]
-                if own != name:
-                    loans[own] = loans.get(own, 0) + worker.frames[0].resources[own]
-        if missing > 0 and not self._lend_writers(name, missing):
-            return False
-        for actor, worker in lenders:
-            worker.frames[0].cpu_lent = True
-            resources.give(cpu_of(worker.frames[0].resources))
-            self.lenders[actor.actor_id] = worker
-        for bundle_cpu, lent in loans.items():
-            resources.borrow(CPU, bundle_cpu, lent)
-            self.loans[bundle_cpu] = self.loans.get(bundle_cpu, 0) + lent
-        return True
-
-    def _idle_actors(self) -> Iterator[tuple[Actor, Worker]]:
-        """Those that have CPU and nothing to do."""
-        for actor in self.node.calls.actors.values():
-            worker = actor.worker
-            is_busy = actor.inflight or actor.queue.has_ready()
-            if worker is None or actor.state != ActorState.ALIVE or is_busy or not worker.frames:
-                continue
-            frame = worker.frames[0]
-            if not frame.cpu_lent and frame.wait is None and cpu_of(frame.resources):
-                yield actor, worker
-
-    def _give_back_to_bundles(self) -> None:
-        """As far as there is CPU again."""
-        for bundle_cpu, lent in list(self.loans.items()):
-            back = min(lent, self.node.resources.free[CPU])
-            if back:
-                self.node.resources.borrow(CPU, bundle_cpu, -back)
-                self.loans[bundle_cpu] -= back
-                self.dispatch.is_dirty = True
-                self.node.calls.wanting_worker_changed()
-            if not self.loans[bundle_cpu]:
-                del self.loans[bundle_cpu]
-
-    def _give_back_to_actors(self) -> None:
-        """Those with calls to do first."""
-        for with_calls in (True, False):
-            for actor_id in list(self.lenders):
-                actor = self.node.calls.actors.get(actor_id)
-                if actor is None or actor.worker is not self.lenders[actor_id]:
-                    del self.lenders[actor_id]  # it has ended, and gave back what it had
-                elif bool(actor.queue) is with_calls:
-                    self.has_its_cpu(actor)
-
-    def has_its_cpu(self, actor: Actor) -> bool:
-        """Whether the actor may do a call; one that has lent its CPU to a task takes it back if it can."""
-        worker = self.lenders.get(actor.actor_id)
-        if worker is None or worker is not actor.worker:
-            return True
-        frame = worker.frames[0]
-        share = cpu_of(frame.resources)
-        if self._is_awaited(share):
-            return False
-        (name,) = share
-        missing = share[name] - self.node.resources.free[name]
-        if missing > 0 and not (actor.queue and self._lend_writers(name, missing)):
-            return False
-        self.node.resources.take(share)
-        frame.cpu_lent, frame.cpu_since = False, self.node.now
-        del self.lenders[actor.actor_id]
-        self.node.calls.touch(actor.actor_id)
-        return True
-
     def check_everything(self) -> None:
-        """CPU is lent by levels that wait, by idle actors, and by workers that owe it; the last are `resuming`."""
+        """CPU is lent by levels that wait, and by workers that owe it; the last are `resuming`.  No actor lends."""
         for worker in self.node.pool.workers.values():
             for level, frame in enumerate(worker.frames, 1):
-                if frame.cpu_lent and frame.wait is None:
+                if frame.cpu_lent:
+                    assert worker.actor is None, f"{worker.address} is an actor's, and has lent its CPU"
                     is_owed = level == len(worker.frames) and worker in self.resuming
-                    actor = worker.actor
-                    is_idle_actor = actor is not None and self.lenders.get(actor.actor_id) is worker
-                    # Its process is being killed: the level ends without the CPU, and nothing is taken back.
-                    has_ended = actor is not None and self.node.calls.actors.get(actor.actor_id) is not actor
-                    assert is_owed or is_idle_actor or has_ended, (
+                    assert frame.wait is not None or is_owed, (
                         f"{worker.address} runs, and nobody owes it the CPU that it lent"
                     )
         for worker in self.resuming:

@@ -28,7 +28,7 @@ class Resources:
         self.free = dict(total)
         self.gpus = Gpus(total.get(GPU, 0), gpu_names)
         self.held: dict[str, int] = {}  # taken by actors, for as long as they live, and by bundles
-        self.reserved: dict[str, int] = {}  # by bundles; of bundles, by what borrows of them
+        self.reserved: dict[str, int] = {}  # by bundles
 
     def could_ever_fit(self, request: Mapping[str, int]) -> bool:
         """Whether the empty node would do."""
@@ -108,15 +108,6 @@ class Resources:
         self.hold_no_more(amounts)
         self.gpus.release(named)
         self.give(amounts)
-
-    def borrow(self, name: str, bundle_name: str, amount: int) -> None:
-        """So much of what a bundle has, and does not use, is the node's for a while; a negative amount goes back."""
-        for of, change in ((name, -amount), (bundle_name, amount)):
-            self.free[of] -= change
-            assert self.free[of] >= 0, f"{of!r} oversubscribed"
-            self.reserved[of] = self.reserved.get(of, 0) + change
-            if not self.reserved[of]:
-                del self.reserved[of]
 
     def fits_beside_actors(self, request: Mapping[str, int], gpus_of_actors: Iterable[Shares]) -> bool:
         """Whether it would do on a node with nothing but its actors."""
