@@ -1,5 +1,6 @@
 """The site that `scripts/docs` builds from docs/; scripts/test builds it ahead of the tests."""
 
+import html
 import json
 import re
 
@@ -57,3 +58,11 @@ def test_arguments_on_api_pages_have_rows_of_their_own_with_defaults(page):
     text = (SITE / f"{page}.html").read_text()
     assert "NOT_GIVEN" not in text
     assert not re.findall(r"<code>\w+, \w+</code>", text)
+
+
+def test_examples_page_shows_the_code_of_each_example():
+    text = html.unescape(re.sub(r"<[^>]+>", "", (SITE / "examples.html").read_text()))
+    lines = re.findall(r"^ +(examples/\w+\.py)$", (ROOT / "docs" / "examples.md").read_text(), re.M)
+    assert len(lines) > 20
+    for line in lines:
+        assert (ROOT / line).read_text().splitlines()[-1] in text, line
