@@ -1,5 +1,6 @@
 """Files of an experiment: one program a folder, damaged journals and checkpoints, power cuts, other users."""
 
+import contextlib
 import os
 import stat
 import tempfile
@@ -188,15 +189,11 @@ def test_checkpoint_is_deleted_when_the_disk_has_its_successor_and_the_journal(c
     for name in ("one", "two"):
         made_durable.keep(str(tmp_path / name))
     made_durable.delete("old")
-    made_durable.delete(str(tmp_path / "one"))  # superseded before it was synced: that would be for nothing
     assert calls == []
+    made_durable.delete(str(tmp_path / "one"))  # the disk does not have it: nothing is lost with it
+    assert calls == [("delete", str(tmp_path / "one"))]
     made_durable.work()
-    assert calls == [
-        ("sync", str(tmp_path / "two")),
-        ("sync", "journal"),
-        ("delete", "old"),
-        ("delete", str(tmp_path / "one")),
-    ]
+    assert calls[1:] == [("sync", str(tmp_path / "two")), ("sync", "journal"), ("delete", "old")]
     assert set(made_durable.take_digests()) == {str(tmp_path / "two")}
 
 
@@ -244,6 +241,47 @@ def test_trial_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path, damage
         CheckpointRepair().write([trial])
     assert [saved.iteration for saved in trial.checkpoints] == [1]
     assert (tmp_path / "checkpoint_000001.damaged" / "data").read_bytes() == damage
+
+
+def replayed(trial, names):
+    """A repair that has seen a journal in which each checkpoint replaces the one before."""
+    repair = CheckpointRepair()
+    for iteration, name in enumerate(names, 1):
+        path = os.path.join(trial.path, name)
+        trial.checkpoints = [SavedCheckpoint(path, iteration, size=4)]
+        repair.note(ev.Kept("t", path), {"t": trial})
+        if iteration > 1:
+            repair.note(ev.Delete(os.path.join(trial.path, names[iteration - 2])), {"t": trial})
+    return repair
+
+
+@pytest.mark.parametrize("newest", [None, b"", b"bad"], ids=["not there", "empty", "cut"])
+def test_trial_goes_on_from_the_checkpoint_that_the_disk_has_after_a_power_cut(tmp_path, newest):
+    """One checkpoint is kept: the journal names the newest one, and the disk has one that was to be deleted."""
+    names = [f"checkpoint_{number:06d}" for number in range(4)]
+    trial = Trial("t", "train", {}, {}, path=str(tmp_path), state=TrialState.RUNNING, iteration=4)
+    repair = replayed(trial, names)
+    for name, data in ((names[1], b"good"), (names[3], newest)):  # two others were deleted before the disk had them
+        if data is not None:
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "data").write_bytes(data)
+    words = "the one before, of iteration 2"
+    said = pytest.warns(CheckpointWarning, match=words) if newest is not None else contextlib.nullcontext()
+    with said:
+        repair.write([trial])
+    assert [(saved.iteration, os.path.basename(saved.path)) for saved in trial.checkpoints] == [(2, names[1])]
+    assert (tmp_path / names[1] / "data").read_bytes() == b"good"
+
+
+def test_whole_checkpoint_of_a_kill_is_the_newest_and_the_replaced_one_goes(tmp_path):
+    names = [f"checkpoint_{number:06d}" for number in range(2)]
+    trial = Trial("t", "train", {}, {}, path=str(tmp_path), state=TrialState.RUNNING, iteration=2)
+    repair = replayed(trial, names)
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data").write_bytes(b"good")
+    repair.write([trial])
+    assert [saved.iteration for saved in trial.checkpoints] == [2] and os.listdir(tmp_path) == [names[1]]
 
 
 def test_metadata_that_is_set_later_is_no_damage(tmp_path):

@@ -1,8 +1,10 @@
 """The durability of checkpoints: a power cut loses at most what was written in the last second.
 
 A thread waits for the disk, so that trials do not.  Once a second it syncs the new checkpoints that are still wanted,
-then the journal, which names them, and only then deletes those that they replace.  With the files in memory it also
-takes their checksum, which the journal records: by it a restore recognises a checkpoint that was damaged on the disk.
+then the journal, which names them, and only then deletes those that they replace.  A checkpoint that is replaced before
+the disk has it is deleted at once: it would be lost in a power cut anyway, and the one that the disk has stays.  While
+the files are in memory, the thread takes their checksum too, for the journal: by it a restore recognises a checkpoint
+that was damaged on the disk.
 """
 
 from __future__ import annotations
@@ -88,15 +90,17 @@ class Durability:
         self._begin()
 
     def delete(self, path: str) -> None:
-        """Delete a checkpoint when the disk has what replaces it; one that no journal names, at once."""
-        if path not in self._known:
-            shutil.rmtree(path, ignore_errors=True)
-            return
+        """Delete a checkpoint when the disk has what replaces it; one that the disk does not have yet, at once."""
         with self._lock:
+            is_there = path in self._known and path not in self._new
             self._known.discard(path)
             self._new.pop(path, None)
-            self._doomed[path] = None
-        self._begin()
+            if is_there:
+                self._doomed[path] = None
+        if is_there:
+            self._begin()
+        else:
+            shutil.rmtree(path, ignore_errors=True)
 
     def take_digests(self) -> dict[str, int]:
         """The checksums of checkpoints that the disk has, since the last call."""

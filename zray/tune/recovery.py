@@ -48,13 +48,19 @@ class CheckpointRepair:
     def __init__(self) -> None:
         self._copies: dict[str, str] = {}  # target -> source
         self._deleted: set[str] = set()
+        self._kept: dict[str, list[SavedCheckpoint]] = {}  # trial -> all that it ever had
 
-    def note(self, action: Any) -> None:
-        """An action of a journal that is replayed."""
+    def note(self, action: Any, trials: dict[str, Trial] | None = None) -> None:
+        """An action of a journal that is replayed.  trials: as they are then."""
         if isinstance(action, ev.Copy):
             self._copies[action.target] = action.source
         elif isinstance(action, ev.Delete):
             self._deleted.add(action.path)
+        elif isinstance(action, ev.Kept) and trials is not None:
+            checkpoints = trials[action.trial_id].checkpoints
+            self._kept.setdefault(action.trial_id, []).extend(
+                saved for saved in checkpoints if saved.path == action.path
+            )
 
     def write(self, trials: Iterable[Trial]) -> None:
         """Complete the trials' folders, and forget checkpoints whose folder is not there."""
@@ -64,10 +70,17 @@ class CheckpointRepair:
                 source = self._copies.get(saved.path, "")
                 if not os.path.isdir(saved.path) and os.path.isdir(source):
                     persist(source, saved.path)
+            newest = [saved.path for saved in trial.checkpoints[-1:]]
             trial.checkpoints = [saved for saved in trial.checkpoints if os.path.isdir(saved.path)]
             if trial.state is not TrialState.TERMINATED or trial.is_cut_off:  # one with an error may go on
                 _remove_unfinished(trial.path)
-                _put_damaged_aside(trial)
+                problems = _put_damaged_aside(trial)
+                if newest and newest != [saved.path for saved in trial.checkpoints[-1:]]:
+                    self._take_back(trial)
+                former = trial.saved
+                start = f"the one before, of iteration {former.iteration}" if former is not None else "the beginning"
+                for problem in problems:
+                    warnings.warn(f"{problem}, and the trial goes on from {start}.", CheckpointWarning, stacklevel=5)
             kept.update(saved.path for saved in trial.checkpoints)
         doomed = {path for path in self._deleted - kept if os.path.isdir(path)}
         for path in kept:  # before those that they replace go
@@ -76,26 +89,33 @@ class CheckpointRepair:
         for path in doomed:
             shutil.rmtree(path, ignore_errors=True)
 
+    def _take_back(self, trial: Trial) -> None:
+        """The disk does not have the newest checkpoint: the one that it replaced was not deleted yet."""
+        left = trial.checkpoints[-1].iteration if trial.checkpoints else 0
+        for saved in reversed(self._kept.get(trial.trial_id, [])):
+            if saved.iteration > left and saved.path in self._deleted and not _problem_of(saved):
+                trial.checkpoints.append(saved)
+                return
 
-def _put_damaged_aside(trial: Trial) -> None:
-    """Let a trial go on from the newest checkpoint that is as it was written."""
+
+def _put_damaged_aside(trial: Trial) -> list[str]:
+    """Take checkpoints from a trial until the newest one is as it was written; what is wrong with each, in words."""
+    found = []
     while trial.checkpoints and (problem := _problem_of(saved := trial.checkpoints[-1])):
         aside = f"{saved.path}.damaged"
         shutil.rmtree(aside, ignore_errors=True)
         os.rename(saved.path, aside)
         trial.checkpoints.pop()
-        former = trial.saved
-        start = f"the one before, of iteration {former.iteration}" if former is not None else "the beginning"
-        warnings.warn(
-            f"The newest checkpoint of trial {trial}, {saved.path}, is damaged: {problem}.  It is kept as {aside}, and "
-            f"the trial goes on from {start}.",
-            CheckpointWarning,
-            stacklevel=6,
+        found.append(
+            f"The newest checkpoint of trial {trial}, {saved.path}, is damaged: {problem}.  It is kept as {aside}"
         )
+    return found
 
 
 def _problem_of(saved: SavedCheckpoint) -> str:
     """The damage of a checkpoint's files, in words; empty: none."""
+    if not os.path.isdir(saved.path):
+        return "its folder is not there"
     size = size_of(saved.path)
     if saved.size not in (-1, size):
         return f"its files have {size} bytes, and had {saved.size}"
@@ -133,7 +153,7 @@ class FolderRepair:
         elif isinstance(action, ev.Explained):
             self._decisions.append(decision_line(action))
         else:
-            self._checkpoints.note(action)
+            self._checkpoints.note(action, trials)
 
     def _sweep(self, trial: Trial, kept: set[str]) -> None:
         """Delete checkpoints that a process had written and not reported."""
