@@ -46,6 +46,8 @@ from .printable import escaped
 TASK_ERROR = 0x82
 SYSTEM_ERROR = 0x83
 _ERROR_MARKS = (bytes((TASK_ERROR,)), bytes((SYSTEM_ERROR,)))
+# The one behind the other: error values are those from the first one on, and below the second one.
+FIRST_MARK, PAST_MARKS = _ERROR_MARKS[0], bytes((SYSTEM_ERROR + 1,))
 # A dynamic class per class of the user's that was raised: bounded, since notebooks redefine theirs for ever.
 DUAL_CLASSES_MAX = 256
 

@@ -1,10 +1,11 @@
 """ObjectRef: a name for a value that exists, or will.
 
 A ref that is dropped appends its id to `released` and does nothing else: the runtime drains that deque at a
-quiet moment. The runtime gives this module its three hooks; without them a ref is only a name.
+quiet moment. The runtime gives this module its hooks; without them a ref is only a name.
 
     resolve_future   a ref's value as a concurrent.futures.Future
     on_restore       a ref was unpickled or copied in this process: count it
+    on_handed        a ref was pickled in this process: others may ask for its value
     released         ids of refs that died, oldest first
 
 Fork: the refs that a forked child inherits are counted in its parent, so the child says nothing of them;
@@ -45,6 +46,7 @@ def _say_nothing(object_id: bytes) -> None:
 _append: Callable[[bytes], None] = released.append
 resolve_future: Callable[[ObjectRef], Future[Any]] | None = None
 on_restore: Callable[[bytes], None] = _say_nothing
+on_handed: Callable[[bytes], None] = _say_nothing
 
 
 def enable_releases() -> None:
@@ -161,6 +163,7 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
                 "zray.put) may contain refs, since zray must count them. Pass the ref to a task, or get() it."
             )
         collected[self.id] = None
+        on_handed(self.id)
         return _restore, (self.id,)
 
 

@@ -15,7 +15,7 @@ from ..exceptions import AuthenticationError, ClusterLostError, ZrayError
 from ..runtime_env import shared_and_own
 from ..wire.actors import SHUTDOWN_SECONDS
 from ..wire.session import Goodbye
-from . import context, interrupts
+from . import context, interrupts, unfetched
 from .green_threads import refuse_green_threads
 from .machine import why_store_is_too_large
 from .nodes import (
@@ -302,6 +302,7 @@ def stop(driver: Driver) -> None:
             pass
     if driver.logs is not None:
         driver.logs.close()  # the logs go with the session
+    unfetched.tell(driver, is_last=True)
     fork_server = driver.paths.open_fork_server() if driver.is_owner else None
     try:
         driver.say(Goodbye("said goodbye"))

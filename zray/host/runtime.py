@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from .. import object_ref
-from ..exceptions import ClusterLostError, GetTimeoutError
+from ..exceptions import ClusterLostError, GetTimeoutError, ZrayError
 from ..ids import FIRST_RETURN, put_id
 from ..object_ref import ObjectRef
 from ..roles.client import BUFFERED_COUNT_MAX, RELEASES_MAX, Client
@@ -30,13 +30,14 @@ from ..wire.environment import NO_ENVIRONMENT, Environment
 from ..wire.message import Message
 from ..wire.scheduling import JobFacts
 from ..wire.task_spec import ActorOptions, StoredValue, TaskSpec
-from ..wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, PublishFunction, why_too_many
-from . import context, forks, patience  # noqa: F401  forks watches over forks
+from ..wire.tasks import Function, PublishFunction
+from . import context, forks, patience, unfetched  # noqa: F401  forks watches over forks
 from .connection import Connection
 from .flusher import flush_forever
 from .futures import Futures
 from .gone import Gone
 from .origins import OF_GET, words_of
+from .published import Published
 from .stack import require_room
 from .submitter import Submitter
 from .waiting import Waiting
@@ -62,8 +63,7 @@ class Runtime:
         self.client = Client(object_ref.released, self.unread)
         self.client.on_inline_limit = lambda bytes_max: setattr(self, "inline_bytes_max", bytes_max)
         self.arena = ArenaView(session)
-        self.published: set[bytes] = set()
-        self.published_bytes = 0
+        self.published = Published()
         self.condition = threading.Condition()
         self.baton = threading.RLock()  # whoever has it receives
         self.receiver: int | None = None  # that thread
@@ -85,6 +85,7 @@ class Runtime:
         self.is_armed = False
         object_ref.enable_releases()
         object_ref.on_restore = self._restored
+        object_ref.on_handed = self.client.unfetched.handed.add
         object_ref.resolve_future = self.futures.future_of
         self._helper = threading.Thread(target=flush_forever, args=(self,), name="zray-flush", daemon=True)
 
@@ -169,6 +170,7 @@ class Runtime:
 
     def look_around(self) -> None:
         """By the helper, now and then (a worker looks what its threads wait for)."""
+        unfetched.tell(self)
 
     # --- receiving ---
 
@@ -268,14 +270,20 @@ class Runtime:
         if self.client.buffered or object_ref.released:
             self.flush()
         missing = [ref.id for ref in refs if ref.id not in values]
-        if missing:
-            if len(missing) < len(refs):
-                self.waiting.raise_failure(ref.id for ref in refs)
-            self.waiting.for_values(missing, timeout)
-        if writable:
-            return [self.value_of(ref.id, writable=True) for ref in refs]
-        # `value_of`, in short for small values: a get of thousands spends as long here as in waiting.
-        return [deserialize(value) if type(value := values[ref.id]) is bytes else self.value_of(ref.id) for ref in refs]
+        try:
+            if missing:
+                if len(missing) < len(refs):
+                    self.waiting.raise_failure(ref.id for ref in refs)
+                self.waiting.for_values(missing, timeout)
+            if writable:
+                return [self.value_of(ref.id, writable=True) for ref in refs]
+            # `value_of`, in short for small values: a get of thousands spends as long here as in waiting.
+            return [
+                deserialize(value) if type(value := values[ref.id]) is bytes else self.value_of(ref.id) for ref in refs
+            ]
+        except ZrayError as error:
+            unfetched.asked_for(self, refs, error)
+            raise
 
     def blocks(self) -> bool:
         """Whether a wait of this thread stops the worker (overridden by the worker)."""
@@ -291,6 +299,7 @@ class Runtime:
         if type(value) is StoredValue:
             return self.read_stored(object_id, value, writable=writable)
         if is_error(value):
+            self.client.unfetched.fetched.add(object_id)
             raise deserialize_error(value)
         return deserialize_writable(value) if writable else deserialize(value)
 
@@ -355,8 +364,6 @@ class Runtime:
         self.refuse_in_the_middle()
         return self.writer.write(object_id, serialized)
 
-    # --- refs ---
-
     def _restored(self, object_id: bytes) -> None:
         self.refuse_in_the_middle()
         self.restored_count += 1
@@ -401,12 +408,7 @@ class Runtime:
         Raises:
             ValueError: there are too many.
         """
-        if function.function_id not in self.published:
-            size = self.published_bytes + len(function.code)
-            if len(self.published) >= FUNCTIONS_COUNT_MAX or size > FUNCTIONS_BYTES_MAX:
-                raise ValueError(f"{function.name} is not submitted: this process {why_too_many()}")
-            self.published.add(function.function_id)
-            self.published_bytes = size
+        if self.published.add(function):
             self.say(PublishFunction(function))
 
     def ask(self, build: Callable[[int], Message], timeout: float | None = 10.0) -> Any:
@@ -429,13 +431,11 @@ class Runtime:
         finally:
             del replies[request]
 
-    # --- end ---
-
     def close(self) -> None:
         """Leave: nothing more is sent.  Refs that die later die in silence."""
         self.is_over = True
         object_ref.disable_releases()
-        object_ref.on_restore = lambda object_id: None
+        object_ref.on_restore = object_ref.on_handed = lambda object_id: None
         object_ref.resolve_future = context.of_ended_session
         self.armed.put(None)
         self.connection.close()

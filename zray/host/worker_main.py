@@ -212,6 +212,7 @@ class Worker(Runtime):
         return self.actor is None or bool(self.actor.is_serial)
 
     def look_around(self) -> None:
+        super().look_around()
         self.log_room.look()
         self.aside.look()
         self.title.look()

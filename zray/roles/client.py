@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, get_args
 
+from ..exceptions import FIRST_MARK, PAST_MARKS
 from ..ids import FIRST_RETURN, return_id
 from ..wire.actors import ActorNamesFound, FindActorReply
 from ..wire.groups import CreateGroupReply, GroupsFound
@@ -46,6 +47,7 @@ from ..wire.reasons import ExplainReply
 from ..wire.session import StatusReply
 from ..wire.task_spec import StoredValue, TaskSpec
 from ..wire.tasks import AwaitRoom, CancelWait, ObjectsReady, SubmitTasks, WaitObjects, WaitReply
+from .unfetched import Unfetched
 
 # A full buffer leaves at once: enough to share the cost of a wake-up, little enough to keep the node busy.
 BUFFERED_COUNT_MAX = 128
@@ -103,6 +105,7 @@ class Client:
         # Told of how large values in messages may be from now on (None: as in Welcome).
         self.inline_bytes_max: int | None = None
         self.on_inline_limit: Callable[[int], None] | None = None
+        self.unfetched = Unfetched(self.held)
         # Told of every object that becomes ready, when set (futures).
         self.on_ready: Callable[[bytes], None] | None = None
 
@@ -128,6 +131,8 @@ class Client:
             self._puts = None
             self.outbox.append(SubmitTasks(specs))
         specs.append(spec)
+        if spec.deps:
+            self.unfetched.handed.update(spec.deps)
         self.buffered += 1
         return first
 
@@ -137,6 +142,7 @@ class Client:
         for index in range(2, num_returns + 1):
             self._own(return_id(spec.task_id, index))
         self.later.append(spec)
+        self.unfetched.handed.update(spec.deps)
         return first
 
     def put(self, object_id: bytes, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
@@ -175,7 +181,8 @@ class Client:
         self.say(HoldObjects([object_id]))
 
     def expect_actor(self, object_id: bytes) -> None:
-        """The object behind a new actor's handles: ours, like a task's return."""
+        """The object behind a new actor's handles: ours, like a task's return.  Its calls tell of its failure."""
+        self.unfetched.handed.add(object_id)
         self._own(object_id)
 
     def _own(self, object_id: bytes) -> bytes:
@@ -224,14 +231,18 @@ class Client:
                         del further_refs[object_id]
                 elif held.pop(object_id, None) is not None:
                     gone.append(object_id)
-                    if type(values.pop(object_id, None)) is StoredValue:
+                    value = values.pop(object_id, None)
+                    if type(value) is StoredValue:
                         self.place_unused(object_id)
+                    elif value is not None and FIRST_MARK <= value < PAST_MARKS:  # type: ignore[operator]
+                        self.unfetched.gone(object_id, value)  # type: ignore[arg-type]
             if self.borrowed or self.located:
                 self.borrowed.difference_update(gone)
                 self.asked.difference_update(gone)
                 self.asked_whether.difference_update(gone)
                 self.located.difference_update(gone)
             if gone:
+                self.unfetched.forget(gone)
                 self.say(ReleaseObjects(gone))
         if self.unread:
             pins = []
@@ -329,6 +340,7 @@ class Client:
         refs = len(self.held)
         yield "objects with further refs", len(self.further_refs), refs
         yield "values", len(self.values), refs
+        yield from self.unfetched.bounds()
         yield "refs whose values were asked for", len(self.asked), len(self.borrowed)
         yield "refs that were asked about", len(self.asked_whether), len(self.borrowed)
         yield "refs that are said to be ready", len(self.located), refs

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder
 
-from ...exceptions import SYSTEM_ERROR, TASK_ERROR
+from ...exceptions import FIRST_MARK, PAST_MARKS, TASK_ERROR
 from ...wire.listing import ActorFact, TaskFact
 from ...wire.task_spec import StoredValue, TaskOptions
 from ..latest import Latest
@@ -50,8 +50,6 @@ KINDS = {
     "TaskUnschedulableError": "TASK_UNSCHEDULABLE_ERROR",
     "WorkerCrashedError": "WORKER_DIED",
 }
-# Error values begin with one of two marks, the one behind the other (exceptions.py).
-FIRST_MARK, PAST_MARKS = bytes((TASK_ERROR,)), bytes((SYSTEM_ERROR + 1,))
 _decode = Decoder(tuple[str, str, dict[str, object]]).decode
 
 # Id, options, function, job, pid, attempts: a tuple costs least, and each task of the node makes one.

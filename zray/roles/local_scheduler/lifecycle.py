@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...exceptions import encode_system_error
+from ...exceptions import FIRST_MARK, PAST_MARKS, encode_system_error
 from ...ids import FIRST_RETURN, return_id
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
-from .ended import FIRST_MARK, PAST_MARKS
 from .tables import Job, ObjectEntry, Process, ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -266,6 +265,7 @@ class Lifecycle:
         entry, spec = task.entry, task.spec
         if entry.actor is not None or type(first) is bytes and FIRST_MARK <= first < PAST_MARKS:
             self.node.ended.task_ended(task, first, writer)
+            self.node.notices.failed(task, first)
         else:  # as there, without a call: each small task takes this way
             pid = writer.pid if writer is not None else 0
             row = spec.task_id, task.options, spec.function_id, task.job.job_id, pid, task.attempts

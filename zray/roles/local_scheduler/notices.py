@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ...exceptions import FIRST_MARK, PAST_MARKS
 from ...wire.amounts import name_of
 from ...wire.message import Local
 from ...wire.scheduling import JobNotice
 from ..effects import SetTimer
+from ..unfetched import unheard
 from ..work_effects import WriteLine
 from .names import in_words
 
@@ -63,6 +65,16 @@ class Notices:
     def raised(self, task: Task) -> None:
         """A task or call is retried by its retry_exceptions."""
         self._retried(task, "it raised an exception of its retry_exceptions")
+
+    def failed(self, task: Task, value: object) -> None:
+        """A task of this node ends with this value.  Where that is a failure nobody can ask for, its user is told."""
+        if not (type(value) is bytes and FIRST_MARK <= value < PAST_MARKS) or task.origin:
+            return
+        returns = self.node.lifecycle.returns_of(task)
+        if all(entry.actor is entry.holders is entry.watchers is None and not entry.count for entry in returns):
+            # What the shards have no record of, no other node has a ref on.
+            if not task.entry.is_recorded and (text := unheard(value)):
+                self.tell(task.job, text)
 
     def _retried(self, task: Task, why: str) -> None:
         name = task.options.name or task.options.method or self.node.lifecycle.function_name(task.spec.function_id)

@@ -172,6 +172,7 @@ class Results:
             expected = node.departures.record(task, request)
             node.acks.expect(request, expected, lambda: node.send(home, ResultsHeld(lying)), home)
         node.trips.landed(task)
+        node.notices.failed(task, message.values[0])
         for entry, value in zip(returns, message.values, strict=True):
             entry.task = None
             if entry.value is not None:

@@ -285,6 +285,7 @@ class Routes:
         node = self.node
         task.state = TaskState.DONE
         node.small_values.forget_task(task.spec.task_id)
+        node.notices.failed(task, values[0] if values else b"")
         node.finished_count += 1
         if task.spec.caller:
             node.calls.nested_ended(task, values)

@@ -1,0 +1,127 @@
+"""Failures that nobody fetches: a line for each, a few at a time, for the host of a client to print."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import MsgspecError
+from msgspec.msgpack import Decoder
+
+from ..exceptions import FIRST_MARK, PAST_MARKS, SYSTEM_ERROR
+from ..ids import FIRST_RETURN, TASK_ID_BYTES, return_id
+from .latest import Latest
+
+# In a row, until the host takes them: what is beyond that is counted.
+LINES_MAX = 5
+# The first lines come at once, further ones after this long.
+TELL_SECONDS = 10.0
+# Tasks whose failure is known; some have several returns, which all hold the same one.
+KNOWN_MAX = 10_000
+
+_decode = Decoder().decode
+# Errors of zray's own that a program should hear of, if it does not ask for the value.  Not here: what a program has
+# asked for itself, as the end of an actor or of a task.
+_UNASKED = frozenset(
+    {"NodeDiedError", "OutOfMemoryError", "RuntimeEnvSetupError", "TaskUnschedulableError", "WorkerCrashedError"}
+)
+_UNHEARD_CHARACTERS_MAX = 300
+
+
+def unheard(error: bytes) -> str:
+    """Say in one line what has failed, for a program that never asked for the value; "" for what needs no line."""
+    try:
+        if error[0] == SYSTEM_ERROR:
+            class_name, message, _ = _decode(memoryview(error)[1:])
+            name, said = "a task", f"{class_name}: {message}" if class_name in _UNASKED else ""
+            where = ""
+        else:
+            name, text, pid, node, *_ = _decode(memoryview(error)[1:])
+            name, (said, line) = f"task {name}", _end_of(text)
+            where = ", ".join(part for part in (line, f"pid={pid}", f"node={node}" if node else "") if part)
+    except (MsgspecError, TypeError, ValueError, AttributeError):
+        return ""
+    if not said:
+        return ""
+    said = " ".join(said.split())
+    if len(said) > _UNHEARD_CHARACTERS_MAX:
+        said = f"{said[:_UNHEARD_CHARACTERS_MAX]} [...]"
+    return f"{name} failed, and nobody has fetched its result: {said}" + (f" ({where})" if where else "")
+
+
+def _end_of(traceback: str) -> tuple[str, str]:
+    """What a traceback ends with: the exception, and the file and line that raised it ("": none is known)."""
+    lines = traceback.rstrip().split("\n")
+    place = ""
+    for index in reversed(range(len(lines))):
+        if lines[index].startswith('  File "'):
+            file, _, rest = lines[index][len('  File "') :].partition('", line ')
+            place = f"{file}:{rest.partition(',')[0]}"
+            behind = [line for line in lines[index + 1 :] if not line.startswith("    ")]
+            return (behind or lines[-1:])[0], place
+    return lines[-1], place
+
+
+class Unfetched:
+    """The failures of one process's tasks that it has never asked for."""
+
+    def __init__(self, held: Mapping[bytes, bytes]) -> None:
+        self.held = held  # the client's
+        self.fetched: set[bytes] = set()  # failures that somebody has heard of here
+        self.handed: set[bytes] = set()  # objects that others may ask for
+        self.known: Latest[bytes, None] = Latest(KNOWN_MAX)
+        self.lines: deque[str] = deque()
+        self.left_out = 0
+        self.next_at = 0.0
+
+    def gone(self, object_id: bytes, error: bytes) -> None:
+        """The last ref on a failure is gone: nobody will fetch that here any more."""
+        task_id = object_id[:TASK_ID_BYTES]
+        if object_id in self.fetched or object_id in self.handed:
+            self.known[task_id] = None
+        elif object_id[TASK_ID_BYTES:] == FIRST_RETURN or return_id(task_id, 1) not in self.held:
+            self._failed(task_id, error)
+        # Else one of several returns: the first one may still be asked for.
+
+    def forget(self, object_ids: Sequence[bytes]) -> None:
+        """The last refs on these are gone."""
+        if self.handed:
+            self.handed.difference_update(object_ids)
+        if self.fetched:
+            self.fetched.difference_update(object_ids)
+
+    def end(self, values: Iterable[tuple[bytes, object]]) -> None:
+        """The process ends with these values: what failed, and was never asked for, is said now."""
+        for object_id, value in values:
+            if type(value) is bytes and FIRST_MARK <= value < PAST_MARKS:
+                if object_id not in self.fetched and object_id not in self.handed:
+                    self._failed(object_id[:TASK_ID_BYTES], value)
+
+    def _failed(self, task_id: bytes, error: bytes) -> None:
+        if task_id in self.known:
+            return
+        self.known[task_id] = None
+        text = unheard(error)
+        if not text:
+            return
+        if len(self.lines) >= LINES_MAX:
+            self.left_out += 1
+        else:
+            self.lines.append(text)
+
+    def take(self, now: float, *, is_last: bool = False) -> list[str]:
+        """The lines since the last look, if it is time for some."""
+        if not self.lines or (now < self.next_at and not is_last):
+            return []
+        self.next_at = now + TELL_SECONDS
+        lines = [*self.lines]
+        self.lines.clear()
+        if self.left_out:
+            lines.append(f"{self.left_out:,} further task(s) failed, and nobody has fetched their results")
+            self.left_out = 0
+        return lines
+
+    def bounds(self) -> Iterator[tuple[str, int, int]]:
+        """What there is at most, while nothing is said."""
+        yield "failures that were heard of", len(self.fetched), len(self.held)
+        yield "failures to be told", len(self.lines), LINES_MAX
