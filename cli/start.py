@@ -124,7 +124,7 @@ def other_sessions(new: str) -> list[Any]:
 
 def note_others(new: str) -> None:
     """Say on standard error which sessions ran already, and which one a program will join: `new` is the latest."""
-    from zray.host.nodes import find_session
+    from zray.host.finding import find_session
 
     others = other_sessions(new)
     if not others:

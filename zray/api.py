@@ -58,8 +58,8 @@ def init(
 
     Args:
         address: None joins ZRAY_ADDRESS if set, and starts a session else.  "local" starts a session.  "auto" joins
-            the newest session of `zray start` on this machine.  "HOST:PORT" joins a cluster through its node on this
-            machine, or with the token in ZRAY_TOKEN, which is then removed from the environment.
+            the newest session of `zray start` on this machine, else the newest of another program's init(), which its
+            own address joins too.  "HOST:PORT" joins a cluster through its node here, or with the token in ZRAY_TOKEN.
         num_cpus, num_gpus: CPUs and GPUs of a new session; default: those that this process may use.
         resources: further resources of a new session, as {"disk": 2}.
         labels: labels of the node, as {"disk": "ssd"}.

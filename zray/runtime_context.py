@@ -86,10 +86,10 @@ class RuntimeContext:
 
     @property
     def gcs_address(self) -> str:
-        """Address of the cluster as HOST:PORT, for `zray.init`; "" in a session of one machine."""
-        from .host.joining import cluster_of
+        """Address for `zray.init` of other programs: HOST:PORT of a cluster, or the socket of a session."""
+        from .host.joining import address_of
 
-        return cluster_of(self._runtime)
+        return address_of(self._runtime)
 
     def get_session_name(self) -> str:
         """Name of the session, as init() returns it: the same in all processes of a cluster on one machine."""

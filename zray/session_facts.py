@@ -20,6 +20,11 @@ class Context(dict[str, Any]):
         return self
 
     @property
+    def address(self) -> str:
+        """Address with which other programs join: init(address=...)."""
+        return str(self["address"])
+
+    @property
     def dashboard_url(self) -> str:
         """Address of the dashboard: always "", since zray has none."""
         return ""

@@ -42,9 +42,9 @@ kept.append(wait.remote("{gate}"))
 
 def test_a_session_begins_and_ends():
     assert not zray.is_initialized()
-    zray.init(num_cpus=1)
+    context = zray.init(num_cpus=1)
     assert zray.is_initialized()
-    assert zray.get_runtime_context().gcs_address == ""  # nobody can join
+    assert zray.get_runtime_context().gcs_address == context.address  # where other programs of this user join
     zray.shutdown()
     assert not zray.is_initialized()
     zray.shutdown()

@@ -15,8 +15,10 @@ from cli.stop import stop
 from tests.gates import until, until_ended
 from tests.host.wires import Host, pump
 from tests.scripts import ROOT
-from zray.host import control, nodes
+from zray.host import control
+from zray.host.finding import find_session
 from zray.host.processes import children_of
+from zray.host.session import lasting_sessions
 
 PROGRAM = """
 import sys
@@ -57,7 +59,7 @@ def test_zray_stop_ends_it_with_whatever_it_has_started(trying, name):
     started = children_of(trying.pid)
     ((session, info),) = control.returning()
     assert (info.session, info.called, info.node_pid) == ("the-second", "the-first", trying.pid)
-    assert session not in [found for found, _ in control.sessions()] and not nodes.lasting_sessions()
+    assert session not in [found for found, _ in control.sessions()] and not lasting_sessions()
     done = CliRunner().invoke(stop, [name])
     assert done.output == "Session the-second (first called the-first) does not join its cluster again.\n"
     until_ended([trying.pid, *started])
@@ -91,7 +93,7 @@ def test_zray_status_shows_it_and_what_it_waits_for(nothing_left):
         )
         (fact,) = json.loads(CliRunner().invoke(status, ["--format", "json"]).output)["returning"]
         with pytest.raises(ConnectionError, match=f"the-first.* and tries to join {re.escape(free)} again"):
-            nodes.find_session()
+            find_session()
         assert (fact["session"], fact["called"], fact["pid"]) == ("the-second", "the-first", process.pid)
         assert fact["cluster"] == free and fact["trouble"] in line and "127.0.0.1" in fact["trouble"]
     finally:

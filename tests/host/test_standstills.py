@@ -15,6 +15,7 @@ from zray.exceptions import ClusterLostError
 from zray.host import control, nodes
 from zray.host.nodes import DRIVER_WAIT_MIN
 from zray.host.processes import children_of
+from zray.host.session import lasting_sessions
 from zray.roles.local_scheduler.lease import LEASE_SECONDS
 from zray.roles.monitor import SILENT_TICKS_MAX, TICK_SECONDS
 from zray.wire.orders import RevokeKey
@@ -272,7 +273,7 @@ def test_a_node_that_stood_still_for_long_is_lost_and_ends_when_it_finds_out(clu
 
 def newcomer(cluster, known):
     """A node that nobody here has started."""
-    for session in nodes.lasting_sessions():
+    for session in lasting_sessions():
         info = session.read_info()
         if info is not None and info.node_id and info.node_id not in known and info.cluster == cluster.address:
             return Node(session, info.node_pid)

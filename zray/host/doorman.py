@@ -232,10 +232,23 @@ class Doorman:
             self.node.reactor.leaving.append(address)
             return
         if address == self.owner:
-            self.node.end(f"its driver {reason}")  # nobody needs to undo what it had submitted: all of it ends
+            self.owner_left(reason)  # nobody needs to undo what it had submitted: all of it ends
         else:
             self.node.tell_local(ProcessLeft(address, reason))
             self.node.session.remove_job(self.jobs.pop(address))
+
+    def starter_ended(self) -> None:
+        """The program that started this node has ended: its driver, or the one that the node is bound to."""
+        if self.driver_pid:
+            self.owner_left("has ended")
+        else:
+            self.node.end("the program that started it has ended")
+
+    def owner_left(self, reason: str) -> None:
+        """The session ends with the program that began it; other programs that have joined are told why."""
+        if not self.node.session_end.reason:
+            self.farewell(f"the program that began the session (process {self.driver_pid}) has left, which ends it")
+        self.node.end(f"its driver {reason}")
 
     def drop(self, peer: Peer, error: Exception) -> None:
         """It has sent what cannot be read, or what no role can handle: it is told, and treated as dead."""
@@ -266,6 +279,6 @@ class Doorman:
         self._say(peer.address, MessageRefused(reason))
 
     def farewell(self, reason: str) -> None:
-        """The node ends in trouble: those who are still here are told why."""
+        """The node ends: those who are still here are told why."""
         for address in self.pidfds:
             self.node.peers.send(address, [ProcessDropped(reason)])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from .. import ray_imports
+from ..exceptions import ClusterLostError
 from ..ids import JOB_ID_BYTES, root_task_id
 from ..object_ref import ObjectRef
 from ..printable import printable
@@ -40,6 +41,18 @@ if TYPE_CHECKING:
 _modules = sys.modules  # looked at ahead of each frame
 
 
+def _pidfd_of(node_pid: int, session: Session) -> int:
+    """A pidfd of the session's node.
+
+    Raises:
+        ClusterLostError: it has ended since it was found.
+    """
+    try:
+        return os.pidfd_open(node_pid)
+    except ProcessLookupError:
+        raise ClusterLostError(f"The node process of session {session.name} has ended.") from None
+
+
 class Driver(Runtime):
     """The runtime of a program."""
 
@@ -63,7 +76,7 @@ class Driver(Runtime):
         self.node_pid = node_pid
         self.is_owner = is_owner
         self.paths = session
-        self.node_pidfd = os.pidfd_open(node_pid)
+        self.node_pidfd = _pidfd_of(node_pid, session)
         self.logs: LogFollower | None = None
         job_id = os.urandom(JOB_ID_BYTES)
         connection = Connection(session.address, self.node_pidfd)

@@ -16,14 +16,13 @@ from ..runtime_env import shared_and_own
 from ..wire.actors import SHUTDOWN_SECONDS
 from ..wire.session import Goodbye
 from . import context, interrupts, unfetched
+from .finding import SCHEME, find_node_of, find_session, is_in_cluster, session_at
 from .green_threads import refuse_green_threads
 from .machine import why_store_is_too_large
 from .nodes import (
     NODE_END_SECONDS,
     declared_resources,
     end_node,
-    find_node_of,
-    find_session,
     start_node,
     store_capacity,
 )
@@ -148,7 +147,7 @@ def _start(
         "object_store_memory": object_store_memory,
     }
     shared, own = shared_and_own(runtime_env)
-    code = None if address == "local" else _asked_code(shared)
+    code = None
     if address == "local":
         total = declared_resources(num_cpus, num_gpus, resources, memory)
         store_capacity(object_store_memory)  # what is refused is not warned of before
@@ -162,13 +161,9 @@ def _start(
             meanwhile=lambda: import_module(".driver", __package__),
         )
         is_owner = True
-    elif address == "auto":
-        _refuse_node_arguments(given)
-        session, node_pid = find_session()
-        is_owner = False
     else:
         _refuse_node_arguments(given)
-        session, node_pid, is_owner = _join_cluster(address)
+        session, node_pid, is_owner, code = _join(address, shared)
     from .driver import Driver
 
     try:
@@ -190,6 +185,15 @@ def _start(
     if own:
         _begin_environment(driver, own)
     return driver
+
+
+def _join(address: str, shared: dict[str, Any]) -> tuple[Session, int, bool, Any]:
+    """(session, its node's pid, whether it is ours, code that it is asked to take, if other nodes may need that)."""
+    if address != "auto" and not address.startswith(SCHEME):
+        code = _asked_code(shared)
+        return *_join_cluster(address), code
+    session, node_pid = find_session() if address == "auto" else session_at(address)
+    return session, node_pid, False, _asked_code(shared) if is_in_cluster(session) else None
 
 
 def _asked_code(shared: dict[str, Any]) -> Any:
@@ -245,7 +249,10 @@ def checked_seed(given: int | None) -> int | None:
 def _refuse_node_arguments(given: dict[str, Any]) -> None:
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"{name} is an option of new sessions, and this call joins one: give it to `zray start`.")
+            raise ValueError(
+                f"{name} is an option of new sessions, and this call joins one: give it to `zray start`, or to the "
+                "init() that began the session."
+            )
 
 
 def _join_cluster(address: str) -> tuple[Session, int, bool]:
@@ -347,10 +354,10 @@ def why_not_again(runtime: Runtime) -> str:
 def describe(runtime: Runtime) -> dict[str, Any]:
     """The facts that init() returns."""
     paths = getattr(runtime, "paths", None)
-    cluster = cluster_of(runtime)
+    address = address_of(runtime)
     return {
-        "address": cluster or (paths.address if paths is not None else ""),
-        "gcs_address": cluster,
+        "address": address,
+        "gcs_address": address,
         "session_name": runtime.session,
         "session_dir": paths.folder if paths is not None else "",
         "node_id": runtime.node_id.hex(),
@@ -364,6 +371,12 @@ def cluster_of(runtime: Runtime) -> str:
     paths = getattr(runtime, "paths", None)
     info = paths.read_info() if paths is not None else None
     return info.cluster if info is not None else ""
+
+
+def address_of(runtime: Runtime) -> str:
+    """Where other programs join: HOST:PORT of the cluster, else the socket; "" in local mode."""
+    paths = getattr(runtime, "paths", None)
+    return cluster_of(runtime) or (paths.address if paths is not None else "")
 
 
 def check_init_arguments(given: dict[str, Any]) -> None:

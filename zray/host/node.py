@@ -127,10 +127,9 @@ class Node:
         self.workers.environments.reactor = self.reactor
         if self.workers.connection is not None:
             self.reactor.watch(self.workers.connection.fileno(), self._hear_workers)
+        # Handed over open: it tells the end of whoever has started us even if that came before we looked.
         if self.driver_pid or options.get("is_bound"):
-            # Handed over open: it tells the driver's end even if that came before we looked.
-            whose = "its driver" if self.driver_pid else "the program that started it"
-            self.reactor.watch(DRIVER_DESCRIPTOR, lambda: self.end(f"{whose} has ended"))
+            self.reactor.watch(DRIVER_DESCRIPTOR, self.doorman.starter_ended)
         self.local.pool.prestart()
         if self.membership is not None:
             self._take_part(self.membership)

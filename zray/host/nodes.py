@@ -20,7 +20,6 @@ from typing import Any
 
 from ..checks import check_whole
 from ..exceptions import AuthenticationError, ClusterLostError
-from ..printable import printable
 from ..second_start import SAID
 from . import gpus
 from .interpreter import WHAT_TO_SET, interpreter, started_again
@@ -35,8 +34,6 @@ from .session import (
     SECRET_DESCRIPTOR,
     WAS_GIVEN_UP,
     Session,
-    lasting_sessions,
-    returning_sessions,
     session_root,
 )
 from .spawn import current_folder, import_path, spawn
@@ -384,45 +381,6 @@ def start_member(
         "replicas": replicas,
     }
     return start_node(total, store, driver_pid=0, cluster=cluster, token=token, labels=labels, is_bound=is_bound)
-
-
-def find_node_of(cluster: str) -> tuple[Session, int] | None:
-    """A lasting node on this machine: the one that listens there; else one of the cluster whose head does, that head
-    if it is here, else the newest.
-    """
-    found = None
-    for session in lasting_sessions():
-        info = session.read_info()
-        if info is not None and cluster in (info.cluster, info.endpoint):
-            found = (session, info.node_pid)
-            if info.kind == "head" or info.endpoint == cluster:
-                break
-    return found
-
-
-def find_session() -> tuple[Session, int]:
-    """The session that `zray start --head` left on this machine; the newest of several.
-
-    Raises:
-        ConnectionError: there is none.
-    """
-    for session in reversed(lasting_sessions()):
-        info = session.read_info()
-        if info is not None:
-            return session, info.node_pid
-    for session in returning_sessions():
-        info = session.read_info()
-        if info is not None:
-            why = f" (the last attempt: {printable(info.notice)})" if info.notice else ""
-            raise ConnectionError(
-                f'init(address="auto"): the node of this machine (session {info.called or info.session}) was declared '
-                f"dead by its cluster, and tries to join {info.cluster} again{why}.  Try again when `zray status` "
-                "shows it; `zray stop` ends it.  With the head's address this would be a program outside the cluster."
-            )
-    raise ConnectionError(
-        'init(address="auto") found no session of this user on this machine.  Start one with `zray start --head`, '
-        "or leave the address out to start one of your own."
-    )
 
 
 def end_node(session: Session, pid: int, fork_server: int | None = None, *, seconds: float = NODE_END_SECONDS) -> str:
