@@ -140,7 +140,8 @@ def test_what_no_node_can_ever_hold_is_an_error_that_says_so():
     group = placement_group([{"CPU": 2}, {"CPU": 1}])
     with pytest.raises(TaskUnschedulableError, match=r"\{2 CPU\}, \{1 CPU\}; the only node .* has 2 CPU.*num_cpus=3"):
         group.wait(SECONDS)
-    assert placement_group_table(group)["state"] == "UNSCHEDULABLE"
+    row = placement_group_table(group)
+    assert (row["state"], row["stats"]["scheduling_state"]) == ("UNSCHEDULABLE", "INFEASIBLE")
     with pytest.raises(TaskUnschedulableError, match="each on a node of its own, and has 1 node.*Use another strategy"):
         placement_group([{"CPU": 1}, {"CPU": 1}], "STRICT_SPREAD").wait(SECONDS)
 
@@ -170,7 +171,7 @@ def test_the_table():
         "bundles_to_node_id": {0: node, 1: node},
         "strategy": "PACK",
         "state": "CREATED",
-        "stats": {"scheduling_state": "CREATED"},
+        "stats": {"scheduling_state": "FINISHED"},
     }
 
 

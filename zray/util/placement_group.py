@@ -24,6 +24,7 @@ from ..options import MEMORY, check_memory, in_units
 from ..wire.amounts import STORE_MEMORY
 from ..wire.groups import (
     BUNDLES_MAX,
+    CREATED,
     PACK,
     REMOVED,
     STRATEGIES,
@@ -313,7 +314,8 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
     Returns:
         A dict of facts on the group, or a dict of such dicts by id in hexadecimal.  "state" is PENDING, CREATED,
         RESCHEDULING (a node is lost), REMOVED, or UNSCHEDULABLE (no nodes could ever hold the group).
-        "bundles_to_node_id" has "" where a bundle has no place.
+        "bundles_to_node_id" has "" where a bundle has no place.  "stats" has "scheduling_state", with Ray's words:
+        QUEUED, INFEASIBLE (the present nodes could never hold the group), FINISHED or REMOVED.
     """
     if placement_group is None:
         reply = api.require_runtime().ask(lambda request: FindGroups(request), timeout=None)
@@ -335,8 +337,17 @@ def _row(fact: GroupFact) -> dict[str, Any]:
         "bundles_to_node_id": {index: place.partition("/")[0] for index, place in enumerate(fact.places)},
         "strategy": fact.spec.strategy,
         "state": fact.state,
-        "stats": {"scheduling_state": fact.reason or fact.state},
+        "stats": {"scheduling_state": _scheduling_state(fact)},
     }
+
+
+def _scheduling_state(fact: GroupFact) -> str:
+    """In Ray's words."""
+    if fact.state == REMOVED:
+        return "REMOVED"
+    if fact.state == CREATED:
+        return "FINISHED"
+    return "INFEASIBLE" if fact.reason else "QUEUED"
 
 
 def get_current_placement_group() -> PlacementGroup | None:

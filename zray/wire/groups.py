@@ -13,7 +13,7 @@ GCS shard          PrepareBundles      to each of these nodes: reserve these bun
 local scheduler    BundlesPrepared     reserved, or not
 GCS shard          CommitBundles       all nodes have reserved: the bundles belong to the group
 GCS shard          ReturnBundles       a node has not reserved, or the group is removed
-local scheduler    GiveUpGroup         to the shard: no nodes could ever hold the group
+local scheduler    GiveUpGroup         to the shard: the present nodes could never hold the group
 local scheduler    LocateGroup         to the shard: a task or an actor is to run in the group
 GCS shard          GroupLocated        now, and at each change: places of the bundles
 local scheduler    LookUpGroups -> GroupsListed        at a shard
@@ -210,11 +210,16 @@ class TryPlaces(Message, tag=251):
 
 
 class GiveUpGroup(Message, tag=252):
-    """local scheduler -> GCS shard.  No nodes could ever hold the group, and nobody is to wait for other nodes."""
+    """local scheduler -> GCS shard.  The present nodes could never hold the group, for this `reason`.
+
+    `waits`: the group is not given up, and waits for other nodes.  A later message with `waits` and without a reason
+    says that the present nodes could hold it.
+    """
 
     group_id: GroupID
     trip: Natural
     reason: Text
+    waits: bool = False
 
 
 class PrepareBundles(Message, tag=253):

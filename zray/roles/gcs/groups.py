@@ -61,7 +61,7 @@ class GroupRecord(Struct, eq=False):
     keeper: str = ""
     trip: int = 0  # of the search under way, or of the last one
     state: str = PENDING
-    reason: str = ""  # why no nodes could ever have it
+    reason: str = ""  # why the present nodes could never have it
     trying: dict[int, str] = {}  # bundle -> the node that is asked to reserve it, on this trip
     awaited: dict[str, None] = {}  # those of these nodes that have not answered
     subscribers: dict[str, None] = {}
@@ -155,6 +155,8 @@ def _search(shard: GcsShard, record: GroupRecord) -> None:
     table.trips += 1
     record.trip = table.trips
     record.trying, record.awaited = {}, {}
+    if record.state != UNSCHEDULABLE:
+        record.reason = ""
     if record.keeper:
         registered = record.registered
         record.subscribers[record.keeper] = None
@@ -204,7 +206,7 @@ def prepared(shard: GcsShard, message: BundlesPrepared) -> None:
         for index, node in record.trying.items():
             record.places[index] = node
         record.trying = {}
-        record.state = CREATED
+        record.state, record.reason = CREATED, ""
         for node in nodes:
             shard.send(node, CommitBundles(message.group_id, record.trip))
         _tell(shard, record)
@@ -220,8 +222,11 @@ def _give_back(shard: GcsShard, record: GroupRecord) -> None:
 def give_up(shard: GcsShard, message: GiveUpGroup) -> None:
     """GiveUpGroup."""
     record = shard.groups.require(message.group_id, message.trip)
-    if record is not None and not record.trying:
-        record.state, record.reason = UNSCHEDULABLE, message.reason
+    if record is None or record.trying:
+        return
+    record.reason = message.reason
+    if not message.waits:
+        record.state = UNSCHEDULABLE
         _tell(shard, record)
 
 

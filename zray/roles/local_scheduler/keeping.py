@@ -64,6 +64,7 @@ class Kept(Struct, eq=False):
     places: list[str]  # as the shard last said
     trip: int
     job_id: bytes
+    reason: str = ""  # why the present nodes could never have it, as the shard was told
 
 
 class Question(Struct, eq=False):
@@ -251,6 +252,9 @@ class Keeping:
             if message.reason and job is not None and self._is_patient(kept):
                 name = kept.spec.name or message.group_id.hex()
                 self.node.infeasible.note_group(job, f"placement group {name}", message.group_id, message.reason)
+            if message.reason != kept.reason:
+                kept.reason = message.reason
+                self.node.send(shard, GiveUpGroup(message.group_id, message.trip, message.reason, waits=True))
             self._ask_later(message.group_id)
 
     def _never(self, kept: Kept, reason: str) -> str:
