@@ -437,7 +437,7 @@ class Algorithm(Views, Trainable):
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> Any:
-        """One CPU for the learner, and those of the rollout actors."""
+        """The resources: one CPU for the learner, and those of the rollout actors."""
         from zray.tune import PlacementGroupFactory
 
         made = cls.configured(config)

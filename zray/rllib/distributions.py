@@ -29,7 +29,7 @@ def _divergence(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
 
 
 class Categorical:
-    """One of n actions, by logits."""
+    """A choice of n actions, by logits."""
 
     is_continuous = False
 

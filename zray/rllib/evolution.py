@@ -277,7 +277,7 @@ class Evolution:
         return []
 
     def set_state(self, states: list[bytes]) -> None:
-        """There is nothing to set."""
+        """Do nothing: no state is there to set."""
 
     def close(self) -> None:
         """End the actors, and close the environment."""

@@ -16,14 +16,14 @@ class NoFilter:
         return observations
 
     def merge(self, others: list[Any]) -> None:
-        """There is nothing to merge."""
+        """Do nothing: no statistics are there to merge."""
 
     def fresh(self) -> NoFilter:
         """A filter that has seen nothing since."""
         return self
 
     def observe(self, observations: np.ndarray) -> None:
-        """There is nothing to learn."""
+        """Do nothing: no statistics are learnt."""
 
 
 class MeanStdFilter:

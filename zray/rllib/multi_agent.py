@@ -167,7 +167,7 @@ class Member:
 
 
 class SeveralAgents:
-    """What an algorithm does otherwise when there are several agents.
+    """The parts of an algorithm that differ when there are several agents.
 
     PPO, for example, becomes a class that derives from SeveralAgents and PPO.
     """
@@ -252,7 +252,7 @@ class SeveralAgents:
         return metrics
 
     def learner_state(self: Any) -> dict[str, Any]:
-        """What the learners need to go on exactly."""
+        """The state that the learners need to go on exactly."""
         return {name: {"own": each.learner_state(), "rng": each.rng} for name, each in self.members.items()}
 
     def set_learner_state(self: Any, state: dict[str, Any]) -> None:
@@ -262,7 +262,7 @@ class SeveralAgents:
             self.members[name].rng = each["rng"]
 
     def step(self: Any) -> dict[str, Any]:
-        """One iteration; returns of policies are means over the agents of the last episodes."""
+        """Run an iteration; returns of policies are means over the agents of the last episodes."""
         result: dict[str, Any] = super().step()  # type: ignore[misc]
         returns: dict[str, list[float]] = {}
         for episode in self.episodes:

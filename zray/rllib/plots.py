@@ -131,7 +131,7 @@ def _on(grid: np.ndarray, points: Points) -> np.ndarray:
 def _chart(
     groups: dict[str, list[Run]], name: str, read: Callable[[dict[str, Any]], Any], band: tuple[str, str] | None
 ) -> str:
-    """One chart: for each configuration its seeds, their mean and a band; empty: nothing has the values."""
+    """A chart: for each configuration its seeds, their mean and a band; empty: nothing has the values."""
     seeds = {key: [points for run in runs if (points := _points(run, read))] for key, runs in groups.items()}
     edges = {}
     if band is not None and len(groups) <= BANDS_MAX:

@@ -77,11 +77,11 @@ class RunnerGroup:
         return list(getattr(self.algorithm.rollouts, "actors", []))
 
     def num_remote_workers(self) -> int:
-        """Their number."""
+        """The number of actors that hold environments."""
         return len(self.remote_workers())
 
     def num_remote_env_runners(self) -> int:
-        """Their number."""
+        """The number of actors that hold environments."""
         return len(self.remote_workers())
 
     def sync_weights(self, *args: Any, **ignored: Any) -> None:

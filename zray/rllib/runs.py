@@ -71,7 +71,7 @@ def _is_at(trial: Trial, name: str) -> bool:
 
 
 def read_run(path: str, trial: str | None = None) -> Run:
-    """One run in a folder.
+    """A run in a folder.
 
     Args:
         trial: the number or a part of the name, where the folder holds several.

@@ -1,4 +1,4 @@
-"""What a scheduler decides about a trial, with the reason."""
+"""The decision of a scheduler about a trial, with the reason."""
 
 from __future__ import annotations
 

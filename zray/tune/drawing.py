@@ -27,7 +27,7 @@ LETTER, NAME = 6.2, 150
 
 
 class Line(NamedTuple):
-    """One trial in a chart.
+    """A trial in a chart.
 
     key: its class in the page, which connects it with its row of the table.  rank: from 0, the best, to 1.
     """
@@ -109,7 +109,7 @@ def svg(parts: Sequence[str], label: str, height: int = HEIGHT) -> str:
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """At most POINTS_MAX of the points, with the first and the last one."""
+    """The points, POINTS_MAX of them at most, with the first and the last one."""
     if len(points) <= POINTS_MAX:
         return points
     return [points[round(place * (len(points) - 1) / (POINTS_MAX - 1))] for place in range(POINTS_MAX)]
@@ -143,7 +143,7 @@ def axes(x_scale: Scale, y_scale: Scale, x_name: str) -> list[str]:
 
 
 def curves(lines: Sequence[Line], x_name: str, y_name: str) -> str:
-    """One curve a trial; the best ones lie on top."""
+    """A curve for each trial; the best ones lie on top."""
     drawn = [line for line in lines if line.points]
     xs = [x for line in drawn for x, _ in line.points]
     ys = [y for line in drawn for _, y in line.points]
@@ -159,7 +159,7 @@ def curves(lines: Sequence[Line], x_name: str, y_name: str) -> str:
 
 
 class Axis:
-    """One axis of parallel coordinates: numbers on a scale, other values evenly."""
+    """An axis of parallel coordinates: numbers on a scale, other values evenly."""
 
     def __init__(self, name: str, values: Sequence[Any], *, is_metric: bool = False) -> None:
         self.name = name
@@ -195,7 +195,7 @@ class Axis:
 
 
 def parallel_coordinates(lines: Sequence[Line], columns: dict[str, Sequence[Any]]) -> str:
-    """One axis a parameter, and one line a trial.
+    """An axis for each parameter, and a line for each trial.
 
     Args:
         lines: their points are not used.
@@ -234,7 +234,7 @@ def colour_bar(worst: str, best: str) -> str:
 
 
 def bars(shares: dict[str, float]) -> str:
-    """One bar a parameter."""
+    """A bar for each parameter."""
     row = 26
     height = row * len(shares) + 10
     largest = max(shares.values(), default=0.0) or 1.0

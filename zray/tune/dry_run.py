@@ -32,7 +32,7 @@ __all__ = ["DryRun", "Facts", "facts_of", "recorded_best", "simulate"]
 
 
 class Facts(NamedTuple):
-    """What was recorded.
+    """The recorded run.
 
     curves: of each trial.  is_whole: whether a trial came to an end of its own.  errors: of trials that failed for
     good.  starts: of each trial, the times of its processes that were not training, in their order.  start_seconds:
@@ -55,7 +55,7 @@ class Facts(NamedTuple):
 
 
 class DryRun(NamedTuple):
-    """What a simulated experiment came to.
+    """The outcome of a simulated experiment.
 
     beyond: trials that would have gone on where their recorded curve was cut short.  best: the best last value of the
     metric, and best_ever of all results; None: no trial had the metric.

@@ -62,7 +62,7 @@ def call_form(function: Callable[..., Any]) -> str:
 
 
 class FunctionRun:
-    """One run of a function."""
+    """A run of a function."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class FunctionRun:
 
     @property
     def error(self) -> BaseException | None:
-        """What the function raised."""
+        """The error that the function raised."""
         return self._error
 
     def stop(self, timeout: float) -> bool:

@@ -38,7 +38,7 @@ def row_of(recorded: Recorded, trial: Trial) -> dict[str, Any]:
 
 
 def why_of(recorded: Recorded, trial: Trial) -> str:
-    """What a trial waits for, or why it has ended; empty: nothing is known."""
+    """The reason for which a trial waits or has ended; empty: nothing is known."""
     if trial.state is TrialState.ERROR:
         return last_line(trial.error) if trial.error.strip() else ""
     if trial.is_over or recorded.experiment is None:
@@ -50,7 +50,7 @@ def why_of(recorded: Recorded, trial: Trial) -> str:
 
 
 def recorded_wait(recorded: Recorded, trial: Trial) -> str:
-    """What the program has recorded about a process that does not begin; empty: nothing, or it has begun."""
+    """The program's record about a process that does not begin; empty: nothing, or the process has begun."""
     assert recorded.experiment is not None
     if trial.state is not TrialState.RUNNING or trial.trial_id in recorded.experiment.controller.facts:
         return ""

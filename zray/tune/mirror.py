@@ -131,7 +131,7 @@ class Mirror:
         return self._problem
 
     def copy(self, *, is_last: bool) -> None:
-        """One pass.  is_last: nothing changes any more."""
+        """Make a pass.  is_last: nothing changes any more."""
         if not self._knows_copy:
             self._sent = dict.fromkeys(_listing(self._filesystem, self._root), (-1, -1))
             self._knows_copy = True

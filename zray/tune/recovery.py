@@ -133,7 +133,7 @@ def _remove_unfinished(folder: str) -> None:
 
 
 class FolderRepair:
-    """What the actions of a replayed journal have done, or should have done.
+    """The effects that the actions of a replayed journal have had, or should have had.
 
     Args:
         path: the experiment's folder.

@@ -208,7 +208,7 @@ class ResultGrid:
         return _frame(self.rows(filter_metric, filter_mode))
 
     def rows(self, filter_metric: str | None = None, filter_mode: str | None = None) -> list[dict[str, Any]]:
-        """One dict for each trial: its last result, or the best one, with "config/..." for its parameters."""
+        """A dict for each trial: the last result, or the best one, with "config/..." for parameters."""
         return self._experiment.rows(filter_metric, filter_mode)
 
     @property
@@ -360,7 +360,7 @@ class ExperimentAnalysis:
         return _frame(self._experiment.rows(metric, mode))
 
     def rows(self, metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:
-        """One dict for each trial."""
+        """A dict for each trial, as of `dataframe`."""
         rows: list[dict[str, Any]] = self._experiment.rows(metric, mode)
         return rows
 

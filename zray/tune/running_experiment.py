@@ -44,7 +44,7 @@ __all__ = ["STATE", "RunningExperiment"]
 
 
 class RunningExperiment:
-    """One experiment.
+    """An experiment.
 
     Args:
         trainable: a function, a class, or a registered name.

@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Session(Protocol):
-    """What the running trial offers."""
+    """The calls that the running trial offers."""
 
     facts: dict[str, Any]
     checkpoint: Checkpoint | None

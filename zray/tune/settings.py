@@ -11,7 +11,7 @@ __all__ = ["Settings"]
 
 
 class Settings(Struct):
-    """What an experiment is told.
+    """The settings of an experiment.
 
     num_samples: trials that a searcher is asked for; -1: until it has no more.  max_failures: restarts of a trial; -1:
     without limit.  fail_fast: stop all trials at the first error.  keep: checkpoints kept of a trial; None: all.

@@ -18,7 +18,7 @@ __all__ = ["Point", "VirtualRun"]
 
 
 class Point(NamedTuple):
-    """One result of a curve.
+    """A result of a curve.
 
     metrics: as the trial reports them.  seconds: since the result before.  has_checkpoint: whether the trial reports
     one with it.

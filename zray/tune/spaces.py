@@ -245,7 +245,7 @@ class Integer(Domain):
 
 
 class Categorical(Domain):
-    """One of several values, each equally likely."""
+    """A value of several, each equally likely."""
 
     def __init__(self, categories: Sequence[Any]) -> None:
         self.categories = list(categories)

@@ -109,7 +109,7 @@ def _evaluated(value: Any, path: str) -> Any:
 
 
 def trainable_at(name: str, folder: str) -> Any:
-    """What `run` names: a registered name, `module:attribute`, or `program.py:attribute`.
+    """The trainable that `run` names: a registered name, `module:attribute`, or `program.py:attribute`.
 
     Args:
         folder: of the file, where modules and programs are looked for first.

@@ -1,4 +1,4 @@
-"""One trial: its configuration, its state, its results so far."""
+"""A trial: configuration, state, results so far."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SavedCheckpoint(Struct):
 
 
 class Trial(Struct, eq=False, weakref=True, dict=True):
-    """One trial.
+    """A trial.
 
     chosen: the values that the search chose, by their path.  config: the whole configuration.  restore_from: the
     checkpoint with which it starts for the first time.

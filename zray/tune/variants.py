@@ -194,7 +194,7 @@ def _without_grids(value: Any, index: int) -> Any:
 
 
 class _Draw:
-    """One variant while its values are drawn.
+    """A variant while values are drawn.
 
     Args:
         config: a copy of the space, into which values are put.

@@ -13,7 +13,7 @@ __all__ = ["reason_of", "state_in_words", "why_waiting"]
 
 
 def why_waiting(controller: Controller, trial: Trial) -> str:
-    """What a trial waits for; empty: it does not wait."""
+    """The reason for which a trial waits; empty: the trial does not wait."""
     key = trial.trial_id
     if trial.state is TrialState.RUNNING:
         if controller.waits.get(key):

@@ -35,7 +35,7 @@ ERROR_MAX, LINE_MAX, PICKLE_MAX = 64 << 10, 16 << 10, 256 << 10
 
 
 class Assignment(dict[str, Any]):
-    """What an actor is told of a trial, as a plain dict.
+    """The facts of a trial for an actor, as a plain dict.
 
     trainable: the function or class.  config.  facts: names, ids, folder.  checkpoint: its folder, or "".
     packed: the checkpoint's files, where folders are not shared.  iteration, time_total_s: where the trial goes on.
@@ -75,7 +75,7 @@ class TrialActor:
         return str(self._assignment["facts"]["trial_name"]) if self._assignment else type(self).__name__
 
     def facts(self) -> dict[str, Any]:
-        """What results are marked with.  The program adds the address, if no two nodes have the same host name."""
+        """The marks of results.  The program adds the address, if no two nodes have the same host name."""
         facts: dict[str, Any] = {"pid": os.getpid(), "hostname": os.uname().nodename}
         if self._assignment.get("asks_address"):
             from zray.util import get_node_ip_address

@@ -111,7 +111,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """This package, in which `placement_group` is the function, although a module has the same name."""
+    """The package itself, in which `placement_group` is the function, although a module has the same name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "placement_group" and isinstance(value, ModuleType):  # Python has imported the module

@@ -344,7 +344,7 @@ class ActorPool:
             self._slots.append(actor)
 
     def _begin_anew(self) -> None:
-        """One call at a time for each actor."""
+        """Begin anew, with one call at a time for each actor."""
         self._pace.begin()
         self._adjust_slots()
 

@@ -58,7 +58,7 @@ def inspect_serializability(
 
 
 class _Search:
-    """One search."""
+    """A search."""
 
     def __init__(self, file: TextIO) -> None:
         self.file = file

@@ -188,7 +188,7 @@ class Histogram(Metric):
 
     @property
     def info(self) -> dict[str, Any]:
-        """As for Metric, with the boundaries."""
+        """Facts as for Metric, with the boundaries."""
         return {**super().info, "boundaries": self.boundaries}
 
     def observe(self, value: float, tags: dict[str, str] | None = None) -> None:

@@ -23,7 +23,7 @@ ALONE_SECONDS = 0.1
 
 
 class Company:
-    """Who calls: a single handle, or several in turn."""
+    """The callers: a single handle, or several in turn."""
 
     def __init__(self) -> None:
         self.last = b""

@@ -44,7 +44,7 @@ def rng() -> numpy.random.Generator:
 
 
 def _entropy(runtime: Runtime, submitter: Any) -> list[int]:
-    """What the generator of a task is seeded with."""
+    """The seed of a task's generator."""
     seed = runtime.facts.seed
     if seed is None:
         return [int.from_bytes(runtime.job_id, "big"), int.from_bytes(submitter.task_id, "big")]

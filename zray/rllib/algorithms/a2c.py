@@ -144,7 +144,7 @@ class A2C(Algorithm):
         return {key: self.policy.tensor(np.concatenate(parts)) for key, parts in columns.items()}
 
     def _update(self, rows: dict[str, torch.Tensor]) -> dict[str, float]:
-        """One step of the optimiser on all rows."""
+        """Take a step of the optimiser on all rows."""
         config, distribution = self.config, self.policy.distribution
         parameters, values = self.policy.evaluate(rows)
         log_std: Any = getattr(self.policy.model, "log_std", None)

@@ -233,7 +233,7 @@ class PPO(Algorithm):
             }
 
     def _update(self, rows: dict[str, torch.Tensor]) -> dict[str, float]:
-        """One step of the optimiser on a minibatch."""
+        """Take a step of the optimiser on a minibatch."""
         config, distribution = self.config, self.policy.distribution
         epsilon, value_change_max = config["clip_param"], config["vf_clip_param"]
         parameters, values = self.policy.evaluate(rows)

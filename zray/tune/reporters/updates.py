@@ -261,7 +261,7 @@ class UserReporter(Updates):
 
 
 def reporter_of(given: Any, verbose: Any = None, *, is_block: bool = False) -> Any:
-    """What the loop of an experiment calls.
+    """The calls that the loop of an experiment makes.
 
     Args:
         given: the user's reporter, which is always used; None: one that fits the terminal, pipe or notebook.

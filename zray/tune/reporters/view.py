@@ -36,7 +36,7 @@ class View(NamedTuple):
     best_ever: Trial | None = None
 
     def heading(self) -> str:
-        """One line: trials, time."""
+        """A line on trials and time."""
         of = f" of {self.total}" if self.total else ""
         words = f"{self.ended}{of} trials ended ({counts_in_words(self.counts)}), {duration(self.elapsed_s)}"
         return words if self.left_s is None else f"{words}, about {duration(self.left_s)} left"

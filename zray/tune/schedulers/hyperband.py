@@ -35,7 +35,7 @@ __all__ = ["HyperBandScheduler"]
 
 
 class Bracket:
-    """One run of successive halving."""
+    """A run of successive halving."""
 
     def __init__(self, s: int, n: int, r: float, R: float, eta: float) -> None:
         self.s, self.n, self.R, self.eta = s, n, R, eta

@@ -173,7 +173,7 @@ class TrialScheduler:
             self.__dict__.update(cloudpickle.load(file))
 
     def debug_string(self) -> str:
-        """One line for the status."""
+        """A line for the status."""
         return f"Using {type(self).__name__}."
 
 

@@ -37,7 +37,7 @@ class PoolTerminatedError(ZrayError, RuntimeError):
 
 
 class Member:
-    """One worker as the crew sees it."""
+    """A worker as the crew sees it."""
 
     def __init__(self, actor: Any, calls_left: int | None) -> None:
         self.actor = actor
@@ -265,7 +265,7 @@ class Crew:
 
     @staticmethod
     def _outcomes(member: Member, ref: Any, count: int) -> tuple[list[Any], BaseException | None]:
-        """For each task of a call, whether it has gone well, and its result or error; and what has ended the worker."""
+        """The outcome of each task of a call: whether it went well, result or error; and what has ended the worker."""
         if isinstance(ref, BaseException):
             return [(False, ref)] * count, None
         try:
