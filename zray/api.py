@@ -230,7 +230,7 @@ def get(
         return runtime.get(object_refs, timeout, writable=writable)
     except ZrayError as error:
         # The text has all that matters to the user; frames of zray do not help.
-        __tracebackhide__ = True  # pytest and IPython leave this frame out
+        __tracebackhide__ = True  # pytest leaves this frame out
         raise error.with_traceback(None) from error.__cause__
 
 

@@ -62,6 +62,12 @@ class ZrayError(Exception):
         """The message, safe for a terminal: names and output of user code may hold escape sequences."""
         return escaped(super().__str__())
 
+    def _render_traceback_(self) -> list[str]:
+        """The traceback for IPython, which asks an exception for that and always shows the last frame."""
+        from .uncaught import lines_for_ipython
+
+        return lines_for_ipython(self)
+
 
 RayError = ZrayError
 

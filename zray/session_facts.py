@@ -29,6 +29,13 @@ class Context(dict[str, Any]):
         """Address of the dashboard: always "", since zray has none."""
         return ""
 
+    def _repr_html_(self) -> str:
+        """The facts as a table, for a notebook."""
+        from html import escape
+
+        rows = (f"<tr><td>{escape(key)}</td><td>{escape(str(value))}</td></tr>" for key, value in self.items())
+        return f"<table>{''.join(rows)}</table>"
+
     def disconnect(self) -> None:
         """Leave the session, as shutdown() does."""
         _shut_down()

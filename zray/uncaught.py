@@ -37,7 +37,16 @@ def cut(trace: TracebackType | None) -> None:
         last.tb_next = None
 
 
-def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def lines_for_ipython(error: BaseException) -> list[str]:
+    """The traceback as IPython shows it, in a notebook too, without the frames of zray that raised the error."""
+    cut_all(error)
+    shell = sys.modules["IPython"].get_ipython()
+    lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
+    return lines
+
+
+def cut_all(error: BaseException) -> None:
+    """Cut the traceback of an error, and those of its causes."""
     from .store.folding import shows_all
 
     seen: set[int] = set()
@@ -48,4 +57,8 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
             seen.add(id(part))
             cut(part.__traceback__)
             todo += [part.__cause__, part.__context__]
+
+
+def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    cut_all(error)
     sys.__excepthook__(kind, error, trace)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import shadows
 from .checkpoint import Checkpoint
 from .errors import TuneError
+from .html_tables import grid_html, result_html
 from .naming import checkpoint_number
 from .objective import Objective
 from .outcomes import history
@@ -87,6 +88,8 @@ class Result:
     def rows(self) -> list[dict[str, Any]]:
         """All results of the trial, as a list of dicts."""
         return list(self.metrics_dataframe_rows or ())
+
+    _repr_html_ = result_html
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
         """The checkpoint with the best value of a metric, among those that were kept.
@@ -238,6 +241,8 @@ class ResultGrid:
 
     def __repr__(self) -> str:
         return f"ResultGrid({len(self)} trials, {self.num_errors} errors, {self.experiment_path})"
+
+    _repr_html_ = grid_html
 
 
 class ExperimentAnalysis:
