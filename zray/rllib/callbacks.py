@@ -30,6 +30,11 @@ class DefaultCallbacks:
     Methods of former signatures, as `on_episode_end(self, *, worker, base_env, policies, episode, **kwargs)`, and of
     today, as `on_episode_end(self, *, episode, env_index, metrics_logger, **kwargs)`, are called alike.
 
+    Arguments are keywords, and a method names those that it reads.  Events of environments have `episode` (with
+    `length`, `total_reward`, `user_data`, `custom_metrics`), `env`, `env_index`, `env_context`, `base_env`, `worker`
+    and `metrics_logger`.  Other events have `algorithm`, `metrics_logger`, and `samples`, `result` or
+    `evaluation_metrics`.
+
     Args:
         legacy_callbacks_dict: functions by event, as programs of former years give them.
 
@@ -94,7 +99,8 @@ class MetricsLogger:
         """Log a number.
 
         Args:
-            key: its name, or a tuple of names, which nests it.
+            key: the number's name, or a tuple of names, which nests.
+            value: the number.
             reduce: "mean", "sum", "min" or "max"; None: "mean".
         """
         _, kept = self.values.setdefault(key, (reduce or "mean", []))
@@ -102,13 +108,13 @@ class MetricsLogger:
         del kept[:-VALUES_MAX]
 
     def log_dict(self, value_dict: Mapping[str, Any], *, key: Any = None, **options: Any) -> None:
-        """Log numbers by their names, below `key`."""
+        """Log the numbers of `value_dict` by their names, below `key`; options are those of `log_value`."""
         above = () if key is None else key if isinstance(key, tuple) else (key,)
         for name, value in value_dict.items():
             self.log_value((*above, name) if above else name, value, **options)
 
     def peek(self, key: Any, default: Any = None, **ignored: Any) -> Any:
-        """The reduced value of a name, now."""
+        """The reduced value of the name `key`, now; `default` where nothing was logged."""
         if key not in self.values:
             return default
         reduce, kept = self.values[key]

@@ -211,5 +211,5 @@ class Policy(PolicyCalls):
         return {name: value.detach().cpu().numpy().copy() for name, value in self.model.state_dict().items()}
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
-        """Take parameters; arrays in the object store are copied into the model."""
+        """Take `weights`, arrays by name, as `get_weights` returns them; they are copied into the model."""
         self.model.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})

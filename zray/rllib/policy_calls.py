@@ -57,6 +57,7 @@ class PolicyCalls:
             obs_batch: observations, one a row.
             state_batches: recurrent states, with a row for each observation; None: those of an episode's start.
             explore: whether actions are drawn; False: the most likely ones.
+            timestep: accepted for Ray's programs.
 
         Returns:
             Actions; states; and by name: "action_dist_inputs", "action_logp", "action_prob", "vf_preds".
@@ -79,7 +80,16 @@ class PolicyCalls:
     def compute_single_action(
         self: Any, obs: Any, state: list[Any] | None = None, *args: Any, explore: bool = True, **ignored: Any
     ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
-        """The action of an observation, the next recurrent state, and what the model gave."""
+        """The action of an observation, as the environment takes it.
+
+        Args:
+            obs: the observation.
+            state: the recurrent state; None: that of an episode's start.
+            explore: whether the action is drawn; False: the most likely one.
+
+        Returns:
+            The action; the next state; and by name, as for `compute_actions`, the outputs of the model.
+        """
         del args, ignored
         found: tuple[Any, list[np.ndarray], dict[str, Any]] = self.act_with(
             obs, state or self.initial_state, explore, self.own_rng, is_full=True
@@ -94,6 +104,9 @@ class PolicyCalls:
         Args:
             actions: of the environment, one for each observation.
             obs_batch, state_batches: see compute_actions.
+
+        Returns:
+            An array of shape [observations].
         """
         del args, ignored
         parameters, _, _ = self._outputs(obs_batch, state_batches)

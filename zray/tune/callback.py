@@ -22,7 +22,8 @@ class Callback:
     """The events of an experiment; subclasses define the methods that they need.
 
     Arguments of methods: `iteration` grows with each result, and with each turn of the experiment's loop; `trials`
-    are all trials; `trial` is the one that the event is about; `info` is room for more.
+    are all trials; `trial` is the one that the event is about, with `trial_id`, `config`, `last_result` and `path`;
+    `result` is a dict of metrics; `checkpoint` has a `path`; `info` is room for more.
 
     Example:
         class Printer(tune.Callback):
@@ -35,7 +36,14 @@ class Callback:
     def setup(
         self, stop: Any = None, num_samples: int | None = None, total_num_samples: int | None = None, **info: Any
     ) -> None:
-        """Called before the first trial."""
+        """Called before the first trial.
+
+        Args:
+            stop: the criteria of `RunConfig(stop=...)`.
+            num_samples: of TuneConfig.
+            total_num_samples: the number of trials, if it is known.
+            info: room for more.
+        """
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Called at the beginning of each turn of the loop."""
@@ -77,7 +85,7 @@ class Callback:
         return None
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Go on from the dict `state` of `get_state`."""
 
 
 class CallbackList:

@@ -56,7 +56,7 @@ class Checkpoint:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Checkpoint:
-        """A checkpoint of a dict; its folder is made when it is reported."""
+        """Make a checkpoint of the dict `data`, which is pickled into a folder at the report."""
         checkpoint = cls("")
         checkpoint._data = data
         return checkpoint
@@ -109,7 +109,7 @@ class Checkpoint:
         yield self.path
 
     def get_metadata(self) -> dict[str, Any]:
-        """The metadata of `set_metadata`."""
+        """The metadata of `set_metadata`, or an empty dict."""
         try:
             with open(os.path.join(self.path, METADATA)) as file:
                 found: dict[str, Any] = json.load(file)
@@ -118,12 +118,12 @@ class Checkpoint:
             return {}
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
-        """Write metadata, in place of what there was."""
+        """Write the dict `metadata`, which JSON can hold, in place of what there was."""
         with open(os.path.join(self.path, METADATA), "w") as file:
             json.dump(metadata, file)
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:
-        """Add to the metadata."""
+        """Add the dict `metadata` to the metadata."""
         self.set_metadata({**self.get_metadata(), **metadata})
 
     def __eq__(self, other: object) -> bool:

@@ -39,6 +39,9 @@ __all__ = [
 class LoggerCallback(Callback):
     """A callback that records trials; subclasses define the methods that begin with `log_trial_`.
 
+    Arguments of methods: `trial`, with `trial_id`, `config` and `path`; `result`, a dict of metrics; `iteration`, the
+    number of turns of the experiment's loop; `failed`, whether the trial has ended with an error.
+
     Example:
         class Printer(LoggerCallback):
             def log_trial_result(self, iteration, trial, result):
@@ -57,10 +60,10 @@ class LoggerCallback(Callback):
         """Called when a trial has a checkpoint."""
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
-        """Called with each result.  iteration: number of turns of the experiment's loop."""
+        """Called with each result."""
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
-        """Called when a trial has ended.  failed: with an error."""
+        """Called when a trial has ended."""
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Calls `log_trial_start`."""

@@ -211,7 +211,7 @@ class ResultGrid:
         return _frame(self.rows(filter_metric, filter_mode))
 
     def rows(self, filter_metric: str | None = None, filter_mode: str | None = None) -> list[dict[str, Any]]:
-        """A dict for each trial: the last result, or the best one, with "config/..." for parameters."""
+        """A dict for each trial: its last result, or its best one by `filter_metric` and `filter_mode`."""
         return self._experiment.rows(filter_metric, filter_mode)
 
     @property

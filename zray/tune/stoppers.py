@@ -34,21 +34,28 @@ __all__ = [
 class Stopper:
     """The base of the stoppers.
 
-    `reason` says in one sentence why the last trial was stopped.
+    A subclass may set `reason`, one sentence on why the last trial was stopped.
+
+    Example:
+        class Converged(tune.Stopper):
+            def __call__(self, trial_id, result):
+                return result["loss"] < 1e-3
+
+        tune.RunConfig(stop=Converged())
     """
 
     reason: str = ""
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether the trial ends after this result."""
+        """Whether the trial `trial_id` ends after the dict `result`; called with each result."""
         return False
 
     def stop_all(self) -> bool:
-        """Whether the experiment ends."""
+        """Whether the experiment ends; asked after each result."""
         return False
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any]) -> None:
-        """A trial has ended."""
+        """Forget the trial `trial_id`, which has ended with the last result `result`."""
 
 
 class NoopStopper(Stopper):

@@ -46,6 +46,9 @@ class ModelV2:
             state: recurrent states, one tensor for each of `get_initial_state`, with a row for each sequence.
             seq_lens: the length of each sequence, where the model is recurrent.  Rows of sequences are padded to the
                 longest one, sequence by sequence.
+
+        Returns:
+            Outputs of shape [rows, num_outputs], and the list of states.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method forward: it returns (outputs, state).")
 
@@ -56,7 +59,15 @@ class ModelV2:
         )
 
     def custom_loss(self, policy_loss: Any, loss_inputs: dict[str, Any]) -> Any:
-        """The loss, changed."""
+        """The loss, changed by the model; PPO calls this method.
+
+        Args:
+            policy_loss: a list of one loss, a tensor of one number.
+            loss_inputs: tensors by name, one row a step: obs, actions, advantages, action_logp, value_targets, ...
+
+        Returns:
+            The list with the loss, which is descended.
+        """
         del loss_inputs
         return policy_loss
 

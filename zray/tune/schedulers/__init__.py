@@ -35,7 +35,11 @@ _BY_NAME: dict[str, type[TrialScheduler]] = {
 
 
 def create_scheduler(scheduler: str, **options: Any) -> TrialScheduler:
-    """A scheduler by its name, as "asha" or "pbt", with its options.
+    """A scheduler by its name, with its options: `create_scheduler("asha", max_t=50)`.
+
+    Args:
+        scheduler: "fifo", "asha", "hyperband", "median_stopping_rule" or "pbt"; case makes no difference.
+        options: arguments of the class.
 
     Raises:
         ValueError: no scheduler has the name.

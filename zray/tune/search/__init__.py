@@ -44,7 +44,11 @@ def as_searcher(searcher: Any) -> Searcher:
 
 
 def create_searcher(search_alg: str, **options: Any) -> Searcher:
-    """A searcher by its name, as "optuna" or "random", with its options.
+    """A searcher by its name, with its options: `create_searcher("optuna", seed=1)`.
+
+    Args:
+        search_alg: "random", "optuna" or "hyperopt".
+        options: arguments of the class.
 
     Raises:
         ValueError: no searcher has the name.
