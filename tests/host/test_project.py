@@ -10,7 +10,9 @@ import pytest
 from msgspec import msgpack
 
 import zray
+from zray.exceptions import TaskError
 from zray.host import project
+from zray.host.hints import note_missing_module
 from zray.host.project import Project, TooLarge, files_at, files_below, imports_of, is_installed, names_in, pack
 
 
@@ -209,3 +211,30 @@ def test_a_package_with_too_much_data_travels_without_it(main_in, monkeypatch):
 
     found = [file.path for file in Project().take() if str(main_in) in file.source]
     assert sorted(found) == ["heavy/__init__.py", "heavy/fast.so"]
+
+
+def test_package_of_pythonpath_travels_whole_or_not_at_all(main_in, monkeypatch, tmp_path_factory):
+    monkeypatch.setattr(project, "BUNDLE_BYTES_MAX", 2_000)
+    monkeypatch.setattr(project, "too_large", {})
+    other = make(
+        tmp_path_factory.mktemp("target"),
+        {f"{name}/__init__.py": "" for name in ("big", "named", "small")},
+    )
+    make(other, {"big/lib.so.26": "x" * 1_001, "named/lib.so.26": "x" * 1_001, "small/lib.so.26": "x"})
+    make(main_in, {"own/__init__.py": "", "own/data": "x" * 1_001, "main.py": ""})
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(other), str(main_in), "")))
+    monkeypatch.syspath_prepend(str(other))
+    for name in ("big", "small", "own"):
+        __import__(name)
+    found = Project()
+    taken = paths(found.take(["named"]))
+    assert [path for path in taken if path.partition("/")[0] in ("big", "named", "small", "own")] == [
+        "own/__init__.py",
+        "small/__init__.py",
+        "small/lib.so.26",
+    ]
+    error = TaskError("f", "ModuleNotFoundError: No module named 'big'\n", ImportError("No module named 'big.inner'"))
+    note_missing_module(error)
+    assert f"{other}/big does not travel" in str(error) and "PYTHONPATH" in str(error)
+    for name in ("big", "small"):
+        sys.modules.pop(name, None)

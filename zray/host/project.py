@@ -39,6 +39,8 @@ CODE_SUFFIXES = (".py", ".pyi", ".so", ".pyd")
 # Modules and folders that patterns have kept out of bundles, by their last names: a task that lacks one is told so.
 left_behind: dict[str, str] = {}
 LEFT_BEHIND_MAX = 10_000
+# Packages of PYTHONPATH that are too large to travel whole, and their folders: a task that lacks one is told so.
+too_large: dict[str, str] = {}
 _IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+([^\n#;]+)", re.MULTILINE)
 _ZRAY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -180,6 +182,8 @@ class Project:
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         for place in {os.path.abspath(main), os.path.realpath(main)} if main else {os.path.join(current_folder(), "")}:
             self._add_root(os.path.dirname(place))
+        entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        self.python_path = {os.path.abspath(entry) for entry in entries if entry} - {*self.available}
 
     def take(self, names: Iterable[str] = ()) -> list[File]:
         """The files of modules that are imported by now, or go by one of these names, or are imported by one of them;
@@ -233,7 +237,9 @@ class Project:
         try:
             if module is None:
                 path = self._found_by_import(name)
-                return files_at(path) if path and not is_installed(path) else []
+                if not path or is_installed(path):
+                    return []
+                return self._fitting(path, name) if os.path.isdir(path) else files_at(path)
             return self._files_of_module(name, module)
         except OSError:
             return []  # it has gone since it was imported
@@ -261,16 +267,21 @@ class Project:
                 continue
             self._add_root(os.path.dirname(folder))
             is_namespace = not isinstance(file, str)
-            files += _fitting(folder, name, code_only=is_namespace)
+            files += self._fitting(folder, name, code_only=is_namespace)
         return files
 
+    def _fitting(self, folder: str, name: str, *, code_only: bool = False) -> list[File]:
+        """A package's files.  Where these are too many bytes, the program's own package goes without its data.
 
-def _fitting(folder: str, name: str, *, code_only: bool) -> list[File]:
-    """A package's files; without its data where it would be too large with them."""
-    files = files_below(folder, name + "/", code_only=code_only)
-    if not code_only and sum(file.size for file in files) > BUNDLE_BYTES_MAX // 2:
-        files = [file for file in files if file.path.endswith(CODE_SUFFIXES)]
-    return files
+        One of PYTHONPATH stays behind: somebody else has made it, and other nodes may have it by that path too.
+        """
+        files = files_below(folder, name + "/", code_only=code_only)
+        if not code_only and sum(file.size for file in files) > BUNDLE_BYTES_MAX // 2:
+            if os.path.dirname(folder) in self.python_path:
+                too_large[name] = folder
+                return []
+            files = [file for file in files if file.path.endswith(CODE_SUFFIXES)]
+        return files
 
 
 def imports_of(source: str) -> set[str]:
