@@ -8,6 +8,7 @@ import zlib
 
 import pytest
 
+from tests.gates import until
 from zray import tune
 from zray.tune import durability, storage
 from zray.tune import events as ev
@@ -189,12 +190,31 @@ def test_checkpoint_is_deleted_when_the_disk_has_its_successor_and_the_journal(c
     for name in ("one", "two"):
         made_durable.keep(str(tmp_path / name))
     made_durable.delete("old")
-    assert calls == []
-    made_durable.delete(str(tmp_path / "one"))  # the disk does not have it: nothing is lost with it
-    assert calls == [("delete", str(tmp_path / "one"))]
+    made_durable.delete(str(tmp_path / "one"))
+    assert calls == []  # the loop of the experiment does not wait
     made_durable.work()
-    assert calls[1:] == [("sync", str(tmp_path / "two")), ("sync", "journal"), ("delete", "old")]
+    assert calls == [
+        ("delete", str(tmp_path / "one")),  # the disk did not have it: nothing is lost with it
+        ("sync", str(tmp_path / "two")),
+        ("sync", "journal"),
+        ("delete", "old"),
+    ]
     assert set(made_durable.take_digests()) == {str(tmp_path / "two")}
+
+
+def test_thread_deletes_superseded_checkpoints_before_its_next_look_at_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(durability, "PASS_SECONDS", 600.0)
+    monkeypatch.setattr(durability, "sync_tree", lambda path: None)
+    folders = [tmp_path / str(number) for number in range(3)]
+    made_durable = Durability(FakeJournal([]))
+    for folder in folders:
+        folder.mkdir()
+        made_durable.keep(str(folder))
+        if folder is not folders[-1]:
+            made_durable.delete(str(folder))
+    until(lambda: os.listdir(tmp_path) == ["2"], 30)
+    made_durable.close()
+    assert set(made_durable.take_digests()) == {str(folders[-1])}
 
 
 def test_checkpoint_is_not_deleted_while_the_disk_refuses_its_successor(calls, monkeypatch):

@@ -1,10 +1,10 @@
 """The durability of checkpoints: a power cut loses at most what was written in the last second.
 
-A thread waits for the disk, so that trials do not.  Once a second it syncs the new checkpoints that are still wanted,
-then the journal, which names them, and only then deletes those that they replace.  A checkpoint that is replaced before
-the disk has it is deleted at once: it would be lost in a power cut anyway, and the one that the disk has stays.  While
-the files are in memory, the thread takes their checksum too, for the journal: by it a restore recognises a checkpoint
-that was damaged on the disk.
+A thread waits for the disk and deletes, so that trials do not.  Once a second it syncs the new checkpoints that are
+still wanted, then the journal, which names them, and only then deletes those that they replace.  A checkpoint that is
+replaced before the disk has it is deleted soon: it would be lost in a power cut anyway, and the one that the disk has
+stays.  While the files are in memory, the thread takes their checksum too, for the journal: by it a restore recognises
+a checkpoint that was damaged on the disk.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .storage import sync_tree
 __all__ = ["Durability", "digest_of", "size_of"]
 
 PASS_SECONDS = 1.0
-# Where nothing waits to be deleted, a slow disk is busy with syncs for a tenth of the time at most.
+# A slow disk is busy with syncs for a tenth of the time at most: at most one checkpoint a trial waits to be deleted.
 PASS_SHARE = 10
-_CHUNK = 1 << 20
+_CHUNK = 1 << 17  # read from a cache of the processor
 # The metadata of a checkpoint, which programs may change later.
 _CHANGING = ".metadata.json"
 
@@ -74,11 +74,13 @@ class Durability:
     def __init__(self, journal: Journal, known: Iterable[str] = ()) -> None:
         self._journal = journal
         self._known = set(known)
-        self._lock = threading.Lock()  # of the three below
+        self._lock = threading.Lock()  # of the four below
+        self._superseded: list[str] = []  # to be deleted soon
         self._new: dict[str, None] = {}
         self._doomed: dict[str, None] = {}
         self._digests: dict[str, int] = {}
-        self._ends = threading.Event()
+        self._wakes = threading.Event()
+        self._is_ending = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="durability")
         self._has_begun = False
 
@@ -90,17 +92,18 @@ class Durability:
         self._begin()
 
     def delete(self, path: str) -> None:
-        """Delete a checkpoint when the disk has what replaces it; one that the disk does not have yet, at once."""
+        """Delete a checkpoint when the disk has what replaces it; one that the disk does not have yet, soon."""
         with self._lock:
             is_there = path in self._known and path not in self._new
             self._known.discard(path)
             self._new.pop(path, None)
             if is_there:
                 self._doomed[path] = None
-        if is_there:
-            self._begin()
-        else:
-            shutil.rmtree(path, ignore_errors=True)
+            else:
+                self._superseded.append(path)
+        if not is_there:
+            self._wakes.set()
+        self._begin()
 
     def take_digests(self) -> dict[str, int]:
         """The checksums of checkpoints that the disk has, since the last call."""
@@ -112,7 +115,8 @@ class Durability:
 
     def close(self) -> None:
         """Do the rest; before the journal is closed."""
-        self._ends.set()
+        self._is_ending = True
+        self._wakes.set()
         if self._has_begun:
             self._thread.join()
         self.work()
@@ -123,16 +127,27 @@ class Durability:
             self._thread.start()
 
     def _run(self) -> None:
-        wait = PASS_SECONDS
-        while not self._ends.wait(wait):
+        due = time.monotonic() + PASS_SECONDS
+        while not self._is_ending:
+            self._wakes.wait(max(0.0, due - time.monotonic()))
+            self._wakes.clear()
+            self._delete_superseded()
             begin = time.monotonic()
+            if begin < due:
+                continue
             self.work()
-            wait = PASS_SECONDS
-            if not self._doomed:
-                wait = max(wait, PASS_SHARE * (time.monotonic() - begin))
+            now = time.monotonic()
+            due = now + max(PASS_SECONDS, PASS_SHARE * (now - begin))
+
+    def _delete_superseded(self) -> None:
+        with self._lock:
+            paths, self._superseded = self._superseded, []
+        for path in paths:
+            shutil.rmtree(path, ignore_errors=True)
 
     def work(self) -> None:
         """Sync the new checkpoints and the journal, then delete the replaced ones."""
+        self._delete_superseded()
         with self._lock:
             new, self._new = self._new, {}
             doomed, self._doomed = self._doomed, {}
