@@ -3,8 +3,8 @@
 mkdocs.yml names the file; mkdocstrings reads docstrings by griffe.
 """
 
-import inspect
 import re
+import textwrap
 
 import griffe
 
@@ -17,7 +17,7 @@ def with_fences(text: str) -> str:
     """The docstring with a fence around each example that has none."""
 
     def fenced(match: re.Match[str]) -> str:
-        code = inspect.cleandoc(match[2])
+        code = textwrap.dedent(match[2]).strip()
         if "```" in code or ">>>" in code:
             return match[0]
         inner = "\n".join(f"    {line}".rstrip() for line in ["```python", *code.splitlines(), "```"])

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+import textwrap
 
 import pytest
 
@@ -78,3 +79,12 @@ def test_docstring_names_each_parameter(name, thing):
         text += docstring(found(home))
     for parameter in parameters(name, thing):
         assert re.search(rf"\b{parameter}\b", text), parameter
+
+
+EXAMPLES = [(name, part) for name, thing in NAMES if "Example:\n" in (part := docstring(thing))]
+
+
+@pytest.mark.parametrize(("name", "text"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
+def test_example_of_a_docstring_is_python(name, text):
+    code = re.search(r"^Example:\n((?:    .*\n|\n)+)", f"{text}\n", re.M)[1]
+    compile(textwrap.dedent(code), name, "exec")

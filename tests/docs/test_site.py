@@ -66,3 +66,11 @@ def test_examples_page_shows_the_code_of_each_example():
     assert len(lines) > 20
     for line in lines:
         assert (ROOT / line).read_text().splitlines()[-1] in text, line
+
+
+@pytest.mark.parametrize("page", ["api", "api-tune", "api-rllib", "api-util"])
+def test_examples_on_api_pages_are_python(page):
+    shown = re.findall(r'<div class="highlight">(.*?)</pre>', (SITE / f"{page}.html").read_text(), re.DOTALL)
+    assert shown
+    for code in shown:
+        compile(html.unescape(re.sub(r"<[^>]+>", "", code)), page, "exec")
