@@ -12,6 +12,7 @@ from zray.tune.controller import Controller
 from zray.tune.dry_run import Facts, compared
 from zray.tune.events import Capacity, Report
 from zray.tune.listing import listed
+from zray.tune.metrics import recordable
 from zray.tune.objective import LAST, Objective, number_of
 from zray.tune.outcomes import value_in_scope
 from zray.tune.recorded import Recorded
@@ -65,6 +66,18 @@ def trials_with(values):
 )
 def test_numbers_are_what_can_be_compared(value, number):
     assert number_of(value) == number
+
+
+class Measured:
+    """A number of the user's."""
+
+    def __float__(self):
+        return 2.5
+
+
+@pytest.mark.parametrize("value", [Measured(), np.float16(2.5), Decimal("2.5"), Tensor(2.5), np.array([2.5])])
+def test_value_is_the_number_by_which_it_is_recorded(value):
+    assert number_of(value) == 2.5 and recordable({"m": value}) == {"m": 2.5}
 
 
 @pytest.mark.parametrize(("mode", "place"), [("min", 3), ("max", 6)])

@@ -106,6 +106,8 @@ def as_number(value: Any) -> int | float | bool | None:
     if kind is float or kind is int or kind is bool:
         return value  # type: ignore[no-any-return]
     with contextlib.suppress(Exception):
+        if kind is str:
+            return None
         if hasattr(value, "dtype"):
             if _count(value) != 1:
                 return None
@@ -114,9 +116,12 @@ def as_number(value: Any) -> int | float | bool | None:
                 return item
             # numpy.longdouble has no kind of Python's; a date, a text and a complex number are none.
             return float(item) if getattr(item, "dtype", None) is not None and item.dtype.kind == "f" else None
+        if callable(getattr(value, "item", None)):  # a tensor of a library without dtypes
+            item = value.item()
+            return item if isinstance(item, (bool, int, float)) else None
         if isinstance(value, int):  # a subclass, as an enumeration's
             return int(value)
-        if isinstance(value, (float, numbers.Real)) or _is_decimal(value):
+        if hasattr(kind, "__float__"):  # also a decimal, a fraction, a number of the user's
             return float(value)
     return None
 

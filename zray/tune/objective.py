@@ -7,9 +7,10 @@ so.  NaN and infinite values come last in both modes.  Of equal values the earli
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeVar
 
+from .metrics import as_number
 from .trial import value_of
 
 __all__ = ["Objective", "number_of"]
@@ -19,21 +20,12 @@ LAST = float("-inf")
 
 
 def number_of(value: Any) -> float | None:
-    """A value as a number: also of a numpy scalar, a decimal, a tensor of one element; None: the value is none."""
-    if isinstance(value, float):
-        return float(value)
-    if value is None or isinstance(value, (str, bytes, bytearray, Mapping, list, tuple, set, complex)):
-        return None
+    """A value as a float: the number by which it is recorded; None: the value is none."""
+    number = as_number(value)
     try:
-        if not isinstance(value, int) and hasattr(value, "item"):
-            value = value.item()
-            if isinstance(value, (str, bytes, complex)) or value is None:
-                return None
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-    except Exception:  # an array of several elements, or an object of the user's
-        return None
+        return None if number is None else float(number)
+    except OverflowError:  # an integer of many digits
+        return math.inf if number > 0 else -math.inf
 
 
 class Objective(NamedTuple):
