@@ -1,5 +1,6 @@
 """Docstrings of the names in docs/api*.md: the API pages and help() show them."""
 
+import ast
 import importlib
 import inspect
 import re
@@ -87,4 +88,4 @@ EXAMPLES = [(name, part) for name, thing in NAMES if "Example:\n" in (part := do
 @pytest.mark.parametrize(("name", "text"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
 def test_example_of_a_docstring_is_python(name, text):
     code = re.search(r"^Example:\n((?:    .*\n|\n)+)", f"{text}\n", re.M)[1]
-    compile(textwrap.dedent(code), name, "exec")
+    compile(textwrap.dedent(code), name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

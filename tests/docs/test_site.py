@@ -1,5 +1,6 @@
 """The site that `scripts/docs` builds from docs/; scripts/test builds it ahead of the tests."""
 
+import ast
 import html
 import json
 import re
@@ -73,4 +74,4 @@ def test_examples_on_api_pages_are_python(page):
     shown = re.findall(r'<div class="highlight">(.*?)</pre>', (SITE / f"{page}.html").read_text(), re.DOTALL)
     assert shown
     for code in shown:
-        compile(html.unescape(re.sub(r"<[^>]+>", "", code)), page, "exec")
+        compile(html.unescape(re.sub(r"<[^>]+>", "", code)), page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
