@@ -17,7 +17,7 @@ from .host.environments import environment_for, portable
 from .ids import FIRST_RETURN
 from .introspection import OfInstance, shows_signature, signature_of_constructor
 from .object_ref import ObjectRef
-from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, check_text, resource_units, where_of
+from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, check_text, resource_units, where_of_actor
 from .remote_function import (
     NAME_CHARACTERS_MAX,
     Code,
@@ -148,7 +148,7 @@ class ActorClass(Generic[C]):
     def options(self, /, **options: Unpack[ClassOptions]) -> ActorClass[C]:
         """Make a copy of this actor class with other options: `Counter.options(name="hits").remote(...)`.
 
-        - `num_cpus` (default 0): CPUs that the actor holds for life
+        - `num_cpus` (default `None`): CPUs that the actor holds for life; `None`: none, and the actors are spread
         - `num_gpus` (default 0): GPUs that the actor holds for life
         - `memory` (default 0): bytes, for placement only
         - `resources` (default none): amounts by name
@@ -334,7 +334,7 @@ class ActorClass(Generic[C]):
             handle=to_bytes(serialize((self.__name, methods, retries))),
             class_name=self.__name,
             environment=environment,
-            where=where_of(options, resources, captured),
+            where=where_of_actor(options, resources, captured),
             checkpoint_interval=-1 if interval is None else interval,
         )
 

@@ -67,7 +67,7 @@ def remote(*args: Any, **options: Any) -> Any:
 
     Options of classes:
 
-    - `num_cpus` (default 0): CPUs that the actor holds for life
+    - `num_cpus` (default `None`): CPUs that the actor holds for life; `None`: none, and the actors are spread
     - `num_gpus` (default 0): GPUs that the actor holds for life
     - `memory` (default 0): bytes, for placement only
     - `resources` (default none): amounts by name

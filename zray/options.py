@@ -331,6 +331,14 @@ def where_of(options: dict[str, Any], request: dict[str, int], captured: Where |
     return where
 
 
+def where_of_actor(options: dict[str, Any], request: dict[str, int], captured: Where | None = None) -> Where | None:
+    """As `where_of`.  Actors that say nothing of CPUs go to one node after the other, unless a node is named."""
+    where = where_of(options, request, captured)
+    if options.get("num_cpus") is not None or (where is not None and (where.node or where.group)):
+        return where
+    return replace(where or Where(), is_spread=True)
+
+
 def _strategy_of(options: dict[str, Any], captured: Where | None) -> Any:
     """The scheduling strategy, also where options spell it as Ray's older programs do; None: they say nothing."""
     strategy, group = options.get("scheduling_strategy"), options.get("placement_group", "default")

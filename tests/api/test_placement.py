@@ -5,6 +5,7 @@ import pytest
 import zray
 from zray.cluster_utils import Cluster
 from zray.exceptions import ActorUnschedulableError, TaskUnschedulableError
+from zray.options import where_of_actor
 from zray.util.scheduling_strategies import (
     DoesNotExist,
     Exists,
@@ -13,6 +14,7 @@ from zray.util.scheduling_strategies import (
     NodeLabelSchedulingStrategy,
     NotIn,
 )
+from zray.wire.where import LabelRule, Where
 
 
 @zray.remote
@@ -39,6 +41,25 @@ def test_the_policy_says_which_tasks_leave_their_node(policy, schedulers, nothin
 def test_a_policy_that_is_none_is_refused(nothing_left):
     with pytest.raises(ValueError, match="bottom_up, central, random, no_locality"):
         Cluster(initialize_head=True, head_node_args={"policy": "chaos"})
+
+
+SPREAD = Where(is_spread=True)
+SSD = (LabelRule("disk", ("ssd",)),)
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({}, SPREAD),
+        ({"scheduling_strategy": "DEFAULT", "num_gpus": 1}, SPREAD),
+        ({"num_cpus": None, "label_selector": {"disk": "ssd"}}, Where(is_spread=True, hard=SSD)),
+        ({"num_cpus": 0}, None),
+        ({"num_cpus": 1, "scheduling_strategy": "DEFAULT"}, None),
+        ({"scheduling_strategy": NodeAffinitySchedulingStrategy("one", soft=True)}, Where("one", is_soft=True)),
+    ],
+)
+def test_actors_are_spread_unless_they_name_their_cpus_or_their_node(options, place):
+    assert where_of_actor(options, {}) == place
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from zray.remote_function import RemoteFunction
 from zray.util import placement_group
 from zray.wire.environment import NO_ENVIRONMENT
 from zray.wire.task_spec import RESOURCE_UNIT
+from zray.wire.where import Where
 
 OPTIONS = DOCS / "options.md"
 RUNTIME = SimpleNamespace(namespace="the program's")
@@ -92,7 +93,8 @@ def test_defaults_of_tasks_are_those_of_the_code():
 def test_defaults_of_actors_are_those_of_the_code():
     shown = {name: literal(cells[0]) for name, cells in table("Actors").items()}
     made = zray.remote(Plain)._ActorClass__actor_options(RUNTIME, {}, None, NO_ENVIRONMENT)
-    assert made.resources == {} and shown["num_cpus"] == shown["num_gpus"] == shown["memory"] == 0
+    assert made.resources == {} and shown["num_gpus"] == shown["memory"] == 0
+    assert shown["num_cpus"] is None and made.where == Where(is_spread=True)
     for name in ("max_restarts", "max_task_retries", "max_concurrency"):
         assert getattr(made, name) == shown[name], name
     assert made.namespace == table("Actors")["namespace"][0]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from zray.roles.effects import Send
 from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.global_scheduler import scheduler as global_scheduler
-from zray.roles.global_scheduler.placement import NodeLoad, best_home, best_node, eligible, random_node
+from zray.roles.global_scheduler.placement import NodeLoad, best_home, best_node, eligible, next_in_turn, random_node
 from zray.wire.gcs import NodeJoined, NodeLost
 from zray.wire.hosts import GetNodes
 from zray.wire.scheduling import (
@@ -304,3 +304,37 @@ def test_a_lost_node_gets_nothing():
     (effect,) = spill(scheduler)  # who spilled it has it back
     assert (effect.destination, type(effect.message)) == ("n1/local", PlaceTask)
     assert spill(scheduler, origin="n2/local") == []
+
+
+def load_of(name, free, total=2, **more):
+    """Of a node with so many CPUs."""
+    amounts = [{"CPU": count * RESOURCE_UNIT} if total else {} for count in (total, free)]
+    return NodeLoad(name, *amounts, 0, 0.0, 1e9, **more)
+
+
+def homes(loads, request, count):
+    """Where so many actors go, one after the other."""
+    found = []
+    for number in range(count):
+        load = next_in_turn(loads, request, must_start=True)
+        load.spread_at = number + 1
+        found.append(load.node)
+    return found
+
+
+def test_actors_are_spread_over_nodes_with_a_free_cpu_and_over_all_where_there_is_none():
+    loads = [load_of("n1", 0.5), load_of("n2", 1), load_of("n3", 2), load_of("n4", 0, total=0)]
+    assert homes(loads, {}, 4) == ["n2", "n3", "n2", "n3"]
+    loads = [load_of("n1", 0), load_of("n2", 0.5)]
+    assert homes(loads, {}, 4) == ["n1", "n2", "n1", "n2"]
+    loads = [load_of("n1", 2), load_of("n2", 2)]
+    loads[0].queue_count = 1
+    assert homes(loads, {}, 2) == ["n2", "n2"]
+
+
+def test_actor_goes_to_the_node_that_alone_has_what_it_asks_for():
+    loads = [load_of("n1", 2), load_of("n2", 0), load_of("n3", 0, total=0)]
+    for load in loads[1:]:
+        load.total["disk"] = load.free["disk"] = RESOURCE_UNIT
+    assert homes(loads, {"disk": RESOURCE_UNIT}, 2) == ["n2", "n3"]
+    assert homes(loads[2:], {}, 1) == ["n3"]

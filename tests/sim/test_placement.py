@@ -3,7 +3,7 @@
 import pytest
 
 from zray.sim.faults import MEETING_SECONDS
-from zray.sim.language import Drop, Get, MakeGroup, Put, RemoveGroup, Sleep, Submit, remote
+from zray.sim.language import Call, Create, Drop, Get, MakeGroup, Put, RemoveGroup, Sleep, Submit, remote
 from zray.sim.object_programs import make_big
 from zray.sim.options import Options
 from zray.sim.simulator import Simulator
@@ -117,3 +117,85 @@ def spread_behind_a_removed_group(count, cpus):
 def test_what_is_spread_behind_a_removed_group_finds_its_nodes_free(schedulers):
     world = world_after(spread_behind_a_removed_group, (3, 2), nodes=3, cpus=2, global_schedulers=schedulers)
     assert [node.scheduler.finished_count for node in world.nodes.values()] == [1 + 2] * 3
+
+
+# --- actors that say nothing of CPUs ---
+
+
+@remote
+class Idle:
+    def __init__(self, seconds=0.0):
+        self.seconds = seconds
+
+    def begin(self):
+        yield Sleep(self.seconds)
+
+    def answer(self, number):
+        return number
+
+
+def actors_beside(where, tasks, count, pause):
+    """So many tasks of one CPU, then the actors."""
+    busy = []
+    for _ in range(tasks):
+        busy.append((yield Submit(nap, (3.0, None), where=where)))
+    yield Sleep(pause)
+    actors = []
+    for _ in range(count):
+        actors.append((yield Create(Idle)))
+    refs = []
+    for number, actor in enumerate(actors):
+        refs.append((yield Call(actor, "answer", (number,))))
+    yield Get(refs)
+    yield Sleep(1.0)
+    yield Drop(actors)
+
+
+def actors_by_node(arguments, **options):
+    """How many actors each node has in the end, when the program that has made them still holds them."""
+    world = Simulator(Options(seed=1, **options))
+    world.run(MEETING_SECONDS)
+    driver = world.start_driver(world.nodes["n1"], 1, actors_beside, arguments)
+    most = dict.fromkeys(world.nodes, 0)
+    while not driver.is_done:
+        world.run(world.now + 0.05, unless=lambda: driver.is_done)
+        for name, node in world.nodes.items():
+            most[name] = max(most[name], len(node.scheduler.calls.actors) - len(node.scheduler.moves.asks))
+    return list(most.values())
+
+
+@pytest.mark.parametrize("cpus", [1, 4])
+def test_actors_that_ask_for_no_cpu_are_on_all_nodes(cpus):
+    found = actors_by_node((None, 0, 10, 0.0), nodes=3, cpus=cpus)
+    assert sum(found) == 10 and min(found) >= 3
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.5], ids=["at once", "later"])
+def test_they_stay_off_a_node_that_is_full_of_tasks(pause):
+    found = actors_by_node((Where(node="n1"), 2, 6, pause), nodes=3, cpus=2)
+    assert found == [0, 3, 3]
+
+
+def test_they_are_spread_where_all_nodes_are_full():
+    found = actors_by_node((Where(is_spread=True), 3, 6, 0.5), nodes=3, cpus=1)
+    assert found == [2, 2, 2]
+
+
+def calls_on_slow_actors(count):
+    actors, refs = [], []
+    for number in range(count):
+        actors.append((yield Create(Idle, (1.0,), max_restarts=1)))
+        refs.append((yield Call(actors[-1], "answer", (number,), max_retries=-1)))
+    return (yield Get(refs))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_actor_whose_node_dies_in_its_constructor_starts_elsewhere(seed):
+    world = Simulator(Options(seed=seed, nodes=3, cpus=2))
+    world.run(MEETING_SECONDS)
+    driver = world.start_driver(world.nodes["n1"], 1, calls_on_slow_actors, (15,))
+    world.run(world.now + 0.5)
+    assert world.nodes["n3"].scheduler.calls.actors
+    world.faults.kill_node(world.nodes["n3"], "is killed")
+    assert world.run(60.0, unless=lambda: driver.is_done)
+    assert driver.result == list(range(15))

@@ -17,6 +17,7 @@ from ..wire.objects import AllocateObject, AllocateRefused
 from ..wire.scheduling import Bundle, PublishCode
 from ..wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec, encode_options
 from ..wire.tasks import Function, PublishFunction
+from ..wire.where import Where
 from . import language as say
 from .values import Dep, Handle, Ref, RemoteError, decode, decode_failure, encode
 
@@ -248,7 +249,7 @@ def _create(process: Process, top: Activation, request: say.Create) -> None:
         name=request.name,
         detached=request.detached,
         class_name=request.cls.__name__,
-        where=request.where,
+        where=Where(is_spread=True) if request.where is None and request.resources is None else request.where,
         checkpoint_interval=request.checkpoint_interval,
     )
     spec = _spec(process, top, request.cls, request.args, TaskOptions(max_retries=0))

@@ -197,12 +197,14 @@ def preferred(loads: Iterable[NodeLoad], where: Where | None) -> list[NodeLoad]:
 def next_in_turn(loads: Iterable[NodeLoad], request: Mapping[str, int], *, must_start: bool = False) -> NodeLoad | None:
     """The one that had no such task or actor for the longest time; those first that can start it at once.
 
-    must_start: others do not do.
+    must_start: it is an actor, and others do not do.  Those that could start a task beside it are before those whose
+    CPUs are in use.
     """
     able = [load for load in loads if load.fits_beside_actors(request)]
-    free = [load for load in able if load.starts_at_once(request)]
     if must_start:
-        free = able = [load for load in able if is_enough(load.free, request)]
+        able = [load for load in able if is_enough(load.free, request)]
+        request = {"CPU": RESOURCE_UNIT, **request}
+    free = [load for load in able if load.starts_at_once(request)]
     return min(free or able, key=lambda load: (load.spread_at, load.rank, load.node), default=None)
 
 

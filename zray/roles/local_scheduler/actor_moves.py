@@ -110,6 +110,8 @@ class ActorMoves:
             if not node.groups.send_actor(actor, may_borrow=ask.may_borrow):
                 self._ask_again_later(ask)
             return
+        if actor.options.where is not None and actor.options.where.is_spread:
+            node.load.says_if_busy()
         schedulers = node.addresses.global_schedulers
         message = SpillActor(spec, actor.options, node.address, actor.life, job.job_id, job.facts, ask.may_borrow)
         node.send(schedulers[spec.task_id[-1] % len(schedulers)], message)

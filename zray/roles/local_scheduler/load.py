@@ -51,6 +51,7 @@ class Load:
         self.awaiting: dict[bytes, Task] = {}  # placed tasks that may wait for their arguments
         self.is_behind = False  # a global scheduler has placed some since the last report
         self.reported_at = -IDLE_REPORT_SECONDS
+        self.said_busy = False  # in the last report
         self.store_bytes = 0  # of the object store, for people; 0: they are told nothing of it
         self.store_used = 0  # bytes of the object store, as of the report before
 
@@ -100,7 +101,7 @@ class Load:
 
     def report(self) -> None:
         """To all global schedulers."""
-        self.is_behind, self.reported_at = False, self.node.now
+        self.is_behind, self.reported_at, self.said_busy = False, self.node.now, self._is_busy()
         for scheduler in self.node.addresses.global_schedulers:
             self.node.send(scheduler, self._report_for(scheduler))
 
@@ -108,6 +109,14 @@ class Load:
         """No worker has a task: what was placed here is no reason any more to place others elsewhere."""
         if not self._queue_count() and self.node.now - self.reported_at >= IDLE_REPORT_SECONDS:
             self.report()
+
+    def says_if_busy(self) -> None:
+        """Actors are about to be spread: they are to be told of tasks that have come since the last report."""
+        if not self.said_busy and self._is_busy():
+            self.report()
+
+    def _is_busy(self) -> bool:
+        return self.node.resources.free.get(CPU, 0) < RESOURCE_UNIT or bool(self._queue_count())
 
     def _report_for(self, receiver: str) -> LoadReport:
         node = self.node
