@@ -338,3 +338,15 @@ def test_actor_goes_to_the_node_that_alone_has_what_it_asks_for():
         load.total["disk"] = load.free["disk"] = RESOURCE_UNIT
     assert homes(loads, {"disk": RESOURCE_UNIT}, 2) == ["n2", "n3"]
     assert homes(loads[2:], {}, 1) == ["n3"]
+
+
+def test_what_asks_for_no_gpu_prefers_nodes_without():
+    one, other = load_of("n1", 2), load_of("n2", 1)
+    one.total["GPU"] = one.free["GPU"] = RESOURCE_UNIT
+    for choose in (
+        lambda request: best_home([one, other], request),
+        lambda request: best_node([one, other], request, []),
+    ):
+        assert choose(CPU) is other
+        assert choose({**CPU, "GPU": RESOURCE_UNIT}) is one
+        assert choose({"CPU": 2 * RESOURCE_UNIT}) is one, "the other one has no room"

@@ -120,10 +120,15 @@ class NodeLoad(Struct, gc=False):
                 return False
         return True
 
-    def precedes(self, other: NodeLoad) -> bool:
+    def precedes(self, other: NodeLoad, request: Mapping[str, int]) -> bool:
         """Where both would start a task as soon."""
+        has, others = self.gpus_left_idle(request), other.gpus_left_idle(request)
         mine, theirs = self.free.get("CPU", 0), other.free.get("CPU", 0)
-        return (-mine, self.rank, self.node) < (-theirs, other.rank, other.node)
+        return (has, -mine, self.rank, self.node) < (others, -theirs, other.rank, other.node)
+
+    def gpus_left_idle(self, request: Mapping[str, int]) -> bool:
+        """Whether it would take CPUs here that are for the work of GPUs."""
+        return bool(self.total.get("GPU")) and not request.get("GPU")
 
     def estimated_wait_s(self, request: Mapping[str, int], bytes_to_fetch: int, guess: float, equals: int) -> float:
         """Seconds until a task with this request would start here.
@@ -146,7 +151,8 @@ def best_node(
     guess: float = FIRST_GUESS_SECONDS,
     equals: int = 1,
 ) -> NodeLoad | None:
-    """The node of the least estimated wait.  Among equals the one with the most free CPUs, then that of the least rank.
+    """The node of the least estimated wait.  Among equals those without GPUs are first, if it asks for none; then the
+    one with the most free CPUs, then that of the least rank.
 
     None: nobody has what actors do not hold.  objects: (id, size in bytes, nodes that have it) of what the task takes.
     """
@@ -158,7 +164,7 @@ def best_node(
             continue
         missing = sum([size for _, size, holders in known if load.node not in holders]) if known else 0
         wait = load.estimated_wait_s(request, missing, guess, equals)
-        if best is None or wait < best_wait or (wait == best_wait and load.precedes(best)):
+        if best is None or wait < best_wait or (wait == best_wait and load.precedes(best, request)):
             best, best_wait = load, wait
     return best
 
@@ -217,13 +223,15 @@ def random_node(loads: Iterable[NodeLoad], request: Mapping[str, int], seed: byt
 
 
 def best_home(loads: Iterable[NodeLoad], request: Mapping[str, int]) -> NodeLoad | None:
-    """The node that has room for an actor now; the one with the most free of CPUs.  None: nobody has."""
+    """The node that has room for an actor now.  Those without GPUs are first, if it asks for none; then the one with
+    the most free CPUs.  None: nobody has room.
+    """
     best: NodeLoad | None = None
-    best_cost = (0, "")
+    best_cost = (False, 0, "")
     for load in loads:
         if any(load.free.get(name, 0) < amount for name, amount in request.items()):
             continue
-        cost = (-load.free.get("CPU", 0), load.node)
+        cost = (load.gpus_left_idle(request), -load.free.get("CPU", 0), load.node)
         if best is None or cost < best_cost:
             best, best_cost = load, cost
     return best

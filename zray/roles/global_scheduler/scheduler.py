@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from ...wire.actors import ActorDeferred, PlaceActor, SpillActor
 from ...wire.amounts import is_enough, why_nowhere
-from ...wire.bundles import plan, why_never
+from ...wire.bundles import plan, sum_of, why_never
 from ...wire.gcs import NodeJoined, NodeLost
 from ...wire.groups import BundlesLeave, FindPlaces, PlacesFound
 from ...wire.hosts import GetNodes, NodeFact, NodesReply
@@ -266,7 +266,11 @@ class GlobalScheduler(Role):
                     return load if load.node != message.origin else None
             return None
         others = [load for load in able if load.node != message.origin]
-        return best_home(preferred(others, where), request) or best_home(others, request)
+        home = best_home(preferred(others, where), request) or best_home(others, request)
+        if home is not None and home.gpus_left_idle(request):
+            own = [load for load in able if load.node == message.origin]
+            return home if best_home(own, request) is None else None
+        return home
 
     def _hope(self, able: list[NodeLoad], message: SpillActor) -> NodeLoad | None:
         """Nobody has room, again: a node that could have some keeps what comes free for it (one after the other)."""
@@ -276,9 +280,10 @@ class GlobalScheduler(Role):
         return self._next_in_turn([load for load in able if load.node != message.origin], message.options.resources)
 
     def on_find_places(self, message: FindPlaces) -> None:
+        wanted = sum_of(amounts for _, amounts in message.bundles)
         loads = sorted(
             (load for load in self.loads.values() if load.kind != "driver" and not load.is_draining),
-            key=lambda load: load.rank,
+            key=lambda load: (load.gpus_left_idle(wanted), load.rank),
         )
         found, _ = plan([(load.node, load.free) for load in loads], message.bundles, message.strategy, message.taken)
         reason = ""

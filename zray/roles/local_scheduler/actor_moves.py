@@ -45,7 +45,7 @@ class Ask(Struct, gc=False, eq=False):
     actor: Actor
     is_shared: bool = False  # the shards know that we hold what leaves with it
     is_deferred: bool = False  # nobody had room; it waits for the timer, or for room here
-    may_borrow: bool = False  # nobody had room that no task has lent out
+    times_deferred: int = 0  # nobody had room that no task has lent out
 
 
 class ActorMoves:
@@ -107,13 +107,14 @@ class ActorMoves:
         node, actor = self.node, ask.actor
         spec, job = actor.creation.spec, actor.job
         if actor.options.where is not None and actor.options.where.group:
-            if not node.groups.send_actor(actor, may_borrow=ask.may_borrow):
+            if not node.groups.send_actor(actor, ask.times_deferred):
                 self._ask_again_later(ask)
             return
         if actor.options.where is not None and actor.options.where.is_spread:
             node.load.says_if_busy()
         schedulers = node.addresses.global_schedulers
-        message = SpillActor(spec, actor.options, node.address, actor.life, job.job_id, job.facts, ask.may_borrow)
+        of_job = (job.job_id, job.facts)
+        message = SpillActor(spec, actor.options, node.address, actor.life, *of_job, ask.times_deferred > 0)
         node.send(schedulers[spec.task_id[-1] % len(schedulers)], message)
 
     def on_place_actor(self, message: PlaceActor) -> None:
@@ -121,7 +122,7 @@ class ActorMoves:
         node, spec = self.node, message.spec
         if self._had(message):
             return
-        options = node.groups.options_here(message.options)
+        options = node.groups.options_here(message)
         known = node.calls.actors.get(spec.task_id)
         is_lost = message.origin not in node.members.peers
         has_ended = message.job.home in node.recovery.lost or node.has_ended(message.job_id, message.job)
@@ -300,7 +301,7 @@ class ActorMoves:
         """ActorDeferred: nobody had room."""
         ask = self.asks.get(message.actor_id)
         if ask is not None:
-            ask.may_borrow = True
+            ask.times_deferred += 1
             self._ask_again_later(ask)
 
     def placed(self, actor_id: bytes, *, is_lost: bool) -> None:

@@ -189,8 +189,10 @@ class Bundles:
     # --- what runs in them ---
 
     def candidates(self, where: Where, request: Mapping[str, int], *, are_committed: bool = True) -> Iterator[Bundle]:
-        """Bundles in which such a task or actor could run, full or not; the group's, or else soon to be, or not."""
-        for bundle in self.of_group(where.group):
+        """Bundles in which such a task or actor could run, full or not; the group's, or else soon to be, or not.  Those
+        without GPUs that it does not ask for are first.
+        """
+        for bundle in sorted(self.of_group(where.group), key=lambda bundle: leaves_gpus_idle(bundle.amounts, request)):
             if bundle.is_committed or not are_committed:
                 if where.bundle in (-1, bundle.index) and is_enough(bundle.amounts, request):
                     yield bundle
@@ -215,10 +217,19 @@ class Bundles:
         bundle = next(self.candidates(where, request), None)
         return bundle.named(request) if bundle is not None else request
 
-    def with_room(self, options: ActorOptions) -> ActorOptions | None:
-        """The actor's options, as it takes of a bundle that has room for it; None: none has."""
+    def has_without_gpus(self, where: Where, request: Mapping[str, int]) -> bool:
+        """Whether such an actor could run here and leave no GPU idle."""
+        return any(not leaves_gpus_idle(bundle.amounts, request) for bundle in self.candidates(where, request))
+
+    def with_room(self, options: ActorOptions, *, spares_gpus: bool = False) -> ActorOptions | None:
+        """The actor's options, as it takes of a bundle that has room for it; None: none has.
+
+        spares_gpus: bundles with GPUs that it does not ask for do not do.
+        """
         assert options.where is not None
         for bundle in self.candidates(options.where, options.resources):
+            if spares_gpus and leaves_gpus_idle(bundle.amounts, options.resources):
+                return None  # those are the last ones
             named = replace(options, resources=bundle.named(options.resources))
             if self.node.calls.has_room_for(named):
                 return named
@@ -241,6 +252,11 @@ def as_asked(options: ActorOptions) -> ActorOptions:
     if options.where is None or not options.where.group:
         return options
     return replace(options, resources={plain_name(name): amount for name, amount in options.resources.items()})
+
+
+def leaves_gpus_idle(amounts: Mapping[str, int], request: Mapping[str, int]) -> bool:
+    """Whether the bundle has GPUs, and the request takes none: what needs both may come later."""
+    return bool(amounts.get(GPU)) and not request.get(GPU)
 
 
 def _is_in(where: Where | None, group_id: bytes) -> bool:

@@ -150,7 +150,8 @@ class Calls:
         if node.strategies.is_bound(where):
             return False
         no_room = node.infeasible.may_find_room_elsewhere(actor) and not self.has_room_for(actor.options)
-        return no_room or node.strategies.would_go(where, actor.options.resources)
+        request = actor.options.resources
+        return no_room or node.strategies.would_go(where, request) or node.strategies.spares_gpus(where, request)
 
     def has_room_for(self, options: ActorOptions, *, may_borrow: bool = False, are_apart: bool = False) -> bool:
         """Whether it could start here now, those that are to start here aside.

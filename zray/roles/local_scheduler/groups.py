@@ -27,6 +27,7 @@ from ...wire.groups import (
 from ...wire.scheduling import PlaceTask
 from ...wire.task_spec import ActorOptions
 from ...wire.where import Where
+from .bundles import leaves_gpus_idle
 from .tables import Actor, ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -96,24 +97,26 @@ class Groups:
             if _group_of(actor) == group_id:
                 node.ends.bury(actor, error)
 
-    def _target(self, where: Where, request: dict[str, int], full: str = "") -> str:
-        """The node to run it on; "": nobody knows yet.  Where any bundle will do, they have it in turn (`_take_turn`);
-        not there where it is full, if there is another one.
+    def _target(self, where: Where, request: dict[str, int], full: str = "", *, spares_gpus: bool = False) -> str:
+        """The node to run it on; "": nobody knows yet.  Where any bundle will do, they have it in turn (`_take_turn`),
+        those without GPUs that it does not ask for first; not there where it is full, if there is another one.
+
+        spares_gpus: those with such GPUs only if there is no other.
         """
-        view = self._view(where.group)
-        fact = view.fact
-        if fact is None:
-            return ""
-        able = [
-            index
-            for index, amounts in enumerate(fact.spec.bundles)
-            if where.bundle in (-1, index) and is_enough(amounts, request)
-        ]
-        placed = [fact.places[index] for index in able if fact.places[index]]
-        placed = [place for place in placed if place != full] or placed
-        if not placed:
-            return ""
-        return placed[view.turn % len(placed)]
+        sparing, others = self._places(where, request)
+        every = sparing + others
+        placed = sparing if sparing and spares_gpus else every
+        placed = [place for place in placed if place != full] or [place for place in every if place != full] or placed
+        return placed[self._view(where.group).turn % len(placed)] if placed else ""
+
+    def _places(self, where: Where, request: dict[str, int]) -> tuple[list[str], list[str]]:
+        """The nodes of the bundles in which it could run: of those where it leaves no GPU idle, and of the others."""
+        fact = self._view(where.group).fact
+        found: tuple[list[str], list[str]] = ([], [])
+        for index, amounts in enumerate(fact.spec.bundles if fact is not None else ()):
+            if fact.places[index] and where.bundle in (-1, index) and is_enough(amounts, request):
+                found[leaves_gpus_idle(amounts, request)].append(fact.places[index])
+        return found
 
     def _take_turn(self, where: Where) -> None:
         """Something goes where `_target` has said.  (To ask alone takes no turn: who asks twice would skip places.)"""
@@ -241,17 +244,23 @@ class Groups:
         if self.stays(actor):
             self.node.calls.wanting_worker_changed()
             return
-        target = self._target(where, actor.options.resources, full=self.node.address)
+        target = self._target(where, actor.options.resources, full=self.node.address, spares_gpus=True)
         if target and target != self.node.address:
             del self.unsettled[actor.actor_id]
             self.node.moves.ask(actor)
 
-    def stays(self, actor: Actor) -> bool:
-        """Whether a bundle here has room for it: then it is to start here."""
-        node = self.node
+    def stays(self, actor: Actor, *, may_take_gpus: bool = False) -> bool:
+        """Whether a bundle here has room for it: then it is to start here.
+
+        may_take_gpus: a bundle with GPUs will do, though others elsewhere have none; these are full.
+        """
+        node, where = self.node, actor.options.where
         if actor.actor_id not in self.unsettled:
             return True
-        named = node.bundles.with_room(actor.options)
+        assert where is not None
+        sparing, _ = self._places(where, actor.options.resources)
+        spares_gpus = not may_take_gpus and any(place != node.address for place in sparing)
+        named = node.bundles.with_room(actor.options, spares_gpus=spares_gpus)
         if named is None:
             return False
         del self.unsettled[actor.actor_id]
@@ -260,30 +269,35 @@ class Groups:
         node.calls.promise(named)
         return True
 
-    def options_here(self, options: ActorOptions) -> ActorOptions | None:
+    def options_here(self, message: PlaceActor) -> ActorOptions | None:
         """Of an actor that another node offers: as it takes of a bundle here, where it is of a group; None: no room."""
+        options, bundles = message.options, self.node.bundles
         if options.where is None or not options.where.group:
             return options
-        return self.node.bundles.with_room(options)
+        spares_gpus = not message.may_borrow and bundles.has_without_gpus(options.where, options.resources)
+        return bundles.with_room(options, spares_gpus=spares_gpus)
 
-    def send_actor(self, actor: Actor, *, may_borrow: bool) -> bool:
+    def send_actor(self, actor: Actor, times_deferred: int) -> bool:
         """Offer it to the node of its bundle; False: that is to be asked again later."""
         node, where, job = self.node, actor.options.where, actor.job
         assert where is not None
-        target = self._target(where, actor.options.resources)
+        sparing, others = self._places(where, actor.options.resources)
+        spares_gpus = bool(others) and times_deferred < len(set(sparing))
+        target = self._target(where, actor.options.resources, spares_gpus=spares_gpus)
         if target:
             self._take_turn(where)
         if not target or (target != node.address and target not in node.members.peers):
             return False
         if target == node.address:
             self.unsettled[actor.actor_id] = actor
-            if not self.stays(actor):
+            if not self.stays(actor, may_take_gpus=not spares_gpus):
                 del self.unsettled[actor.actor_id]
                 return False
             del node.moves.asks[actor.actor_id]
             node.calls.wanting_worker_changed()
             return True
         of_job = (job.job_id, job.facts)
+        may_borrow = times_deferred > 0 and not spares_gpus
         message = PlaceActor(actor.creation.spec, actor.options, node.address, actor.life, *of_job, may_borrow)
         node.send(target, message)
         return True

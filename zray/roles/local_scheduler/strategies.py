@@ -12,6 +12,8 @@ from ...wire.amounts import Amounts, is_enough
 from ...wire.scheduling import SpillRefused
 from ...wire.task_spec import ActorOptions
 from ...wire.where import LabelRule, Where, host_of, matches, no_such_labels, no_such_node, nobody_can, rules_of
+from .gpus import GPU
+from .resources import CPU
 from .tables import ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -47,6 +49,14 @@ class Strategies:
         if not self.may_run_here(where, request) or (where.is_spread and self._peers()):
             return True
         return bool(where.soft and not matches(self.node.labels, where.soft) and self._match(where, request))
+
+    def spares_gpus(self, where: Where | None, request: Amounts) -> bool:
+        """Whether an actor is to leave the CPUs beside our GPUs to the work of these, if another node has room."""
+        total, peers = self.node.resources.total, self.node.members.peers
+        if not total.get(GPU) or request.get(GPU) or not request.get(CPU):
+            return False
+        able = (peer for peer in self._peers() if not peers[peer].get(GPU) and is_enough(peers[peer], request))
+        return any(self.may_move(where, request, peer) for peer in able)
 
     def is_bound(self, where: Where | None) -> bool:
         """Whether this is its node, whatever there is to do."""
