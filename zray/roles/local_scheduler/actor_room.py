@@ -7,6 +7,9 @@ asks for is not leased again; others would have it before its process is there.
 
 So it is for actors of other nodes: a global scheduler offers one that nobody has room for to a node where there could
 be some (PlaceActor).  That has none, and keeps what comes free until the actor is offered again.
+
+An actor that fits does not overtake tasks of its own job: those that were ready before and could begin now, and that
+would find no room beside it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from msgspec import Struct
 
 from ...wire.message import Local
 from ...wire.task_spec import ActorOptions
-from .tables import ReadyQueue, Worker
+from .tables import Actor, ReadyQueue, Task, TaskState, Worker
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -105,6 +108,27 @@ class ActorRoom:
         """LookAgainTimeout."""
         self.timer_is_set = False
         self.node.dispatch.is_dirty = True
+        self.node.calls.wanting_worker_changed()
+
+    # --- who was asked for before an actor ---
+
+    def ahead_of(self, actor: Actor) -> list[tuple[ReadyQueue, Task]]:
+        """Ready tasks of its job that want what it wants: the last one of each queue."""
+        wanted = actor.options.resources.keys()
+        queues = (queue for queue in self.node.dispatch.queues if queue.tasks and queue.job is actor.job)
+        return [(queue, queue.tasks[-1]) for queue in queues if not wanted.isdisjoint(queue.resources)]
+
+    def overtakes(self, actor: Actor) -> bool:
+        """Whether one of those could begin now, and could not beside the actor."""
+        node, free = self.node, self.node.resources.free
+        actor.behind = [(queue, task) for queue, task in actor.behind if task.state == TaskState.READY]
+        for queue, _ in actor.behind:
+            if queue.tasks and node.dispatch.fits(queue) and node.pool.may_have(queue):
+                wanted = actor.options.resources
+                if any(free.get(name, 0) - wanted.get(name, 0) < amount for name, amount in queue.resources.items()):
+                    self.look_again_soon()
+                    return True
+        return False
 
     # --- who is next ---
 

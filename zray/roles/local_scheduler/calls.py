@@ -92,6 +92,7 @@ class Calls:
             maker.journal.nested.forget_on(spec.task_id)
             maker.journal.nested.made_actor(spec.task_id)
         actor = self.make(spec, options, node.guards.new_life(), process.job, entry)
+        actor.behind = node.actor_room.ahead_of(actor)
         if maker is not None and maker.shipping is not None:
             maker.shipping.made(NestedAnswer(spec.task_id, spec.task_id, []))
         node.guards.made_anew(actor)
@@ -212,7 +213,7 @@ class Calls:
             return False
         if actor.creation.missing or (self.node.groups.unsettled and not self.node.groups.stays(actor)):
             return False
-        fits = self.node.resources.fits(actor.options.resources)
+        fits = self.node.resources.fits(actor.options.resources) and not self.node.actor_room.overtakes(actor)
         return fits and (not self.node.moves.asks or self.node.moves.stays(actor))
 
     def _place(self, actor: Actor) -> None:

@@ -89,6 +89,15 @@ class WorkerPool:
             self._start(packages)
         return self.starting[packages] > 0
 
+    def may_have(self, queue: ReadyQueue) -> bool:
+        """Whether there is an idle worker for the queue's tasks, or one is on its way, or may be started."""
+        environment = queue.options.environment
+        if self.idle.get((queue.job.job_id, environment)) or self.idle.get((b"", environment.packages)):
+            return True
+        if environment.packages:
+            return False  # to install them may take minutes
+        return self.starting[""] > 0 or self._task_worker_count() < self.count_max
+
     def start_beyond_cap(self, queue: ReadyQueue) -> None:
         """All workers are blocked, and none of them waits for what is ready here: without one more, all may hang."""
         packages = queue.options.environment.packages

@@ -330,6 +330,7 @@ class Actor:
 
     __slots__ = (
         "actor_id",
+        "behind",
         "creation",
         "death",
         "down_since",
@@ -363,6 +364,7 @@ class Actor:
         self.state = ActorState.REGISTERING
         self.worker: Worker | None = None
         self.pid = 0  # of its process, the latest one
+        self.behind: list[tuple[ReadyQueue, Task]] = []  # of each queue of its job the last task that was ready before
         self.queue = CallQueue()  # calls not yet sent
         self.inflight: dict[bytes, Task] = {}  # calls sent, in order
         self.journal: Any = None  # Journal, of one that recovers
