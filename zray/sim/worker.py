@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..exceptions import encode_system_error
 from ..ids import return_id
 from ..roles.local_scheduler.gpus import GPU
+from ..roles.local_scheduler.pool import EXITED_IN_ORDER
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
 from ..wire.environment import NO_ENVIRONMENT
 from ..wire.groups import plain_name
@@ -102,7 +103,7 @@ class Worker(Process):
             return False
         if not executor.queue:
             if self.is_told_to_stop:
-                self.is_leaving = "exit code 0"
+                self.is_leaving = EXITED_IN_ORDER
                 self._leave()
             return False
         windows = self.node.windows
@@ -292,7 +293,7 @@ class Worker(Process):
             self.world.call_later(FLUSH_SECONDS, self._flush_is_due)
 
     def leave_after(self, top: Activation) -> None:
-        self.is_leaving = "exit code 0"
+        self.is_leaving = EXITED_IN_ORDER
 
     def _leave(self) -> None:
         self.flush()

@@ -36,8 +36,14 @@ class ActorEnds:
         self.graves: Latest[bytes, bytes] = Latest(GRAVES_MAX)  # actor -> the error value that its calls get
 
     def handles_gone(self) -> None:
-        """The last refs on some actors' objects have gone: they leave after the calls they have."""
-        actors, self.node.objects.freed_actors = self.node.objects.freed_actors, []
+        """The last refs on some actors' objects have gone: they leave after the calls they have.
+
+        They leave at once where a process has died with the last handle.
+        """
+        objects = self.node.objects
+        while objects.bereft_actors:
+            self.node.fates.has_no_handle(objects.bereft_actors.pop(0))
+        actors, objects.freed_actors = objects.freed_actors, []
         for actor in actors:
             if type(actor) is Route:
                 self.node.routes.handle_gone(actor)
@@ -66,6 +72,7 @@ class ActorEnds:
         if actor.worker is not None and actor.state == ActorState.ALIVE:
             self._free_name(actor)
             actor.killed = "its last handle was dropped"
+            actor.worker.is_retired = True
             self.shutdowns.stop(actor, actor.worker)
             actor.state = ActorState.DEAD
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
@@ -89,6 +96,7 @@ class ActorEnds:
         """ActorExited: it leaves by itself, and is not restarted."""
         actor = self.node.calls.actors.get(message.actor_id)
         if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
+            actor.worker.is_retired = True
             self.bury(actor, encode_system_error("ActorDiedError", message.reason))
 
     def end_job(self, job: Job) -> None:

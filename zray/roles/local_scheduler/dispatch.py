@@ -347,19 +347,25 @@ class Dispatch:
             if task is not None and task.worker is worker and not message.drained:
                 self.leave_worker(task, worker)
                 self.node.lifecycle.run_again(task)
+            elif worker.has_ended_tasks and not message.drained:
+                self.node.fates.has_run(worker, task_id)
         self.worker_progressed(worker)
 
     def tasks_reclaimed(self, message: TasksReclaimed) -> None:
         """So many from the end of the worker's queue are ours again."""
         worker = self.node.pool.workers.get(message.worker)
-        if worker is None or not message.count:
+        if worker is None:
             return
         worker.stale += message.count
         for _ in range(message.count):
             task = worker.inflight.pop()
             task.worker = None
-            self.requeue(task)
-        self.worker_progressed(worker)
+            if task.state != TaskState.DONE:  # it has ended with who had asked for it
+                self.requeue(task)
+        if worker.has_ended_tasks:
+            self.node.fates.look(worker)
+        if message.count:
+            self.worker_progressed(worker)
 
     # --- taking back ---
 

@@ -11,7 +11,7 @@ from ...exceptions import FIRST_MARK, PAST_MARKS, encode_system_error
 from ...ids import FIRST_RETURN, return_id
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
-from .tables import Job, ObjectEntry, Process, ReadyQueue, Task, TaskState
+from .tables import ChildTask, Job, ObjectEntry, Process, ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -37,7 +37,7 @@ class Lifecycle:
         functions = self.node.functions
         worker = process.worker
         depth = worker.frames[-1].depth + 1 if worker is not None and worker.frames else 0
-        dispatch = self.node.dispatch
+        dispatch, fates = self.node.dispatch, self.node.fates
         queue: ReadyQueue | None = None  # of the task ahead, if any ready one with the same options may follow it
         for spec in message.specs:
             task_id = spec.task_id
@@ -53,7 +53,11 @@ class Lifecycle:
             else:  # somebody asked for it before we heard of its task
                 entry = known
                 self.node.objects.hold(entry, process)
-            task = Task(spec, options, entry, job, 0, depth)
+            if worker is None:
+                task = Task(spec, options, entry, job, 0, depth)
+            else:
+                trip = fates.ended.pop(task_id, 0) if fates.ended else 0
+                task = ChildTask(spec, options, entry, job, 0, depth, trip=trip, submitter=process)
             entry.task = task
             if options.num_returns != 1:
                 self._make_further_returns(task, process)
@@ -196,6 +200,8 @@ class Lifecycle:
             task = tasks.get(result.task_id)
             if task is None or task.worker is not worker:
                 self.node.reject("a result that nobody awaits")
+                if worker.has_ended_tasks:
+                    self.node.fates.has_run(worker, result.task_id)
                 continue
             is_call = bool(task.options.actor_id)
             if is_call:
@@ -218,6 +224,8 @@ class Lifecycle:
             self.finish(task, result.values, result.contained, process)
         if worker.frames and worker.runs_first() is not first:
             worker.frames[0].began_at = self.node.now
+        if worker.has_ended_tasks:
+            self.node.fates.look(worker)
         self.node.dispatch.worker_progressed(worker)
 
     def may_retry(self, task: Task) -> bool:

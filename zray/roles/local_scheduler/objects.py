@@ -34,6 +34,8 @@ class ObjectTable:
         self.freed_recorded: deque[bytes] = deque()
         self.freed_shared: list[bytes] = []
         self.freed_actors: list[Any] = []  # Actors of ours, Routes to others
+        self.bereft_actors: list[Any] = []  # the same, where a process has died with the last handle
+        self.is_by_death = False  # what is freed now goes with a process that has died
         self.rejoined: list[bytes] = []  # shared objects that this node let go of, and holds again
 
     def require(self, object_id: bytes) -> ObjectEntry:
@@ -134,14 +136,21 @@ class ObjectTable:
         for object_id in object_ids:
             self.drop(object_id)
 
-    def release_process(self, process: Process) -> Iterator[None]:
-        """Everything that a dead process held or read, in steps.  Costs a walk over all entries: deaths are rare."""
+    def release_process(self, process: Process, handles: list[ObjectEntry] | None = None) -> Iterator[None]:
+        """Everything that a dead process held or read, in steps.  Costs a walk over all entries: deaths are rare.
+
+        handles: it did not end in order; those that it had on actors, and that are still here, are put into this list.
+        """
         self._unpin_all(process)
         for entry in list(self.entries.values()):
             if entry.pushed_to is process:
                 entry.pushed_to = None
             if entry.holders is not None and self.is_held_by(entry, process):
+                self.is_by_death = handles is not None
                 self.release(entry, process)
+                self.is_by_death = False
+                if handles is not None and entry.actor is not None:
+                    handles.append(entry)
             yield
         self._unpin_all(process)  # what came meanwhile it was told the place of, as a holder
 
@@ -185,7 +194,7 @@ class ObjectTable:
         if entry.is_recorded:
             self.freed_recorded.append(entry.object_id)
         if entry.actor is not None:
-            self.freed_actors.append(entry.actor)
+            (self.bereft_actors if self.is_by_death else self.freed_actors).append(entry.actor)
             entry.actor = None
         contained, entry.contained = entry.contained, ()
         self.forget_value(entry)

@@ -23,14 +23,23 @@ from ...wire.environment import Environment
 from ...wire.scheduling import JobFacts
 from ...wire.task_spec import RESOURCE_UNIT
 from ...wire.tasks import JobStarted
-from ..effects import KillWorker, ProcessJoined, StartWorker, WorkerExited, WorkerStarted, WorkerStartFailed
+from ..effects import (
+    KillWorker,
+    ProcessJoined,
+    StartWorker,
+    WorkerExited,
+    WorkerStarted,
+    WorkerStartFailed,
+)
 from .gpus import Shares
 from .resources import CPU, cpu_of
-from .tables import Job, Process, ReadyQueue, Task, Worker, WorkerState
+from .tables import Job, Process, ReadyQueue, Task, TaskState, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
+# The cause of a worker's end where that was in order.
+EXITED_IN_ORDER = "exited with code 0"
 START_FAILURES_MAX = 3
 # Beyond the cap, for what waits with a timeout are for: a program may have thousands of these inside each other.
 LIMITED_MAX = 32
@@ -135,7 +144,7 @@ class WorkerPool:
         own: tuple[Kind, Kind] = (queue.job.job_id, environment), (b"", environment.packages)
         for key, workers in self.idle.items():
             if key not in own and workers:
-                self.kill(workers.pop())
+                self._retire(workers.pop())
                 return True
         return False
 
@@ -206,10 +215,10 @@ class WorkerPool:
             return
         if len(self.workers) > self.count_max and not self.node.dispatch.ready_count:
             if self._task_worker_count() > self.count_max:
-                self.kill(worker)
+                self._retire(worker)
                 return
         if worker.packages and worker.job is None and not self._is_wanted(worker.packages):
-            self.kill(worker)  # its job has ended meanwhile
+            self._retire(worker)  # its job has ended meanwhile
             return
         self.idle.setdefault(self._key_of(worker), []).append(worker)
 
@@ -261,6 +270,11 @@ class WorkerPool:
         """At once.  WorkerExited follows and settles the rest."""
         self.node.perform(KillWorker(worker.address))
 
+    def _retire(self, worker: Worker) -> None:
+        """It has nothing to do.  What it has submitted goes on."""
+        worker.is_retired = True
+        self.kill(worker)
+
     def end_job(self, job: Job) -> None:
         """Its driver is gone: its workers go too."""
         for worker in list(self.workers.values()):
@@ -311,19 +325,23 @@ class WorkerPool:
             del self.idle[key]  # perhaps the last one of this job, or environment
         nested = [frame.task for frame in worker.frames if frame.task is not None]
         inflight = list(worker.inflight)
+        is_in_order = worker.is_retired
         worker.inflight.clear()
         node.dispatch.forget_worker(worker)
         if worker.actor is not None:
             node.ends.worker_exited(worker.actor, message)
         else:
             begun = inflight[: max(0, len(inflight) - message.unclaimed)] + nested
+            is_in_order = is_in_order or (not begun and message.cause == EXITED_IN_ORDER)  # the last of max_calls
             rest = node.bundles.fail_of_doomed(worker, inflight + nested)
             if rest is not None:
                 begun, inflight, nested = [], rest, []
             for task in reversed(inflight[len(begun) - len(nested) :]):
-                node.lifecycle.run_again(task)
+                if task.state != TaskState.DONE:  # it has ended with who had asked for it
+                    node.lifecycle.run_again(task)
             self._settle(begun, message)
-        node.forget_process(worker.process)
+        has_died = not (is_in_order or worker.process.job.is_over)
+        node.forget_process(worker.process, has_died=has_died)
         node.ends.shutdowns.worker_exited(worker.address)
         if len(self.workers) < self.cpus and node.jobs:
             self._start()
@@ -333,6 +351,8 @@ class WorkerPool:
         node = self.node
         for task in reversed(begun):
             is_blamed = task is begun[-1]
+            if task.state == TaskState.DONE:
+                continue  # it has ended with who had asked for it, and its worker was killed for that
             if task.job.is_over:
                 task.missing = 0
                 node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")

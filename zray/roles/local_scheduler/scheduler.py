@@ -21,8 +21,9 @@ Dialog (who says it -> what we do):
 
 Rooms: tables (records), objects and holding (references), dispatch (queues, batches), pool (workers), waits, calls and
 actor_ends (actors), lineage (what the shard is told), acks, members, remote, routes, remote_calls, results, guards and
-recovery (other nodes; their deaths), infeasible (what no node can hold), explain and reasons (why something is not
-there yet), code (of jobs, for other nodes), output (what workers print).
+recovery (other nodes; their deaths), fates (what ends with the process that asked for it), infeasible (what no node can
+hold), explain and reasons (why something is not there yet), code (of jobs, for other nodes), output (what workers
+print).
 All decisions that a turn calls for are taken once, at its end.  A message about something that is no longer there is
 normal: it changes nothing.
 Source: Ray paper 4.2.2.
@@ -79,6 +80,7 @@ from .dispatch import Dispatch, ProgressTimeout
 from .drain import Drain
 from .ended import Ended
 from .explain import Explanations
+from .fates import Fates
 from .fetches import Fetches
 from .flights import Flights
 from .functions import Functions
@@ -155,7 +157,7 @@ class LocalScheduler(Role):
         self.dispatch = Dispatch(self)
         self.calls = Calls(self)
         self.actor_room = ActorRoom(self)
-        self.ends = ActorEnds(self)
+        self.ends, self.fates = ActorEnds(self), Fates(self)
         self.lifecycle = Lifecycle(self)
         self.function_table = Functions(self)
         self.lineage = Lineage(self)
@@ -249,11 +251,14 @@ class LocalScheduler(Role):
         del self.jobs[job.job_id]
         self.code.job_ended(job.job_id, job.home)
 
-    def forget_process(self, process: Process) -> None:
-        """Remove it from all structures: it held, read and awaited nothing any more."""
+    def forget_process(self, process: Process, *, has_died: bool = False) -> None:
+        """Remove it from all structures: it held, read and awaited nothing any more.
+
+        has_died: it did not end in order, nor with its job.
+        """
         self.processes.pop(process.address, None)
         self.waits.forget_process(process)
-        self.undoing.release(process)
+        self.undoing.release(process, has_died=has_died)
         process.results.clear()
         # What it has sealed is not what it was writing.
         self._send_seals()
@@ -356,7 +361,7 @@ class LocalScheduler(Role):
         objects = self.objects
         if self.bundles.leaving:
             self.bundles.release()
-        if objects.freed_actors:
+        if objects.bereft_actors or objects.freed_actors:
             self.ends.handles_gone()
         if self.routes.touched:
             self.routes.pump()

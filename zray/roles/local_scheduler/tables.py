@@ -167,7 +167,9 @@ class Worker:
         "environment",
         "frames",
         "functions",
+        "has_ended_tasks",
         "inflight",
+        "is_retired",
         "job",
         "leased_at",
         "packages",
@@ -193,6 +195,8 @@ class Worker:
         self.queue: ReadyQueue | None = None  # the queue that it works off
         self.frames: list[Frame] = []
         self.inflight: deque[Task] = deque()  # sent and not finished, in order
+        self.has_ended_tasks = False  # some of these, or of the frames, are over (fates): it is to stop running them
+        self.is_retired = False  # it ends in order: what it has submitted goes on
         self.reach_us = INFLIGHT_US_MAX  # how much work it is given beyond the task that runs
         self.stale = 0  # tasks taken back that the worker has not yet thrown out of its own queue
         # Those that it has been sent, and their bytes: what it has for certain, the latest so many.
@@ -296,6 +300,12 @@ class Task(Struct, gc=False, eq=False):
         """Whether its origin alone knows what it returns, and is told that here."""
         shared = self.entry.shared
         return bool(self.origin) and shared is not None and shared.is_quiet
+
+
+class ChildTask(Task, gc=False, eq=False):
+    """One that a worker here has submitted."""
+
+    submitter: Any = None  # its Process
 
 
 class Wait(Struct, gc=False, eq=False):

@@ -35,9 +35,12 @@ class Undoing:
         """They are over (TaskState.DONE), and nothing starts them; whoever waits for them gets the error."""
         self._begin(self._end_tasks(tasks, error))
 
-    def release(self, process: Process) -> None:
-        """It holds and reads nothing any more."""
-        self._begin(self.node.objects.release_process(process))
+    def release(self, process: Process, *, has_died: bool = False) -> None:
+        """It holds and reads nothing any more.  has_died: and what it alone had asked for ends (fates)."""
+        if has_died:
+            self._begin(self.node.fates.end_with(process))
+        else:
+            self._begin(self.node.objects.release_process(process))
 
     def _begin(self, steps: Iterator[None]) -> None:
         self.steps.append(steps)

@@ -1,0 +1,91 @@
+"""An actor dies with all that it alone has asked for; what others hold stays."""
+
+import pytest
+
+from zray.sim import faults
+from zray.sim.language import Call, Create, Get, Keep, Kill, Sleep, Submit, Wait, remote
+from zray.sim.options import Options
+from zray.sim.simulator import Simulator
+from zray.sim.values import RemoteError
+from zray.wire.where import Where
+
+pytestmark = pytest.mark.sim
+
+CPU = {"CPU": 10_000}
+LONG = 1e5  # seconds
+
+
+@remote
+def rest(seconds):
+    yield Sleep(seconds)
+    return 5
+
+
+@remote
+def rest_inside(seconds):
+    return (yield Get((yield Submit(rest, (seconds,)))))
+
+
+@remote
+class Rests:
+    def rest(self, seconds):
+        yield Sleep(seconds)
+        return 6
+
+
+@remote
+class Asks:
+    """Its process submits tasks, and makes an actor."""
+
+    def ask(self, place, other):
+        where = Where(node=place) if place else None
+        away = Where(node=other) if other else None
+        for options in ({"where": where}, {"where": away}):
+            yield Keep((yield Submit(rest, (LONG,), resources=CPU, **options)))
+            yield Submit(rest_inside, (LONG,), resources=CPU, **options)  # nobody keeps the ref
+        shared = yield Submit(rest, (2.0,), resources=CPU, where=away)
+        child = yield Create(Rests, resources=CPU, where=away)
+        yield Keep(child)
+        call = yield Call(child, "rest", (LONG,))
+        yield Call(child, "rest", (LONG,))
+        return [shared, call]
+
+
+def program(place, other, is_killed):
+    asks = yield Create(Asks, where=Where(node=place) if place else None)
+    shared, call = yield Get((yield Call(asks, "ask", (place, other))))
+    yield Sleep(0.5)
+    if is_killed:
+        yield Kill(asks)
+    try:
+        error = yield Get(call)
+    except RemoteError as failure:
+        error = str(failure)
+    value = yield Get(shared)
+    # All the CPUs are free for others.
+    again = []
+    for _ in range(8):
+        again.append((yield Submit(rest, (0.01,), resources=CPU)))
+    ready, _ = yield Wait(again, 8, timeout=20.0)
+    return error, value, len(ready)
+
+
+def is_idle(world):
+    """Whether nothing of the program is left."""
+    return not any(node.scheduler.tasks or node.scheduler.calls.actors for node in world.nodes.values())
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("nodes", [1])
+def test_what_a_killed_actor_has_asked_for_ends_at_once(nodes, seed, monkeypatch):
+    monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)
+    world = Simulator(Options(seed=seed, nodes=nodes, cpus=8, delay="local"))
+    world.run(0.3)
+    place, other = ("", "") if nodes == 1 else ("n2", "n3")
+    driver = world.start_driver(world.nodes["n1"], 1, program, (place, other, True))
+    assert world.run(25.0, unless=lambda: driver.is_done)
+    error, value, count = driver.result
+    assert "the process that had its last handle died" in error and value == 5 and count == 8
+    assert is_idle(world) and world.now < 5.0
+    for node in world.nodes.values():
+        assert node.scheduler.resources.free == node.scheduler.resources.total
