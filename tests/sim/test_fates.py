@@ -76,7 +76,7 @@ def is_idle(world):
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-@pytest.mark.parametrize("nodes", [1])
+@pytest.mark.parametrize("nodes", [1, 3])
 def test_what_a_killed_actor_has_asked_for_ends_at_once(nodes, seed, monkeypatch):
     monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)
     world = Simulator(Options(seed=seed, nodes=nodes, cpus=8, delay="local"))
@@ -89,3 +89,20 @@ def test_what_a_killed_actor_has_asked_for_ends_at_once(nodes, seed, monkeypatch
     assert is_idle(world) and world.now < 5.0
     for node in world.nodes.values():
         assert node.scheduler.resources.free == node.scheduler.resources.total
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("shards", [1, 2])
+def test_so_does_what_the_actors_of_a_lost_node_have_asked_for(shards, seed, monkeypatch):
+    monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)
+    world = Simulator(Options(seed=seed, nodes=3, cpus=8, delay="local", shards=shards))
+    world.run(0.3)
+    driver = world.start_driver(world.nodes["n1"], 1, program, ("n2", "n3", False))
+    world.run(0.7)
+    world.faults.kill_node(world.nodes["n2"], "is killed")
+    assert world.run(25.0, unless=lambda: driver.is_done)
+    error, value, count = driver.result
+    assert "was lost with its node" in error and value == 5 and count == 8
+    assert world.now < 5.0
+    scheduler = world.nodes["n3"].scheduler
+    assert not scheduler.tasks and not scheduler.calls.actors and scheduler.resources.free == scheduler.resources.total

@@ -59,6 +59,7 @@ from .gcs import (
     CannotRebuild,
     FetchFunction,
     FetchFunctionReply,
+    FindUnheld,
     FreeCopies,
     GiveUpNode,
     Heartbeat,
@@ -80,6 +81,7 @@ from .gcs import (
     ReleaseFunctions,
     RemoveLocations,
     SubscribeObject,
+    UnheldFound,
 )
 from .groups import (
     AttendShard,
@@ -156,6 +158,7 @@ from .reasons import Explain, ExplainReply
 from .relay import OpenTunnel, TunnelBytes, TunnelClosed, TunnelCredit
 from .scheduling import (
     CodeAdded,
+    EndTasks,
     FindTasks,
     JobEnded,
     JobNotice,
@@ -224,7 +227,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
                 ActorDeferred,
             ),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
-            *(FindTasks, TasksFound, TakeCopies, CopiesTaken),
+            *(FindTasks, TasksFound, EndTasks, TakeCopies, CopiesTaken),
             *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves, HoldCalls),
             *(LogStart, LogCalls, LogCheckpoint, CallsLogged, AnswersTaken),
             *(Explain, ExplainReply, ListWork, WorkListed, CodeAdded, FreeValues),
@@ -235,7 +238,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("local", "gcs"): frozenset(
         {
             *(RecordTasks, AddLocations, RemoveLocations, OfferCopies, HoldAtNode, ReleaseAtNode, SubscribeObject),
-            *(CannotRebuild, LineageNeeded, LineageNeededReply),
+            *(CannotRebuild, LineageNeeded, LineageNeededReply, FindUnheld),
             *(PublishFunction, FetchFunction, ReleaseFunctions, RegisterActor, ActorRemoved, LookUpActor),
             LookUpActorNames,
             *(ActorAt, ActorForgotten, ActorUnguarded, ActorKilled, LocateActor),
@@ -261,7 +264,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
                 ActorRefused,
                 ActorOrphaned,
             ),
-            *(RebuildObject, ObjectLost, LineageNeeded, LineageNeededReply),
+            *(RebuildObject, ObjectLost, LineageNeeded, LineageNeededReply, UnheldFound),
             *(GroupRegistered, KeepGroup, PrepareBundles, CommitBundles, ReturnBundles, GroupLocated, GroupsListed),
         }
     ),

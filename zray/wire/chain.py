@@ -40,6 +40,7 @@ from .gcs import (
     CannotRebuild,
     FetchFunction,
     FetchFunctionReply,
+    FindUnheld,
     FreeCopies,
     HoldAtNode,
     HoldAtNodeReply,
@@ -56,6 +57,7 @@ from .gcs import (
     ReleaseFunctions,
     RemoveLocations,
     SubscribeObject,
+    UnheldFound,
 )
 from .groups import (
     AttendShard,
@@ -128,6 +130,7 @@ ShardRequest = (
     | RemoveGroup
     | LocateGroup
     | LookUpGroups
+    | FindUnheld
 )
 ShardReply = (
     RecordTasksReply
@@ -155,6 +158,7 @@ ShardReply = (
     | ReturnBundles
     | GroupLocated
     | GroupsListed
+    | UnheldFound
 )
 
 

@@ -18,6 +18,7 @@ from .gcs import (
     AddLocations,
     CannotRebuild,
     FetchFunction,
+    FindUnheld,
     GiveUpNode,
     Heartbeat,
     HoldAtNode,
@@ -41,7 +42,7 @@ OWN_NAME: dict[type[Message], str] = {
     **dict.fromkeys((RegisterNode, Heartbeat, LoadReport, DrainReport), "node"),
     **dict.fromkeys((RecordTasks, AddLocations, RemoveLocations, OfferCopies, CannotRebuild), "node"),
     **dict.fromkeys((HoldAtNode, ReleaseAtNode, SubscribeObject, FetchFunction, ReleaseFunctions), "node"),
-    **dict.fromkeys((ActorForgotten, LocateActor), "node"),
+    **dict.fromkeys((ActorForgotten, LocateActor, FindUnheld), "node"),
     **dict.fromkeys((AttendShard, RegisterGroup, BundlesPrepared, LocateGroup), "node"),
     **dict.fromkeys((SpillTask, SpillActor), "origin"),
 }

@@ -5,6 +5,7 @@ local scheduler    AddLocations                        values that are here
 local scheduler    HoldAtNode -> HoldAtNodeReply       this node holds refs on these objects
 local scheduler    ReleaseAtNode                       this node no longer holds refs on them
 local scheduler    SubscribeObject -> ObjectLocated    location of an object, now or as soon as a copy exists
+local scheduler    FindUnheld -> UnheldFound           objects that no other node holds
 local scheduler    OfferCopies -> FreeCopies           copies that may be evicted if others have them
 GCS shard          FreeCopies                          nobody holds the object: drop the copy
 GCS shard          RebuildObject / CannotRebuild       all copies went with their nodes: re-execute the task
@@ -111,9 +112,29 @@ class HoldAtNodeReply(Message, tag=105):
 
 
 class ReleaseAtNode(Message, tag=106):
-    """local scheduler -> GCS shard.  `node` leaves the holders of these objects."""
+    """local scheduler -> GCS shard.  `node` leaves the holders of these objects.
+
+    `by_death`: a process of the node has died with the last refs.
+    """
 
     node: Text
+    object_ids: Many[ObjectID]
+    by_death: bool = False
+
+
+class FindUnheld(Message, tag=125):
+    """local scheduler -> GCS shard.  Which of these objects does no node hold, apart from `node` and node `lost`?"""
+
+    node: Text
+    request: int
+    object_ids: Many[ObjectID]
+    lost: Text = ""
+
+
+class UnheldFound(Message, tag=126):
+    """GCS shard -> local scheduler.  The objects of the question that no other node holds."""
+
+    request: int
     object_ids: Many[ObjectID]
 
 
@@ -133,9 +154,14 @@ class ObjectLocated(Message, tag=108):
 
 
 class FreeCopies(Message, tag=109):
-    """GCS shard -> local scheduler.  No node holds these objects any more."""
+    """GCS shard -> local scheduler.  No node holds these objects any more.
+
+    `by_death`: the last holder was a process that has died, or a lost node.  An actor whose handle the object is then
+    ends in the middle of its calls.
+    """
 
     object_ids: Many[ObjectID]
+    by_death: bool = False
 
 
 class FetchFunction(Message, tag=110):

@@ -12,6 +12,7 @@ global scheduler    StealTasks     to a node with a long queue: other nodes are 
 local scheduler     TaskAccepted   to the origin: the arguments are held here
 local scheduler     TaskDone       to the origin: small results, ahead of the news by way of the shard; or
                                    instead of that news (ResultsHeld)
+local scheduler     EndTasks       to where tasks were placed: the process that asked for them has died
 local scheduler     FindTasks -> TasksFound    to all others: a global scheduler is gone; which nodes have its tasks?
 local scheduler     JobEnded       to all others: the driver of a job has ended
 global scheduler    SpillRefused   no known node could ever run the task
@@ -185,6 +186,15 @@ class TaskGivenBack(Message, tag=90):
     trip: Natural
     attempts: Natural
     thief: Text = ""  # an idle node; the task would wait long here
+
+
+class EndTasks(Message, tag=78):
+    """local scheduler -> local scheduler where the tasks were placed, as (task, trip).  Nobody wants their results.
+
+    The process that had submitted the tasks has died.
+    """
+
+    tasks: Many[tuple[TaskID, Natural]]
 
 
 class Thief(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):

@@ -58,9 +58,9 @@ def node_lost(shard: GcsShard, message: NodeLost) -> None:
                 bereft.append(item)
     for task_id, record in list(tasks.records.items()):
         if record.holder == node:
-            shard.release(task_id + FIRST_RETURN, node)
+            shard.release(task_id + FIRST_RETURN, node, by_death=not message.is_drained)
         for item in list((record.objects or {}).values()):
-            shard.release(item.object_id, node)
+            shard.release(item.object_id, node, by_death=not message.is_drained)
             tasks.drop_if_unused(item)
     bereft.sort(key=lambda item: is_put(item.object_id))  # by whom tasks are made again is known by then
     for item in bereft:

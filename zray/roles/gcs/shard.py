@@ -6,6 +6,7 @@ Dialog (who says it -> what we do):
     local scheduler    AddLocations, RemoveLocations    keep the directory; tell the subscribers
     local scheduler    OfferCopies       FreeCopies, of those that others have too
     local scheduler    HoldAtNode, ReleaseAtNode        keep the holders; with the last one gone, FreeCopies
+    local scheduler    FindUnheld        what nobody else holds
     local scheduler    SubscribeObject   ObjectLocated, now or when there is a copy; or losses.py
     local scheduler    CannotRebuild     ask another one
     local scheduler    LineageNeeded, LineageNeededReply    carried from another shard: see keeping.py
@@ -43,6 +44,7 @@ from ...wire.gcs import (
     CannotRebuild,
     FetchFunction,
     FetchFunctionReply,
+    FindUnheld,
     FreeCopies,
     HoldAtNode,
     HoldAtNodeReply,
@@ -58,6 +60,7 @@ from ...wire.gcs import (
     ReleaseFunctions,
     RemoveLocations,
     SubscribeObject,
+    UnheldFound,
 )
 from ...wire.homes import ActorAt, ActorForgotten, ActorKilled, ActorUnguarded, LocateActor
 from ...wire.limits import ITEMS_MAX
@@ -180,9 +183,9 @@ class GcsShard(Role):
 
     def on_release_at_node(self, message: ReleaseAtNode) -> None:
         for object_id in message.object_ids:
-            self.release(object_id, message.node)
+            self.release(object_id, message.node, by_death=message.by_death)
 
-    def release(self, object_id: bytes, node: str) -> None:
+    def release(self, object_id: bytes, node: str, *, by_death: bool = False) -> None:
         """The node leaves the holders.  Nobody left: the copies go."""
         item = self.tasks.release(object_id, node)
         home = ""
@@ -192,9 +195,16 @@ class GcsShard(Role):
             sizes = item.sizes if item is not None else {}
             for holder in dict.fromkeys((*sizes, node, home or node)):
                 if holder not in self.lost:
-                    self.send(holder, FreeCopies([object_id]))
+                    self.send(holder, FreeCopies([object_id], by_death))
         if self.lost:
             losses.is_let_go(self, object_id)
+
+    def on_find_unheld(self, message: FindUnheld) -> None:
+        if self._is_of_lost_node(message.node):
+            return
+        aside = {message.node, message.lost, *self.lost}  # membership only
+        found = [item for item in message.object_ids if aside.issuperset(self.tasks.holders_of(item))]
+        self.send(self.sender, UnheldFound(message.request, found))
 
     def on_subscribe_object(self, message: SubscribeObject) -> None:
         if self._is_of_lost_node(message.node):
@@ -373,6 +383,7 @@ class GcsShard(Role):
         OfferCopies: on_offer_copies,
         HoldAtNode: on_hold_at_node,
         ReleaseAtNode: on_release_at_node,
+        FindUnheld: on_find_unheld,
         SubscribeObject: on_subscribe_object,
         LocateObjects: on_locate_objects,
         PublishFunction: on_publish_function,

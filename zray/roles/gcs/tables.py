@@ -139,13 +139,17 @@ class TaskTable:
 
     def is_held(self, object_id: bytes) -> bool:
         """Whether some node holds it."""
+        return any(self.holders_of(object_id))
+
+    def holders_of(self, object_id: bytes) -> Iterable[str]:
+        """The nodes that hold it."""
         record = self.records.get(task_of(object_id))
         if record is None:
-            return False
+            return ()
         if record.holder and object_id[-4:] == FIRST_RETURN:
-            return True
+            return (record.holder,)
         item = record.objects.get(object_id) if record.objects else None
-        return item is not None and bool(item.holders)
+        return item.holders if item is not None else ()
 
     def is_there(self, object_id: bytes) -> bool:
         """Whether some node holds it, or it could be made."""

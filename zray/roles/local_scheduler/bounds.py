@@ -48,6 +48,7 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     """(what, how many there are, how many there may be)"""
     yield "jobs known to have ended", len(node.ended_jobs), scheduler.ENDED_JOBS_MAX
     yield "tasks that ended while they were away", len(node.fates.ended), fates.ENDED_MAX
+    yield "tasks that are not to come", len(node.fates.unwanted), fates.ENDED_MAX
     yield "actors known to have died", len(node.ends.graves), actor_ends.GRAVES_MAX
     yield "actors known to have died without handles", len(node.names.weak.deaths), weak_handles.DEATHS_MAX
     yield "actors that have left", len(node.names.left), actor_names.LEFT_MAX

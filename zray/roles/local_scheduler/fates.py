@@ -5,6 +5,9 @@
     a call on an actor              waits no more for what it takes; one that waits for nothing is the actor's
     an actor                        ends in the middle of its calls, if the process had its last handle
 
+Other nodes may hold what a task returns: its shard is asked first, and where the task is placed that node is told.  The
+same holds for tasks here that a lost node had placed.
+
 Values stay as long as others hold them, and detached actors.  A task that runs again, since its worker has died,
 submits its children again: they run again too, with the same ids.
 
@@ -15,8 +18,10 @@ run it after all, or is dead.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...wire.gcs import FindUnheld, NodeLost, UnheldFound
+from ...wire.scheduling import EndTasks, PlaceTask
 from ..effects import ReclaimTasks
 from ..latest import Latest
 from .names import died
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
 
 # Tasks that were away when they ended are remembered, the last so many: what is placed travels for less than that.
 ENDED_MAX = 10_000
+# Objects in one question, or those of one task.
+ASKED_COUNT = 1_000
 
 
 class Fates:
@@ -36,6 +43,9 @@ class Fates:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.ended: Latest[bytes, int] = Latest(ENDED_MAX)  # tasks that were away -> the trip on which they were
+        # Tasks of others that are not here yet, and are not to begin -> their origin, and their trip.
+        self.unwanted: Latest[bytes, tuple[str, int]] = Latest(ENDED_MAX)
+        self.asked: dict[int, list[Task]] = {}  # by request: they end if no other node holds what they return
 
     def end_with(self, process: Process) -> Iterator[None]:
         """The process is dead: it holds nothing, and what it alone had asked for ends, the youngest first, in steps."""
@@ -43,26 +53,29 @@ class Fates:
         handles: list[ObjectEntry] = []
         yield from node.objects.release_process(process, handles)
         children = [task for task in node.tasks.values() if type(task) is ChildTask and task.submitter is process]
+        known_to_others: list[Task] = []
         for task in reversed(children):
-            if task.state != TaskState.DONE:
-                self._end_if_bereft(task)
+            if task.state != TaskState.DONE and self._is_bereft(task):
+                if task.options.actor_id:
+                    self._end_call(task)
+                elif any(entry.shared is not None for entry in self._returns(task)):
+                    known_to_others.append(task)
+                else:
+                    self.end(task)
             yield
         for entry in handles:
             self._end_actor_if_bereft(entry)
+        self._ask(known_to_others)
         node.function_table.forget_waiters()
 
-    # --- tasks ---
+    def node_lost(self, message: NodeLost) -> None:
+        """What its processes alone had asked for, and is here, ends too."""
+        lost = self.node.recovery.lost
+        tasks = [task for task in self.node.tasks.values() if task.origin in lost and not task.options.actor_id]
+        if not message.is_drained:
+            self._ask(tasks, message.node)
 
-    def _end_if_bereft(self, task: Task) -> None:
-        if not self._is_bereft(task):
-            return
-        objects = self.node.objects
-        objects.is_by_death = True
-        if task.options.actor_id:
-            self._end_call(task)
-        elif task.state != TaskState.SPILLED and all(entry.shared is None for entry in self._returns(task)):
-            self.end(task)
-        objects.is_by_death = False
+    # --- tasks ---
 
     def _is_bereft(self, task: Task) -> bool:
         """Whether nothing here refers to what it returns."""
@@ -71,28 +84,66 @@ class Fates:
     def _returns(self, task: Task) -> list[ObjectEntry]:
         return self.node.lifecycle.returns_of(task)
 
+    def _ask(self, tasks: list[Task], lost: str = "") -> None:
+        """Other nodes may hold what they return: their shards know.  lost: as in FindUnheld."""
+        node = self.node
+        by_shard: dict[str, list[Task]] = {}
+        for task in tasks:
+            by_shard.setdefault(node.addresses.shard_of(task.spec.task_id), []).append(task)
+        for shard, left in by_shard.items():
+            while left:
+                request = node.acks.next_request()
+                ids: list[bytes] = []
+                asked: list[Task] = []
+                while left and len(ids) < ASKED_COUNT:
+                    asked.append(left.pop())
+                    ids += [entry.object_id for entry in self._returns(asked[-1])]
+                self.asked[request] = asked
+                node.send(shard, FindUnheld(node.address, request, ids, lost))
+
+    def on_unheld_found(self, message: UnheldFound) -> None:
+        """UnheldFound."""
+        unheld = set(message.object_ids)  # membership only
+        for task in self.asked.pop(message.request, ()):
+            is_still = self.node.tasks.get(task.spec.task_id) is task and task.state != TaskState.DONE
+            # Of a lost node's: its parent runs again elsewhere, or others count on it now (recovery).
+            is_still = is_still and (type(task) is ChildTask or task.origin in self.node.recovery.lost)
+            if is_still and self._is_bereft(task) and all(item.object_id in unheld for item in self._returns(task)):
+                self.end(task)
+        self.node.function_table.forget_waiters()
+
     def _end_call(self, task: Task) -> None:
         """What it waits for need not be made for it."""
         actor = self.node.calls.actors.get(task.options.actor_id)
         if actor is not None and task.state == TaskState.CALL and task.missing and actor.queue.take_out(task):
             self.node.trips.stop_waiting((task,))
-            self.node.trips.was_never_here(task)
+            self._was_never_here(task)
             self.node.calls.touch(actor.actor_id)
+
+    def _was_never_here(self, task: Task) -> None:
+        """What it takes goes with the dead process, too."""
+        objects = self.node.objects
+        objects.is_by_death = True
+        self.node.trips.was_never_here(task)
+        objects.is_by_death = False
 
     def end(self, task: Task) -> None:
         """It is over, wherever it is: nobody wants what it returns."""
-        node, worker = self.node, task.worker
+        node, worker, task_id = self.node, task.worker, task.spec.task_id
         if task.missing:
             node.trips.stop_waiting((task,))
         if task.state == TaskState.READY:
             self._take_out(task)
+        elif task.state == TaskState.SPILLED:
+            self.ended[task_id] = task.trip
+            self.has_arrived(task_id, task.trip, node.recovery.placed.get(task_id, ""))
         elif task.state == TaskState.SENT and worker is not None:
             task.worker = None
             worker.has_ended_tasks = True
             # What it has not begun comes back.  Then we look at what it has.
             node.perform(ReclaimTasks(worker.address, len(worker.inflight)))
         node.trips.is_over(task)
-        node.trips.was_never_here(task)
+        self._was_never_here(task)
 
     def _take_out(self, task: Task) -> None:
         """It is ready, and does not start after all."""
@@ -104,6 +155,29 @@ class Fates:
         else:
             return  # it waits for a place elsewhere (strategies, groups)
         self.node.dispatch.ready_count -= 1
+
+    # --- tasks on other nodes ---
+
+    def has_arrived(self, task_id: bytes, trip: int, place: str) -> None:
+        """A task is there.  If it has ended meanwhile, that node need not run it."""
+        if self.ended and self.ended.get(task_id) == trip and place in self.node.members.peers:
+            self.node.send(place, EndTasks([(task_id, trip)]))
+
+    def on_end_tasks(self, message: EndTasks) -> None:
+        """EndTasks: those that are here, and that nobody here wants."""
+        node = self.node
+        for task_id, trip in message.tasks:
+            task = node.tasks.get(task_id)
+            if task is None:
+                self.unwanted[task_id] = (node.sender, trip)  # it may be on its way
+            elif (task.origin, task.trip) == (node.sender, trip) and not task.options.actor_id:
+                if self._is_bereft(task):
+                    self.end(task)
+        node.function_table.forget_waiters()
+
+    def is_unwanted(self, message: PlaceTask) -> bool:
+        """Whether its origin has said that it is not to run: it was on its way."""
+        return self.unwanted.get(message.spec.task_id) == (message.origin, message.trip)
 
     # --- workers that have some ---
 
@@ -126,12 +200,20 @@ class Fates:
     # --- actors ---
 
     def _end_actor_if_bereft(self, entry: ObjectEntry) -> None:
-        """Its handle's object is still here, since the actor is not made yet."""
-        actor = entry.actor
-        if self.node.objects.entries.get(entry.object_id) is not entry or entry.holders is not None or entry.count:
+        """Its handle's object is still here: the actor is not made yet, or other nodes may hold it."""
+        objects, actor, shared = self.node.objects, entry.actor, entry.shared
+        if objects.entries.get(entry.object_id) is not entry or entry.holders is not None:
             return
-        if type(actor) is Actor and entry.task is not None and entry.shared is None:
-            self.has_no_handle(actor)
+        objects.is_by_death = True
+        if type(actor) is Route and actor.is_retaining and entry.count == 1:
+            actor.is_retaining = False  # calls under way would keep it
+            objects.drop(entry.object_id)
+        elif type(actor) is Actor and entry.task is not None and not entry.count:
+            if shared is None:
+                self.has_no_handle(actor)
+            elif not shared.is_released:
+                objects.let_go(entry, shared)
+        objects.is_by_death = False
 
     def has_no_handle(self, actor: Actor | Route) -> None:
         """A process has died with the last one."""
@@ -151,3 +233,9 @@ class Fates:
 
 def _tasks_of(worker: Worker) -> list[Task]:
     return [*worker.inflight, *(frame.task for frame in worker.frames if frame.task is not None)]
+
+
+HANDLERS: dict[type, Any] = {
+    UnheldFound: lambda self, message: self.fates.on_unheld_found(message),
+    EndTasks: lambda self, message: self.fates.on_end_tasks(message),
+}

@@ -14,7 +14,6 @@ on when this node is lost, and the value must be made again from the first task 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -306,14 +305,19 @@ class Lineage:
         if not self.owed:
             self._release(object_ids)
             return
-        self.held_again(object_ids)
+        self._owe_no_more(object_ids)
         last = self.owed[next(reversed(self.owed))]
         for object_id in object_ids:
             last.object_ids[object_id] = None
             self.owed_by_object[object_id] = last
 
-    def held_again(self, object_ids: Iterable[bytes]) -> None:
+    def held_again(self, object_ids: list[bytes]) -> None:
         """It does: the shards never hear the opposite."""
+        for object_id in object_ids if self.node.objects.by_death else ():
+            self.node.objects.by_death.pop(object_id, None)
+        self._owe_no_more(object_ids)
+
+    def _owe_no_more(self, object_ids: list[bytes]) -> None:
         if self.owed_by_object:
             for object_id in object_ids:
                 owed = self.owed_by_object.pop(object_id, None)
@@ -347,9 +351,19 @@ class Lineage:
             self.node.acks.acknowledged(request)
 
     def _release(self, object_ids: list[bytes]) -> None:
+        known = self.node.objects.by_death
+        if known:
+            by_death = [object_id for object_id in object_ids if object_id in known]
+            object_ids = [object_id for object_id in object_ids if object_id not in known]
+            for object_id in by_death:
+                known.pop(object_id, None)
+            self._send_releases(by_death, by_death=True)
+        self._send_releases(object_ids)
+
+    def _send_releases(self, object_ids: list[bytes], *, by_death: bool = False) -> None:
         for shard, ids in self.node.addresses.by_shard(object_ids).items():
             for part in portions(ids):
-                self.node.send(shard, ReleaseAtNode(self.node.address, part))
+                self.node.send(shard, ReleaseAtNode(self.node.address, part, by_death))
 
 
 def _carry(node: LocalScheduler, message: LineageNeeded | LineageNeededReply) -> None:

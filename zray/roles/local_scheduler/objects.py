@@ -36,6 +36,7 @@ class ObjectTable:
         self.freed_actors: list[Any] = []  # Actors of ours, Routes to others
         self.bereft_actors: list[Any] = []  # the same, where a process has died with the last handle
         self.is_by_death = False  # what is freed now goes with a process that has died
+        self.by_death: dict[bytes, None] = {}  # of `freed_shared`, and the shard has not heard of it: those that did
         self.rejoined: list[bytes] = []  # shared objects that this node let go of, and holds again
 
     def require(self, object_id: bytes) -> ObjectEntry:
@@ -174,14 +175,20 @@ class ObjectTable:
             if shared is not None:
                 # The shard says when the copies go; this node only lets go of its hold.
                 if not shared.is_released:
-                    shared.is_released = True
-                    self.freed_shared.append(entry.object_id)
+                    self.let_go(entry, shared)
                 continue
             for contained in self._forget(entry):
                 inner = self.entries[contained]
                 inner.count -= 1
                 if not inner.count and inner.holders is None:
                     doomed.append(inner)
+
+    def let_go(self, entry: ObjectEntry, shared: Shared) -> None:
+        """This node holds it no more: the shard is to hear so."""
+        shared.is_released = True
+        self.freed_shared.append(entry.object_id)
+        if self.is_by_death:
+            self.by_death[entry.object_id] = None
 
     def _forget(self, entry: ObjectEntry) -> tuple[bytes, ...]:
         del self.entries[entry.object_id]
@@ -218,14 +225,16 @@ class ObjectTable:
         entry.is_recorded = False
         self.drop_all(self._forget(entry))
 
-    def free_copy(self, entry: ObjectEntry) -> None:
-        """The shard's word: no node holds it."""
+    def free_copy(self, entry: ObjectEntry, *, by_death: bool = False) -> None:
+        """The shard's word: no node holds it.  by_death: as in FreeCopies."""
         is_made_quietly = entry.task is not None and entry.task.is_quiet
         entry.shared = None
         if is_made_quietly:
             entry.share().is_quiet = True  # that was of an earlier run's, and this one is not the shard's business
         entry.is_recorded = False
+        self.is_by_death = by_death
         self.free_if_unreferenced(entry)
+        self.is_by_death = False
 
     # --- values ---
 

@@ -71,6 +71,7 @@ class Recovery:
         if message.task_id in node.moves.asks:
             node.moves.placed(message.task_id, is_lost=message.node in self.lost)
             return
+        node.fates.has_arrived(message.task_id, message.trip, message.node)
         task = node.tasks.get(message.task_id)
         if task is None or task.state != TaskState.SPILLED or task.trip != message.trip:
             return

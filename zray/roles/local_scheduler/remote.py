@@ -128,6 +128,7 @@ class Remote:
 
     def on_task_accepted(self, message: TaskAccepted) -> None:
         """TaskAccepted: the other node holds what the task takes."""
+        self.node.fates.has_arrived(message.task_id, message.trip, self.node.sender)
         task = self.node.tasks.get(message.task_id)
         if task is None or task.state != TaskState.SPILLED or task.trip != message.trip:
             return
@@ -163,6 +164,9 @@ class Remote:
         if node.has_ended(message.job_id, message.job):
             node.reject("a task of a job that has ended")  # it was on its way when we were told; who spilled it is, too
             return
+        if node.fates.is_unwanted(message):
+            node.reject("a task that nobody wants any more")
+            return
         known = node.tasks.get(spec.task_id)
         if known is not None:
             is_ours = message.origin == node.address
@@ -177,7 +181,9 @@ class Remote:
             else:
                 node.reject("a task placed twice")
             if not is_ours:
-                if known.origin in lost:  # the parent runs again, where this comes from
+                if (
+                    known.origin in lost or known.origin == message.origin
+                ):  # the parent runs again, where this comes from
                     known.origin, known.trip = message.origin, message.trip
                 self.share_returns(known)
                 node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
@@ -403,8 +409,10 @@ class Remote:
                     self._announce(entry)
             elif entry.task is None:
                 self.node.fetches.stop(object_id)  # it was made here while it was on its way
-                self.node.objects.free_copy(entry)
+                self.node.objects.free_copy(entry, by_death=message.by_death)
                 freed.append(object_id)
+            elif message.by_death and entry.actor is not None:
+                self.node.fates.has_no_handle(entry.actor)  # it is not made yet
             # Else it is made here again, and the word is about what was here before.
         if freed:
             # The word may have crossed the news of a copy that was made anew: then the shard believes in that one.
@@ -431,6 +439,7 @@ class Remote:
             for object_id in dict.fromkeys(freed):
                 entry = entries.get(object_id)
                 if entry is None or not entry.is_released:
+                    objects.by_death.pop(object_id, None)
                     continue  # freed by the shard's word, or held again, within this turn
                 gone.append(object_id)
                 self.node.recovery.puts.let_go(object_id)
