@@ -142,7 +142,7 @@ TAGS = {
     123: "NodeLost",
     124: "HeartbeatReply",
     125: "FindUnheld",
-    126: "UnheldFound",
+    126: "FindUnheldReply",
     130: "HostHello",
     131: "HostWelcome",
     132: "HostRefused",

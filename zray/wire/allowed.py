@@ -60,6 +60,7 @@ from .gcs import (
     FetchFunction,
     FetchFunctionReply,
     FindUnheld,
+    FindUnheldReply,
     FreeCopies,
     GiveUpNode,
     Heartbeat,
@@ -81,7 +82,6 @@ from .gcs import (
     ReleaseFunctions,
     RemoveLocations,
     SubscribeObject,
-    UnheldFound,
 )
 from .groups import (
     AttendShard,
@@ -264,7 +264,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
                 ActorRefused,
                 ActorOrphaned,
             ),
-            *(RebuildObject, ObjectLost, LineageNeeded, LineageNeededReply, UnheldFound),
+            *(RebuildObject, ObjectLost, LineageNeeded, LineageNeededReply, FindUnheldReply),
             *(GroupRegistered, KeepGroup, PrepareBundles, CommitBundles, ReturnBundles, GroupLocated, GroupsListed),
         }
     ),

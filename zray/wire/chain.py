@@ -41,6 +41,7 @@ from .gcs import (
     FetchFunction,
     FetchFunctionReply,
     FindUnheld,
+    FindUnheldReply,
     FreeCopies,
     HoldAtNode,
     HoldAtNodeReply,
@@ -57,7 +58,6 @@ from .gcs import (
     ReleaseFunctions,
     RemoveLocations,
     SubscribeObject,
-    UnheldFound,
 )
 from .groups import (
     AttendShard,
@@ -158,7 +158,7 @@ ShardReply = (
     | ReturnBundles
     | GroupLocated
     | GroupsListed
-    | UnheldFound
+    | FindUnheldReply
 )
 
 

@@ -5,7 +5,7 @@ local scheduler    AddLocations                        values that are here
 local scheduler    HoldAtNode -> HoldAtNodeReply       this node holds refs on these objects
 local scheduler    ReleaseAtNode                       this node no longer holds refs on them
 local scheduler    SubscribeObject -> ObjectLocated    location of an object, now or as soon as a copy exists
-local scheduler    FindUnheld -> UnheldFound           objects that no other node holds
+local scheduler    FindUnheld -> FindUnheldReply           objects that no other node holds
 local scheduler    OfferCopies -> FreeCopies           copies that may be evicted if others have them
 GCS shard          FreeCopies                          nobody holds the object: drop the copy
 GCS shard          RebuildObject / CannotRebuild       all copies went with their nodes: re-execute the task
@@ -131,7 +131,7 @@ class FindUnheld(Message, tag=125):
     lost: Text = ""
 
 
-class UnheldFound(Message, tag=126):
+class FindUnheldReply(Message, tag=126):
     """GCS shard -> local scheduler.  The objects of the question that no other node holds."""
 
     request: int

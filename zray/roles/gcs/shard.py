@@ -45,6 +45,7 @@ from ...wire.gcs import (
     FetchFunction,
     FetchFunctionReply,
     FindUnheld,
+    FindUnheldReply,
     FreeCopies,
     HoldAtNode,
     HoldAtNodeReply,
@@ -60,7 +61,6 @@ from ...wire.gcs import (
     ReleaseFunctions,
     RemoveLocations,
     SubscribeObject,
-    UnheldFound,
 )
 from ...wire.homes import ActorAt, ActorForgotten, ActorKilled, ActorUnguarded, LocateActor
 from ...wire.limits import ITEMS_MAX
@@ -204,7 +204,7 @@ class GcsShard(Role):
             return
         aside = {message.node, message.lost, *self.lost}  # membership only
         found = [item for item in message.object_ids if aside.issuperset(self.tasks.holders_of(item))]
-        self.send(self.sender, UnheldFound(message.request, found))
+        self.send(self.sender, FindUnheldReply(message.request, found))
 
     def on_subscribe_object(self, message: SubscribeObject) -> None:
         if self._is_of_lost_node(message.node):

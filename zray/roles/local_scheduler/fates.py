@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...wire.gcs import FindUnheld, NodeLost, UnheldFound
+from ...wire.gcs import FindUnheld, FindUnheldReply, NodeLost
 from ...wire.scheduling import EndTasks, PlaceTask
 from ..effects import ReclaimTasks
 from ..latest import Latest
@@ -101,8 +101,8 @@ class Fates:
                 self.asked[request] = asked
                 node.send(shard, FindUnheld(node.address, request, ids, lost))
 
-    def on_unheld_found(self, message: UnheldFound) -> None:
-        """UnheldFound."""
+    def on_find_unheld_reply(self, message: FindUnheldReply) -> None:
+        """FindUnheldReply."""
         unheld = set(message.object_ids)  # membership only
         for task in self.asked.pop(message.request, ()):
             is_still = self.node.tasks.get(task.spec.task_id) is task and task.state != TaskState.DONE
@@ -236,6 +236,6 @@ def _tasks_of(worker: Worker) -> list[Task]:
 
 
 HANDLERS: dict[type, Any] = {
-    UnheldFound: lambda self, message: self.fates.on_unheld_found(message),
+    FindUnheldReply: lambda self, message: self.fates.on_find_unheld_reply(message),
     EndTasks: lambda self, message: self.fates.on_end_tasks(message),
 }
