@@ -161,11 +161,8 @@ class Remote:
         if message.origin in lost or message.job.home in lost:
             node.reject("a task of a lost node")
             return
-        if node.has_ended(message.job_id, message.job):
-            node.reject("a task of a job that has ended")  # it was on its way when we were told; who spilled it is, too
-            return
-        if node.fates.is_unwanted(message):
-            node.reject("a task that nobody wants any more")
+        if node.has_ended(message.job_id, message.job) or node.fates.is_unwanted(message):
+            node.reject("a task of what has ended")  # it was on its way when we were told; who spilled it is, too
             return
         known = node.tasks.get(spec.task_id)
         if known is not None:
