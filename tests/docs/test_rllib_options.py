@@ -17,7 +17,7 @@ PAGE = DOCS / "rllib.md"
 CONFIGS = {name: get_algorithm_class(name).config_class for name in ("PPO", "A2C", "A3C", "DQN", "ES", "SAC")}
 METHODS = [
     *("environment", "env_runners", "training", "evaluation", "multi_agent", "debugging", "reporting", "resources"),
-    *("callbacks", "framework"),
+    *("fault_tolerance", "callbacks", "framework"),
 ]
 
 
@@ -56,7 +56,7 @@ def cells(method):
     return found
 
 
-@pytest.mark.parametrize("name", METHODS[:8])
+@pytest.mark.parametrize("name", METHODS[:9])
 def test_defaults_in_the_docstring_of_a_method_are_those_of_all_algorithms(name):
     method = getattr(AlgorithmConfig, name)
     assert {each: documented(method)[each][0] for each in options(method)} == {

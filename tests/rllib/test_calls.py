@@ -1,5 +1,6 @@
 """Calls of workers that are under way, and workers that hang."""
 
+import os
 import threading
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 import zray
 from tests.gates import Gate
 from zray.rllib import calls
-from zray.rllib.calls import Calls
+from zray.rllib.calls import Calls, sentence_of
 from zray.rllib.environments import InvalidEnvironmentError
 
 
@@ -38,6 +39,33 @@ class Worker:
 
 def answers(found):
     return [(zray.get(ref), worker) for ref, worker in found]
+
+
+def test_sentence_of_an_environment_comes_first_with_the_lines_of_the_program():
+    folder = os.path.dirname(zray.__file__)
+    report = f"""task GroupHost.rollout (pid=7) raised:
+Traceback (most recent call last):
+  File "/home/me/shop.py", line 11, in step
+    self.sell()
+    ^^^^^^^^^^^
+  File "{folder}/rllib/groups.py", line 137, in rollout
+    env.step(action)
+ConnectionError: gone
+
+Traceback (most recent call last):
+  File "{folder}/rllib/groups.py", line 140, in rollout
+    raise problem
+zray.rllib.environments.InvalidEnvironmentError: step raised ConnectionError: gone,
+in environment Shop. (pid=7, node=ab12: its constructor raised)"""
+    assert sentence_of(report).splitlines() == [
+        "step raised ConnectionError: gone,",
+        "in environment Shop.",
+        "In the worker:",
+        '  File "/home/me/shop.py", line 11, in step',
+        "    self.sell()",
+        "    ^^^^^^^^^^^",
+    ]
+    assert sentence_of("task GroupHost.rollout raised: MemoryError") is None
 
 
 def test_ended_calls_come_one_at_a_time_or_all_together(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 import zray  # noqa: E402
+from zray.rllib import devices  # noqa: E402
 from zray.rllib.algorithm import Algorithm  # noqa: E402
 from zray.rllib.algorithms.registry import get_algorithm_class  # noqa: E402
 from zray.rllib.devices import on_cpu  # noqa: E402
@@ -80,3 +81,20 @@ def test_recurrent_model_is_trained_on_the_gpu():
     result = algo.train()
     assert np.isfinite(result["info"]["learner"]["policy_loss"])
     algo.stop()
+
+
+def test_torch_has_the_threads_of_the_session_and_says_so_once(monkeypatch, caplog):
+    threads = [16]
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(devices.os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(devices.zray, "is_initialized", lambda: True)
+    monkeypatch.setattr(devices.torch, "get_num_threads", lambda: threads[-1])
+    monkeypatch.setattr(devices.torch, "set_num_threads", threads.append)
+    for cpus in (64, 3, 3):
+        monkeypatch.setattr(devices.zray, "cluster_resources", lambda cpus=cpus: {"CPU": cpus})
+        devices.fit_threads()
+    assert threads == [16, 3]
+    assert [each.getMessage()[:47] for each in caplog.records] == ["torch uses 3 threads, the CPUs of the session, "]
+    threads.append(5)  # the program's own number
+    devices.fit_threads()
+    assert threads == [16, 3, 5]

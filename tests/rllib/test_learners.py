@@ -68,3 +68,17 @@ def test_epsilon_follows_all_points_of_its_schedule(epsilon, expected):
         found.append(algo.policy.epsilon)
     assert found == pytest.approx(expected)
     algo.stop()
+
+
+def test_ppo_reports_the_share_of_clipped_ratios_and_the_explained_variance():
+    algo = small(PPOConfig()).training(kl_coeff=0.5, num_epochs=1, minibatch_size=8, clip_param=0.0).build_algo()
+    data = algo._data()
+    with torch.no_grad():
+        data["old_log_p"][:6] += 0.1  # of these 6 rows in 8 the ratio is not 1
+    assert algo._update(data)["clip_fraction"] == pytest.approx(6 / 8)
+    data["old_values"], data["targets"] = torch.arange(8.0), 2 * torch.arange(8.0)
+    algo._data = lambda: data
+    found = algo.train()["info"]["learner"]
+    assert found["explained_variance"] == pytest.approx(0.75)
+    assert found["curr_kl_coeff"] == algo.kl_coeff != 0.5  # the mean of kl is far from its target
+    algo.stop()

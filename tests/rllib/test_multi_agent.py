@@ -75,6 +75,15 @@ def test_steps_of_agents_that_come_and_go():
     algo.stop()
 
 
+def test_policies_of_an_algorithm_that_is_built_stay_as_they_are():
+    algo = config().build_algo()
+    with pytest.raises(NotImplementedError, match="does not add policies .* Name 'third' in multi_agent"):
+        algo.add_policy("third")
+    with pytest.raises(NotImplementedError, match="does not remove policies .* others than 'same'"):
+        algo.remove_policy("same")
+    algo.stop()
+
+
 def test_step_without_its_next_observation_waits_for_the_next_rollout():
     algo = one_policy(Visitors, rollout_fragment_length=2)
     first, second, third = (algo.collect(2)[0].batches["all"] for _ in range(3))

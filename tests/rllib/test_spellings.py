@@ -213,3 +213,28 @@ def test_training_intensity_gives_the_updates_of_a_rollout():
     config = DQNConfig().training(training_intensity=4.0, train_batch_size=32)
     assert updates_of(config, 64) == 8 and updates_of(config, 1) == 1
     assert updates_of(DQNConfig(), 64) == DQNConfig().updates_per_iteration
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"replay_buffer_config": {"capacty": 9}}, "replay_buffer_config has no key 'capacty'.  Near: 'capacity'"),
+        ({"multiagent": {"policy_mapping_fun": len}}, "multiagent has no key 'policy_mapping_fun'.  Near: 'policy_map"),
+        ({"exploration_config": {"epsilon": 1}}, "exploration_config has no key 'epsilon'"),
+    ],
+)
+def test_unknown_keys_of_dicts_are_named(option, message):
+    with pytest.raises(TypeError, match=message):
+        DQNConfig().update_from_dict(option)
+
+
+def test_keys_of_dicts_without_effect_are_said_once(caplog):
+    from zray.rllib import spellings
+
+    spellings._said.clear()
+    for _ in range(2):
+        config = DQNConfig().training(replay_buffer_config={"storage_unit": "sequences", "num_replay_buffer_shards": 2})
+        config.update_from_dict({"multiagent": {"policies": {"a"}, "count_steps_by": "agent_steps"}})
+    assert (config.num_replay_buffer_shards, config.policies) == (2, {"a"})
+    said = [each.getMessage() for each in caplog.records]
+    assert len(said) == 2 and said[0].startswith("The option \"replay_buffer_config['storage_unit']\" changes nothing")

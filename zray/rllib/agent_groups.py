@@ -40,12 +40,14 @@ class AgentBatch(NamedTuple):
 
     The R steps of a policy are those of its agents, one agent behind another; the last step of an agent in the rollout
     counts as ended.  rewards: the sums over agents, of shape [T, N].  counted: what the filters have seen, by policy.
+    num_failed: environments that failed and were made anew.
     """
 
     batches: dict[str, Batch]
     rewards: np.ndarray
     episodes: list[Episode]
     counted: dict[str, Any]
+    num_failed: int = 0
 
 
 class Step:
@@ -130,7 +132,7 @@ class AgentGroup(Group):
         self.returns[place], self.lengths[place] = 0.0, 0
         for each in (self.owners, self.pending, self.memories, self.agent_returns):
             each[place] = {}  # type: ignore[call-overload]
-        return copied(reset_agents(self.envs[place], seed))
+        return copied(self._begun(place, lambda env: reset_agents(env, seed)))
 
     def _owner(self, policies: Any, place: int, agent: Any) -> str:
         """The policy of an agent: it is asked for once in an episode."""
@@ -172,7 +174,8 @@ class AgentGroup(Group):
                 batches[name] = _batch_of(each, own, counted[name])
         for place, there in enumerate(self.pending):
             self.pending[place] = {agent: step for agent, step in there.items() if not step.is_complete}
-        return AgentBatch(batches, rewards, episodes, counted)
+        num_failed, self.num_failed = self.num_failed, 0
+        return AgentBatch(batches, rewards, episodes, counted, num_failed)
 
     def _act(self, policy: Any, counted: dict[str, Any], tracks: Any) -> list[dict[Any, Any]]:
         """The actions of all agents that have an observation; policy by policy."""
@@ -217,9 +220,8 @@ class AgentGroup(Group):
         except InvalidEnvironmentError:
             raise
         except Exception as error:
-            raise InvalidEnvironmentError(
-                f"step raised {type(error).__name__}: {error}, in {self._where(place)}, actions {actions!r}."
-            ) from error
+            self._failed(place, actions, error, [(place, None)])
+            found = ({}, {}, {}, {}, False, True)
         observations, rewards, terminateds, truncateds, is_terminal, is_truncated = found
         there, total = self.pending[place], 0.0
         most = sys.float_info.max if clip_rewards else FLOAT_MAX

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import pickle
 from collections import deque
 from typing import Any
 
@@ -15,25 +13,25 @@ from zray.tune import Trainable
 
 from .atari import environment_of, is_atari_id
 from .callbacks import Events, MetricsLogger, events_of
+from .checkpoints import STATE, Checkpoints
 from .config import AlgorithmConfig
-from .devices import learner_device, on_cpu
+from .devices import fit_threads, learner_device
 from .env.multi_agent_env import MultiAgentEnv
 from .environments import EnvContext, Limited, check_spaces, make_environment, name_of, portable
+from .global_random import Streams
 from .groups import Batch, Episode
+from .lives import close_all
 from .models.catalog import custom_model_of
 from .playing import Player, evaluated, options_of_evaluation, summary
 from .policies import Policy
 from .rollouts import GroupHost, Rollouts
 from .spellings import logger
 from .views import Views
-from .weight_files import write_weights
 
-__all__ = ["Algorithm"]
-
-STATE = "algorithm_state.pkl"
+__all__ = ["STATE", "Algorithm"]
 
 
-class Algorithm(Views, Trainable):
+class Algorithm(Views, Checkpoints, Trainable):
     """An algorithm: `train()` is one iteration.
 
     Subclasses define `config_class`, `setup_learner` and `training_step`.
@@ -67,18 +65,36 @@ class Algorithm(Views, Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         """Make policy, environments and learner."""
         self.begin(config)
-        torch.manual_seed(config["seed"])
-        probe = make_environment(self.env, EnvContext(config["env_config"]))
-        if not isinstance(probe, MultiAgentEnv):
-            check_spaces(probe, name_of(config["env"]))
-        if config["policies"] or isinstance(probe, MultiAgentEnv):
-            from .multi_agent import with_agents
+        with self.streams:
+            self._make_parts(config)
+        fit_threads()
+        self.setup_learner(config)
+        self._tell("on_algorithm_init")
 
-            self.__class__ = with_agents(type(self))  # what depends on the number of policies is defined there
-        self.policy, self.policy_options = self.make_policy(probe, config)
+    def probed(self, config: dict[str, Any]) -> Any:
+        """An environment for its spaces."""
+        return make_environment(self.env, EnvContext(config["env_config"], num_workers=self.workers_of(config)))
+
+    def workers_of(self, config: dict[str, Any]) -> int:
+        """The processes that hold environments; 0: the program does."""
+        return int(min(config["num_env_runners"], config["num_groups"]))
+
+    def _make_parts(self, config: dict[str, Any]) -> None:
+        """Make policy and environments."""
+        torch.manual_seed(config["seed"])
+        probe = self.probed(config)
+        try:
+            if not isinstance(probe, MultiAgentEnv):
+                check_spaces(probe, name_of(config["env"]))
+            if config["policies"] or isinstance(probe, MultiAgentEnv):
+                from .multi_agent import with_agents
+
+                self.__class__ = with_agents(type(self))  # what depends on the number of policies is defined there
+            self.policy, self.policy_options = self.make_policy(probe, config)
+        finally:
+            close_all([probe], name_of(config["env"]))
         if config["num_gpus"]:
             self.policy.move_to(learner_device())
-        probe.close()
         env = portable(self.env)
         groups = {
             "size": config["num_envs_per_env_runner"],
@@ -88,6 +104,8 @@ class Algorithm(Views, Trainable):
             "events": self.events,
             "checks": not config["disable_env_checking"],
             "is_whole": config["batch_mode"] == "complete_episodes",
+            "restarts": config.get("restart_failed_sub_environments", False),  # absent in former checkpoints
+            "num_workers": self.workers_of(config),
         }
         self.num_groups = config["num_groups"]
         resources = {
@@ -107,8 +125,6 @@ class Algorithm(Views, Trainable):
         self.steps_per_rollout = config["rollout_fragment_length"]
         # The groups that are in this process have drawn weights too: the learner's do not depend on them.
         torch.manual_seed(config["seed"] + 1_000_003)
-        self.setup_learner(config)
-        self._tell("on_algorithm_init")
 
     def begin(self, config: dict[str, Any]) -> None:
         """Check the options, and make the parts that do not depend on environments."""
@@ -119,11 +135,12 @@ class Algorithm(Views, Trainable):
         if config["log_level"] != "WARN":
             logger.setLevel(getattr(logging, str(config["log_level"]), logging.WARNING))
         self.events = events_of(config["callbacks"])
-        self.metrics = MetricsLogger()
+        self.metrics, self.streams = MetricsLogger(), Streams(config["seed"])
         self.rng = np.random.default_rng([config["seed"], 1_000_003])
         self.episodes: deque[Episode] = deque(maxlen=config["metrics_num_episodes_for_smoothing"])
         self.last_episodes: list[Episode] = []  # that ended in the last iteration
         self.steps_sampled = self.agent_steps_sampled = 0  # agents' steps: 0 where there is one agent
+        self.num_failed = 0  # environments that were made anew in the last iteration
 
     def make_policy(self, env: Any, config: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The policy, and the options that make it again in other processes."""
@@ -187,14 +204,18 @@ class Algorithm(Views, Trainable):
 
     def step(self) -> dict[str, Any]:
         """Run one iteration, and return metrics in the spellings of 2018 and of today."""
+        with self.streams:
+            return self._iterated()
+
+    def _iterated(self) -> dict[str, Any]:
         before = self.steps_sampled
-        self.last_episodes = []
+        self.last_episodes, self.num_failed = [], 0
         learner = self.training_step()
         while self.steps_sampled - before < self.config["min_sample_timesteps_per_iteration"]:
             learner = self.training_step()
         result: dict[str, Any] = {"timesteps_this_iter": self.steps_sampled - before, "info": {"learner": learner}}
         result["config"] = self.algorithm_config.options
-        result["episodes_this_iter"] = len(self.last_episodes)
+        result["episodes_this_iter"], result["num_faulty_episodes"] = len(self.last_episodes), self.num_failed
         result.update(summary([each.episode_return for each in self.episodes], [each.length for each in self.episodes]))
         self._add_counts(result)
         interval = self.config["evaluation_interval"]
@@ -216,6 +237,7 @@ class Algorithm(Views, Trainable):
             num_env_steps_sampled_lifetime=self.steps_sampled,
             num_agent_steps_sampled_lifetime=agent_steps,
             num_episodes=episodes,
+            num_faulty_episodes=self.num_failed,
             num_episodes_lifetime=(self._episodes_total or 0) + episodes,
         )
         learner = result["info"]["learner"]
@@ -269,6 +291,7 @@ class Algorithm(Views, Trainable):
             self.last_episodes.extend(batch.episodes)
             self._tell("on_sample_end", samples=batch, worker=self.rollouts, env_runner=self.rollouts)
         self.steps_sampled += sum(batch.rewards.size for batch in batches)
+        self.num_failed += sum(batch.num_failed for batch in batches)
         for each in batches:
             by_policy: dict[str, Batch] = getattr(each, "batches", {})
             self.agent_steps_sampled += sum(own.rewards.size for own in by_policy.values())
@@ -283,7 +306,8 @@ class Algorithm(Views, Trainable):
         self._tell("on_evaluate_start")
         options = options_of_evaluation(self.config, type(self).__name__)
         env = environment_of(options) if "env" in (self.config["evaluation_config"] or {}) else self.env
-        found = evaluated(self._player(options), env, options, episodes)
+        with self.streams:
+            found = evaluated(self._player(options), env, options, episodes, self.workers_of(self.config))
         self._tell("on_evaluate_end", evaluation_metrics=found)
         return found
 
@@ -370,66 +394,6 @@ class Algorithm(Views, Trainable):
         from .checks import checked
 
         return checked(self, verbose)
-
-    # --- checkpoints ---
-
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write everything that the next iterations depend on."""
-        state = {
-            "weights": self.policy.get_weights(),
-            "filter": self.policy.filter,
-            "learner": on_cpu(self.learner_state()),
-            "rng": self.rng,
-            "torch": torch.get_rng_state(),
-            "episodes": list(self.episodes),
-            "steps_sampled": self.steps_sampled,
-            "agent_steps_sampled": self.agent_steps_sampled,
-            "groups": self.rollouts.state(),
-            "config": self.algorithm_config,
-            "algorithm": type(self).__name__,
-            "threads": torch.get_num_threads(),
-        }
-        import cloudpickle
-
-        with open(os.path.join(checkpoint_dir, STATE), "wb") as file:
-            cloudpickle.dump(state, file)
-        policies = {name: self.get_policy(name) for name in self.policy_ids()}
-        weights = {name: policy.get_weights() for name, policy in policies.items()}
-        write_weights(checkpoint_dir, weights, {name: policy.filter for name, policy in policies.items()})
-
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on from a checkpoint."""
-        with open(os.path.join(str(checkpoint), STATE), "rb") as file:
-            state = pickle.load(file)
-        self.policy.set_weights(state["weights"])
-        self.policy.filter = state["filter"]
-        self.set_learner_state(state["learner"])
-        self.rng = state["rng"]
-        torch.set_rng_state(state["torch"])
-        self.episodes.clear()
-        self.episodes.extend(state["episodes"])
-        self.steps_sampled = state["steps_sampled"]
-        self.agent_steps_sampled = state.get("agent_steps_sampled", 0)
-        self.rollouts.set_state(state["groups"])
-        self._tell("on_checkpoint_loaded")
-
-    def save_to_path(self, path: Any = None) -> str:
-        """Save into a folder, and return its path."""
-        return str(self.save(None if path is None else os.fspath(path)))
-
-    def restore_from_path(self, path: Any) -> None:
-        """Go on from the checkpoint in a folder."""
-        self.restore(path)
-
-    @classmethod
-    def from_checkpoint(cls, path: Any) -> Algorithm:
-        """Make the algorithm of the checkpoint in the folder `path`; its next iterations are those after the save."""
-        folder = str(getattr(path, "path", path))
-        with open(os.path.join(folder, STATE), "rb") as file:
-            config = pickle.load(file)["config"]
-        made: Algorithm = config.copy().build_algo()
-        made.restore(folder)
-        return made
 
     def cleanup(self) -> None:
         """End the rollout actors, and close the environments."""

@@ -39,6 +39,7 @@ class Batch(NamedTuple):
     next_values: of the state that the step led to, before any reset.  counted: what the filter has seen.
     sequences, states: of a recurrent policy: the parts that it reads in order, and the states at their begins.
     next_observations: None where the policy does not ask for them; behind a terminal step they are of the next episode.
+    num_failed: environments that failed and were made anew.
     """
 
     observations: np.ndarray
@@ -55,6 +56,7 @@ class Batch(NamedTuple):
     next_observations: np.ndarray | None = None
     sequences: list[Sequence] | None = None
     states: list[np.ndarray] | None = None
+    num_failed: int = 0
 
     def advantages(self, gamma: float, lambda_: float) -> tuple[np.ndarray, np.ndarray]:
         """Advantages by GAE, and the targets of the value function."""

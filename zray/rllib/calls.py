@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,13 +17,61 @@ import zray
 
 from .environments import InvalidEnvironmentError
 
-__all__ = ["Calls"]
+__all__ = ["Calls", "end_in_order", "fetched"]
 
 logger = logging.getLogger("zray.rllib")
+
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(zray.__file__)), "")
 
 # Processes that are started, one after another, for a call that does not end.  The time that each has is twice that of
 # the one before: a new process imports torch first.
 REPLACEMENTS_MAX = 5
+# Seconds that workers have to close their environments.
+END_SECONDS = 5.0
+
+
+def fetched(refs: Any) -> Any:
+    """The values of calls of workers.
+
+    Raises:
+        InvalidEnvironmentError: an environment failed there; its sentence comes first, and then the lines of the
+            program that led to it.
+    """
+    try:
+        return zray.get(refs)
+    except zray.exceptions.ZrayError as error:
+        text = sentence_of(str(error))
+        if text is None:
+            raise
+        raise InvalidEnvironmentError(text) from None
+
+
+def sentence_of(report: str) -> str | None:
+    """What a remote error says of an environment, without the frames of zray; None: it speaks of something else."""
+    _, mark, said = report.rpartition(f"\n{InvalidEnvironmentError.__module__}.{InvalidEnvironmentError.__name__}: ")
+    if not mark:
+        return None
+    said = re.sub(r" \(pid=\d+, node=\w+: its constructor raised\)$", "", said.rstrip())
+    frames: list[str] = []
+    is_own = False
+    for line in report[: -len(said)].splitlines():
+        if line.startswith('  File "'):
+            is_own = not line.startswith(f'  File "{_FOLDER}')
+        elif not line.startswith("    "):
+            is_own = False
+        if is_own:
+            frames.append(line)
+    return "\n".join([said, "In the worker:", *frames]) if frames else said
+
+
+def end_in_order(actors: Sequence[Any]) -> None:
+    """Let workers close their environments behind their calls, and end them; those that hang are ended too."""
+    if not actors or not zray.is_initialized():  # the end of the session has ended them
+        return
+    refs = [actor.close.remote() for actor in actors]
+    zray.wait(refs, num_returns=len(refs), timeout=END_SECONDS)
+    for actor in actors:
+        zray.kill(actor)
 
 
 class Calls:

@@ -253,6 +253,20 @@ class AlgorithmConfig:
         """
         return self._given("resources", locals())
 
+    def fault_tolerance(
+        self,
+        *,
+        restart_failed_sub_environments: bool = NOT_GIVEN,
+        **former: Any,
+    ) -> Self:
+        """Set what happens when an environment raises; a process that is lost is always replaced.
+
+        Args:
+            restart_failed_sub_environments: whether an environment that raises is made anew, and its episode counts as
+                truncated; False: training ends.  Default: False.
+        """
+        return self._given("fault_tolerance", locals())
+
     def framework(self, framework: str = "torch", **options: Any) -> Any:
         """Set the framework.
 
@@ -276,10 +290,6 @@ class AlgorithmConfig:
     def learners(self, **options: Any) -> Any:
         """The learner is in the process of the algorithm."""
         return self._set("learners", options)
-
-    def fault_tolerance(self, **options: Any) -> Any:
-        """A rollout process that is lost is always replaced."""
-        return self._set("fault_tolerance", options)
 
     def checkpointing(self, **options: Any) -> Any:
         """A checkpoint always holds everything."""

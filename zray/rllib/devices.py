@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 import torch
 
-__all__ = ["learner_device", "on_cpu"]
+import zray
+
+__all__ = ["fit_threads", "learner_device", "on_cpu"]
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +21,22 @@ def learner_device() -> torch.device:
         return torch.device("cuda")
     logger.warning("num_gpus is set, and torch finds no GPU (torch.cuda.is_available()): the learner uses the CPU.")
     return torch.device("cpu")
+
+
+def fit_threads() -> None:
+    """Let torch use as many threads as the session has CPUs, where torch would take all cores; says so once."""
+    if "OMP_NUM_THREADS" in os.environ or not zray.is_initialized():
+        return
+    threads, count = torch.get_num_threads(), max(1, int(zray.cluster_resources().get("CPU", 1)))
+    if threads <= count or threads not in (os.cpu_count(), len(os.sched_getaffinity(0)), (os.cpu_count() or 2) // 2):
+        return  # the program has chosen a number
+    torch.set_num_threads(count)
+    logger.warning(
+        "torch uses %d threads, the CPUs of the session, and not all %d cores.  Call torch.set_num_threads(n) for "
+        "another number; small networks train fastest with 1.",
+        count,
+        threads,
+    )
 
 
 def on_cpu(state: Any) -> Any:

@@ -41,13 +41,35 @@ class EnvContext(dict[str, Any]):
         config: what the user gave as env_config.
         worker_index: the process of the environment; 0: the program itself.
         vector_index: the number of the environment, over all processes.
+        remote: False; environments have no processes of their own.
+        num_workers: the processes of the algorithm beside the program.
+        recreated_worker: whether the environment takes the place of one that failed.
+        num_restarts: how often that has happened in this place.
     """
 
-    def __init__(self, config: dict[str, Any] | None = None, worker_index: int = 0, vector_index: int = 0) -> None:
+    def __init__(
+        self,
+        config: dict[str, Any] | None = None,
+        worker_index: int = 0,
+        vector_index: int = 0,
+        remote: bool = False,
+        num_workers: int = 0,
+        recreated_worker: bool = False,
+        num_restarts: int = 0,
+    ) -> None:
         super().__init__(config or {})
         self.worker_index, self.vector_index = worker_index, vector_index
-        self.num_workers = 0
-        self.remote = False
+        self.remote, self.num_workers = remote, num_workers
+        self.recreated_worker, self.num_restarts = recreated_worker, num_restarts
+
+    def copy_with_overrides(self, env_config: dict[str, Any] | None = None, **places: Any) -> EnvContext:
+        """A copy with another env_config, or in another place."""
+        return EnvContext(dict(self) if env_config is None else env_config, **{**vars(self), **places})
+
+    def set_defaults(self, defaults: dict[str, Any]) -> None:
+        """Add what the env_config lacks."""
+        for key, value in defaults.items():
+            self.setdefault(key, value)
 
 
 def creator_of(env: Any) -> Callable[[EnvContext], Any]:

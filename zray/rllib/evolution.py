@@ -6,6 +6,7 @@ the iteration and the pair's number.  A block has the same result in whichever p
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,10 +14,14 @@ import numpy as np
 
 import zray
 
-from .calls import Calls
+from .calls import Calls, end_in_order, fetched
 from .environments import EnvContext, InvalidEnvironmentError, check_environment, make_environment, name_of
+from .global_random import seed_process
+from .lives import RESTARTS_MAX, close_all, close_at_end, closed
 from .old_environments import settled
 from .vector_policy import VectorPolicy
+
+logger = logging.getLogger("zray.rllib")
 
 __all__ = ["BLOCK", "Evolution", "Evolver", "Played", "Vector", "draw", "make_noise", "sum_in_order"]
 
@@ -97,11 +102,20 @@ class Evolver:
         seed: int,
         options: dict[str, Any],
         worker_index: int = 0,
+        num_workers: int = 0,
     ) -> None:
+        if worker_index:
+            seed_process(seed, worker_index)
+        else:
+            close_at_end(self)
         self.noise, self.seed, self.options = noise, seed, options
         self.policy = VectorPolicy(**policy)
         self.name, self.worker_index = name_of(env), worker_index
-        self.make: Any = lambda: make_environment(env, EnvContext(env_config, worker_index, worker_index))
+        places = (worker_index, worker_index, False, num_workers)
+        self.make: Any = lambda restarts=0: make_environment(
+            env, EnvContext(env_config, *places, bool(restarts), restarts)
+        )
+        self.restarts = 0
         self.env: Any = None  # made when it is first played: a process that only adds up needs none
         self.last_offset = len(noise) - self.policy.size
 
@@ -134,11 +148,7 @@ class Evolver:
 
     def _episode(self, seed: int, rng: np.random.Generator | None, counted: Any) -> tuple[float, int]:
         where = f"environment {self.name} of process {self.worker_index}, the episode with seed {seed}"
-        try:
-            with np.errstate(all="ignore"):  # what is no number is looked for below, and named
-                total, rows, rewards = self.policy.play(self.env, seed, rng, self.options["horizon"] or np.inf)
-        except Exception as error:
-            raise InvalidEnvironmentError(f"{type(error).__name__}: {error}, in {where}.") from error
+        total, rows, rewards = self._played(seed, rng, where)
         observations = np.asarray(rows)
         if not np.isfinite(observations).all():
             step = int(np.argmin(np.isfinite(observations).all(axis=1)))
@@ -148,6 +158,22 @@ class Evolver:
             raise InvalidEnvironmentError(f"The reward is {rewards[step]}, in step {step} of {where}.")
         counted.observe(observations)
         return total, len(rewards)
+
+    def _played(self, seed: int, rng: np.random.Generator | None, where: str) -> Any:
+        """Return, observations and rewards of an episode; after a failure, in an environment that is made anew."""
+        for attempt in range(RESTARTS_MAX + 1):
+            try:
+                with np.errstate(all="ignore"):  # what is no number is looked for afterwards, and named
+                    return self.policy.play(self.env, seed, rng, self.options["horizon"] or np.inf)
+            except Exception as error:
+                problem = InvalidEnvironmentError(f"{type(error).__name__}: {error}, in {where}.")
+                if attempt == RESTARTS_MAX or not self.options.get("restarts"):
+                    raise problem from error
+                logger.warning("The environment is made anew, and the episode begins again: %s", problem)
+                close_all([self.env], self.name)
+                self.restarts += 1
+                self.env = settled(self.make(self.restarts))
+        raise AssertionError("The last attempt returns or raises.")
 
     def weighted_noise(self, iteration: int, begin: int, weights: np.ndarray) -> np.ndarray:
         """The sum of weight times noise over the pairs from `begin` on."""
@@ -181,8 +207,12 @@ class Evolver:
 
     def close(self) -> None:
         """Close the environment."""
-        if self.env is not None:
-            self.env.close()
+        closed(self)
+        env, self.env = self.env, None
+        if env is not None:
+            close_all([env], self.name)
+
+    __ray_shutdown__ = close
 
 
 class Evolution:
@@ -222,8 +252,11 @@ class Evolution:
             # Calls depend on their arguments alone: a killed actor plays its blocks again, with the same results.
             options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": -1, **resources}
             actor_class = zray.remote(Evolver).options(**options)
-            self.actors = [actor_class.remote(table, *arguments, number + 1) for number in range(num_workers)]
-        self.local = Evolver(noise, *arguments)
+            self.actors = [
+                actor_class.remote(table, *arguments, number + 1, num_workers) for number in range(num_workers)
+            ]
+        made: Any = Evolver
+        self.local: Evolver = made(noise, *arguments, 0, num_workers)
 
     def play(self, vector: Vector, iteration: int, pairs: range) -> list[Played]:
         """The blocks of these pairs, in their order."""
@@ -243,7 +276,7 @@ class Evolution:
                 block_of[ref] = number
                 calls.add(ref, worker)
             for ref, worker in calls.wait():
-                found[block_of.pop(ref)] = zray.get(ref)
+                found[block_of.pop(ref)] = fetched(ref)
                 free.append(worker)
         return [found[number] for number in range(len(blocks))]
 
@@ -280,8 +313,7 @@ class Evolution:
         """Do nothing: no state is there to set."""
 
     def close(self) -> None:
-        """End the actors, and close the environment."""
+        """End the actors, and close all environments."""
         self.local.close()
-        for actor in self.actors:
-            zray.kill(actor)
-        self.actors = []
+        actors, self.actors = self.actors, []
+        end_in_order(actors)

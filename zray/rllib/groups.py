@@ -19,11 +19,12 @@ from .environments import (
     InvalidEnvironmentError,
     check_environment,
     check_reward,
-    make_environment,
     name_of,
 )
 from .episodes import ACTIONS_MAX, is_stateless, play_again
+from .lives import close_all
 from .old_environments import settled
+from .places import Places
 from .policies import Policy
 from .sequences import sequences_of
 
@@ -34,7 +35,7 @@ __all__ = ["Batch", "Episode", "Group"]
 STEPS_MAX = 1_000_000
 
 
-class Group:
+class Group(Places):
     """Environments that are stepped together.
 
     Args:
@@ -45,9 +46,13 @@ class Group:
         events: the callbacks.
         checks: whether the first environment is checked before the first rollout.
         is_whole: whether a rollout goes on until the episodes have ended.
+        restarts: whether an environment that raises is made anew.
+        num_workers: the processes of the algorithm, for the contexts of environments.
     """
 
     is_settled = True  # whether wrappers of environments have seen a first step
+    is_closed = restarts = False
+    num_failed = 0  # environments that were made anew, since the last rollout
 
     def __init__(
         self,
@@ -60,26 +65,36 @@ class Group:
         events: Events | None = None,
         checks: bool = True,
         is_whole: bool = False,
+        restarts: bool = False,
+        num_workers: int = 0,
     ) -> None:
-        self.is_whole = is_whole
+        self.is_whole, self.restarts = is_whole, restarts
         self.index, self.size, self.name, self.worker_index = index, size, name_of(env), worker_index
-        self.events, self.live, self.metrics = events, [], MetricsLogger()
-        first = index * size
-        contexts = [EnvContext(env_config, worker_index, first + place) for place in range(size)]
+        self.events, self.metrics = events, MetricsLogger()
+        self.live: list[LiveEpisode] = []
+        self.maker = (env, EnvContext(env_config, num_workers=num_workers))
+        # Of each environment: how often it was made anew, and how often without a step between.
+        self.restarted, self.in_vain = [0] * size, [0] * size
         self.envs: list[Any] = []
         self.is_settled = checks
-        for place, context in enumerate(contexts):
-            self.envs.append(make_environment(env, context))
+        try:
+            self._begin(size, checks, np.random.default_rng([seed, index]))
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, size: int, checks: bool, rng: np.random.Generator) -> None:
+        """Make and reset the environments."""
+        for place in range(size):
+            self.envs.append(self._made(place))
             if checks and not place:
                 check_environment(self.envs[0], self.name)
                 self.envs = [settled(self.envs[0])]
-        if events is not None:
-            self.live = [LiveEpisode(first + place, 0) for place in range(size)]
-            for place, context in enumerate(contexts):
-                facts = {"env": self.envs[place], "sub_environment": self.envs[place], "env_context": context}
-                self._tell("on_environment_created", place, **facts)
-                self._tell("on_sub_environment_created", place, **facts)
-        self.rng = np.random.default_rng([seed, index])
+        if self.events is not None:
+            self.live = [LiveEpisode(self.index * size + place, 0) for place in range(size)]
+            for place in range(size):
+                self._tell_created(place)
+        self.rng = rng
         self.numbers = [0] * size
         self.seeds = [0] * size
         self.returns = [0.0] * size
@@ -94,12 +109,7 @@ class Group:
         self.returns[place], self.lengths[place] = 0.0, 0
         if self.taken is not None:
             self.taken[place] = []
-        try:
-            observation, info = self.envs[place].reset(seed=seed)
-        except Exception as error:
-            raise InvalidEnvironmentError(
-                f"reset raised {type(error).__name__}: {error}, in {self._where(place)}."
-            ) from error
+        observation, info = self._begun(place, lambda env: env.reset(seed=seed))
         observation = copied(observation)
         if self.events is not None:
             self.live[place] = LiveEpisode(self.index * self.size + place, self.numbers[place])
@@ -262,7 +272,7 @@ class Group:
                 try:
                     observation, reward, is_terminal, is_truncated, info = env_step(taken)
                 except Exception as error:
-                    raise self._raised(place, taken, error) from error
+                    observation, reward, is_terminal, is_truncated, info = self._failed(place, taken, error, active)
                 observation = copied(observation)
                 if not is_finite(reward, most):
                     raise self._no_number(place, reward)
@@ -293,6 +303,8 @@ class Group:
 
     def _finished(self, batch: Batch, before: list[list[np.ndarray]], max_seq_len: int) -> Batch:
         """The batch, cut to whole episodes if these are asked for, with the sequences of a recurrent model."""
+        if self.num_failed:
+            batch, self.num_failed = batch._replace(num_failed=self.num_failed), 0
         if not self.is_settled:
             self.envs, self.is_settled = [settled(each) for each in self.envs], True
         if self.is_whole:
@@ -388,7 +400,9 @@ class Group:
             raise ValueError(
                 f"its pickle holds no state, and an episode has more than {ACTIONS_MAX:,} steps: give a horizon"
             )
-        return self.__dict__
+        if self.restarts:
+            return self.__dict__
+        return {name: value for name, value in self.__dict__.items() if name != "maker"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -397,9 +411,10 @@ class Group:
                 play_again(env, seed, actions)
 
     def close(self) -> None:
-        """Close the environments."""
-        for env in self.envs:
-            env.close()
+        """Close the environments, once."""
+        if not self.is_closed:
+            self.is_closed = True
+            close_all(self.envs, self.name)
 
 
 def _zeros(steps: int, size: int) -> list[np.ndarray]:

@@ -157,7 +157,7 @@ def seed_otherwise(env: Any, seed: int) -> None:
             each.seed(seed)
             return
     for number, name in enumerate(("action_space", "observation_space")):
-        space = getattr(inner, name, None)
+        space: Any = getattr(inner, name, None)
         if callable(getattr(space, "seed", None)):
             space.seed(seed + number)
     if isinstance(inner, gymnasium.Env):

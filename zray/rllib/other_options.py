@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ABSENT", "IGNORED", "OTHERS", "TF"]
+__all__ = ["ABSENT", "IGNORED", "OF_REPLAY", "OTHERS", "TF"]
 
 TF = "it is of TensorFlow, and models are torch's"
 _STACK = "there is one stack of classes here"
@@ -41,7 +41,6 @@ IGNORED: dict[str, str] = {
             "recreate_failed_workers",
             "recreate_failed_env_runners",
             "restart_failed_env_runners",
-            "restart_failed_sub_environments",
             "max_num_worker_restarts",
             "max_num_env_runner_restarts",
             "delay_between_worker_restarts_s",
@@ -117,7 +116,22 @@ IGNORED: dict[str, str] = {
         ),
         "it has no effect here",
     ),
+    **dict.fromkeys(
+        ("policy_map_capacity", "policy_map_cache", "policy_states_are_swappable"), "all policies stay in memory"
+    ),
+    "replay_mode": "each policy has a replay memory of its own",
     "hiddens": "the layers are those of model['fcnet_hiddens']",
+}
+
+_SINGLE = "transitions are drawn one by one, from the memory of the learner"
+# Keys of `replay_buffer_config` that change nothing here, and the reason.
+OF_REPLAY: dict[str, str] = {
+    **dict.fromkeys(("_enable_replay_buffer_api", "prioritized_replay_eps", "replay_batch_size"), ""),
+    **dict.fromkeys(("storage_unit", "replay_sequence_length", "replay_burn_in", "replay_zero_init_states"), _SINGLE),
+    **dict.fromkeys(("metrics_num_episodes_for_smoothing", "batch_size_B", "batch_length_T", "seed"), _SINGLE),
+    **dict.fromkeys(("no_local_replay_buffer", "replay_buffer_shards_colocated_with_driver"), _SINGLE),
+    **dict.fromkeys(("worker_side_prioritization", "underlying_buffer_config"), _SINGLE),
+    "replay_mode": IGNORED["replay_mode"],
 }
 
 # Names of other libraries, and the option that means the same: for messages.

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .environments import EnvContext, Limited, make_environment
+from .environments import EnvContext, Limited, make_environment, name_of
+from .lives import RESTARTS_MAX, close_all
 from .spellings import logger, once, translated
 
 __all__ = ["Player", "evaluated", "options_of_evaluation", "summary"]
@@ -84,7 +85,9 @@ class Player:
         return total, length
 
 
-def evaluated(player: Any, env: Any, options: Mapping[str, Any], count: int | None = None) -> dict[str, Any]:
+def evaluated(
+    player: Any, env: Any, options: Mapping[str, Any], count: int | None = None, num_workers: int = 0
+) -> dict[str, Any]:
     """Play episodes, and sum them up.
 
     Args:
@@ -92,18 +95,33 @@ def evaluated(player: Any, env: Any, options: Mapping[str, Any], count: int | No
         env: what `make_environment` takes.
         options: of the evaluation.
         count: episodes; None: as `evaluation_duration` says.
+        num_workers: the processes of the algorithm, for the context of the environment.
     """
     unit = options["evaluation_duration_unit"] if count is None else "episodes"
     wanted = count or options["evaluation_duration"]
     seconds = options["evaluation_sample_timeout_s"]
     horizon = options["horizon"]
-    made = make_environment(Limited(env, horizon) if horizon else env, EnvContext(options["env_config"]))
+    limited, failed = Limited(env, horizon) if horizon else env, 0
+    context = EnvContext(options["env_config"], num_workers=num_workers)
+    made = make_environment(limited, context)
     returns: list[float] = []
     lengths: list[int] = []
     try:
         while (len(returns) if unit == "episodes" else sum(lengths)) < wanted:
             last = math.inf if seconds is None else time.monotonic() + seconds
-            found = player.play(made, options["seed"] + len(returns), lambda last=last: time.monotonic() > last)
+            try:
+                found = player.play(made, options["seed"] + len(returns), lambda last=last: time.monotonic() > last)
+            except Exception as error:
+                failed += 1
+                if failed > RESTARTS_MAX or not options.get("restart_failed_sub_environments"):
+                    raise
+                reason = f"{type(error).__name__}: {error}"
+                logger.warning(
+                    "The environment of the evaluation is made anew, and its episode begins again: %s", reason
+                )
+                close_all([made], name_of(env))
+                made = make_environment(limited, context.copy_with_overrides(num_restarts=failed))
+                continue
             if found is None:
                 logger.warning(
                     "Evaluation stopped after %d episodes: the next one has not ended within "
@@ -115,7 +133,7 @@ def evaluated(player: Any, env: Any, options: Mapping[str, Any], count: int | No
             returns.append(found[0])
             lengths.append(found[1])
     finally:
-        made.close()
+        close_all([made], name_of(env))
     result = summary(returns, lengths)
     counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
     result["env_runners"].update(counts)

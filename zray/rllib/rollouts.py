@@ -8,8 +8,10 @@ import torch
 
 import zray
 
-from .calls import Calls
+from .calls import Calls, end_in_order, fetched
+from .global_random import Streams, seed_process, swap
 from .groups import Batch, Group
+from .lives import close_at_end, closed
 from .policies import Policy
 
 __all__ = ["GroupHost", "Rollouts"]
@@ -39,6 +41,9 @@ class GroupHost:
     ) -> None:
         if worker_index:
             torch.set_num_threads(1)  # one process for each CPU
+            seed_process(groups["seed"], worker_index)
+        else:
+            close_at_end(self)
         options = dict(policy)
         self.policy: Policy = options.pop("policy_class", Policy)(**options)
         self.worker_index = worker_index
@@ -52,6 +57,15 @@ class GroupHost:
         self.policy.set_weights(weights)
         self.policy.filter = observation_filter
         return [group.rollout(self.policy, steps, clip_rewards) for group in self.groups]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "global_random": Streams.of_process()} if self.worker_index else self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        found = state.pop("global_random", None)
+        self.__dict__.update(state)
+        if found is not None:  # a process that takes the place of another one goes on with its numbers
+            swap(found)
 
     def state(self) -> bytes:
         """The groups, with their environments and random numbers, as a pickle.
@@ -74,14 +88,25 @@ class GroupHost:
         """Go on with groups of `state`."""
         import pickle
 
-        self.groups = pickle.loads(data)
-        for group in self.groups:
-            group.worker_index = self.worker_index
+        self.take(pickle.loads(data))
+
+    def take(self, groups: list[Group]) -> None:
+        """Go on with other groups, and close the environments of those that were here."""
+        for own, group in zip(self.groups, groups, strict=True):
+            own.close()
+            group.worker_index, group.restarts = self.worker_index, own.restarts
+            group.restarted, group.in_vain = [0] * group.size, [0] * group.size
+            if own.restarts:
+                group.maker = own.maker
+        self.groups = groups
 
     def close(self) -> None:
         """Close all environments."""
+        closed(self)
         for group in self.groups:
             group.close()
+
+    __ray_shutdown__ = close
 
 
 class Rollouts:
@@ -144,13 +169,13 @@ class Rollouts:
             for worker, ref in enumerate(refs):
                 calls.add(ref, worker)
             calls.wait(len(refs))
-        return list(zray.get(refs))
+        return list(fetched(refs))
 
     def state(self) -> list[bytes]:
         """The state of each host of groups."""
         if self.host is not None:
             return [self.host.state()]
-        found: list[bytes] = zray.get([actor.state.remote() for actor in self.actors])
+        found: list[bytes] = fetched([actor.state.remote() for actor in self.actors])
         return found
 
     def set_state(self, states: list[bytes]) -> None:
@@ -161,17 +186,16 @@ class Rollouts:
         import cloudpickle
 
         if self.host is not None:
-            self.host.groups = groups
+            self.host.take(groups)
             return
         refs = []
         for actor, indices in zip(self.actors, self.indices, strict=True):
             refs.append(actor.set_state.remote(cloudpickle.dumps([groups[index] for index in indices])))
-        zray.get(refs)
+        fetched(refs)
 
     def close(self) -> None:
-        """End the actors."""
+        """Close all environments, and end the actors."""
         if self.host is not None:
             self.host.close()
-        for actor in self.actors:
-            zray.kill(actor)
-        self.actors = []
+        actors, self.actors = self.actors, []
+        end_in_order(actors)

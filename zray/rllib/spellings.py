@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .other_options import ABSENT, IGNORED, OTHERS, TF
+from .other_options import ABSENT, IGNORED, OF_REPLAY, OTHERS, TF
 from .schedules import checked_schedule
 
 __all__ = ["ABSENT", "CONVERTED", "IGNORED", "OPTIONS", "common_defaults", "translated", "unknown"]
@@ -92,13 +92,29 @@ OPTIONS: dict[str, Option] = {
     "callbacks": Option("callbacks", None, ("callbacks_class",)),
     "seed": Option("debugging", 0),
     "log_level": Option("debugging", "WARN"),
+    "restart_failed_sub_environments": Option("fault_tolerance", False),
     "framework": Option("framework", "torch"),
     "num_gpus": Option("resources", 0, ("num_gpus_per_learner",)),
 }
 
 
+def _check_keys(option: str, value: Mapping[str, Any], known: tuple[str, ...], ignored: Mapping[str, str]) -> None:
+    """Look at the keys of an option that is a dict.  Those that change nothing are said once.
+
+    Raises:
+        TypeError: a key is unknown.
+    """
+    for name in value:
+        if name in ignored:
+            once(f"{option}[{name!r}]", ignored[name])
+        elif name not in known:
+            near = difflib.get_close_matches(str(name), known, 1)
+            raise TypeError(f"{option} has no key {name!r}.  " + (f"Near: {near[0]!r}." if near else f"Keys: {known}."))
+
+
 def _epsilon(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """`exploration_config`: a schedule of epsilon; other kinds of exploration belong to the algorithm."""
+    names = ("type", "initial_epsilon", "final_epsilon", "epsilon_timesteps", "warmup_timesteps")
     kind = value.get("type", "EpsilonGreedy")
     kind = str(kind if isinstance(kind, str) else kind.__name__).rpartition(".")[2]
     if kind not in ("EpsilonGreedy", "StochasticSampling"):
@@ -106,6 +122,7 @@ def _epsilon(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
             f"zray does not have the exploration {kind!r} of rllib yet.  Give `epsilon` for DQN, `entropy_coeff` for "
             "PPO, or explore=False."
         )
+    _check_keys("exploration_config", value, names, {"framework": "", "random_timesteps": "actions are drawn at once"})
     if "epsilon" not in options or kind != "EpsilonGreedy":
         return {}
     first = float(value.get("initial_epsilon", 1.0))
@@ -118,6 +135,8 @@ def _replay(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, A
     """`replay_buffer_config`: capacity, and whether by priority."""
     found = {}
     names = {
+        "num_replay_buffer_shards": "num_replay_buffer_shards",
+        "prioritized_replay": "prioritized",
         "capacity": "capacity",
         "learning_starts": "learning_starts",
         "prioritized_replay_alpha": "prioritized_alpha",
@@ -125,9 +144,14 @@ def _replay(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, A
         "prioritized_replay_beta": "prioritized_beta",
         "beta": "prioritized_beta",
     }
+    _check_keys("replay_buffer_config", value, ("type", *names), OF_REPLAY)
     for name, today in names.items():
-        if name in value and today in options:
+        if name not in value:
+            continue
+        if today in options:
             found[today] = value[name]
+        else:
+            once(f"replay_buffer_config[{name!r}]", "the algorithm has no such option")
     kind = value.get("type")
     if kind is not None and "prioritized" in options:
         found["prioritized"] = "Prioritized" in (kind if isinstance(kind, str) else kind.__name__)
@@ -145,7 +169,9 @@ def _fraction(value: float, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _agents(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value[name] for name in ("policies", "policy_mapping_fn", "policies_to_train") if name in value}
+    names = ("policies", "policy_mapping_fn", "policies_to_train")
+    _check_keys("multiagent", value, names, IGNORED)
+    return {name: value[name] for name in names if name in value}
 
 
 def _optimizer(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

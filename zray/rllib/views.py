@@ -36,3 +36,26 @@ class Views:
 
     workers = env_runner_group
     env_runner = property(lambda self: self.env_runner_group.local_env_runner)
+
+    def add_policy(self, policy_id: str, *args: Any, **options: Any) -> Any:
+        """A further policy: not there.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            f"zray does not add policies to an algorithm that is built yet.  Name {policy_id!r} in "
+            "multi_agent(policies=...) beforehand, with a policy_mapping_fn that chooses by a variable; or build "
+            "another algorithm with all policies: other.set_weights({**other.get_weights(), **algo.get_weights()})."
+        )
+
+    def remove_policy(self, policy_id: str = "default_policy", **options: Any) -> Any:
+        """One policy less: not there.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            "zray does not remove policies from an algorithm that is built yet.  Let policy_mapping_fn name others "
+            f"than {policy_id!r}: a policy without agents costs its memory alone."
+        )

@@ -46,7 +46,7 @@ import torch
 import zray
 
 from ..algorithm import Algorithm
-from ..calls import Calls
+from ..calls import Calls, fetched
 from ..config import NOT_GIVEN, AlgorithmConfig
 from ..groups import Batch, Episode
 from ..rollouts import GroupHost
@@ -133,7 +133,7 @@ class Gradient(NamedTuple):
     """The answer of a worker: dtheta, and what the rollout gave.
 
     parts: the gradient of each parameter of the model, in its order.  steps: of the rollout.  counted: what the filter
-    has seen.
+    has seen.  num_failed: environments that failed and were made anew.
     """
 
     parts: list[np.ndarray]
@@ -141,6 +141,7 @@ class Gradient(NamedTuple):
     episodes: list[Episode]
     counted: Any
     metrics: dict[str, float]
+    num_failed: int = 0
 
 
 class GradientHost(GroupHost):
@@ -169,7 +170,7 @@ class GradientHost(GroupHost):
         loss.backward()
         check_gradients(list(model.parameters()), model, config["grad_clip"])
         parts = [np.zeros(p.shape, np.float32) if p.grad is None else p.grad.numpy() for p in model.parameters()]
-        return Gradient(parts, batch.rewards.size, batch.episodes, batch.counted, metrics)
+        return Gradient(parts, batch.rewards.size, batch.episodes, batch.counted, metrics, batch.num_failed)
 
     def _loss(self, batch: Batch, config: dict[str, Any]) -> tuple[torch.Tensor, dict[str, float]]:
         """The loss whose gradient is dtheta, and its parts, as means."""
@@ -244,7 +245,7 @@ class A3C(Algorithm):
                 started += 1
             idle = []
             for ref, worker in calls.wait():
-                self._apply(zray.get(ref), self.gradients - version_of[worker])
+                self._apply(fetched(ref), self.gradients - version_of[worker])
                 idle.append(worker)
             if started < last:
                 weights = zray.put(self.policy.get_weights())
@@ -261,6 +262,7 @@ class A3C(Algorithm):
         self.episodes.extend(gradient.episodes)
         self.last_episodes.extend(gradient.episodes)
         self.steps_sampled += gradient.steps
+        self.num_failed += gradient.num_failed
         for key, value in {**gradient.metrics, "gradient_lag": lag}.items():
             self.totals[key] = self.totals.get(key, 0.0) + value
 

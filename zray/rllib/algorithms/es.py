@@ -41,9 +41,10 @@ import torch
 
 from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
-from ..environments import EnvContext, make_environment
+from ..environments import name_of
 from ..evolution import Evolution, Played, Vector
 from ..groups import Episode
+from ..lives import close_all
 from ..vector_policy import VectorPolicy
 
 if TYPE_CHECKING:
@@ -179,10 +180,14 @@ class ES(Algorithm):
 
     config_class = ESConfig
 
+    def workers_of(self, config: dict[str, Any]) -> int:
+        """The processes that play."""
+        return int(config["num_env_runners"])
+
     def setup(self, config: dict[str, Any]) -> None:
         """Make the policy, the table of noise, the actors and the optimiser."""
         self.begin(config)
-        probe = make_environment(self.env, EnvContext(config["env_config"]))
+        probe = self.probed(config)
         options = {
             "observation_space": probe.observation_space,
             "action_space": probe.action_space,
@@ -191,7 +196,7 @@ class ES(Algorithm):
             "action_noise_std": config["action_noise_std"],
             "normalize_actions": config.get("normalize_actions", False),  # absent in former checkpoints
         }
-        probe.close()
+        close_all([probe], name_of(config["env"]))
         self.policy: Any = VectorPolicy(**options)
         if config["noise_size"] < self.policy.size:
             raise ValueError(
@@ -209,7 +214,10 @@ class ES(Algorithm):
             self.env,
             config["env_config"],
             config["seed"],
-            {name: config[name] for name in ("noise_stdev", "horizon", "eval_prob")},
+            {
+                **{name: config[name] for name in ("noise_stdev", "horizon", "eval_prob")},
+                "restarts": config.get("restart_failed_sub_environments", False),
+            },
         )
         self.episodes = deque(maxlen=config["report_length"])
         self.updates = 0

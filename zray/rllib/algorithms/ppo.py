@@ -20,7 +20,16 @@ The paper's letters are these options:
     K, M        `num_epochs`, `minibatch_size`: a number of steps, and the last minibatch has what is left
     epsilon     `clip_param`
     c1, c2      `vf_loss_coeff`, `entropy_coeff`
-    beta        `kl_coeff` is its first value; it moves towards the divergence `kl_target`
+    beta        `kl_coeff` is its first value; it moves towards the divergence `kl_target`, once in an iteration
+
+The metrics of an iteration are means over its minibatches, before each step of the optimiser:
+
+    kl                  log pi_old(a|s) - log pi(a|s), over the actions that were taken.  This mean steers beta: above
+                        twice `kl_target` beta grows by half, below half of it beta is halved.  The penalty itself has
+                        the exact divergence
+    clip_fraction       share of the ratios r outside of 1 - epsilon and 1 + epsilon
+    explained_variance  of the targets, by the values of the rollout: 1 is all, 0 none, at least -1
+    curr_kl_coeff       beta behind the iteration
 
 Details beyond the paper, from the authors' code (openai/baselines, ppo2) unless named otherwise:
 
@@ -50,6 +59,7 @@ import torch
 
 from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
+from ..helpers import explained_variance
 from ..reward_scale import RewardScale
 from ..schedules import entropy_coeff_at, set_learning_rate
 from ..sequences import minibatches_of, rows_of
@@ -137,7 +147,8 @@ class PPOConfig(AlgorithmConfig):
             entropy_coeff_schedule: `[[steps, weight], ...]` in the place of `entropy_coeff`; None: constant.  Default:
                 None.
             kl_coeff: beta: first weight of the penalty on the divergence; 0: no penalty.  Default: 0.0.
-            kl_target: divergence towards which beta is steered, where there is a penalty.  Default: 0.01.
+            kl_target: divergence towards which beta is steered by the metric `kl`, the mean of an iteration, where
+                there is a penalty.  Default: 0.01.
             train_batch_size: steps of an iteration, which give the length of a rollout; None: as rollouts give.
                 Default: None.
             lr_schedule: `[[steps, lr], ...]` in the place of `lr`, linear between its points; None: `lr` is constant.
@@ -179,7 +190,8 @@ class PPO(Algorithm):
                     totals[key] = totals.get(key, 0.0) + value
         metrics = {key: value / count for key, value in totals.items()}
         self._adapt_kl(metrics["kl"])
-        return metrics
+        explained = explained_variance(data["targets"].cpu().numpy(), data["old_values"].cpu().numpy())
+        return {**metrics, "explained_variance": explained, "curr_kl_coeff": self.kl_coeff}
 
     def _data(self) -> dict[str, torch.Tensor]:
         """The rollouts of all groups, with advantages: a row for each step.
@@ -252,6 +264,7 @@ class PPO(Algorithm):
         entropy = distribution.entropy(parameters, log_std).mean()
         loss = policy_loss + config["vf_loss_coeff"] * value_loss - self.entropy_coeff * entropy
         kl = -log_ratio.mean()  # an estimate by the actions that were taken; the penalty has the divergence itself
+        clipped = ((ratio.detach() - 1.0).abs() > epsilon).float().mean()
         if self.kl_coeff:
             divergence = distribution.divergence(rows["old_parameters"], rows.get("old_log_std"), parameters, log_std)
             loss = loss + self.kl_coeff * divergence.mean()
@@ -264,6 +277,7 @@ class PPO(Algorithm):
             "vf_loss": float(value_loss.detach()),
             "entropy": float(entropy.detach()),
             "kl": float(kl.detach()),
+            "clip_fraction": float(clipped),
         }
 
     def _adapt_kl(self, kl: float) -> None:

@@ -1,0 +1,67 @@
+"""The random numbers that environments take from `random` and `numpy.random`, which the program uses too."""
+
+from __future__ import annotations
+
+import random
+import sys
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Streams", "seed_process", "swap"]
+
+
+def seed_process(seed: int, worker_index: int) -> None:
+    """Seed `random`, `numpy.random` and torch, where it is loaded, in a process that only plays."""
+    _random, _numpy, of_torch = (int(each) for each in _seeds(seed, worker_index))
+    random.seed(_random)
+    np.random.seed(_numpy)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(of_torch)
+
+
+def _seeds(seed: int, worker_index: int) -> Any:
+    return np.random.SeedSequence([seed, worker_index, 7_000_003]).generate_state(3)
+
+
+class Streams:
+    """States of `random` and `numpy.random` that hold within a `with`; the program has its own again behind it.
+
+    Args:
+        seed: of the states.
+    """
+
+    def __init__(self, seed: int) -> None:
+        first, second, _ = (int(each) for each in _seeds(seed, 0))
+        self.states: tuple[Any, Any] = (
+            random.Random(first).getstate(),
+            np.random.RandomState(second).get_state(legacy=False),
+        )
+        self._depth, self._outside = 0, self.states
+
+    @staticmethod
+    def of_process() -> tuple[Any, Any]:
+        """The states as they are now."""
+        return random.getstate(), np.random.get_state(legacy=False)  # else a list of 624 numbers is made
+
+    def __enter__(self) -> Streams:
+        self._depth += 1
+        if self._depth == 1:  # an evaluation within an iteration changes nothing
+            self._outside = swap(self.states)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.states = swap(self._outside)
+
+
+def swap(states: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Set the states of the process, and return those that it had."""
+    before = Streams.of_process()
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+    return before

@@ -1,0 +1,82 @@
+"""The places of environments in a group: an environment is made for its place, and made anew there when it fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from .environments import EnvContext, InvalidEnvironmentError, make_environment
+from .lives import RESTARTS_MAX, close_all
+from .old_environments import settled
+
+__all__ = ["Places"]
+
+logger = logging.getLogger("zray.rllib")
+
+
+class Places:
+    """Makes the environments of a group."""
+
+    def _context(self: Any, place: int) -> EnvContext:
+        number = self.index * self.size + place
+        places: dict[str, Any] = {
+            "worker_index": self.worker_index,
+            "vector_index": number,
+            "num_restarts": self.restarted[place],
+        }
+        return self.maker[1].copy_with_overrides(**places, recreated_worker=self.restarted[place] > 0)
+
+    def _made(self: Any, place: int) -> Any:
+        return make_environment(self.maker[0], self._context(place))
+
+    def _tell_created(self: Any, place: int) -> None:
+        facts = {"env": self.envs[place], "sub_environment": self.envs[place], "env_context": self._context(place)}
+        self._tell("on_environment_created", place, **facts)
+        self._tell("on_sub_environment_created", place, **facts)
+
+    def _make_anew(self: Any, place: int, problem: InvalidEnvironmentError, cause: Exception) -> None:
+        """Make an environment that has failed anew, in its place.
+
+        Raises:
+            InvalidEnvironmentError: the option restart_failed_sub_environments is off, or several new ones have failed
+                without a step.
+        """
+        self.in_vain[place] = 1 if self.lengths[place] else self.in_vain[place] + 1
+        if not self.restarts or self.in_vain[place] > RESTARTS_MAX:
+            raise problem from cause
+        logger.warning("An environment is made anew: %s", problem)
+        close_all([self.envs[place]], self.name)
+        self.restarted[place] += 1
+        self.num_failed += 1
+        self.lengths[place] = 0
+        try:
+            self.envs[place] = settled(self._made(place))
+        except InvalidEnvironmentError as error:
+            self._make_anew(place, error, error)
+            return
+        if self.events is not None:
+            self._tell_created(place)
+
+    def _failed(self: Any, place: int, action: Any, error: Exception, active: list[tuple[int, Any]]) -> tuple[Any, ...]:
+        """What a step that raised counts as, with the environment made anew: the end of a truncated episode.
+
+        Args:
+            active: the environments that are stepped; the new one takes its place.
+        """
+        length = self.lengths[place]
+        self._make_anew(place, self._raised(place, action, error), error)
+        self.lengths[place] = length
+        active[[each for each, _ in active].index(place)] = (place, self.envs[place].step)
+        return self.observations[place], 0.0, False, True, {}
+
+    def _begun(self: Any, place: int, begin: Callable[[Any], Any]) -> Any:
+        """What the reset of an environment returns; one that raises is made anew, if it may be."""
+        while True:
+            try:
+                return begin(self.envs[place])
+            except InvalidEnvironmentError:
+                raise
+            except Exception as error:
+                text = f"reset raised {type(error).__name__}: {error}, in {self._where(place)}."
+                self._make_anew(place, InvalidEnvironmentError(text), error)
