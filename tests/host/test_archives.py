@@ -63,3 +63,21 @@ def test_file_that_is_no_archive_is_refused(tmp_path):
     (tmp_path / "a.zip").write_text("no archive")
     with pytest.raises(ValueError, match="cannot be read as an archive"):
         read_archive(str(tmp_path / "a.zip"), MAX)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_damaged_archives_are_refused_with_their_path(method, tmp_path):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", method) as file:
+        file.writestr("a.py", b"abcdefgh" * 20)
+        file.writestr("b.py", b"x" * 50)
+    whole = path.read_bytes()
+    damaged = [whole[:place] + bytes((byte,)) + whole[place + 1 :] for place in range(len(whole)) for byte in (0, 255)]
+    for data in [*damaged, *(whole[:length] for length in range(0, len(whole), 7))]:
+        path.write_bytes(data)
+        try:
+            read_archive(str(path), MAX)
+        except ValueError as error:
+            assert str(path) in str(error)
+    with pytest.raises(FileNotFoundError):
+        read_archive(str(tmp_path / "none.zip"), MAX)

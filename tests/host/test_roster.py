@@ -1,6 +1,7 @@
 """The roster of keys, members and lost nodes outlives its head (docs/security.md, S4, S6, B25, B26)."""
 
 import os
+import re
 import stat
 
 import pytest
@@ -299,3 +300,38 @@ def test_a_head_is_started_again_on_a_full_disk(tmp_path, monkeypatch):
     with pytest.raises(ZrayError, match=r"cannot write .*plan.json: No space left on device"):
         state.settle(7777)
     state.close()
+
+
+@pytest.mark.parametrize("name", ["head.key", "token", "plan.json"])
+def test_a_flipped_bit_stops_the_head_with_the_name_of_the_file(folder, tmp_path, name):
+    def start():
+        state = folder()
+        return state.token(state.head_keys().public).encode(), state.plan.port
+
+    state = folder(shards=2)
+    token = state.token(state.head_keys().public).encode()
+    state.settle(4711)
+    path = tmp_path / "state" / name
+    whole = path.read_bytes()
+    for place in range(0, len(whole) - 1, 3):  # the last character of the token has two bits to spare
+        for bit in (0, 4):
+            path.write_bytes(whole[:place] + bytes((whole[place] ^ (1 << bit),)) + whole[place + 1 :])
+            try:
+                found = start()
+            except ZrayError as error:
+                assert str(path) in str(error)
+            else:  # of the name of the check itself: the plan is sound
+                assert name == "plan.json" and found == (token, 4711) and b'"check"' not in path.read_bytes()
+    path.write_bytes(whole)
+    assert start() == (token, 4711)
+
+
+def test_files_of_former_heads_have_no_check(folder, tmp_path):
+    state = folder()
+    keys = state.head_keys()
+    state.settle(4711)
+    (tmp_path / "state" / "head.key").write_bytes(keys.secret)
+    plan = tmp_path / "state" / "plan.json"
+    plan.write_bytes(re.sub(rb',"check":"\w+"', b"", plan.read_bytes()))
+    again = folder()
+    assert again.head_keys().secret == keys.secret and again.plan.port == 4711

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from zray import object_ref
-from zray.host import worker_main
+from zray.host import worker_life, worker_main
 from zray.wire.link import Link
 from zray.wire.session import Welcome
 
@@ -59,3 +59,16 @@ def test_its_helper_starts_when_all_that_it_looks_at_is_there(hooks, monkeypatch
     finally:
         worker.close()
     assert not worker._helper.is_alive()
+
+
+def test_worker_without_room_for_a_thread_ends_with_one_line(monkeypatch, capsys):
+    def no_room(*args):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(worker_life, "Worker", no_room)
+    assert worker_life.main(None, "worker-1", 1, -1) == 1
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and "could not start a thread" in line and "`ulimit -u`" in line
+    monkeypatch.setattr(worker_life, "Worker", lambda *args: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        worker_life.main(None, "worker-1", 1, -1)

@@ -23,6 +23,10 @@ from ..wire.hosts import WAS_LOST, HostAdded
 from .tokens import VARIABLE
 
 KEY_BYTES = 32
+# Behind a secret: no damaged one passes for a sound one.
+CHECK_BYTES = 4
+# Of a token: base64 of two keys and their check.
+TOKEN_CHARACTERS = -(-4 * (2 * KEY_BYTES + CHECK_BYTES) // 3)
 # The lifetime of a join token, and its number of uses (docs/security.md, S4).
 TOKEN_SECONDS = 24 * 3600.0
 TOKEN_USES = 1_000
@@ -221,9 +225,9 @@ def hosts_gone() -> Latest[str, None]:
 # --- tokens ---
 
 
-def _check(both: bytes) -> bytes:
-    """So that a slip of the pen is seen before it is tried (not all bits of a CURVE key count)."""
-    return hashlib.sha256(both).digest()[:4]
+def check_of(secret: bytes) -> bytes:
+    """The bytes behind a secret: a slip of the pen is seen before it is tried (not all bits of a CURVE key count)."""
+    return hashlib.sha256(secret).digest()[:CHECK_BYTES]
 
 
 # The kinds of tokens, and the commands that print them.
@@ -249,7 +253,7 @@ class Token:
     def encode(self) -> str:
         """As it is handed on.  A secret."""
         both = self.head_public + self.pair.secret
-        return base64.urlsafe_b64encode(both + _check(both)).decode().rstrip("=")
+        return base64.urlsafe_b64encode(both + check_of(both)).decode().rstrip("=")
 
     @classmethod
     def decode(cls, encoded: str, wanted: str = JOINS) -> Token:
@@ -264,7 +268,7 @@ class Token:
         except (binascii.Error, ValueError):
             decoded = b""
         both, check = decoded[: 2 * KEY_BYTES], decoded[2 * KEY_BYTES :]
-        if len(both) != 2 * KEY_BYTES or check != _check(both):
+        if len(both) != 2 * KEY_BYTES or check != check_of(both):
             raise ValueError(f"This is not {wanted} printed on the head's machine.")
         return cls(both[:KEY_BYTES], KeyPair.of_secret(both[KEY_BYTES:]))
 

@@ -27,7 +27,7 @@ from ..store.durable import StoreLocked
 from ..store.log import lock_folder
 from ..store.sweeper import check_private
 from ..wire.scheduling import BOTTOM_UP
-from .keys import KEY_BYTES, KeyPair, Token, read_secret, replace_secret
+from .keys import CHECK_BYTES, KEY_BYTES, TOKEN_CHARACTERS, KeyPair, Token, check_of, read_secret, replace_secret
 from .roster import Roster
 from .session import PLAN
 
@@ -35,6 +35,8 @@ from .session import PLAN
 LOCK_SECONDS = 2.0
 POLL_SECONDS = 0.02
 LOOPBACK = "127.0.0.1"
+# The field of the plan's file that none of its other fields can change without.
+CHECK = "check"
 
 
 class Plan(msgspec.Struct):
@@ -95,11 +97,15 @@ class StateFolder:
         path = os.path.join(self.path, PLAN)
         try:
             with open(path, "rb") as file:
-                found = msgspec.json.decode(file.read(), type=Plan)
+                fields: dict[str, Any] = msgspec.json.decode(file.read(), type=dict)
+            check = fields.pop(CHECK, None)  # heads of former versions wrote none
+            found = msgspec.convert(fields, Plan)
         except FileNotFoundError:
             return Plan().changed(asked)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ZrayError(f"{path} is not a valid plan of a head: {error}") from error
+        if check is not None and check != _check_of(fields):
+            raise ZrayError(f"{path} is damaged: its fields are not those that the head has written.")
         self.written = found
         plan = found.changed({**asked, "hash_seed": found.hash_seed})
         if found.shards != plan.shards:
@@ -137,7 +143,8 @@ class StateFolder:
             return  # on a disk that is full, too
         path = os.path.join(self.path, PLAN)
         try:
-            replace_secret(path, msgspec.json.encode(self.plan))
+            fields = msgspec.to_builtins(self.plan)
+            replace_secret(path, msgspec.json.encode({**fields, CHECK: _check_of(fields)}))
         except OSError as error:
             raise ZrayError(f"This head cannot write {path}: {error.strerror or error}") from error
 
@@ -152,10 +159,17 @@ class StateFolder:
             secret = read_secret(path)
         except FileNotFoundError:
             keys = KeyPair.draw()
-            replace_secret(path, keys.secret)
+            replace_secret(path, keys.secret + check_of(keys.secret))
             return keys
-        if len(secret) != KEY_BYTES:
-            raise ZrayError(f"{path} holds no key: {KEY_BYTES} bytes are one, not {len(secret)}")
+        secret, check = secret[:KEY_BYTES], secret[KEY_BYTES:]
+        if len(secret) != KEY_BYTES or len(check) not in (0, CHECK_BYTES):  # heads of former versions wrote no check
+            size = len(secret) + len(check)
+            raise ZrayError(f"{path} holds no key: {KEY_BYTES} bytes are one, and {CHECK_BYTES} its check, not {size}")
+        if check and check != check_of(secret):
+            raise ZrayError(
+                f"{path} is damaged: its bytes are not those that the head has written.  Restore it from a backup: "
+                "with another key no node and no program would trust this head."
+            )
         return KeyPair.of_secret(secret)
 
     def token(self, head_public: bytes) -> Token:
@@ -165,12 +179,20 @@ class StateFolder:
             ZrayError, StoreError: it cannot be had, or not be written down.
         """
         path = os.path.join(self.path, "token")
+        text = ""
         try:
-            token = Token.decode(read_secret(path).decode("ascii", "replace"))
+            text = read_secret(path).decode("ascii", "replace")
+            token = Token.decode(text)
             if token.head_public == head_public and self.roster.ring.find(token.pair.public) is not None:
                 return token
-        except (FileNotFoundError, ValueError):
-            pass  # the first time; or one that a death has cut short
+        except FileNotFoundError:
+            pass
+        except ValueError as error:
+            if len(text) >= TOKEN_CHARACTERS:  # else a power cut has left less of it
+                raise ZrayError(
+                    f"{path} is damaged: its check does not fit.  Remove it, and the head writes a new token; nodes "
+                    "join by the old one too, as long as that is good."
+                ) from error
         token = Token.draw(head_public)
         self.roster.enter(token.key(self.roster.ring.clock()))
         replace_secret(path, token.encode().encode())
@@ -192,6 +214,10 @@ class StateFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _check_of(fields: dict[str, Any]) -> str:
+    return check_of(msgspec.json.encode(dict(sorted(fields.items())))).hex()
 
 
 def make_folder(path: str) -> None:

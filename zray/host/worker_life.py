@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import sys
 
 from ..exceptions import ClusterLostError
@@ -19,7 +20,18 @@ def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
         sys.modules["numpy.random"].seed(int.from_bytes(os.urandom(4), "big"))
     random.seed()
     try:
-        runtime = Worker(session, worker, worker_id, node_pidfd)
+        try:
+            runtime = Worker(session, worker, worker_id, node_pidfd)
+        except RuntimeError as error:
+            if "thread" not in str(error):
+                raise
+            # Each further worker ends in the same way: equal lines are folded, tracebacks with pids are not.
+            print(
+                f"zray: a worker process has ended, since it could not start a thread ({error}): this user may have "
+                f"{_processes_allowed()} processes and threads (`ulimit -u`).  Other workers go on.",
+                file=sys.stderr,
+            )
+            return 1
         context.set_runtime(runtime)
         try:
             with heard_before_exit(runtime):
@@ -30,3 +42,8 @@ def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
     except ClusterLostError:
         return 0
     return 0
+
+
+def _processes_allowed() -> str:
+    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    return "unlimited" if limit == resource.RLIM_INFINITY else f"{limit:,}"

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from . import backoff, naming
 from . import events as ev
-from . import naming
 from .controller_names import ControllerNames
 from .decisions import NOOP, PAUSE, STOP, Decision
 from .new_trials import made_trial
@@ -64,8 +64,9 @@ class Controller(ControllerNames):
     # --- what schedulers may ask and do ---
 
     def pending(self) -> Iterator[Trial]:
-        """The trials that may start, in order: those whose process is still stopping are left out."""
-        return (trial for trial in self.waiting.values() if trial.trial_id not in self.halting)
+        """The trials that may start, in order: not those whose process is still stopping, or that failed just now."""
+        waiting = self.waiting.values()
+        return (each for each in waiting if each.trial_id not in self.halting and each.not_before <= self.now)
 
     def stop_trial(self, trial: Trial, reason: str = "") -> None:
         """End a trial that is not the one whose result is being handled."""
@@ -170,6 +171,7 @@ class Controller(ControllerNames):
             return
         result = filled_result(trial, event, self.settings.experiment_id, self.facts.get(trial.trial_id, {}))
         trial.iteration, trial.last_result = event.iteration, result
+        backoff.progressed(trial)
         stop_reason = self._criterion(trial, result)
         if event.iteration == 1 and self.settings.is_strict_metric and (missing := self._missing_metric(result)):
             self._fail_for_good(trial, missing)
@@ -246,7 +248,8 @@ class Controller(ControllerNames):
             trial.error, trial.error_pickle = event.error, event.pickle
             kept = trial.saved
             start = f"its checkpoint of iteration {kept.iteration}" if kept is not None else "the beginning"
-            self._explain(trial, "RESTART", f"failure {trial.num_failures}: it starts again from {start}")
+            later = f" in {seconds:g} s" if (seconds := backoff.failed(trial, self.now)) else ""
+            self._explain(trial, "RESTART", f"failure {trial.num_failures}: it starts again from {start}{later}")
             self._move(trial, TrialState.PENDING)
             self.waiting = {trial.trial_id: trial, **self.waiting}
         else:
@@ -281,10 +284,8 @@ class Controller(ControllerNames):
         return ""
 
     def _missing_metric(self, result: dict[str, Any]) -> str:
-        wanted = {"TuneConfig": self.settings.metric, "the scheduler": self.scheduler.metric}
-        if isinstance(self.searcher.metric, str):
-            wanted["the searcher"] = self.searcher.metric
-        return missing_metric(result, wanted)
+        users = {"TuneConfig": self.settings, "the scheduler": self.scheduler, "the searcher": self.searcher}
+        return missing_metric(result, {name: user.metric for name, user in users.items()})
 
     # --- checkpoints ---
 
@@ -358,7 +359,7 @@ class Controller(ControllerNames):
 
     def _fail_for_good(self, trial: Trial, error: str, error_pickle: bytes = b"") -> None:
         was_running = trial.state is TrialState.RUNNING
-        if was_running and not error_pickle:
+        if was_running and (self.is_ending or not error_pickle):  # else its process has ended
             self._halt(trial, "error", save=False)
         self._move(trial, TrialState.ERROR)
         trial.error, trial.error_pickle, trial.ended_at = error, error_pickle, self.now
@@ -377,6 +378,9 @@ class Controller(ControllerNames):
             self.repeating.discard(trial_id)
             self._halt(self.trials[trial_id], "stop", save=False)
         for trial in [*self.running.values(), *self.waiting.values(), *self.paused.values()]:
+            if backoff.has_failed_last(trial):
+                self._fail_for_good(trial, trial.error, trial.error_pickle)
+                continue
             self._explain(trial, STOP, reason)
             self._end(trial, reason)
             trial.is_cut_off = cuts_off
@@ -397,7 +401,8 @@ class Controller(ControllerNames):
                 self.has_no_new = False
             if trial is None:
                 break
-            self._start(trial)
+            self._move(trial, TrialState.RUNNING)
+            self._start_process(trial)
         if self._is_idle():
             self.scheduler.on_idle(self)
             if self.waiting:
@@ -413,10 +418,6 @@ class Controller(ControllerNames):
     def _limit(self) -> int:
         asked = self.settings.max_concurrent
         return min(self.capacity, asked) if asked else self.capacity
-
-    def _start(self, trial: Trial) -> None:
-        self._move(trial, TrialState.RUNNING)
-        self._start_process(trial)
 
     def _start_process(self, trial: Trial) -> None:
         trial.starts += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["NoExperimentError", "StorageError", "TuneError"]
+__all__ = ["CheckpointError", "NoExperimentError", "StorageError", "TuneError"]
 
 
 class TuneError(Exception):
@@ -11,6 +11,10 @@ class TuneError(Exception):
 
 class StorageError(TuneError):
     """The experiment's folder cannot be written."""
+
+
+class CheckpointError(TuneError):
+    """The checkpoint of a trial cannot be taken."""
 
 
 class NoExperimentError(TuneError, FileNotFoundError):

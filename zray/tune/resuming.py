@@ -52,6 +52,7 @@ def resume(controller: Controller, event: ev.Resumed) -> None:
             if event.restart_errored:
                 trial.checkpoints, trial.iteration, trial.last_result = [], 0, {}
             trial.num_failures, trial.error, trial.error_pickle, trial.ended_at = 0, "", b"", 0.0
+            trial.failures_in_a_row, trial.not_before = 0, 0.0
             controller._move(trial, TrialState.PENDING)
     controller.halting.clear()  # no process is there
     controller.waiting = {**{trial_id: controller.waiting[trial_id] for trial_id in first}, **controller.waiting}

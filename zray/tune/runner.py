@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 import traceback
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from .callback import CallbackList
 from .capacity import addresses, capacity_event, request_of
 from .controller import Controller
 from .durability import size_of
-from .errors import TuneError
+from .errors import CheckpointError, TuneError
 from .interrupts import Interrupts
 from .journal import Journal
 from .parameters import placed
@@ -273,17 +272,24 @@ class Runner:
         if answer.get("needs_checkpoint"):
             self._begin(self.controller.trials[trial_id], packs=True)
             return []
+        return self._events_of(trial_id, answer, now)
+
+    def _events_of(self, trial_id: str, answer: dict[str, Any], now: float) -> list[Any]:
         found: list[Any] = []
         if "facts" in answer:
             facts = answer["facts"]
             facts.setdefault("node_ip", self._addresses.get(facts["hostname"], ""))
             found.append(ev.Began(now, trial_id, facts))
-        if "saved" in answer:
-            iteration, path, packed = answer["saved"]
-            found.append(ev.Saved(now, trial_id, iteration, path, self._received(path, packed)))
-        for iteration, metrics, elapsed, total, path, packed in answer["results"]:
-            size = self._received(path, packed)
-            found.append(ev.Report(now, trial_id, iteration, metrics, elapsed, total, path, size))
+        try:
+            if "saved" in answer:
+                iteration, path, packed = answer["saved"]
+                found.append(ev.Saved(now, trial_id, iteration, path, self._received(path, packed)))
+            for iteration, metrics, elapsed, total, path, packed in answer["results"]:
+                size = self._received(path, packed)
+                found.append(ev.Report(now, trial_id, iteration, metrics, elapsed, total, path, size))
+        except CheckpointError as error:
+            self._drop(trial_id)
+            return [*found, ev.Failed(now, trial_id, str(error))]
         if answer["is_over"]:
             if "error" in answer:
                 found.append(ev.Failed(now, trial_id, answer["error"], answer["pickle"]))
@@ -297,20 +303,23 @@ class Runner:
 
     def _take_halted(self, trial_id: str, answer: dict[str, Any], now: float) -> list[Any]:
         path, packed = answer["checkpoint"] or ("", None)
-        size = self._received(path, packed)
         self._release(trial_id, is_usable=answer["is_stopped"] and "error" not in answer)
+        try:
+            size = self._received(path, packed)
+        except CheckpointError as error:
+            return [ev.Halted(now, trial_id, 0, reason=str(error))]
         if "error" in answer:
             return [ev.Halted(now, trial_id, 0, reason=f"its checkpoint could not be saved: {answer['error']}")]
         return [ev.Halted(now, trial_id, answer["iteration"], path, size)]
 
     def _received(self, path: str, packed: Any) -> int:
-        """Write the files of a checkpoint that has come as bytes; its size; -1 without one."""
+        """Write the files of a checkpoint that has come as bytes; its size; -1 without one.
+
+        Raises:
+            CheckpointError: it cannot be written, which ends the trial and not the experiment.
+        """
         if path and packed is not None:
-            unfinished = f"{path}.unfinished"
-            shutil.rmtree(unfinished, ignore_errors=True)
-            storage.unpack(bytes(packed), unfinished)
-            shutil.rmtree(path, ignore_errors=True)
-            os.rename(unfinished, path)
+            storage.receive(bytes(packed), path)
         return size_of(path) if path else -1
 
     # --- processes ---

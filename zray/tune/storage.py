@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator
 
-from .errors import StorageError
+from .errors import CheckpointError, StorageError
 
 __all__ = [
     "MARKER",
@@ -19,6 +19,7 @@ __all__ = [
     "pack",
     "prefix",
     "process_folder",
+    "receive",
     "refusal",
     "saving_aside",
     "sweep",
@@ -91,6 +92,28 @@ def unpack(data: bytes, folder: str) -> None:
             if not (member.isfile() or member.isdir()) or os.path.commonpath([root, target]) != root:
                 raise ValueError(f"The archive holds {member.name}, which is no plain file of its folder.")
         archive.extractall(folder)
+
+
+def receive(data: bytes, path: str) -> None:
+    """Make a folder of the files of `pack`, in place of what was there.
+
+    Raises:
+        CheckpointError: they cannot be written.
+    """
+    unfinished = f"{path}.unfinished"
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unpack(data, unfinished)
+        shutil.rmtree(path, ignore_errors=True)
+        os.rename(unfinished, path)
+    except Exception as error:  # an archive that leads out of its folder, or is damaged: tarfile has many errors
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in _FULL:
+            raise  # all trials would fail by it: it ends the experiment
+        raise CheckpointError(
+            f"The checkpoint that the trial has sent cannot be written to {path} on the program's machine: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def sync_folder(path: str) -> None:

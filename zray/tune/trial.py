@@ -117,6 +117,8 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
     saves: int = 0  # checkpoints ever, for their names
     placement_group_factory: Any = None  # its resources
     is_cut_off: bool = False  # the experiment ended before the trial did
+    failures_in_a_row: int = 0  # since its last result
+    not_before: float = 0.0  # when it may start again
 
     def move(self, state: TrialState) -> None:
         """Change the state, by the table.
