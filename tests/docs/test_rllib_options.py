@@ -6,6 +6,7 @@ import re
 import pytest
 
 from tests.docs.pages import DOCS, arguments, rows, shown
+from tests.scripts import ROOT
 
 pytest.importorskip("torch")
 
@@ -80,3 +81,11 @@ def test_table_of_a_method_has_the_options_and_words_of_its_docstring(name):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_table_of_an_algorithm_has_the_options_and_words_of_its_docstring(name):
     assert rows(PAGE, f"training of {name}") == cells(CONFIGS[name].training)
+
+
+@pytest.mark.parametrize(
+    "place", [cells[2].strip("`") for cells in rows(DOCS / "compatibility.md", "RLlib") if cells[2]]
+)
+def test_test_of_a_compatibility_row_is_there(place):
+    file, _, name = place.partition("::")
+    assert f"def {name}(" in (ROOT / "tests" / "rllib" / file).read_text()
