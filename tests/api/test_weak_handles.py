@@ -202,6 +202,14 @@ def test_weak_handle_kills_an_actor_of_another_node(cluster):
     until(lambda: is_gone("doomed too"))
 
 
+def test_get_if_exists_never_gives_an_actor_of_another_node_that_ends(cluster):
+    make = Counter.options(name="again and again", get_if_exists=True, **on("first"))
+    for _ in range(15):
+        actor = make.remote()
+        assert zray.get(actor.add.remote(), timeout=30) == 1
+        del actor
+
+
 def test_named_actor_is_found_while_it_moves(cluster):
     """The head makes it, has its name registered, and hands it over: an answer may name the head still."""
     for number in range(20):

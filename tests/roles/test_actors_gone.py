@@ -6,6 +6,7 @@ from tests.roles.actor_desk import ActorDesk
 from tests.roles.desk import DRIVER, Acknowledged, Desk
 from zray.exceptions import decode_system_error
 from zray.ids import FIRST_RETURN
+from zray.roles.effects import ProcessJoined, ProcessLeft
 from zray.roles.local_scheduler.actor_names import KILLED_SECONDS, RegisterAgain
 from zray.wire.actors import (
     ActorNameTaken,
@@ -17,7 +18,7 @@ from zray.wire.actors import (
     LookUpActorReply,
     RegisterActor,
 )
-from zray.wire.gcs import NodeLost
+from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeLost, ReleaseAtNode
 from zray.wire.homes import ActorLocated, LocateActor
 from zray.wire.objects import HoldObjects, ReleaseObjects
 from zray.wire.task_spec import ActorOptions, TaskOptions, encode_options
@@ -153,3 +154,67 @@ def test_one_that_has_calls_to_end_is_found_and_stays(is_same_turn):
     desk.tell(DRIVER, ReleaseObjects([desk.handle]))
     desk.settle()
     assert not desk.actors
+
+
+FAR = b"f" * 16
+
+
+def far_desk():
+    class Node(Acknowledged, Desk):
+        pass
+
+    desk = Node()
+    desk.join(OTHER)
+    desk.take_sent()
+    return desk
+
+
+def question_of(desk, request=1, **reply):
+    """What the shard is asked about an actor of the other node that a process has found by its name."""
+    desk.tell(DRIVER, FindActor(request, "", "n"))
+    desk.tell("gcs-0", LookUpActorReply("", "n", FAR, b"handle", OTHER, **reply))
+    sent = desk.take_sent()
+    holds = [message for _, message in sent if type(message) is HoldAtNode]
+    return holds, [message for _, message in sent if type(message) is FindActorReply]
+
+
+def test_one_of_another_node_that_nobody_holds_any_more_is_not_found():
+    desk = far_desk()
+    (hold,), replies = question_of(desk)
+    assert hold == HoldAtNode("local", [FAR + FIRST_RETURN], hold.request, True) and not replies
+    desk.tell("gcs-0", HoldAtNodeReply(hold.request, True))
+    (reply,) = [message for _, message in desk.heard() if type(message) is FindActorReply]
+    assert reply.actor_id == b"" and FAR + FIRST_RETURN not in desk.scheduler.objects.entries
+    spec = desk.new_spec()
+    desk.tell(DRIVER, CreateActor(spec, ActorOptions(resources={}, name="n")))
+    desk.tell("gcs-0", ActorNameTaken(spec.task_id, FAR))  # its node has not said so yet
+    assert spec.task_id in desk.scheduler.calls.actors
+
+
+def test_one_of_another_node_that_others_hold_is_found_and_held():
+    desk = far_desk()
+    (hold,), replies = question_of(desk)
+    desk.tell("gcs-0", HoldAtNodeReply(hold.request))
+    (reply,) = [message for _, message in desk.heard() if type(message) is FindActorReply]
+    assert reply.actor_id == FAR
+    holds, (reply,) = question_of(desk, 2)  # it is held by now
+    assert reply.actor_id == FAR and not any(hold.are_inside for hold in holds)
+    desk.tell(DRIVER, ReleaseObjects([FAR + FIRST_RETURN]))
+    assert any(type(message) is ReleaseAtNode for _, message in desk.take_sent())
+
+
+def test_detached_one_of_another_node_is_found_at_once():
+    holds, (reply,) = question_of(far_desk(), is_detached=True)
+    assert reply.actor_id == FAR and not any(hold.are_inside for hold in holds)
+
+
+def test_process_that_ends_while_its_question_is_asked_holds_nothing():
+    desk = far_desk()
+    desk.tell("host", ProcessJoined("driver-2", "driver", 2, b"job-0002"))
+    desk.tell("driver-2", FindActor(1, "", "n"))
+    desk.tell("gcs-0", LookUpActorReply("", "n", FAR, b"handle", OTHER))
+    (hold,) = [message for _, message in desk.take_sent() if type(message) is HoldAtNode]
+    desk.tell("host", ProcessLeft("driver-2", "killed"))
+    desk.tell("gcs-0", HoldAtNodeReply(hold.request))
+    assert any(type(message) is ReleaseAtNode for _, message in desk.take_sent())
+    assert not any(type(message) is FindActorReply for _, message in desk.heard())

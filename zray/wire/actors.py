@@ -126,6 +126,7 @@ class LookUpActorReply(Message, tag=68):
     actor_id: ShortBytes
     handle: Payload
     node: Text
+    is_detached: bool = False
 
 
 class FindActorNames(Message, tag=271):

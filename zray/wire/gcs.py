@@ -91,8 +91,9 @@ class OfferCopies(Message, tag=119):
 class HoldAtNode(Message, tag=104):
     """local scheduler -> GCS shard.  `node` joins the holders of these objects.
 
-    `are_inside`: the refs came inside of a value.  An object that has no holder, and that nobody could make, is then
-    not held.  Such an object went with the node from which the value came, and the reply says so.
+    `are_inside`: the refs came inside of a value, or an actor was found by its name.  An object that has no holder, and
+    that nobody could make, is then not held, and the reply says so.  It went with the node from which the value came,
+    or the actor is about to end.
     """
 
     node: Text
@@ -104,7 +105,7 @@ class HoldAtNode(Message, tag=104):
 class HoldAtNodeReply(Message, tag=105):
     """GCS shard -> local scheduler.  The acknowledgement of HoldAtNode.
 
-    `are_gone`: some objects inside of the value no longer existed.
+    `are_gone`: some of these objects no longer existed.
     """
 
     request: int

@@ -300,7 +300,9 @@ class GcsShard(Role):
     def on_look_up_actor(self, message: LookUpActor) -> None:
         found = self.actor_by_name.get((message.namespace, message.name))
         actor_id, handle, node = (found.actor_id, found.options.handle, found.node) if found else (b"", b"", "")
-        self.send(self.sender, LookUpActorReply(message.namespace, message.name, actor_id, handle, node))
+        is_detached = found is not None and found.options.detached
+        reply = LookUpActorReply(message.namespace, message.name, actor_id, handle, node, is_detached)
+        self.send(self.sender, reply)
 
     def on_look_up_actor_names(self, message: LookUpActorNames) -> None:
         found = [key for key in self.actor_by_name if key[1] and (message.in_all or key[0] == message.namespace)]

@@ -55,6 +55,7 @@ class Acks:
         """HoldAtNodeReply."""
         if message.are_gone:
             self.node.fetches.inside_is_gone(message.request)
+            self.node.names.elsewhere.is_gone(message.request)
         self.acknowledged(message.request)
 
     def node_lost(self, lost: str) -> None:

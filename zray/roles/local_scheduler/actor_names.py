@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
@@ -28,6 +29,7 @@ from ...wire.actors import (
 from ...wire.limits import ITEMS_MAX
 from ...wire.message import Local
 from ..latest import Latest
+from .found_elsewhere import FoundElsewhere
 from .tables import Actor, ActorState, ObjectEntry, Process
 from .weak_handles import WeakHandles
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 # has heard; its name is free when its node has said so.  Far longer than that takes; then its maker may have made it
 # anew.  So many of them, some 100 bytes each.
 KILLED_SECONDS, KILLED_MAX = 10.0, 10_000
+# One of another node that nobody holds any more gives its name back as soon as its node has been told.
+ENDING_SECONDS = 2.0
 # Actors with names that have left lately, some 150 bytes each: a question takes less than so many take to leave.
 LEFT_MAX = 10_000
 REGISTER_AGAIN_SECONDS = 0.02
@@ -77,6 +81,7 @@ class ActorNames:
         # Actors that have left for another node -> which: an answer that names this one may have been on its way.
         self.left: Latest[bytes, str] = Latest(LEFT_MAX)
         self.weak = WeakHandles(node)
+        self.elsewhere = FoundElsewhere(node)
 
     def register(self, actor: Actor, home: str = "", guardian: str = "") -> None:
         """It is to have its name, or its name is to say where it lives: here, unless it is about to leave."""
@@ -115,6 +120,10 @@ class ActorNames:
         at = self.killed.get(actor_id)
         return at is not None and self.node.now - at < KILLED_SECONDS
 
+    def ends_elsewhere(self, actor_id: bytes) -> None:
+        """An actor of another node is about to end: it is not found any more, and its name is soon free."""
+        self.killed[actor_id] = self.node.now - KILLED_SECONDS + ENDING_SECONDS
+
     def find(self, message: FindActor) -> None:
         """FindActor: the shard knows."""
         process = self.node.processes.get(self.node.sender)
@@ -149,6 +158,9 @@ class ActorNames:
             self.node.send(process.address, FindActorReply(question.request, actor_id, message.handle, home))
             return
         if actor_id and here is None:
+            if not (message.is_detached or self.elsewhere.is_held_here(actor_id)):
+                self.elsewhere.ask(process, question, replace(message, node=home))
+                return
             self.node.routes.name_found(actor_id, home)
         if actor_id:
             entry: ObjectEntry = self.node.objects.require(actor_id + FIRST_RETURN)
