@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.gates import until
-from zray.host import log_room, workers
+from zray.host import log_follower, log_lines, log_room, output, workers
 from zray.host.log_follower import LogFollower
 from zray.host.node import Node
 from zray.host.processes import last_lines
@@ -125,6 +125,29 @@ def test_a_follower_says_what_a_log_has_given_back(tmp_path, capsys, small_logs)
     assert lines[12:] == [f"{number:098}" for number in range(first, 100_000)]
     count = int(said.split()[1].replace(",", ""))
     assert count + 1000 <= first * 100 < count + 1200 and "keeps the last" in said
+
+
+def test_a_line_that_a_read_has_cut_is_shown_whole_however_long_that_takes(tmp_path, capsys, monkeypatch):
+    clock = iter(range(1, 1_000))
+    monkeypatch.setattr(log_lines, "time", SimpleNamespace(monotonic=lambda: next(clock)))  # seconds for each line
+    for module in (log_follower, output):
+        name = "READ_BYTES_MAX" if module is log_follower else "PIECE_BYTES_MAX"
+        monkeypatch.setattr(module, name, 7)
+    path = tmp_path / f"worker-1-{os.getpid()}.log"
+    path.write_bytes(b"")
+    follower = LogFollower(str(tmp_path))
+    follower.ended.set()
+    follower.thread.join()
+    logs = output.JobLogs(str(tmp_path), "")
+    path.write_bytes(b"first\nsecond\nthird")
+    sent = ""
+    for _ in range(3):
+        follower.look()
+        sent += logs.read()
+    texts = ["first", "second"]
+    assert [line.partition(") ")[2] for line in sent.splitlines()] == [*texts, "third"]
+    assert [line.partition(") ")[2] for line in capsys.readouterr().out.splitlines()] == [*texts, "third"]
+    assert follower.logs[path.name].rows.row.is_shown  # nothing follows: it is quiet
 
 
 def test_last_lines_of_a_log_have_the_last_text_of_each_bar(tmp_path):

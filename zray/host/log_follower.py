@@ -64,7 +64,7 @@ class LogFollower:
             elif has_ended and not self._show_rest(log):
                 self._forget(name)
             if not has_ended:
-                self._write(log.latest())
+                self._write(log.latest(has_more=self._size(name) > log.upto))
         self._show(self.folds.due(time.monotonic()))
         self._perform(self.screen.draw)
 

@@ -93,8 +93,12 @@ class Log:
             self.begun_at = now
         return shown
 
-    def latest(self) -> list[str]:
-        """What there is to show of a line that is not ended."""
+    def latest(self, *, has_more: bool = False) -> list[str]:
+        """What there is to show of a line that is not ended.
+
+        has_more: the log goes on behind what was taken.  A line that a read has cut is not quiet, however long it took
+        to show the lines before it: its end is there.
+        """
         if self.rows.is_redrawn:
             now = time.monotonic()
             if now - self.grew_at >= QUIET_SECONDS and (ended := self.rows.end_above()):
@@ -104,7 +108,7 @@ class Log:
                 self.left_at = now
                 shown = self._ended(self.rows.end_left())
             return shown + self._latest(now) if shown or now - self.said_at >= LATEST_SECONDS else []
-        if not self.begun_at:
+        if has_more or not self.begun_at:
             return []
         now = time.monotonic()
         if now - self.grew_at < QUIET_SECONDS and now - self.begun_at < PART_SECONDS:

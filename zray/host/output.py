@@ -14,6 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..roles.effects import ForgetOutput, OutputRead, OutputWritten, ReadOutput, WriteOutput
@@ -82,7 +83,11 @@ class JobLogs:
         if gone:
             shown += log.pass_over(gone, NOT_KEPT)
         shown += log.take(_first_lines(data))
-        return shown + (log.take_rest() if is_last and log.upto >= size else log.latest())
+        if is_last and log.upto >= size:
+            return shown + log.take_rest()
+        with suppress(OSError):
+            size = os.stat(path).st_size  # its worker may have ended the line meanwhile
+        return shown + log.latest(has_more=size > log.upto)
 
     @staticmethod
     def _pass_over(log: Log, path: str, size: int) -> list[str]:
