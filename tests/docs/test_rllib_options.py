@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 from zray.rllib.algorithms.registry import get_algorithm_class
 from zray.rllib.config import AlgorithmConfig
+from zray.rllib.models.catalog import MODEL_DEFAULTS
 from zray.rllib.spellings import OPTIONS
 
 PAGE = DOCS / "rllib.md"
@@ -81,6 +82,11 @@ def test_table_of_a_method_has_the_options_and_words_of_its_docstring(name):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_table_of_an_algorithm_has_the_options_and_words_of_its_docstring(name):
     assert rows(PAGE, f"training of {name}") == cells(CONFIGS[name].training)
+
+
+def test_each_key_of_a_model_is_in_the_table():
+    shown_keys = {key for cells in rows(DOCS / "rllib-models.md", "Layers") for key in re.findall(r"`(\w+)`", cells[0])}
+    assert shown_keys == {*MODEL_DEFAULTS, "log_std_init"}
 
 
 @pytest.mark.parametrize(
