@@ -7,6 +7,7 @@ from zray.sim.faults import MEETING_SECONDS
 from zray.sim.language import Call, Create, FindNames, Get, Kill
 from zray.sim.options import Options
 from zray.sim.simulator import Simulator
+from zray.wire.where import Where
 
 pytestmark = pytest.mark.sim
 
@@ -14,11 +15,11 @@ NAMES = [f"actor {number}" for number in range(8)]
 
 
 def make_and_list(names):
-    """(the names before, with all of them, and without one that was killed)"""
+    """(the names before, with all of them, and without one of this node that was killed)"""
     before = yield FindNames()
     counters = []
     for name in names:
-        counters.append((yield Create(Counter, (0,), name=name)))
+        counters.append((yield Create(Counter, (0,), name=name, where=Where(node="n2"))))
     refs = []
     for counter in counters:
         refs.append((yield Call(counter, "add", ("driver", 1))))
