@@ -1,14 +1,18 @@
 """Programs that join the session of another program's init(): each has a job of its own (real processes)."""
 
+import json
 import os
 
 import pytest
+from click.testing import CliRunner
 
 import zray
+from cli.status import status
 from tests.gates import Gate, is_running, nothing_is_held, until, until_ended
 from tests.leftovers import Leftovers
 from tests.scripts import start_script
 from zray.exceptions import ClusterLostError
+from zray.util import state
 
 
 @zray.remote(num_cpus=0)
@@ -84,6 +88,10 @@ def test_three_programs_of_one_session_have_jobs_of_their_own(host, tmp_path):
         with start_script(tmp_path, second, stdin=-1) as other:
             assert other.stdout.readline().strip() == '[2, 10, 5, "guest\'s"]', other.stderr.read()
             assert len(names()) == 5
+            living = {actor.name for actor in state.list_actors() if actor.state != "DEAD"}
+            assert living == {name for _, name in names()}
+            shown = json.loads(CliRunner().invoke(status, ["--format", "json"]).output)
+            assert [len(fact["programs"]) for fact in shown["sessions"]] == [3]
             jobs = {zray.get_runtime_context().get_job_id()}
             for program, word in ((other, "two"), (first, "one")):
                 errors = ""

@@ -52,7 +52,8 @@ def session_root() -> str:
         ZrayError: somebody else owns it, or others may enter it.
         OSError: it cannot be made.
     """
-    base = os.environ.get("ZRAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    # Absolute: programs in other folders join by this path.
+    base = os.path.abspath(os.environ.get("ZRAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp")
     root = os.path.join(base, f"zray-{os.getuid()}")
     if len(root) + len("/0123456789abcdef/node.sock") > SOCKET_PATH_BYTES_MAX:
         root = f"/tmp/zray-{os.getuid()}"  # a socket's name would not fit
