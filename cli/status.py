@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import time
 from typing import Any
 
 import click
@@ -22,6 +24,8 @@ ROWS = {
 
 # So many resources of a node are shown: there may be thousands.
 SHOWN_MAX = 20
+# A node that has died or left is shown for so long.
+LOST_SECONDS = 600.0
 
 
 def resources(total: dict[str, int], free: dict[str, int], unit: int) -> dict[str, dict[str, float]]:
@@ -63,6 +67,17 @@ def node_facts(nodes: list[Any], unit: int) -> list[dict[str, Any]]:
             "resources": resources(node.total, node.free, unit),
         }
         for node in nodes
+        if not node.death
+    ]
+
+
+def lost_facts(nodes: list[Any]) -> list[dict[str, Any]]:
+    """The nodes of a cluster that have died or left lately, as plain data, the last one first."""
+    lost = sorted((node for node in nodes if node.death), key=lambda node: node.lost_seconds)
+    return [
+        {"node_id": node.node.partition("/")[0], "reason": node.death, "seconds": round(node.lost_seconds, 1)}
+        for node in lost
+        if node.lost_seconds <= LOST_SECONDS
     ]
 
 
@@ -81,6 +96,7 @@ def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
         "kind": info.kind,
         "endpoint": info.endpoint,
         "nodes": [],
+        "lost": [],
         "trouble": status.trouble,
         "stalls": list(map(printable, status.stalls)),
         "node_id": status.node_id.hex(),
@@ -102,7 +118,8 @@ def add_nodes(fact: dict[str, Any], link: Any, silent: set[str]) -> None:
         fact["trouble"] = fact["trouble"] or "its head does not answer"
         return
     try:
-        fact["nodes"] = node_facts(link.nodes(), RESOURCE_UNIT)
+        nodes = link.nodes(with_dead=True)
+        fact["nodes"], fact["lost"] = node_facts(nodes, RESOURCE_UNIT), lost_facts(nodes)
     except ClusterLostError as error:
         if not fact["cluster"]:
             raise
@@ -179,6 +196,17 @@ def print_table(fact: dict[str, Any]) -> None:
     show(table)
 
 
+def line_of(fact: dict[str, Any]) -> str:
+    """One session in a line: what it has, and what it does."""
+    counts = fact["counts"]
+    used, capacity = (counts.get(f"store_{name}_bytes", 0) / 1e6 for name in ("used", "capacity"))
+    parts = [f"{len(fact['programs'])} programs"]
+    parts += [f"{counts.get(name, 0):,} {name}" for name in ("workers", "actors", "tasks", "ready", "finished")]
+    parts += [f"{amount} {name}" for name, amount in shown(fact["resources"])]
+    parts.append(f"store {used:,.1f} of {capacity:,.0f} MB")
+    return f"session {fact['session']}, since {fact['started']}: {', '.join(parts)}"
+
+
 def print_cluster(fact: dict[str, Any]) -> None:
     """The nodes of a cluster, wherever they are."""
     from rich.table import Table
@@ -197,6 +225,8 @@ def print_cluster(fact: dict[str, Any]) -> None:
         where = Text(node["address"]), Text(node["machine"])
         table.add_row(node["node_id"], kind, *where, Text(", ".join(used)), str(node["pending"]))
     show(table)
+    for lost in fact["lost"]:
+        click.echo(f"node {lost['node_id']}: lost {lost['seconds']:.0f} s ago: {lost['reason']}")
     for stall in fact["stalls"]:
         click.secho(stall, fg="red")
 
@@ -216,10 +246,11 @@ def show_cluster(address: str, form: str) -> None:
         found = readers.read_cluster(tokens.cluster_address(address), token)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    nodes, stalls = node_facts(control.shown(found.nodes), RESOURCE_UNIT), list(map(printable, found.stalls))
-    fact = {"cluster": address, "kind": "", "node_id": "", "nodes": nodes, "stalls": stalls}
+    all_nodes, stalls = control.shown(found.nodes), list(map(printable, found.stalls))
+    nodes, lost = node_facts(all_nodes, RESOURCE_UNIT), lost_facts(all_nodes)
+    fact = {"cluster": address, "kind": "", "node_id": "", "nodes": nodes, "lost": lost, "stalls": stalls}
     if form == "json":
-        click.echo(json.dumps({"cluster": address, "nodes": nodes, "stalls": stalls}, indent=2))
+        click.echo(json.dumps({"cluster": address, "nodes": nodes, "lost": lost, "stalls": stalls}, indent=2))
     else:
         print_cluster(fact)
 
@@ -231,15 +262,41 @@ def show_cluster(address: str, form: str) -> None:
     metavar="HOST:PORT",
     help="Show the cluster whose head is there, with a token of `zray keys reader` in ZRAY_TOKEN.",
 )
-def status(form: str, address: str | None) -> None:
+@click.option("--compact", is_flag=True, help="Print a line for each session, without explanations.")
+@click.option(
+    "--watch",
+    metavar="S",
+    is_flag=False,
+    flag_value="2",
+    type=click.FloatRange(min=0.1),
+    help="Print it again every S seconds (2), as --compact, until Ctrl-C.",
+)
+def status(form: str, address: str | None, compact: bool, watch: float | None) -> None:
     """Show the sessions of this machine, and the nodes of their clusters."""
+    try:
+        while True:
+            if watch is not None:
+                click.clear()  # on a terminal
+                click.echo(time.strftime("%H:%M:%S"))
+            if address is not None:
+                show_cluster(address, form)
+            else:
+                show_sessions(form, is_compact=compact or watch is not None)
+            if watch is None:
+                return
+            sys.stdout.flush()
+            time.sleep(watch)
+    except KeyboardInterrupt:
+        if watch is None:
+            raise
+
+
+def show_sessions(form: str, *, is_compact: bool) -> None:
+    """Print the sessions of this machine."""
     from zray.exceptions import ClusterLostError
     from zray.host import control
     from zray.wire.task_spec import RESOURCE_UNIT
 
-    if address is not None:
-        show_cluster(address, form)
-        return
     found = []
     is_silent = False
     silent: set[str] = set()  # clusters whose heads answer nobody
@@ -255,22 +312,27 @@ def status(form: str, address: str | None) -> None:
     returning = [returning_facts(info) for _, info in control.returning()]
     if form == "json":
         click.echo(json.dumps({"sessions": found, "returning": returning}, indent=2))
-    else:
-        for fact in found:
+        return
+    for fact in found:
+        if is_compact:
+            click.echo(line_of(fact))
+        else:
             print_table(fact)
-        # Once per cluster: as its head sees it, where that is here; the last of these counts.
-        by_worth = sorted(found, key=lambda fact: (not fact["trouble"], fact["kind"] == "head"))
-        clusters = {fact["cluster"]: fact for fact in by_worth}
-        for cluster, fact in clusters.items():
-            if cluster and fact["trouble"]:
-                click.echo(f"cluster at {cluster}: {fact['trouble']}")
-            elif cluster:
-                print_cluster(fact)
-        for fact in returning:
-            print_returning(fact)
-        if not found and not returning and not is_silent:
-            click.echo("No session runs on this machine.")
-            if elsewhere := os.environ.get("ZRAY_ADDRESS"):
-                click.echo(
-                    f"ZRAY_ADDRESS names one: `zray status --address {elsewhere}` (a token of `zray keys reader`)."
-                )
+    print_clusters(found)
+    for fact in returning:
+        print_returning(fact)
+    if not found and not returning and not is_silent:
+        click.echo("No session runs on this machine.")
+        if elsewhere := os.environ.get("ZRAY_ADDRESS"):
+            click.echo(f"ZRAY_ADDRESS names one: `zray status --address {elsewhere}` (a token of `zray keys reader`).")
+
+
+def print_clusters(found: list[dict[str, Any]]) -> None:
+    """Print each cluster once: as its head sees it, where that is here; the last of these counts."""
+    by_worth = sorted(found, key=lambda fact: (not fact["trouble"], fact["kind"] == "head"))
+    clusters = {fact["cluster"]: fact for fact in by_worth}
+    for cluster, fact in clusters.items():
+        if cluster and fact["trouble"]:
+            click.echo(f"cluster at {cluster}: {fact['trouble']}")
+        elif cluster:
+            print_cluster(fact)

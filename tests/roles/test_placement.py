@@ -176,6 +176,8 @@ def test_the_last_nodes_that_died_are_shown_to_whoever_asks_for_them(monkeypatch
     assert listed(scheduler, with_dead=True) == {"n2/local": "", "n5/local": "", **dead}
     scheduler.handle("monitor", NodeLost("n3/local", "said again"), 0.0)
     assert listed(scheduler, with_dead=True)["n3/local"] == "reason 3"
+    (answer,) = scheduler.handle("n1/host", GetNodes(7, True), 3.5)
+    assert {fact.node: fact.lost_seconds for fact in answer.message.nodes if fact.death} == dict.fromkeys(dead, 3.5)
 
 
 def spill(scheduler, deps=(), options=b"", origin="n1/local", located=()):

@@ -114,9 +114,9 @@ class Control:
         found: StatusReply = self.ask(GetStatus(1), StatusReply)
         return found
 
-    def nodes(self) -> list[NodeFact]:
-        """The nodes of the cluster that it is part of; without one, itself."""
-        found: list[NodeFact] = self.ask(GetNodes(2), NodesReply, whom="cluster").nodes
+    def nodes(self, *, with_dead: bool = False) -> list[NodeFact]:
+        """The nodes of the cluster that it is part of; without one, itself.  with_dead: also those that have left."""
+        found: list[NodeFact] = self.ask(GetNodes(2, with_dead), NodesReply, whom="cluster").nodes
         return shown(found)
 
     def wait_for_end(self, seconds: float) -> bool:

@@ -58,7 +58,7 @@ def read_cluster(address: str, secret: str) -> NodesReply:
         token = Token.decode(secret, READS)
     except ValueError as error:
         raise ZrayError(str(error)) from error
-    reply, dealer = ask_once(address, token, GetNodes(1), READ_SECONDS)
+    reply, dealer = ask_once(address, token, GetNodes(1, with_dead=True), READ_SECONDS)
     if type(reply) is NodesReply:
         return reply
     if type(reply) is HostRefused:

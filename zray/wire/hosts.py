@@ -123,7 +123,7 @@ class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """The facts about a node that a global scheduler knows.
 
     Resources are in RESOURCE_UNITs.  `endpoint` is the HOST:PORT under which others know the node.  `death` says why
-    the node is no longer a member.  Such a node has no resources.
+    the node is no longer a member.  Such a node has no resources, and left `lost_seconds` ago.
     """
 
     node: Text
@@ -136,6 +136,7 @@ class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     endpoint: Text = ""
     hostname: Text = ""
     death: Text = ""
+    lost_seconds: float = 0.0
 
 
 class GetNodes(Message, tag=137):

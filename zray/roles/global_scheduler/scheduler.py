@@ -83,7 +83,7 @@ class GlobalScheduler(Role):
         self.task_s_mean = FIRST_GUESS_SECONDS  # over the nodes
         self.loads: dict[str, NodeLoad] = {}
         self.lost: Latest[str, None] = Latest(LOST_MAX)  # nodes, for good
-        self.dead: Latest[str, NodeFact] = Latest(DEAD_MAX)  # the last of those, for people
+        self.dead: Latest[str, tuple[NodeFact, float]] = Latest(DEAD_MAX)  # the last of those, and since when
         self.request = 0
         self.looked_at = 0.0  # for nodes with nothing to do
         self.spread_count = 0  # tasks and actors that go to one node after the other
@@ -112,8 +112,8 @@ class GlobalScheduler(Role):
         self.lost[message.node] = None
         load = self.loads.pop(message.node, None)
         if load is not None and load.kind != "driver":
-            fact = load.fact()
-            self.dead[message.node] = replace(fact, total={}, free={}, queue_count=0, death=message.reason or "lost")
+            fact = replace(load.fact(), total={}, free={}, queue_count=0, death=message.reason or "lost")
+            self.dead[message.node] = fact, self.now
 
     def on_load_report(self, message: LoadReport) -> None:
         load = self.loads.get(message.node)
@@ -313,7 +313,7 @@ class GlobalScheduler(Role):
     def on_get_nodes(self, message: GetNodes) -> None:
         facts = [load.fact() for load in self.loads.values()]
         if message.with_dead:
-            facts.extend(self.dead.values())
+            facts += [replace(fact, lost_seconds=max(0.0, self.now - at)) for fact, at in self.dead.values()]
         self.send(self.sender, NodesReply(message.request, facts))
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:

@@ -1,0 +1,57 @@
+"""`zray status` again and again, in short, and with the nodes that have just been lost."""
+
+from click.testing import CliRunner
+
+from cli import status as module
+from zray.wire.hosts import NodeFact
+
+
+def node(name, **more):
+    return NodeFact(f"{name}/local", "node", {}, {}, 0, **more)
+
+
+def test_lost_nodes_are_shown_for_a_while_with_the_time_and_the_reason(capsys):
+    nodes = [
+        node("a"),
+        node("b", death="its process has ended", lost_seconds=30.4),
+        node("c", death="it was drained", lost_seconds=3.2),
+        node("d", death="silent", lost_seconds=module.LOST_SECONDS + 1),
+    ]
+    assert [fact["node_id"] for fact in module.node_facts(nodes, 1)] == ["a"]
+    fact = {"cluster": "1.2.3.4:5", "kind": "head", "node_id": "a", "nodes": [], "stalls": []}
+    module.print_cluster({**fact, "lost": module.lost_facts(nodes)})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["node c: lost 3 s ago: it was drained", "node b: lost 30 s ago: its process has ended"]
+
+
+def test_session_in_a_line():
+    fact = {
+        "session": "abc",
+        "started": "today",
+        "programs": [{}],
+        "resources": {"CPU": {"total": 4, "free": 1}},
+        "counts": {"tasks": 7, "store_used_bytes": 1e6, "store_capacity_bytes": 2e9},
+    }
+    assert module.line_of(fact) == (
+        "session abc, since today: 1 programs, 0 workers, 0 actors, 7 tasks, 0 ready, 0 finished, 3 of 4 CPU, "
+        "store 1.0 of 2,000 MB"
+    )
+
+
+def test_watch_prints_until_it_is_interrupted(monkeypatch):
+    shown, slept = [], []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "show_sessions", lambda form, is_compact: shown.append((form, is_compact)))
+    monkeypatch.setattr(module.time, "sleep", sleep)
+    result = CliRunner().invoke(module.status, ["--watch"])
+    assert result.exit_code == 0 and slept == [2.0] * 3 and shown == [("table", True)] * 3
+    slept.clear()
+    assert CliRunner().invoke(module.status, ["--watch", "0.5"]).exit_code == 0 and slept == [0.5] * 3
+    shown.clear()
+    CliRunner().invoke(module.status, [])
+    assert shown == [("table", False)]
