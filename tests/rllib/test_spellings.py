@@ -14,6 +14,7 @@ from zray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
 from zray.rllib.algorithms.es import ESConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPO, PPOConfig  # noqa: E402
 from zray.rllib.algorithms.registry import get_algorithm_class  # noqa: E402
+from zray.rllib.algorithms.sac import SACConfig  # noqa: E402
 from zray.rllib.config import AlgorithmConfig  # noqa: E402
 from zray.rllib.doors import ALGORITHMS  # noqa: E402
 from zray.rllib.replay import updates_of  # noqa: E402
@@ -238,3 +239,52 @@ def test_keys_of_dicts_without_effect_are_said_once(caplog):
     assert (config.num_replay_buffer_shards, config.policies) == (2, {"a"})
     said = [each.getMessage() for each in caplog.records]
     assert len(said) == 2 and said[0].startswith("The option \"replay_buffer_config['storage_unit']\" changes nothing")
+
+
+RELU = {"fcnet_activation": "relu"}
+SAC_RATES = {"actor_learning_rate": 0.5, "critic_learning_rate": 0.5, "entropy_learning_rate": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "expected"),
+    [
+        (PPOConfig, {"use_kl_loss": False, "shuffle_batch_per_epoch": True}, {"kl_coeff": 0.0}),
+        (PPOConfig, {"grad_clip_by": "global_norm", "grad_clip": 2.0}, {"grad_clip": 2.0}),
+        (DQNConfig, {"noisy": False, "num_atoms": 1, "initial_epsilon": 0.5}, {"epsilon": [[0, 0.5], [10_000, 0.05]]}),
+        (SACConfig, {"lr": None, "actor_lr": 0.5, "critic_lr": 0.5}, {"lr": 0.5}),
+        (SACConfig, {"optimization": SAC_RATES, "twin_q": True}, {"lr": 0.5, "alpha_lr": 0.25}),
+        (
+            SACConfig,
+            {"q_model_config": {"fcnet_hiddens": [9]}},
+            {"model": {"fcnet_hiddens": [9], "fcnet_activation": "relu"}},
+        ),
+    ],
+)
+def test_options_of_ray_that_have_another_form_here_are_taken(config, given, expected):
+    made = config().training(**given)
+    assert {name: made[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "message"),
+    [
+        (DQNConfig, {"num_atoms": 51}, "does not have num_atoms=51 .* leave num_atoms out"),
+        (DQNConfig, {"tau": 0.5}, "does not have tau=0.5 .* each `target_network_update_freq` steps"),
+        (PPOConfig, {"grad_clip_by": "value"}, "does not have grad_clip_by='value' .* Give `grad_clip`"),
+        (SACConfig, {"actor_lr": 0.1, "critic_lr": 0.2}, "different rates of actor and critic"),
+    ],
+)
+def test_values_of_rays_options_that_are_not_there_are_refused(config, given, message):
+    with pytest.raises(NotImplementedError, match=message):
+        config().training(**given)
+
+
+def test_options_that_an_algorithm_does_not_have_are_said_once(caplog):
+    spellings._said.clear()
+    for _ in range(2):
+        PPOConfig().training(final_epsilon=0.1, adam_epsilon=1e-8, buffer_size=5)
+    assert [each.getMessage() for each in caplog.records] == [
+        "The option 'final_epsilon' changes nothing: PPO has no such option.",
+        "The option 'adam_epsilon' changes nothing: the epsilon of Adam is fixed.",
+        "The option 'buffer_size' changes nothing: PPO has no such option.",
+    ]

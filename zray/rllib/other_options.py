@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["ABSENT", "IGNORED", "OF_REPLAY", "OTHERS", "TF"]
+from typing import Any
+
+__all__ = ["ABSENT", "FIXED", "IGNORED", "OF_REPLAY", "OTHERS", "TF"]
 
 TF = "it is of TensorFlow, and models are torch's"
 _STACK = "there is one stack of classes here"
@@ -132,6 +134,38 @@ OF_REPLAY: dict[str, str] = {
     **dict.fromkeys(("no_local_replay_buffer", "replay_buffer_shards_colocated_with_driver"), _SINGLE),
     **dict.fromkeys(("worker_side_prioritization", "underlying_buffer_config"), _SINGLE),
     "replay_mode": IGNORED["replay_mode"],
+}
+
+# Options of Ray's algorithms that have one value here: the values that mean the same, and what to do instead of others.
+# A sentence that begins with "=" is said once for other values, which change nothing.
+FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "grad_clip_by": (("global_norm",), "Give `grad_clip`, which bounds the norm of the whole gradient."),
+    "shuffle_batch_per_epoch": ((True,), "=minibatches are drawn anew in each epoch"),
+    "learner_config_dict": (({},), "Derive an algorithm, and read options of your own in `env_config` or `model`."),
+    "add_default_connectors_to_learner_pipeline": ((True,), "Derive an algorithm, and change its update."),
+    "add_default_connectors_to_env_to_module_pipeline": ((True,), "Wrap the environment."),
+    "add_default_connectors_to_module_to_env_pipeline": ((True,), "Wrap the environment."),
+    "max_requests_in_flight_per_aggregator_actor": ((), "=there are no aggregator actors"),
+    "max_requests_in_flight_per_env_runner": ((1,), "=a process has one rollout under way"),
+    "adam_epsilon": ((), "=the epsilon of Adam is fixed"),
+    "noisy": ((False,), "Explore by `epsilon`."),
+    "sigma0": ((0.5,), "=there are no noisy layers"),
+    "num_atoms": ((1,), "The values of DQN are means, and no distributions: leave num_atoms out."),
+    **dict.fromkeys(("v_min", "v_max"), ((-10.0, 10.0), "=the values of DQN are means, and no distributions")),
+    "categorical_distribution_temperature": ((1.0,), "Explore by `epsilon`."),
+    "td_error_loss_fn": (("huber",), "Derive from DQN, and change its update."),
+    "tau": ((1.0,), "The target network is a copy, each `target_network_update_freq` steps."),
+    "burn_in_len": ((0,), "Give the last observations as one, by gymnasium.wrappers.FrameStackObservation."),
+    "before_learn_on_batch": ((None,), "Derive an algorithm, and change its update."),
+    **dict.fromkeys(
+        ("beta_annealing_fraction", "final_prioritized_replay_beta", "prioritized_replay_beta_annealing_timesteps"),
+        ((-1, None), "=`prioritized_beta` stays as it is"),
+    ),
+    "twin_q": ((True,), "SAC has two networks of values."),
+    "n_step": ((1,), "The targets of this algorithm have one step."),
+    "target_network_update_freq": ((0, 1), "=the target networks follow by `tau` with each update"),
+    "_deterministic_loss": ((False,), "The policy of SAC is a distribution."),
+    "_use_beta_distribution": ((False,), "The policy of SAC is normal, squashed to the bounds."),
 }
 
 # Names of other libraries, and the option that means the same: for messages.

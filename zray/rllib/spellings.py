@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .other_options import ABSENT, IGNORED, OF_REPLAY, OTHERS, TF
+from .other_options import ABSENT, FIXED, IGNORED, OF_REPLAY, OTHERS, TF
 from .schedules import checked_schedule
 
 __all__ = ["ABSENT", "CONVERTED", "IGNORED", "OPTIONS", "common_defaults", "translated", "unknown"]
@@ -163,6 +163,11 @@ def _last_epsilon(value: float, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"epsilon": [[first, start], [last, value]]}
 
 
+def _first_epsilon(value: float, options: Mapping[str, Any]) -> dict[str, Any]:
+    (first, _), *later = options["epsilon"]
+    return {"epsilon": [[first, value], *later]}
+
+
 def _fraction(value: float, options: Mapping[str, Any]) -> dict[str, Any]:
     (first, start), (_, end) = options["epsilon"][0], options["epsilon"][-1]
     return {"epsilon": [[first, start], [int(value), end]]}
@@ -180,6 +185,44 @@ def _optimizer(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
         if name not in options:
             once(f"optimizer[{name!r}]", "the algorithm has no such option")
     return {name: each for name, each in value.items() if name in options}
+
+
+def _fixed(name: str, value: Any) -> dict[str, Any]:
+    """An option that has one value here: nothing is taken.
+
+    Raises:
+        NotImplementedError: the value is another one.
+    """
+    values, advice = FIXED[name]
+    if value not in values:
+        if not advice.startswith("="):
+            raise NotImplementedError(f"zray does not have {name}={value!r} of rllib yet.  {advice}")
+        once(name, advice[1:])
+    return {}
+
+
+def _rates(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of SAC, with the rates of Ray's: `actor_lr`, `critic_lr`, or a dict of them.
+
+    Raises:
+        NotImplementedError: actor and critic have different rates.
+    """
+    rest = dict(given)
+    for name in ("optimization", "optimization_config"):
+        for key, value in (rest.pop(name, None) or {}).items():
+            rest[{"entropy_learning_rate": "alpha_lr"}.get(key, key.replace("learning_rate", "lr"))] = value
+    rates = {rest.pop(name) for name in ("actor_lr", "critic_lr") if name in rest}
+    if len(rates) > 1:
+        raise NotImplementedError("zray does not have different rates of actor and critic yet: give one as lr.")
+    return {**rest, **({"lr": rates.pop()} if rates else {})}
+
+
+def _layers(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """`policy_model_config` and `q_model_config` of SAC: one model for both."""
+    layers = {key: value[key] for key in ("fcnet_hiddens", "fcnet_activation") if key in value}
+    if layers:
+        once("policy_model_config, q_model_config", "policy and values have the same layers, those of the last of them")
+    return {"model": layers} if layers else {}
 
 
 def _pytorch(value: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,9 +253,22 @@ CONVERTED: dict[str, Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
     "use_pytorch": _pytorch,
     "optimizer": _optimizer,
     "rl_module_spec": _specified,
+    "use_kl_loss": lambda value, options: {} if value or "kl_coeff" not in options else {"kl_coeff": 0.0},
+    "initial_epsilon": _first_epsilon,
+    **dict.fromkeys(("policy_model_config", "q_model_config", "policy_model", "Q_model"), _layers),
     "filter_observations": _filtered,
     "vf_share_layers": lambda value, options: {"model": {"vf_share_layers": value}},
 }
+
+
+# Former options that are computed from one which not all algorithms have.
+_NEEDED = dict.fromkeys(("initial_epsilon", "epsilon_timesteps", "final_epsilon", "exploration_final_eps"), "epsilon")
+
+
+def _without(name: str, kind: str) -> dict[str, Any]:
+    """An option that the algorithm does not have: nothing is taken, and one line says so."""
+    once(name, f"{kind or 'the algorithm'} has no such option")
+    return {}
 
 
 def common_defaults() -> dict[str, Any]:
@@ -255,6 +311,8 @@ def translated(given: Mapping[str, Any], options: Mapping[str, Any], place: str,
     if "schedule_max_timesteps" in rest or "exploration_fraction" in rest:  # 2018: the product is a number of steps
         steps = rest.pop("schedule_max_timesteps", 100_000) * rest.pop("exploration_fraction", 0.1)
         rest["epsilon_timesteps"] = steps
+    if "tau" in options:
+        rest = _rates(rest)
     for name in ("lr", "entropy_coeff"):
         rest.update(_scheduled(name, rest, options))
     for name, value in rest.items():
@@ -263,18 +321,24 @@ def translated(given: Mapping[str, Any], options: Mapping[str, Any], place: str,
         elif name in options:
             made = {name: value}
         elif name in CONVERTED:
-            made = CONVERTED[name](value, whole)
+            made = (
+                CONVERTED[name](value, whole) if _NEEDED.get(name, name) in (name, *options) else _without(name, kind)
+            )
         elif name in ABSENT:
             if value not in (None, "sampler", {}, []):
                 raise NotImplementedError(f"zray does not have the option {name!r} of rllib yet.  {ABSENT[name]}")
             made = {}
         elif name.endswith("_schedule") and value is None:
             made = {}
+        elif name in FIXED:
+            made = _fixed(name, value)
         elif name in IGNORED:
             if value not in (None, False, {}, []):
                 once(name, IGNORED[name])
             made = {}
         elif (today := _FORMER.get(name, name)) in OPTIONS:
+            if today not in options:
+                _without(name, kind)
             made = {today: value}
         else:
             raise TypeError(unknown(place, name, options))
