@@ -11,6 +11,7 @@ from zray.printable import printable
 
 from ..trial import Trial, TrialState
 from ..waits import why_waiting
+from .endings import hint_on_starts
 from .rows import cell, cells, columns_of, picked
 from .updates import ResultLines, Updates
 from .view import View, usage_of_session, view_of
@@ -124,6 +125,8 @@ class LiveTable(Updates):
         if is_final:
             self._live.stop()
             self._live = None
+            if hint := hint_on_starts(controller):
+                self._console.print(hint, markup=False, highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
         if self._live is not None:

@@ -14,6 +14,7 @@ from zray.printable import escaped, printable
 
 from ..metrics import text_of
 from ..trial import Trial, TrialState, last_line
+from .endings import hint_on_starts, last_returns
 from .rows import cell, cells, columns_of
 from .view import usage_of_session, view_of
 
@@ -190,8 +191,12 @@ class QuietLines(Updates):
         best = view.best_in_words()
         line = f"tune {view.name}: {view.heading()}" + (f"; {best}" if best else "")
         if is_final:
-            line += f"; {view.end}" * bool(view.end) + f"; results in {controller.settings.path}"
+            returns = last_returns(controller)
+            line += f"; {returns}" * bool(returns) + f"; {view.end}" * bool(view.end)
+            line += f"; results in {controller.settings.path}"
         self.write(printable(line))
+        if is_final and (hint := hint_on_starts(controller)):
+            self.write(hint)
 
 
 class StatusBlocks(Updates):
