@@ -284,8 +284,9 @@ class Controller(ControllerNames):
         return ""
 
     def _missing_metric(self, result: dict[str, Any]) -> str:
-        users = {"TuneConfig": self.settings, "the scheduler": self.scheduler, "the searcher": self.searcher}
-        return missing_metric(result, {name: user.metric for name, user in users.items()})
+        users = ("TuneConfig", self.settings), ("the scheduler", self.scheduler), ("the searcher", self.searcher)
+        wanted: dict[str, Any] = {name: getattr(user, "metric", None) for name, user in users}
+        return missing_metric(result, wanted)
 
     # --- checkpoints ---
 
