@@ -122,6 +122,15 @@ def test_what_its_task_may_not_make_again_is_said_to_be_beyond_that(cluster):
         zray.get(zray.remote(np.sum).remote(large), timeout=20)
 
 
+def test_a_lost_result_is_made_again_as_often_as_max_retries_says(cluster):
+    place, large = made_at.options(num_returns=2, max_retries=1).remote(1, 100_000)
+    kill(cluster, node_of(cluster, zray.get(place, timeout=20)))
+    assert zray.get(zray.remote(np.sum).remote(large), timeout=20) == 100_000
+    kill(cluster, cluster.worker_nodes[0])
+    with pytest.raises(ObjectReconstructionFailedError, match="has run 2 times, as max_retries=1 allows"):
+        zray.get(large, timeout=20)
+
+
 def test_a_task_that_may_run_once_only_runs_once_however_soon_its_node_dies_behind_it(cluster, tmp_path):
     """The shard may not have heard yet that it has run; or the node that had it run there may not, and says so."""
     runs = tmp_path / "runs"

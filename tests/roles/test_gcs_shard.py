@@ -113,7 +113,7 @@ def test_a_copy_that_went_by_an_old_word_is_made_again_if_it_is_held_and_was_the
     for node in (N2, N3):
         tell(shard, node, AddLocations(node, [(OBJECT, 9)]))
     assert tell(shard, N2, RemoveLocations(N2, [OBJECT])) == []
-    assert tell(shard, N3, RemoveLocations(N3, [OBJECT])) == [(N1, RebuildObject(OBJECT, spec))]
+    assert tell(shard, N3, RemoveLocations(N3, [OBJECT])) == [(N1, RebuildObject(OBJECT, spec, 0, True))]
     assert tell(shard, N1, SubscribeObject(N1, OBJECT)) == []
     assert tell(shard, N2, AddLocations(N2, [(OBJECT, 9)])) == [(N1, ObjectLocated(OBJECT, 9, [N2]))]
 
@@ -147,7 +147,7 @@ def test_a_lost_node_holds_nothing(shard):
     tell(shard, N2, AddLocations(N2, [(OBJECT, 9)]))
     tell(shard, "monitor", NodeLost(N2, "silent"))
     (order,) = tell(shard, N1, SubscribeObject(N1, OBJECT))
-    assert order == (N1, RebuildObject(OBJECT, TaskSpec(TASK, b"f" * 16)))
+    assert order == (N1, RebuildObject(OBJECT, TaskSpec(TASK, b"f" * 16), 0, True))
     tell(shard, N1, ReleaseAtNode(N1, [OBJECT]))
     assert not shard.tasks.records
     assert tell(shard, N2, HoldAtNode(N2, [OBJECT], 1)) == []

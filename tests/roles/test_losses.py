@@ -64,10 +64,10 @@ def test_what_somebody_waits_for_is_made_again_once(shard):
     sent(shard, N3, HoldAtNode(N3, [OBJECT], 0))
     sent(shard, N1, SubscribeObject(N1, OBJECT))
     assert lose(shard, N2) == []  # nobody waits
-    assert sent(shard, N3, SubscribeObject(N3, OBJECT)) == [(N3, RebuildObject(OBJECT, SPEC))]
+    assert sent(shard, N3, SubscribeObject(N3, OBJECT)) == [(N3, RebuildObject(OBJECT, SPEC, 0, True))]
     # The one that makes it is asked, not another one.
-    assert sent(shard, N1, SubscribeObject(N1, OBJECT)) == [(N3, RebuildObject(OBJECT, SPEC))]
-    assert lose(shard, N3) == [(N1, RebuildObject(OBJECT, SPEC))]
+    assert sent(shard, N1, SubscribeObject(N1, OBJECT)) == [(N3, RebuildObject(OBJECT, SPEC, 1))]
+    assert lose(shard, N3) == [(N1, RebuildObject(OBJECT, SPEC, 1, True))]
 
 
 def test_who_has_the_task_in_hand_is_asked_first(shard):
@@ -75,7 +75,7 @@ def test_who_has_the_task_in_hand_is_asked_first(shard):
     sent(shard, N3, HoldAtNode(N3, [OBJECT], 0))
     lose(shard, N2)
     assert sent(shard, N3, SubscribeObject(N3, OBJECT)) == [(N1, RebuildObject(OBJECT, SPEC))]
-    assert sent(shard, N1, CannotRebuild(N1, OBJECT)) == [(N3, RebuildObject(OBJECT, SPEC))]
+    assert sent(shard, N1, CannotRebuild(N1, OBJECT)) == [(N3, RebuildObject(OBJECT, SPEC, 0, True))]
     assert sent(shard, N3, CannotRebuild(N3, OBJECT)) == []
 
 
@@ -83,7 +83,7 @@ def test_when_its_creators_node_is_dead_a_holder_makes_it(shard):
     sent(shard, N2, RecordTasks(N2, [SPEC]))
     sent(shard, N1, HoldAtNode(N1, [OBJECT], 0))
     sent(shard, N1, SubscribeObject(N1, OBJECT))
-    assert lose(shard, N2) == [(N1, RebuildObject(OBJECT, SPEC))]
+    assert lose(shard, N2) == [(N1, RebuildObject(OBJECT, SPEC, 0, True))]
 
 
 def test_a_put_that_is_gone_is_lost_and_so_is_what_may_run_once_only(shard):
@@ -156,9 +156,9 @@ def test_an_answer_is_made_again_as_what_a_task_returns_is(shard):
     sent(shard, N3, HoldAtNode(N3, [OBJECT], 0))
     sent(shard, N2, AddLocations(N2, [(OBJECT, 9)]))
     lose(shard, N2)
-    assert sent(shard, N3, SubscribeObject(N3, OBJECT)) == [(N3, RebuildObject(OBJECT, CALL))]
-    assert sent(shard, N1, SubscribeObject(N1, OBJECT)) == [(N3, RebuildObject(OBJECT, CALL))]
-    assert sent(shard, N3, CannotRebuild(N3, OBJECT)) == [(N1, RebuildObject(OBJECT, CALL))]
+    assert sent(shard, N3, SubscribeObject(N3, OBJECT)) == [(N3, RebuildObject(OBJECT, CALL, 0, True))]
+    assert sent(shard, N1, SubscribeObject(N1, OBJECT)) == [(N3, RebuildObject(OBJECT, CALL, 1))]
+    assert sent(shard, N3, CannotRebuild(N3, OBJECT, True)) == [(N1, RebuildObject(OBJECT, CALL, 0, True))]
 
 
 @pytest.mark.parametrize("once", [ONCE, LOGGED])
@@ -366,3 +366,67 @@ def test_only_its_own_node_ends_a_job(desk):
     desk.tell(N3, JobEnded(b"job-0002"))
     desk.tell("global", PlaceTask(spec, N2, b"job-0002", JobFacts(home=N2)))
     assert spec.task_id in desk.scheduler.tasks
+
+
+# --- how often a task runs ---
+
+ONCE_MORE = TaskSpec(TASK, b"f" * 16, options=encode_options(TaskOptions(max_retries=1, name="work")))
+
+
+def held_by_two(shard, spec, attempts=()):
+    sent(shard, N1, RecordTasks(N1, [spec], attempts=list(attempts)))
+    sent(shard, N3, HoldAtNode(N3, [OBJECT], 0))
+
+
+def lost_again(shard, place):
+    """It is made there, and that node is lost.  What is said to those that want it."""
+    sent(shard, place, AddLocations(place, [(OBJECT, 9)]))
+    lose(shard, place)
+    return sent(shard, N3, SubscribeObject(N3, OBJECT))
+
+
+def test_runs_for_losses_are_counted(shard):
+    held_by_two(shard, ONCE_MORE)
+    assert lost_again(shard, "n7/local") == [(N3, RebuildObject(OBJECT, ONCE_MORE, 0, True))]
+    ((target, message),) = lost_again(shard, "n8/local")
+    assert (target, type(message), message.has_task) == (N3, ObjectLost, True)
+    assert "task 'work' has run 2 times, as max_retries=1 allows" in message.reason
+
+
+@pytest.mark.parametrize("how", ["recorded", "ended"])
+def test_attempts_that_nodes_tell_of_count_too(shard, how):
+    held_by_two(shard, ONCE_MORE, [(TASK, 1)] if how == "recorded" else [])
+    if how == "ended":
+        sent(shard, N2, AddLocations(N2, [], [(TASK, 1)]))
+    ((_, message),) = lost_again(shard, "n7/local")
+    assert type(message) is ObjectLost
+
+
+def test_a_run_that_nobody_wanted_is_not_counted(shard):
+    held_by_two(shard, ONCE_MORE)
+    lost_again(shard, "n7/local")
+    sent(shard, N3, CannotRebuild(N3, OBJECT, True))
+    assert sent(shard, N3, SubscribeObject(N3, OBJECT)) == [(N3, RebuildObject(OBJECT, ONCE_MORE, 0, True))]
+
+
+def test_the_count_goes_with_the_record_and_with_the_state_of_the_shard(shard):
+    held_by_two(shard, ONCE_MORE, [(TASK, 1)])
+    other = GcsShard("gcs-0")
+    other.load(shard.dump())
+    assert other.tasks.attempts == {TASK: 1}
+    sent(other, N1, ReleaseAtNode(N1, [OBJECT]))
+    sent(other, N3, ReleaseAtNode(N3, [OBJECT]))
+    assert not other.tasks.records and not other.tasks.attempts
+
+
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_one_that_has_run_as_often_as_it_may_is_not_run_for_an_old_hint(attempts, desk):
+    """The shard takes us for its maker, and its work was done, unseen, on a node that is lost."""
+    desk.tell(DRIVER, HoldObjects([OBJECT]))
+    desk.tell(DRIVER, WaitObjects(1, [OBJECT], 1, True, True))
+    desk.take_sent()
+    desk.tell("gcs-0", RebuildObject(OBJECT, ONCE_MORE, attempts))
+    said = [type(message) for _, message in desk.take_sent()]
+    assert (CannotRebuild in said) == (TASK not in desk.scheduler.tasks) == bool(attempts)
+    if not attempts:
+        assert desk.scheduler.tasks[TASK].attempts == 1 and not desk.scheduler.tasks[TASK].is_retried_here

@@ -36,7 +36,16 @@ TASK_HELP = "A task with max_retries would be run again"
 
 
 def result_is_lost(object_id: bytes, options: TaskOptions) -> str:
-    """Error text for the lost return of a task or an actor's call that may run only once."""
+    """Error text for the lost return of a task or an actor's call that may not run again."""
+    limit = options.max_retries
+    if limit > 0:
+        option, what = "max_retries", f"its task {options.name!r}" if options.name else "its task"
+        if options.actor_id:
+            option, what = "max_task_retries", f"the call of {options.method!r}"
+        return (
+            f"Object {object_id.hex()} was lost with its node; {what} has run {limit + 1} times, as {option}={limit} "
+            f"allows, and is not run again.  A larger {option} allows more runs."
+        )
     if options.actor_id:
         help = "A call with max_task_retries would be repeated"
         return f"Object {object_id.hex()}, {ANSWER_IS_LOST} (a call of {options.method!r}).  {help}."
@@ -44,16 +53,22 @@ def result_is_lost(object_id: bytes, options: TaskOptions) -> str:
     return f"Object {object_id.hex()} was lost with its node; its {what} may run once only.  {TASK_HELP}."
 
 
+def may_run_once_more(options: TaskOptions, attempts: int) -> bool:
+    """True if a finished task that has run again so often may be re-executed after the loss of its results."""
+    return options.may_run_again and not 0 <= options.max_retries <= attempts
+
+
 class RecordTasks(Message, tag=100):
     """local scheduler -> GCS shard.  Specs for the task table.  `node` holds the return values.
 
-    Request 0 asks for no reply.  `shards` is the number of shards.
+    Request 0 asks for no reply.  `shards` is the number of shards.  `attempts` are the further runs of tasks so far.
     """
 
     node: Text
     specs: Many[TaskSpec]
     request: int = 0
     shards: Natural = 1
+    attempts: Many[tuple[TaskID, Natural]] = []
 
 
 class RecordTasksReply(Message, tag=101):
@@ -65,10 +80,13 @@ class RecordTasksReply(Message, tag=101):
 class AddLocations(Message, tag=102):
     """local scheduler -> GCS shard.  Copies of objects at `node`, as (object, size in bytes).  `node` holds the
     objects.
+
+    `attempts` are the further runs of tasks that have ended at `node`.
     """
 
     node: Text
     objects: Many[tuple[ObjectID, int]]
+    attempts: Many[tuple[TaskID, Natural]] = []
 
 
 class RemoveLocations(Message, tag=103):
@@ -195,18 +213,26 @@ class ReleaseFunctions(Message, tag=118):
 class RebuildObject(Message, tag=112):
     """GCS shard -> local scheduler.  Reconstruct the object, or report its location.
 
-    All copies are lost.  `spec` is the spec of the object's task.
+    All copies are lost.  `spec` is the spec of the object's task.  The task has run again `attempts` times.
+
+    `is_granted`: one more run is counted for the receiver.
     """
 
     object_id: ObjectID
     spec: TaskSpec
+    attempts: Natural = 0
+    is_granted: bool = False
 
 
 class CannotRebuild(Message, tag=113):
-    """local scheduler -> GCS shard.  `node` does not have the object, does not make it, and no longer wants it."""
+    """local scheduler -> GCS shard.  `node` does not have the object, does not make it, and no longer wants it.
+
+    `was_granted`: as `is_granted` in RebuildObject.
+    """
 
     node: Text
     object_id: ObjectID
+    was_granted: bool = False
 
 
 class ObjectLost(Message, tag=114):

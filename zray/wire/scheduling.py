@@ -219,11 +219,14 @@ class TaskDone(Message, tag=91):
 
     After a quiet spill, the message also has the sizes in bytes of large returns.  The sender's node holds these until
     ResultsHeld.  After any other spill, large returns come by way of the object directory (Ray paper, figure 7b).
+
+    `attempts` is the number of further runs so far.
     """
 
     task_id: TaskID
     trip: Natural
     values: Many[Payload | Natural]
+    attempts: Natural = 0
 
 
 class FindTasks(Message, tag=95):

@@ -6,6 +6,9 @@ once more where that is allowed, but not of one that recovers, nor by one.  What
 copy either, it asks for in turn: so rebuilding is recursive, across shards.  An order may find the work done or
 under way; that is said instead (RebuildObject is no task twice).
 
+A task with max_retries=n runs 1 + n times in all, so its further runs are counted (`TaskTable.attempts`): those that
+nodes tell of, after the death of a worker say, and those that are granted here.
+
 What a task has put comes again where that task runs again.  So whoever has the task in hand is asked whether it does,
 and who waits for the value waits on; when the task is over, and has not put it, it is lost.
 
@@ -26,6 +29,7 @@ from ...wire.gcs import (
     NodeLost,
     ObjectLost,
     RebuildObject,
+    may_run_once_more,
     result_is_lost,
 )
 from ...wire.task_spec import TaskSpec, parse_options
@@ -89,12 +93,15 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
     assert type(spec) is TaskSpec, "a spec that is in a store, and no chain to ask for it"
     options = parse_options(spec.options)
     maker = tasks.makers.get(task_id)
+    attempts = tasks.attempts.get(task_id, 0)
+    is_granted = maker is None
     if maker is None:
-        if not options.may_run_again:
+        if not may_run_once_more(options, attempts):
             _give_up(shard, item, result_is_lost(object_id, options), has_task=True)
             return
         maker = tasks.makers[task_id] = next(iter(item.subscribers))
-    shard.send(maker, RebuildObject(object_id, spec))
+        tasks.attempts[task_id] = attempts + 1
+    shard.send(maker, RebuildObject(object_id, spec, attempts, is_granted))
 
 
 def lineage_found(shard: GcsShard, message: LineageFound) -> None:
@@ -155,6 +162,8 @@ def cannot_rebuild(shard: GcsShard, message: CannotRebuild) -> None:
     makers = shard.tasks.makers
     if makers.get(task_id) == message.node:
         del makers[task_id]
+        if message.was_granted and shard.tasks.attempts.get(task_id):
+            shard.tasks.attempts[task_id] -= 1  # it has not run
     item = shard.tasks.find_object(message.object_id)
     if item is not None and not item.sizes:
         item.subscribers.pop(message.node, None)

@@ -119,12 +119,16 @@ class GcsShard(Role):
             self.tasks.keep(message.shards, self.address, (*self.groups.attending, self.sender))
         for spec in message.specs:
             record(spec, node)
+        for task_id, attempts in message.attempts:
+            self.tasks.has_run_again(task_id, attempts)
         if message.request:
             self._acknowledge(RecordTasksReply(message.request))
 
     def on_add_locations(self, message: AddLocations) -> None:
         if self._is_of_lost_node(message.node):
             return
+        for task_id, attempts in message.attempts:
+            self.tasks.has_run_again(task_id, attempts)
         for object_id, size in message.objects:
             item = self.tasks.require_object(object_id)
             item.sizes[message.node] = size

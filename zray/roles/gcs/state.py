@@ -101,6 +101,7 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     homes: list[tuple[bytes, HomeState]] = []
     home_askers: list[tuple[bytes, list[str]]] = []
     makers: list[tuple[bytes, str]] = []
+    attempts: list[tuple[bytes, int]] = []
     lost: list[str] = []
     keeping: KeepingState | None = None
     abroad: list[bytes] = []
@@ -183,7 +184,8 @@ def _dump_tasks(records: dict[bytes, TaskRecord], note_page: Callable[[int], Non
 
 def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[bytes, Home]) -> Iterator[bytes]:
     """All but tasks and functions.  groups, homes: what is in them when they are come to."""
-    makers, actors = dict(shard.tasks.makers), list(shard.actor_by_name.values())
+    makers, attempts = dict(shard.tasks.makers), dict(shard.tasks.attempts)
+    actors = list(shard.actor_by_name.values())
     last = Part(
         function_waiters=[(function_id, list(nodes)) for function_id, nodes in shard.function_waiters.items()],
         home_askers=[(actor_id, list(nodes)) for actor_id, nodes in shard.homes.askers.items()],
@@ -196,6 +198,7 @@ def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[by
     owners = list(_dump_owners(shard.functions))
     return chain(
         (_encode(Part(makers=some)) for some in _portions(makers.items())),
+        (_encode(Part(attempts=some)) for some in _portions(attempts.items())),
         kept,
         owners,
         (_encode(Part(groups=[_group_state(group)])) for group in groups.values()),
@@ -275,6 +278,7 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
         for function_id, nodes in part.function_waiters:
             shard.function_waiters[function_id] = dict.fromkeys(nodes)
         shard.tasks.makers.update(part.makers)
+        shard.tasks.attempts.update(part.attempts)
         shard.lost.update(dict.fromkeys(part.lost))
         _load_keeping(shard, part)
         for actor in part.actors:

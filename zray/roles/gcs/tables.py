@@ -78,6 +78,8 @@ class TaskTable:
         # Task -> the node that has it in hand, until a result of it is somewhere: of tasks with `objects`.  For the
         # others it is the holder.  A hint: it may have done its work long ago, unseen, and is asked (losses).
         self.makers: dict[bytes, str] = {}
+        # Task -> how often it has run again: for its workers' deaths and errors, as its nodes say, and for losses.
+        self.attempts: dict[bytes, int] = {}
         self.keeping: Keeping | None = None  # where there are several shards
         self.unlike = 0  # tasks recorded again that ask for something else: their parents do not repeat themselves
         self.weight = 0  # of the specs in memory, in bytes
@@ -189,6 +191,11 @@ class TaskTable:
             self.keeping.recorded(spec)
         return None
 
+    def has_run_again(self, task_id: bytes, attempts: int) -> None:
+        """So often, in all."""
+        if task_id in self.records and attempts > self.attempts.get(task_id, 0):
+            self.attempts[task_id] = attempts
+
     def hold(self, object_id: bytes, node: str) -> None:
         """The node joins the holders."""
         record = self.require(task_of(object_id))
@@ -243,6 +250,7 @@ class TaskTable:
                 continue
             del self.records[task_id]
             self.makers.pop(task_id, None)
+            self.attempts.pop(task_id, None)
             if self.keeping is not None:
                 self.keeping.gone(task_id)
             spec = record.spec
@@ -321,6 +329,7 @@ class TaskTable:
         assert len(set(places)) == len(places) == sum(self.pages.values()), "specs in the store do not add up"
         assert {place >> PLACE_BITS for place in places} == self.pages.keys(), "pages do not add up"
         assert self.makers.keys() <= self.records.keys(), "makers of tasks that nobody knows"
+        assert self.attempts.keys() <= self.records.keys(), "attempts of tasks that nobody knows"
 
 
 def copy_of(item: ObjectRecord) -> ObjectRecord:

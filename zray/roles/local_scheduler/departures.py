@@ -114,7 +114,7 @@ class Departures:
         """The shards are to know it, and that what it returns is held here.  Returns how many replies come."""
         self.node.lineage.flush()
         # Also when it was recorded before: the reply is the acknowledgement that we need.
-        self.node.lineage.record_one(task.spec, request)
+        self.node.lineage.record_one(task.spec, request, task.attempts)
         for entry in self.node.lifecycle.returns_of(task):
             entry.share().is_released = False  # what is recorded is held
             entry.is_recorded = True

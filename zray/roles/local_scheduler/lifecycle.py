@@ -11,7 +11,7 @@ from ...exceptions import FIRST_MARK, PAST_MARKS, encode_system_error
 from ...ids import FIRST_RETURN, return_id
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
-from .tables import ChildTask, Job, ObjectEntry, Process, ReadyQueue, Task, TaskState
+from .tables import ChildTask, Job, ObjectEntry, Process, ReadyQueue, RebuiltTask, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -121,10 +121,16 @@ class Lifecycle:
             entry.task = task
             task.more.append(entry)
 
-    def accept_placed(self, spec: TaskSpec, options: TaskOptions, job: Job, origin: str) -> Task:
-        """A task from another node: nobody here holds its returns, the shard's word frees them."""
+    def accept_placed(self, spec: TaskSpec, options: TaskOptions, job: Job, origin: str, before: int = 0) -> Task:
+        """A task from another node: nobody here holds its returns, the shard's word frees them.
+
+        before: of one whose results are lost, its attempts so far and the one that begins here.
+        """
         entry = self.node.objects.require(spec.task_id + FIRST_RETURN)
-        task = Task(spec, options, entry, job, origin=origin)
+        if before:
+            task: Task = RebuiltTask(spec, options, entry, job, attempts=before, before=before)
+        else:
+            task = Task(spec, options, entry, job, origin=origin)
         entry.task = task
         if options.num_returns != 1:
             self._make_further_returns(task, None)
@@ -256,6 +262,8 @@ class Lifecycle:
         more = task.more
         if writer is not None and (more or type(first) is StoredValue):
             self._pin_for(writer, task, values)
+        if task.attempts and not task.options.actor_id:
+            self.node.lineage.has_run_again(task)
         if task.origin:
             if task.options.actor_id:
                 self.node.remote_calls.finish(task, values, contained, writer)

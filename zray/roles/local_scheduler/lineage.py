@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ...ids import FIRST_RETURN, OBJECT_ID_BYTES, task_of
-from ...wire.gcs import HoldAtNode, LineageNeeded, LineageNeededReply, RecordTasks, RecordTasksReply, ReleaseAtNode
+from ...wire.gcs import (
+    AddLocations,
+    HoldAtNode,
+    LineageNeeded,
+    LineageNeededReply,
+    RecordTasks,
+    RecordTasksReply,
+    ReleaseAtNode,
+)
 from ...wire.limits import ITEMS_MAX, portions
 from ...wire.message import Local
 from ...wire.task_spec import TaskSpec
@@ -79,6 +87,12 @@ def _in_messages(specs: list[TaskSpec]) -> list[list[TaskSpec]]:
     if sum(map(_size_of, specs)) <= BATCH_BYTES_MAX and len(specs) <= ITEMS_MAX:
         return [specs]
     return list(in_batches(specs, _size_of))
+
+
+def _of(specs: list[TaskSpec], attempts: dict[bytes, int]) -> list[tuple[bytes, int]]:
+    if not attempts:
+        return []
+    return [(spec.task_id, attempts[spec.task_id]) for spec in specs if spec.task_id in attempts]
 
 
 class Lineage:
@@ -228,6 +242,12 @@ class Lineage:
         # In the order of submission: a shard hears of an ancestor before its descendants.
         return [task for task_id, task in fresh_by_id.items() if task_id in chosen]
 
+    def has_run_again(self, task: Task) -> None:
+        """It is over now.  A loss of what it returned may have it run once more, if that is not too often."""
+        if task.entry.is_recorded:
+            shard, attempts = self.node.addresses.shard_of(task.spec.task_id), [(task.spec.task_id, task.attempts)]
+            self.node.send(shard, AddLocations(self.node.address, [], attempts))
+
     def _record(self, tasks: list[Task], portion: int = 0) -> None:
         """portion: the request by which it is acknowledged; 0: whoever has this told asks for more than that."""
         if not tasks:
@@ -236,6 +256,7 @@ class Lineage:
         specs_by_shard: dict[str, list[TaskSpec]] = {}
         dead: list[bytes] = []
         further: list[bytes] = []
+        attempts = {task.spec.task_id: task.attempts for task in tasks if task.attempts}
         shard = node.addresses.shards[0] if len(node.addresses.shards) == 1 else ""
         specs = specs_by_shard.setdefault(shard, []) if shard else []
         for task in tasks:
@@ -254,11 +275,11 @@ class Lineage:
         if shard:
             messages = _in_messages(specs)
             for part in messages:
-                node.send(shard, RecordTasks(node.address, part, portion))
+                node.send(shard, RecordTasks(node.address, part, portion, attempts=_of(part, attempts)))
             if portion:
                 self.unheard[portion] = len(messages)
         else:
-            self._record_at_several(tasks, specs_by_shard, portion)
+            self._record_at_several(tasks, specs_by_shard, portion, attempts)
             self.held_again(further)
         for address, ids in self.node.addresses.by_shard(further).items():
             for held in portions(ids):
@@ -267,7 +288,9 @@ class Lineage:
 
     # --- several shards ---
 
-    def _record_at_several(self, tasks: list[Task], specs_by_shard: dict[str, list[TaskSpec]], portion: int) -> None:
+    def _record_at_several(
+        self, tasks: list[Task], specs_by_shard: dict[str, list[TaskSpec]], portion: int, attempts: dict[bytes, int]
+    ) -> None:
         node = self.node
         self.held_again([task.entry.object_id for task in tasks])
         request = portion or node.acks.next_request()
@@ -276,9 +299,10 @@ class Lineage:
         if portion:
             self.unheard[portion] = len(messages)
         for address, part in messages:
-            node.send(address, RecordTasks(node.address, part, request, len(node.addresses.shards)))
+            shards = len(node.addresses.shards)
+            node.send(address, RecordTasks(node.address, part, request, shards, _of(part, attempts)))
 
-    def record_one(self, spec: TaskSpec, request: int) -> None:
+    def record_one(self, spec: TaskSpec, request: int, attempts: int = 0) -> None:
         """At once; the reply is the caller's."""
         node = self.node
         address = node.addresses.shard_of(spec.task_id)
@@ -286,7 +310,8 @@ class Lineage:
         if shards > 1:
             self.held_again([spec.task_id + FIRST_RETURN])
             self.owed[request] = Owed(1, {}, [])
-        node.send(address, RecordTasks(node.address, [spec], request, shards))
+        again = [(spec.task_id, attempts)] if attempts else []
+        node.send(address, RecordTasks(node.address, [spec], request, shards, again))
 
     def record_again(self, spec: TaskSpec) -> None:
         """It is held again, and the shard may have let its record go: at once, after those of what it takes."""

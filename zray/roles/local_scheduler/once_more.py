@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
 
-def call(node: LocalScheduler, spec: TaskSpec, options: TaskOptions, job: Job) -> None:
-    """Have it called."""
+def call(node: LocalScheduler, spec: TaskSpec, options: TaskOptions, job: Job, attempts: int) -> None:
+    """Have it called.  attempts: as in Recovery.accept."""
     if options.actor_id not in node.calls.actors and options.actor_id not in node.ends.graves:
         node.routes.name_found(options.actor_id, "")
     # A caller of its own: another call of the one that it had, made once more behind it, may make what it takes.
-    task = node.recovery.accept(replace(spec, caller=spec.task_id), options, job)
-    task.attempts = 1
+    task = node.recovery.accept(replace(spec, caller=spec.task_id), options, job, attempts)
     for entry in node.lifecycle.returns_of(task):
         node.objects.retain(entry.object_id)
         node.objects.drop(entry.object_id)  # held again, until it has ended

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error, is_error_value
 from ...ids import is_put, return_id
-from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject, result_is_lost
+from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject, may_run_once_more, result_is_lost
 from ...wire.scheduling import TaskPlaced
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.where import host_of
@@ -164,18 +164,18 @@ class Recovery:
         else:
             options = parse_options(spec.options)
             # It has ended, and the node where that lay is lost before the shard had heard of it.
-            is_over = not options.may_run_again
+            is_over = not may_run_once_more(options, message.attempts)
             job = None if is_over else self._job_that_wants(entry)
             if is_over:  # others of ours hear of it from the shard
                 self.object_lost(ObjectLost(object_id, result_is_lost(object_id, options), True))
             if job is None:
                 shard = node.addresses.shard_of(object_id)
                 node.remote.subscribed.discard(object_id)  # with this the shard forgets that we have asked
-                node.send(shard, CannotRebuild(node.address, object_id))
+                node.send(shard, CannotRebuild(node.address, object_id, message.is_granted))
             elif options.actor_id:
-                once_more.call(node, spec, options, job)
+                once_more.call(node, spec, options, job, message.attempts)
             else:
-                self._run_again(spec, job)
+                self._run_again(spec, job, message.attempts)
 
     def _job_that_wants(self, entry: ObjectEntry | None) -> Job | None:
         """The job of whoever waits for it here, or has refs on it."""
@@ -190,22 +190,25 @@ class Recovery:
             jobs += [process.job for process in sorted(holders, key=lambda process: process.address)]
         return next((job for job in jobs if not job.is_over), None)
 
-    def _run_again(self, spec: TaskSpec, job: Job) -> None:
+    def _run_again(self, spec: TaskSpec, job: Job, attempts: int) -> None:
         """As if it had been submitted here, by nobody: whoever waits for what it returns gets that."""
         node = self.node
-        task = self.accept(spec, parse_options(spec.options), job)
+        task = self.accept(spec, parse_options(spec.options), job, attempts)
         node.lifecycle.retain_arguments(task)
         if not task.missing and task.state == TaskState.WAITING:
             node.dispatch.enqueue(task)
 
-    def accept(self, spec: TaskSpec, options: TaskOptions, job: Job) -> Task:
-        """What it returned is lost, and it is to return it again: to whoever waits for that here, or at the shards."""
+    def accept(self, spec: TaskSpec, options: TaskOptions, job: Job, attempts: int) -> Task:
+        """What it returned is lost, and it is to return it again: to whoever waits for that here, or at the shards.
+
+        attempts: how often it has run again before.
+        """
         node = self.node
         for index in range(1, options.num_returns + 1):
             entry = node.objects.entries.get(return_id(spec.task_id, index))
             if entry is not None and entry.is_lost:
                 self._forget_loss(entry)
-        task = node.lifecycle.accept_placed(spec, options, job, "")
+        task = node.lifecycle.accept_placed(spec, options, job, "", attempts + 1)
         node.remote.take_arguments(task, 0)
         return task
 

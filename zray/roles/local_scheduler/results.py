@@ -63,7 +63,7 @@ class Results:
         if self.unaccepted.pop(task_id, None) is not None and any(contained):
             node.send(task.origin, TaskAccepted(task_id, task.trip))  # it is told of the end later: nobody looks for it
         done = partial(TaskDone, task_id, task.trip)
-        self.give(task, values, contained, lambda back: node.send(task.origin, done(back)), writer)
+        self.give(task, values, contained, lambda back: node.send(task.origin, done(back, task.attempts)), writer)
 
     def give(
         self,
@@ -167,6 +167,7 @@ class Results:
             node.reject("not what the task returns")
             self._do_not_want(lying)
             return
+        task.attempts = max(task.attempts, message.attempts)
         if lying:
             home, request = node.sender, node.acks.next_request()
             expected = node.departures.record(task, request)

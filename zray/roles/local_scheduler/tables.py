@@ -296,10 +296,25 @@ class Task(Struct, gc=False, eq=False):
     trip: int = 0  # how often it has gone up; of a call: which one of its actor's it is
 
     @property
+    def is_retried_here(self) -> bool:
+        """Whether it has run here, and does so again."""
+        return self.attempts > 0
+
+    @property
     def is_quiet(self) -> bool:
         """Whether its origin alone knows what it returns, and is told that here."""
         shared = self.entry.shared
         return bool(self.origin) and shared is not None and shared.is_quiet
+
+
+class RebuiltTask(Task, gc=False, eq=False):
+    """One that runs again because what it returned is lost."""
+
+    before: int = 0  # its attempts, as it came here
+
+    @property
+    def is_retried_here(self) -> bool:
+        return self.attempts > self.before
 
 
 class ChildTask(Task, gc=False, eq=False):

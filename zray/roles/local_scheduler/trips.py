@@ -48,7 +48,7 @@ ASK_AGAIN_COUNT_MIN, ASK_AGAIN_COUNT_MAX = 64, 16_384
 
 def is_bound(task: Task) -> bool:
     """Whether it was placed here, or is retried here."""
-    return bool(task.origin or task.attempts)
+    return bool(task.origin) or task.is_retried_here
 
 
 class AskAgainTimeout(Local):
@@ -154,7 +154,7 @@ class Trips:
         all of that is made.
         """
         node, where = self.node, task.options.where
-        if task.state != TaskState.WAITING or task.origin or task.attempts or task.missing > LACKING_MAX:
+        if task.state != TaskState.WAITING or is_bound(task) or task.missing > LACKING_MAX:
             return False
         if not node.members.peers or node.strategies.is_bound(where):
             return False
@@ -195,7 +195,7 @@ class Trips:
             node.departures.spill(task)
 
     def _only_lacks_what_is_elsewhere(self, task: Task) -> bool:
-        if task.state != TaskState.WAITING or task.origin or task.attempts:
+        if task.state != TaskState.WAITING or is_bound(task):
             return False
         if self.node.strategies.is_bound(task.options.where):
             return False
