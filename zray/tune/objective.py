@@ -22,8 +22,10 @@ LAST = float("-inf")
 def number_of(value: Any) -> float | None:
     """A value as a float: the number by which it is recorded; None: the value is none."""
     number = as_number(value)
+    if number is None:
+        return None
     try:
-        return None if number is None else float(number)
+        return float(number)
     except OverflowError:  # an integer of many digits
         return math.inf if number > 0 else -math.inf
 
