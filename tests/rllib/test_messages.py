@@ -44,7 +44,8 @@ def small(config=None, env=Shelf, **env_config):
 @pytest.mark.parametrize(
     ("option", "kind", "message"),
     [
-        ({"lr": "fast"}, TypeError, "The option 'lr' of PPOConfig is a number or None, not 'fast'"),
+        ({"lr": "fast"}, TypeError, "The option 'lr' of PPOConfig is a number, not 'fast'"),
+        ({"lr": None}, TypeError, "The option 'lr' of PPOConfig is a number, not None"),
         ({"num_epochs": 0}, ValueError, "'num_epochs' of PPOConfig is an integer, at least 1, not 0"),
         ({"gamma": 1.5}, ValueError, "'gamma' of PPOConfig is a number, at least 0 and at most 1, not 1.5"),
         ({"num_workers": "2"}, TypeError, "'num_env_runners' of PPOConfig is an integer, not '2'"),
@@ -67,9 +68,9 @@ def test_model_that_is_no_dict_is_named():
 
 
 def test_misspelt_key_of_the_model_names_the_nearest(caplog):
-    small().training(model={"fcnet_hidens": [3], "free_log_std": True}).validate()
+    small().training(model={"fcnet_hidens": [3], "free_log_std": True}).build_algo().stop()
     assert [each.getMessage() for each in caplog.records] == [
-        "The key 'fcnet_hidens' of 'model' changes nothing here.  Near: 'fcnet_hiddens'."
+        "The option \"model['fcnet_hidens']\" changes nothing: near is 'fcnet_hiddens'."
     ]
 
 

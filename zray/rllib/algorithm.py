@@ -21,14 +21,20 @@ from .environments import EnvContext, Limited, check_spaces, make_environment, n
 from .global_random import Streams
 from .groups import Batch, Episode
 from .lives import close_all
+from .model_keys import check_keys, refuse_absent
 from .models.catalog import custom_model_of
 from .playing import Player, evaluated, options_of_evaluation, summary
 from .policies import Policy
 from .rollouts import GroupHost, Rollouts
-from .spellings import logger
+from .spellings import common_defaults, logger
 from .views import Views
 
 __all__ = ["STATE", "Algorithm"]
+
+NO_STATE = (
+    "has no recurrent models yet: use PPO, or give the last observations as one, by "
+    "gymnasium.wrappers.FrameStackObservation."
+)
 
 
 class Algorithm(Views, Checkpoints, Trainable):
@@ -47,6 +53,7 @@ class Algorithm(Views, Checkpoints, Trainable):
     host_class: type[GroupHost] = GroupHost
     takes_sequences = False  # whether the learner reads sequences of a recurrent model
     takes_losses = False  # whether it calls custom_loss of a model
+    takes_custom_models = True  # whether a model of the program can be the policy
     takes_agents = False  # whether it has a learner for each of several policies
 
     def __init__(self, config: Any = None, env: Any = None, logger_creator: Any = None, **kwargs: Any) -> None:
@@ -149,6 +156,29 @@ class Algorithm(Views, Checkpoints, Trainable):
         self.check_policy(policy)
         return policy, {**options, "policy_class": self.policy_class}
 
+    def check_model(self, model: dict[str, Any]) -> None:
+        """Compare the options of a model with what the learner can do.
+
+        Raises:
+            NotImplementedError: they ask for a model that the learner does not have.
+        """
+        name = type(self).__name__
+        if model.get("custom_model") and not self.takes_custom_models:
+            raise NotImplementedError(
+                f"{name} has no custom_model yet: leave it out, and give fcnet_hiddens; or use PPO, A2C, A3C or DQN."
+            )
+        if model.get("use_lstm") and not self.takes_sequences:
+            raise NotImplementedError(f"{name} {NO_STATE}")
+        refuse_absent(model, bool(model.get("custom_model")))
+
+    def check_unread(self, policy: Any) -> None:
+        """Say which options of the model nothing has read."""
+        unread = dict(getattr(policy, "unread_keys", {}))  # a policy class of the program may have none
+        if is_atari_id(self.algorithm_config["env"]):
+            unread = {key: value for key, value in unread.items() if key not in ("dim", "framestack")}
+        defaults = {**common_defaults(), **self.config_class.defaults}["model"]
+        check_keys(unread, defaults, type(self).__name__)
+
     def check_policy(self, policy: Policy) -> None:
         """Compare a policy with what the learner can do.
 
@@ -162,14 +192,13 @@ class Algorithm(Views, Checkpoints, Trainable):
                 "or derive an algorithm and change its update."
             )
         if policy.is_recurrent and not self.takes_sequences:
-            raise NotImplementedError(
-                f"{type(self).__name__} has no recurrent models yet: use PPO, or give the last observations as one, by "
-                "gymnasium.wrappers.FrameStackObservation."
-            )
+            raise NotImplementedError(f"{type(self).__name__} {NO_STATE}")
+        self.check_unread(policy)
 
     def options_of_policy(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a policy."""
         model = dict(config["model"])
+        self.check_model(model)
         model["custom_model"] = custom_model_of(model.get("custom_model"))  # names are known in this process alone
         return {
             "observation_space": observation_space,

@@ -39,7 +39,7 @@ class Convolution(nn.Module):
         model: `conv_filters`: a list of [channels, kernel, stride], where a kernel is a number or [height, width];
             each layer but the last is padded, so that a side of n becomes n / stride, rounded up.  Absent: the network
             of the DQN paper for sides of 36 and more, two layers of 3x3 below.  `conv_activation`: "relu".
-            `post_fcnet_hiddens`: units of the layers behind.
+            `post_fcnet_hiddens`: units of the layers behind; `post_fcnet_activation`: theirs, else `conv_activation`.
 
     Raises:
         ValueError: the filters do not fit the image.
@@ -60,6 +60,8 @@ class Convolution(nn.Module):
         if model.get("post_fcnet_hiddens"):
             hidden = model["post_fcnet_hiddens"]
         activation = activation_of(model.get("conv_activation") or "relu")
+        given_behind = model.get("post_fcnet_activation")
+        activation_behind = activation_of(given_behind) if given_behind else activation
         layers: list[nn.Module] = []
         for number, (units, kernel, stride) in enumerate(filters, start=1):
             kernel_sides = (kernel, kernel) if isinstance(kernel, int) else tuple(kernel)
@@ -83,7 +85,7 @@ class Convolution(nn.Module):
         layers.append(nn.Flatten())
         self.size = channels * height * width
         for units in hidden:
-            layers += [orthogonal(nn.Linear(self.size, units), np.sqrt(2)), activation()]
+            layers += [orthogonal(nn.Linear(self.size, units), np.sqrt(2)), activation_behind()]
             self.size = units
         self.layers = nn.Sequential(*layers)
 

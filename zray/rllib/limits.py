@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-import logging
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-from .models.catalog import MODEL_DEFAULTS
-
 __all__ = ["LIMITS", "check_limits"]
-
-logger = logging.getLogger("zray.rllib")
 
 
 class Limit(NamedTuple):
@@ -44,8 +38,9 @@ LIMITS: dict[str, Limit] = {
     **dict.fromkeys(("gamma", "lambda_", "tau"), _SHARE),
     **dict.fromkeys(("vf_loss_coeff", "kl_coeff", "kl_target", "learning_starts", "num_gpus"), _NUMBER),
     **dict.fromkeys(("min_sample_timesteps_per_iteration", "target_network_update_freq", "clip_param"), _NUMBER),
-    **dict.fromkeys(("lr", "grad_clip", "vf_clip_param", "lr_decay_steps", "sample_timeout_s"), _OPTIONAL),
+    **dict.fromkeys(("grad_clip", "vf_clip_param", "lr_decay_steps", "sample_timeout_s"), _OPTIONAL),
     **dict.fromkeys(("evaluation_sample_timeout_s", "training_intensity"), _OPTIONAL),
+    "lr": _NUMBER,
     "entropy_coeff": Limit(),
     "alpha": Limit(0, others=("auto",)),
     "target_entropy": Limit(others=("auto",)),
@@ -53,7 +48,7 @@ LIMITS: dict[str, Limit] = {
 
 
 def check_limits(options: Mapping[str, Any], name: str) -> None:
-    """Compare options with their limits, and the keys of `model` with those that are known.
+    """Compare options with their limits, and the layers of `model`.
 
     Args:
         options: those of an algorithm, in today's names.
@@ -65,7 +60,9 @@ def check_limits(options: Mapping[str, Any], name: str) -> None:
     """
     for option, limit in LIMITS.items():
         if option in options:
-            _check(f"The option {option!r} of {name}", options[option], limit)
+            # ES has `stepsize` in the place of a None.
+            own = _OPTIONAL if option == "lr" and "stepsize" in options else limit
+            _check(f"The option {option!r} of {name}", options[option], own)
     model = options["model"]
     if not isinstance(model, Mapping):
         raise TypeError(f"The option 'model' of {name} is a dict, such as {{'use_lstm': True}}, not {model!r}.")
@@ -74,10 +71,6 @@ def check_limits(options: Mapping[str, Any], name: str) -> None:
         raise TypeError(f"model['fcnet_hiddens'] of {name} is a list of units, such as [64, 64], not {hidden!r}.")
     for units in hidden:
         _check(f"A layer of model['fcnet_hiddens'] of {name}", units, _COUNT)
-    for key in model:
-        near = difflib.get_close_matches(str(key), MODEL_DEFAULTS, 1, 0.9)
-        if near and key not in MODEL_DEFAULTS:
-            logger.warning("The key %r of 'model' changes nothing here.  Near: %r.", key, near[0])
 
 
 def _check(subject: str, value: Any, limit: Limit) -> None:

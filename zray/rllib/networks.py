@@ -91,26 +91,30 @@ def log_std_of(outputs: int, model: dict[str, Any]) -> nn.Parameter:
 
 
 class ActorCritic(nn.Module):
-    """A policy and a value function; over images, they share a convolution.
+    """A policy and a value function; over images, they share a convolution, and with `vf_share_layers` all layers.
 
     Args:
         inputs: size of a flat observation, or the shape of an image.
         outputs: parameters of the action distribution, without the standard deviations.
         is_continuous: whether free standard deviations belong to the parameters.
-        model: `fcnet_hiddens`, `fcnet_activation`; over images the options of `Convolution`; `log_std_init`: the log
-            standard deviations at the start, default 0.
+        model: `fcnet_hiddens`, `fcnet_activation`; over images the options of `Convolution`; `vf_share_layers`: whether
+            the value has the hidden layers of the policy; `log_std_init`: the log standard deviations at the start,
+            default 0.
     """
 
     def __init__(self, inputs: int | tuple[int, ...], outputs: int, is_continuous: bool, model: dict[str, Any]) -> None:
         super().__init__()
-        hidden, activation = list(model["fcnet_hiddens"]), model["fcnet_activation"]
         self.body: nn.Module = nn.Identity()
-        self.has_body = isinstance(inputs, tuple)
-        if isinstance(inputs, tuple):
-            self.body, inputs = features_of(inputs, model)
-            hidden = []
-        self.policy = mlp([inputs, *hidden, outputs], activation, 0.01)
-        self.value = mlp([inputs, *hidden, 1], activation, 1.0)
+        is_shared = bool(model.get("vf_share_layers"))
+        self.has_body = is_shared or isinstance(inputs, tuple)
+        hidden, activation = [], "linear"
+        if self.has_body:
+            self.body, size = features_of(inputs, model)
+        else:
+            assert isinstance(inputs, int)
+            hidden, activation, size = list(model["fcnet_hiddens"]), model["fcnet_activation"], inputs
+        self.policy = mlp([size, *hidden, outputs], activation, 0.01)
+        self.value = mlp([size, *hidden, 1], activation, 1.0)
         self.log_std = log_std_of(outputs, model) if is_continuous else None
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,6 +12,7 @@ from .convolution import is_image
 from .distributions import distribution_of
 from .filters import filter_of
 from .masks import mask_of
+from .model_keys import ReadKeys, refuse_absent
 from .networks import ActorCritic
 from .policy_calls import PolicyCalls
 from .small_networks import SmallNetwork
@@ -46,6 +47,7 @@ class Policy(PolicyCalls):
         clip_actions: bool = True,
     ) -> None:
         self.observation_space, self.action_space = observation_space, action_space
+        model = ReadKeys(model)
         self.distribution = distribution_of(action_space, normalize_actions, clip_actions)
         self.inputs: Any = int(gymnasium.spaces.flatdim(observation_space))
         self.row_shape: tuple[int, ...] = (self.inputs,)
@@ -59,8 +61,7 @@ class Policy(PolicyCalls):
         self.filter = filter_of(observation_filter, self.row_shape, self.mask.columns if self.mask else None)
         inputs: Any = self.inputs - self.mask.width if self.mask else self.inputs  # of the model
         outputs, is_continuous = self.distribution.outputs, self.distribution.is_continuous
-        if model.get("use_attention"):
-            raise NotImplementedError("zray.rllib has no use_attention yet: use_lstm, or a recurrent custom_model.")
+        refuse_absent(dict(model), bool(model.get("custom_model")))
         if model.get("custom_model"):
             from .custom import CustomModel
 
@@ -73,17 +74,21 @@ class Policy(PolicyCalls):
             self.model: Any = CustomModel(
                 observation_space, action_space, outputs, is_continuous, model, self.outputs_are_action_values
             )
+            if self.model.is_v2:
+                model.read.update(model)  # it has them all
         elif model.get("use_lstm"):
             from .recurrent import RecurrentActorCritic
 
             self.model = RecurrentActorCritic(inputs, outputs, is_continuous, model)
+            model.read.add("vf_share_layers")  # policy and value have the same LSTM
         else:
             self.model = make_model(inputs, outputs, is_continuous, model)
         self.device = torch.device("cpu")
         self.small = SmallNetwork(self.model) if SmallNetwork.fits(self.model) else None
         make_state = getattr(self.model, "initial_state", None)
         self.initial_state: list[np.ndarray] = make_state() if make_state else []
-        self.max_seq_len = int(model.get("max_seq_len", 20))
+        self.max_seq_len = int(model.get("max_seq_len", 20)) if self.initial_state else 20
+        self.unread_keys = model.unread()
 
     def move_to(self, device: torch.device) -> None:
         """Move the model to a device.  The policies of rollouts stay on the CPU."""

@@ -11,6 +11,7 @@ import numpy as np
 from .boxes import BoxActions
 from .filters import filter_of
 from .masks import LOWEST, mask_of
+from .model_keys import ReadKeys
 
 __all__ = ["VectorPolicy"]
 
@@ -59,6 +60,7 @@ class VectorPolicy:
                 f"Evolution has actions of Discrete and Box spaces, not of {type(action_space).__name__} yet.  Flatten "
                 "the space in a wrapper of the environment."
             )
+        model = ReadKeys(model)
         if model["fcnet_activation"] not in _ACTIVATIONS:
             known = ", ".join(_ACTIVATIONS)
             raise ValueError(f"The activation is one of {known}, not {model['fcnet_activation']!r}.")
@@ -67,6 +69,7 @@ class VectorPolicy:
         self.mask = mask_of(observation_space, None if self.is_continuous else [self.outputs], False)
         self.filter = filter_of(observation_filter, (self.inputs,), self.mask.columns if self.mask else None)
         sizes = [self.inputs, *model["fcnet_hiddens"], self.outputs]
+        self.unread_keys = model.unread()
         self.shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
         self.size = sum(rows * columns + columns for rows, columns in self.shapes)
         self.use(np.zeros(self.size, np.float32))

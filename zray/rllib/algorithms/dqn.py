@@ -86,14 +86,15 @@ class QPolicy(Policy):
     wants_next_observations = True
     outputs_are_action_values = True
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "make_model": QNetwork})
-        if self.distribution.is_continuous:
-            raise ValueError("DQN has discrete actions only: use PPO or SAC for a Box space.")
-        if not isinstance(self.action_space, gymnasium.spaces.Discrete):
-            raise NotImplementedError(
-                f"DQN has one discrete action, and not those of {type(self.action_space).__name__} yet: use PPO."
-            )
+    def __init__(
+        self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any], *args: Any, **kwargs: Any
+    ) -> None:
+        if not isinstance(action_space, gymnasium.spaces.Discrete):
+            kind = type(action_space).__name__
+            if isinstance(action_space, gymnasium.spaces.Box):
+                raise ValueError(f"DQN has discrete actions only, and the action space is {kind}: use PPO or SAC.")
+            raise NotImplementedError(f"DQN has one discrete action, and not those of {kind} yet: use PPO.")
+        super().__init__(observation_space, action_space, *args, **{**kwargs, "make_model": QNetwork})
         self.epsilon = 1.0
 
     def draw(self, parameters: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

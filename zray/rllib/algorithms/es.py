@@ -179,6 +179,7 @@ class ES(Algorithm):
     """ES."""
 
     config_class = ESConfig
+    takes_custom_models = False
 
     def workers_of(self, config: dict[str, Any]) -> int:
         """The processes that play."""
@@ -187,6 +188,7 @@ class ES(Algorithm):
     def setup(self, config: dict[str, Any]) -> None:
         """Make the policy, the table of noise, the actors and the optimiser."""
         self.begin(config)
+        self.check_model(config["model"])
         probe = self.probed(config)
         options = {
             "observation_space": probe.observation_space,
@@ -198,6 +200,7 @@ class ES(Algorithm):
         }
         close_all([probe], name_of(config["env"]))
         self.policy: Any = VectorPolicy(**options)
+        self.check_unread(self.policy)
         if config["noise_size"] < self.policy.size:
             raise ValueError(
                 f"noise_size is {config['noise_size']}, and the policy has {self.policy.size} parameters: give "

@@ -242,8 +242,9 @@ class SACPolicy(Policy):
         **options: Any,
     ) -> None:
         if not isinstance(action_space, gymnasium.spaces.Box):
+            other = "DQN" if isinstance(action_space, gymnasium.spaces.Discrete) else "PPO"
             raise NotImplementedError(
-                f"SAC has actions of Box spaces, not of {type(action_space).__name__}: use DQN for discrete actions."
+                f"SAC has actions of Box spaces, not of {type(action_space).__name__}: use {other} for these."
             )
         super().__init__(observation_space, action_space, model, observation_filter, Actor, **options)
         self.distribution: Any = Squashed(action_space)
@@ -269,6 +270,7 @@ class SAC(Algorithm):
 
     config_class = SACConfig
     policy_class = SACPolicy
+    takes_custom_models = False
 
     def setup_learner(self, config: dict[str, Any]) -> None:
         """Make the memory D, theta_1 and theta_2, theta-, alpha, and an Adam for each of theta, phi and alpha."""
