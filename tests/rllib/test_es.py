@@ -283,3 +283,9 @@ def test_es_learns_cartpole_with_a_linear_policy():
 
 def test_blocks_are_several_in_these_tests():
     assert 2 * BLOCK < 11  # so that trees have leaves to add
+
+
+def test_an_action_is_computed_for_one_observation():
+    algo = ESConfig().environment("CartPole-v1").training(noise_size=10_000).build_algo()
+    assert algo.compute_single_action(np.zeros(4, np.float32), explore=False) in (0, 1)
+    algo.stop()

@@ -38,6 +38,8 @@ class VectorPolicy:
         action = policy.act(observation, explore=False, rng=np.random.default_rng(1))
     """
 
+    is_recurrent = False
+
     def __init__(
         self,
         observation_space: gymnasium.Space[Any],
