@@ -105,7 +105,7 @@ def test_what_is_lost_is_made_again_from_a_page(desk):
     talk.say(NodeLost(N2, "silent"))
     talk.say(SubscribeObject(N1, wanted))
     orders = talk.told(N1, RebuildObject)
-    assert orders and orders[0] == RebuildObject(wanted, spec(3, after=2))
+    assert orders and orders[0] == RebuildObject(wanted, spec(3, after=2), 0, True)
     assert not one(desk)[0].replica.shard.wanted
 
 
