@@ -34,7 +34,8 @@ Control processes import this module: neither pickle nor traceback at import.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
@@ -58,15 +59,12 @@ _decode = Decoder().decode
 class ZrayError(Exception):
     """Base of all errors of zray."""
 
+    # The traceback for IPython, which asks an exception for it, and else always shows the last frame (uncaught.py).
+    _render_traceback_: ClassVar[Callable[[ZrayError], list[str]]]
+
     def __str__(self) -> str:
         """The message, safe for a terminal: names and output of user code may hold escape sequences."""
         return escaped(super().__str__())
-
-    def _render_traceback_(self) -> list[str]:
-        """The traceback for IPython, which asks an exception for that and always shows the last frame."""
-        from .uncaught import lines_for_ipython
-
-        return lines_for_ipython(self)
 
 
 RayError = ZrayError

@@ -113,7 +113,9 @@ class Groups:
         """The nodes of the bundles in which it could run: of those where it leaves no GPU idle, and of the others."""
         fact = self._view(where.group).fact
         found: tuple[list[str], list[str]] = ([], [])
-        for index, amounts in enumerate(fact.spec.bundles if fact is not None else ()):
+        if fact is None:
+            return found
+        for index, amounts in enumerate(fact.spec.bundles):
             if fact.places[index] and where.bundle in (-1, index) and is_enough(amounts, request):
                 found[leaves_gpus_idle(amounts, request)].append(fact.places[index])
         return found
