@@ -1,5 +1,8 @@
 """Keys of `model`: each is read, or refused, or said to change nothing."""
 
+import os
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -146,7 +149,8 @@ def test_each_key_of_a_model_is_read_or_refused_or_said_to_change_nothing(name, 
     keys = {*MODEL_DEFAULTS, *NEUTRAL, "of_my_own", "fcnet_weights_initializer"} - without_word - set(ABSENT)
     algo = built(name, {key: OTHER.get(key, 7) for key in keys})
     algo.stop()
-    assert {line.split("'")[1] for line in said()} == keys & set(algo.policy.unread_keys)
+    lines = [line for line in said() if "model[" in line]
+    assert {line.split("'")[1] for line in lines} == keys & set(algo.policy.unread_keys)
 
 
 def test_defaults_of_ray_are_given_without_a_word(said):
@@ -184,3 +188,65 @@ def test_learning_rate_is_a_number(name):
     with pytest.raises(TypeError, match=f"'lr' of {name}Config is a number, not None"):
         CONFIGS[name]().environment(Shelf).training(lr=None).validate()
     ESConfig().environment(Shelf).training(lr=None).validate()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_each_option_is_read_or_said_to_change_nothing(name, said):
+    """What reads an option is looked for while an algorithm is made, trained, and asked for an action."""
+    config = small(CONFIGS[name](), Moved if name == "SAC" else Shelf)
+    brief = {"noise_size": 1_000, "episodes_per_batch": 4, "learning_starts": 4, "grads_per_step": 2, "num_epochs": 1}
+    more = {"updates_per_iteration": 1, "optimizer": "sgd", "kl_coeff": 0.1, "eval_prob": 0.5}
+    config.training(**{key: value for key, value in {**brief, **more}.items() if key in config})
+    config.evaluation(evaluation_interval=1, evaluation_duration=1)
+    config.options = Traced(config.options)
+    algo = config.build_algo()
+    traced = algo.algorithm_config.options
+    algo.train()
+    algo.compute_single_action(np.zeros(2, np.float32))
+    algo.stop()
+    for option in set(traced) - traced.read - ELSEWHERE:
+        assert option in algo.unread_options, option
+        other = CONFIGS[name]().environment(Shelf)
+        other.options[option] = {"batch_mode": "complete_episodes"}.get(option, 1 - bool(other.options[option]))
+        other.validate()
+        assert any(f"The option {option!r} changes nothing: " in line for line in said()), option
+
+
+# Other tests look at these: they are said when they are given, are of several agents, or are those of an evaluation.
+ELSEWHERE = {
+    *("observation_space", "action_space", "framework", "policies_to_train", "policy_mapping_fn"),
+    *("evaluation_duration", "evaluation_duration_unit", "evaluation_sample_timeout_s"),
+}
+
+
+class Traced(dict):
+    """Options that note their names where a module of RLlib other than those of options reads them."""
+
+    def __init__(self, options):
+        super().__init__(options)
+        self.read = set()
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def copy(self):
+        return self
+
+    def __getitem__(self, key):
+        frame = sys._getframe(1)
+        while frame.f_code.co_filename.endswith(("rllib/config.py", "rllib/schedules.py", "test_model_keys.py")):
+            frame = frame.f_back
+        is_whole = frame.f_code.co_name in ("translated", "options_of_evaluation")  # these read all of them
+        if not is_whole and os.path.join("zray", "rllib") in frame.f_code.co_filename:
+            self.read.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key, default=None):
+        return self[key] if key in self else default
+
+
+def test_algorithm_without_several_agents_refuses_policies():
+    for name in ("A2C", "ES", "SAC"):
+        config = small(CONFIGS[name](), Moved if name == "SAC" else Shelf).multi_agent(policies={"one"})
+        with pytest.raises(NotImplementedError, match=f"{name} has no environments of several agents yet"):
+            config.build_algo()

@@ -53,6 +53,7 @@ class Algorithm(Views, Checkpoints, Trainable):
     host_class: type[GroupHost] = GroupHost
     takes_sequences = False  # whether the learner reads sequences of a recurrent model
     takes_losses = False  # whether it calls custom_loss of a model
+    unread_options: dict[str, str] = {}  # common options that change nothing here, and the reason
     takes_custom_models = True  # whether a model of the program can be the policy
     takes_agents = False  # whether it has a learner for each of several policies
 

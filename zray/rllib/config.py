@@ -414,13 +414,15 @@ class AlgorithmConfig:
 
     def validate(self) -> None:
         """Check that options fit together; a ValueError or a TypeError names one that does not."""
-        from .limits import check_limits
+        from .limits import check_limits, say_unread
 
         if self.options["env"] is None:
             raise ValueError('The configuration names no environment: config.environment("CartPole-v1").')
         check_limits(self.options, type(self).__name__)
+        unread = getattr(self.algo_class, "unread_options", {})
+        say_unread(self.options, type(self).defaults, unread)
         workers, groups = self.options["num_env_runners"], self.options["num_groups"]
-        if workers > groups:
+        if workers > groups and "num_groups" not in unread:
             spellings.logger.warning(
                 "num_env_runners is %d, and num_groups is %d: %d processes are started.  Give num_groups=%d too.",
                 workers,

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-__all__ = ["LIMITS", "check_limits"]
+from .spellings import common_defaults, once
+
+__all__ = ["LIMITS", "check_limits", "say_unread"]
 
 
 class Limit(NamedTuple):
@@ -71,6 +73,20 @@ def check_limits(options: Mapping[str, Any], name: str) -> None:
         raise TypeError(f"model['fcnet_hiddens'] of {name} is a list of units, such as [64, 64], not {hidden!r}.")
     for units in hidden:
         _check(f"A layer of model['fcnet_hiddens'] of {name}", units, _COUNT)
+
+
+def say_unread(options: Mapping[str, Any], defaults: Mapping[str, Any], unread: Mapping[str, str]) -> None:
+    """Say once of each option that the algorithm does not read, and that has not its default.
+
+    Args:
+        options: those of an algorithm, in today's names.
+        defaults: those of the algorithm's own, beside the common ones.
+        unread: why the algorithm does not read an option, by name.
+    """
+    of_all = {**common_defaults(), **defaults}
+    for name, reason in unread.items():
+        if options[name] != of_all[name] and (options[name] or of_all[name]):
+            once(name, reason)
 
 
 def _check(subject: str, value: Any, limit: Limit) -> None:

@@ -41,6 +41,7 @@ import torch
 
 from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
+from ..env.multi_agent_env import MultiAgentEnv
 from ..environments import name_of
 from ..evolution import Evolution, Played, Vector
 from ..groups import Episode
@@ -54,6 +55,19 @@ __all__ = ["ES", "ESConfig", "centred_ranks", "pair_weights"]
 
 # Modules of Ray below this one are found in its place.
 __path__: list[str] = []
+
+# Options of all algorithms that change nothing here, and the reason.
+UNREAD: dict[str, str] = {
+    "gamma": "ES does not discount returns",
+    "grad_clip": "ES does not clip its estimate of the gradient",
+    "clip_rewards": "ES has returns as they are",
+    **dict.fromkeys(("batch_mode", "rollout_fragment_length"), "ES plays whole episodes"),
+    **dict.fromkeys(("num_groups", "num_envs_per_env_runner"), "a process of ES plays one episode at a time"),
+    "clip_actions": "ES clips Box actions to their bounds in any case",
+    "disable_env_checking": "ES looks at each environment before its first episode",
+    "num_gpus": "ES computes with numpy, on CPUs",
+    "metrics_num_episodes_for_smoothing": "ES has report_length in its place",
+}
 
 
 class ESConfig(AlgorithmConfig):
@@ -180,6 +194,7 @@ class ES(Algorithm):
 
     config_class = ESConfig
     takes_custom_models = False
+    unread_options = UNREAD
 
     def workers_of(self, config: dict[str, Any]) -> int:
         """The processes that play."""
@@ -190,6 +205,9 @@ class ES(Algorithm):
         self.begin(config)
         self.check_model(config["model"])
         probe = self.probed(config)
+        if config["policies"] or isinstance(probe, MultiAgentEnv):
+            close_all([probe], name_of(config["env"]))
+            raise NotImplementedError("ES has no environments of several agents yet: use PPO or DQN.")
         options = {
             "observation_space": probe.observation_space,
             "action_space": probe.action_space,
@@ -211,7 +229,11 @@ class ES(Algorithm):
             config["noise_size"],
             config["aggregation"],
             config["fan_in"],
-            {"num_cpus": config["num_cpus_per_env_runner"]},
+            {
+                "num_cpus": config["num_cpus_per_env_runner"],
+                "num_gpus": config["num_gpus_per_env_runner"],
+                "resources": config["custom_resources_per_env_runner"],
+            },
             config["sample_timeout_s"],
             options,
             self.env,

@@ -271,6 +271,9 @@ class SAC(Algorithm):
     config_class = SACConfig
     policy_class = SACPolicy
     takes_custom_models = False
+    unread_options = dict.fromkeys(
+        ("normalize_actions", "clip_actions"), "actions of SAC are always scaled to the bounds of their space"
+    )
 
     def setup_learner(self, config: dict[str, Any]) -> None:
         """Make the memory D, theta_1 and theta_2, theta-, alpha, and an Adam for each of theta, phi and alpha."""
