@@ -87,15 +87,15 @@ def modules_here(is_needed: bool) -> Iterator[None]:
 @click.option("--sort", metavar="KEY", help="Sort by a column; by default the best trial is the first one.")
 @click.option("--descending", is_flag=True, help="Sort from the largest to the smallest value.")
 @click.option("--limit", type=click.IntRange(0), default=0, metavar="N", help="Show N trials; 0: all.")
-@click.option("--columns", metavar="A,B", help="Show these columns alone.")
+@click.option("--columns", metavar="A,B", help="Show these columns alone; all: each one.")
 def list_trials(
     experiment: str, form: str, sort: str | None, descending: bool, limit: int, columns: str | None
 ) -> None:
     """Show the trials of EXPERIMENT: states, parameters, last results, and what waiting trials wait for."""
-    from zray.tune.listing import listed
+    from zray.tune.listing import listed, usual_columns
 
     found = read(experiment)
-    names = [name.strip() for name in columns.split(",")] if columns else None
+    names = [name.strip() for name in columns.split(",")] if columns and columns != "all" else None
     rows = listed(found, sort=sort, descending=descending, limit=limit, columns=names)
     if form == "json":
         from zray.tune.records.files import plain, without_nan
@@ -114,7 +114,10 @@ def list_trials(
         return
     title = f"{found.path}: {len(rows)} of {found.total()} trials"
     how = found.interrupted()
-    print_rows(title, headings, rows, is_picked=bool(names))
+    kept = headings if columns or sys.stdout.isatty() else usual_columns(found, headings)
+    print_rows(title, kept, rows, is_picked=bool(columns))
+    if len(kept) < len(headings):
+        click.echo(f"{len(headings) - len(kept)} more columns: --columns all, or --format csv.")
     if how:
         click.echo(printable(f"The experiment is {how}."))
 
@@ -170,7 +173,7 @@ def print_rows(title: str, headings: list[str], rows: list[dict[str, Any]], *, i
         if "why" in kept:
             cells["why"] = [cell(text, max(WHY_MIN, left)) for text in cells["why"]]
         if len(kept) < len(headings):
-            title = f"{title}  ({len(headings) - len(kept)} more columns: --columns, --format csv)"
+            title = f"{title}  ({len(headings) - len(kept)} more columns: --columns all, --format csv)"
         headings = kept
     table = Table(title=Text(printable(title)), title_justify="left")
     for heading in headings:

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +21,7 @@ from zray.tune import events as ev
 from zray.tune.folder_lock import FolderLock
 from zray.tune.importances import importances
 from zray.tune.journal import Journal
+from zray.tune.listing import usual_columns
 from zray.tune.running_experiment import RunningExperiment
 from zray.tune.schedulers import ASHAScheduler
 from zray.tune.settings import Settings
@@ -86,6 +88,41 @@ def test_ls_is_a_table_of_whole_lines_in_a_pipe(folder):
     assert "6 of 6 trials" in said
     (line,) = [line for line in said.splitlines() if "_00001 " in line]
     assert "the cut of the rung of 2" in line
+
+
+def test_ls_in_a_pipe_shows_the_usual_ones_of_many_columns(tmp_path):
+    (tmp_path / "one").mkdir()
+    metrics = {f"m{number}": number for number in range(40)}
+    result = {**metrics, "episode_reward_mean": 7.0, "training_iteration": 1}
+    (tmp_path / "one" / "result.json").write_text(json.dumps(result) + "\n")
+
+    def headings(*given):
+        *lines, last = invoke("ls", tmp_path, *given).splitlines()
+        (line,) = [line for line in lines if line.startswith("┃")]
+        return last, [each.strip() for each in line.split("┃") if each.strip()]
+
+    last, found = headings()
+    assert last == "40 more columns: --columns all, or --format csv."
+    assert found == ["trial", "status", "iteration", "time_total_s", "episode_reward_mean"]
+    assert set(metrics) <= set(headings("--columns", "all")[1])
+    assert headings("--columns", "m3,m4")[1] == ["m3", "m4"]
+    assert len(json.loads(invoke("ls", tmp_path, "--format", "json"))[0]) == 45
+
+
+@pytest.mark.parametrize(
+    ("metric", "names", "shown"),
+    [
+        ("info/loss", ["a", "info/loss", "why"], ["info/loss", "why"]),
+        (None, ["a", "why"], [*(f"m{number}" for number in range(11)), "why"]),
+        ("info/loss", [], None),
+    ],
+)
+def test_usual_columns_are_the_parameters_and_the_metric(metric, names, shown):
+    trial = SimpleNamespace(chosen={"x": 1})
+    first = ["trial", "status", "iteration", "time_total_s", "x"]
+    headings = [*first, *((f"m{number}" for number in range(30)) if names else ()), *names]
+    found = usual_columns(SimpleNamespace(trials=[trial], metric=metric), headings)
+    assert found == (headings if shown is None else [*first, *shown])
 
 
 def test_ls_finds_an_experiment_by_its_name(folder, monkeypatch):

@@ -8,11 +8,14 @@ from .naming import AUTO_KEYS
 from .objective import Objective, number_of
 from .recorded import Recorded
 from .records.files import flattened
+from .reporters.rows import DEFAULT_METRICS, PARAMETERS_MAX
 from .trial import Trial, TrialState, last_line
 from .waits import state_in_words, why_waiting
 
-__all__ = ["listed", "state_of"]
+__all__ = ["listed", "state_of", "usual_columns"]
 
+# A table with more columns than these has the usual ones alone.
+COLUMNS_MAX = 16
 
 # Of a trial that ran when its program ended.
 INTERRUPTED = "interrupted: no program runs the experiment"
@@ -70,6 +73,23 @@ def state_of(recorded: Recorded, trial: Trial) -> str:
     if not trial.is_over and (how := recorded.interrupted()):
         words = f"{words}  The experiment is {how}."
     return words
+
+
+def usual_columns(recorded: Recorded, headings: list[str]) -> list[str]:
+    """The columns of a table: all of a few; of many the state, the parameters, the metric and what reporters show.
+
+    Args:
+        headings: all columns, in their order.
+    """
+    if len(headings) <= COLUMNS_MAX:
+        return headings
+    names = dict.fromkeys(name for trial in recorded.trials for name in flattened(trial.chosen))
+    kept = {"trial", "status", "iteration", "time_total_s", "why", *list(names)[:PARAMETERS_MAX], *DEFAULT_METRICS}
+    kept.add(recorded.metric or "")
+    counted = {recorded.metric, *DEFAULT_METRICS} - {"time_total_s"}
+    if counted.isdisjoint(headings):
+        kept.update(headings[:COLUMNS_MAX])  # nothing says which metrics count
+    return [heading for heading in headings if heading in kept]
 
 
 def listed(
