@@ -172,6 +172,37 @@ def test_several_consumers_get_each_item_once(queue):
     assert all(part == sorted(part) for part in parts)
 
 
+def test_consumer_waits_for_the_items_that_another_one_has_ahead():
+    """Items that come back are before those behind them."""
+
+    async def main():
+        actor = queue_actor.QueueActor(0)
+        await actor.put(b"producer", "first", None)
+        assert await actor.get(b"one", 1, 1.0, 1) == ["first"]
+        for value in range(6):
+            actor.put_now(value)
+        assert await actor.get(b"one", 2, 1.0, 3) == [0, 1, 2]
+        second = asyncio.ensure_future(actor.get(b"two", 1, 20.0, 1))
+        third = asyncio.ensure_future(actor.get(b"three", 1, 20.0, 1))
+        await asyncio.sleep(0)
+        assert not second.done() and actor.qsize() == 3
+        actor.used(b"one", 2, 1, True)  # it gives 1 and 2 back
+        return await second, await third, await actor.get(b"two", 2, 0.0, 1)
+
+    assert asyncio.run(main()) == ([1], [2], [3])
+
+
+def test_consumer_waits_no_longer_than_it_may_for_items_ahead_of_another_one():
+    async def main():
+        actor = queue_actor.QueueActor(0)
+        for value in range(4):
+            actor.put_now(value)
+        assert await actor.get(b"one", 1, 1.0, 3) == [0, 1, 2]
+        return await actor.get(b"two", 1, 0.01, 1)
+
+    assert asyncio.run(main()) == [3]
+
+
 def test_batch_is_taken_and_put_whole_or_not_at_all(queue, bounded):
     queue.put_nowait_batch(range(5))
     queue.put_nowait_batch([])

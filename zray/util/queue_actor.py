@@ -3,6 +3,9 @@
 An item that a consumer was given is *leased* until the consumer says that it was used.  A consumer that was killed says
 nothing: its items go back to the front.  A lease is longer than any consumer may take until it uses an item, so no
 item is used twice.
+
+A consumer that is alone is given items *ahead*.  Another one that comes waits until they are used or given back, for
+as long as it may wait: items that come back are before those behind them, for each consumer.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ class QueueActor:
         self.getters: deque[tuple[asyncio.Future[list[Any]], Any]] = deque()  # with the keys of their leases
         self.putters: deque[tuple[asyncio.Future[int], Any]] = deque()  # with their items
         self.leases: dict[Any, tuple[float, list[Any]]] = {}  # by consumer and number: until when, and unused items
+        self.ahead: set[Any] = set()  # the leases of them whose items are used one by one
         self.is_timed = False  # _expire will be called
         self.unfinished = 0  # items put, less those of which task_done() was told
         self.joiners: list[asyncio.Future[None]] = []
@@ -67,12 +71,9 @@ class QueueActor:
         self._add(item)
 
     def _add(self, item: Any) -> None:
-        while self.getters:
-            waiting, key = self.getters.popleft()
-            if not waiting.done():
-                waiting.set_result(self._lease(key, [item]))
-                return
         self.items.append(item)
+        if self.getters:
+            self._serve()
 
     async def put(self, producer: bytes, item: Any, timeout: float | None) -> int:
         """Add an item when there is room.
@@ -118,20 +119,48 @@ class QueueActor:
 
     async def get(self, consumer: bytes, number: int, timeout: float, wanted: int) -> list[Any]:
         """Lease the first item, or several to a consumer that is alone.  Returns none after the timeout, in seconds."""
-        if self.items:
+        if self.items and (timeout <= 0 or self._is_next(consumer)):
             count = min(wanted, len(self.items)) if self._may_have(consumer, wanted) else 1
             items = [self.items.popleft() for _ in range(count)]
             if self.putters:
                 self._admit()
-            return self._lease((consumer, number), items)
+            key = (consumer, number)
+            if count > 1:
+                self.ahead.add(key)
+            return self._lease(key, items)
         if timeout <= 0:
             return []
         waiting: asyncio.Future[list[Any]] = self.loop.create_future()
         self.getters.append((waiting, (consumer, number)))
-        end = self.loop.call_later(timeout, _settle, waiting, [])
+        end = self.loop.call_later(timeout, self._end_wait, waiting, (consumer, number))
         found = await waiting
         end.cancel()
         return found
+
+    def _is_next(self, consumer: bytes) -> bool:
+        """Whether no other consumer has asked before, or has items ahead."""
+        while self.getters and self.getters[0][0].done():
+            self.getters.popleft()
+        return not self.getters and not self._is_behind(consumer)
+
+    def _is_behind(self, consumer: bytes) -> bool:
+        return any(holder != consumer for holder, _ in self.ahead)
+
+    def _serve(self) -> None:
+        """Give items to consumers that wait, in the order of their calls."""
+        while self.items and self.getters:
+            waiting, key = self.getters[0]
+            if not waiting.done():
+                if self._is_behind(key[0]):
+                    return
+                waiting.set_result(self._lease(key, [self.items.popleft()]))
+            self.getters.popleft()
+
+    def _end_wait(self, waiting: asyncio.Future[list[Any]], key: Any) -> None:
+        """A consumer waits no longer, for items ahead of another one either."""
+        if not waiting.done():
+            waiting.set_result(self._lease(key, [self.items.popleft()]) if self.items else [])
+            self._admit()
 
     def get_batch(self, consumer: bytes, number: int, count: int) -> tuple[int, list[Any]]:
         """Lease so many items, or none if there are fewer.  Returns the number of items before, and the items."""
@@ -165,22 +194,25 @@ class QueueActor:
         key = (consumer, number)
         _, items = self.leases.pop(key, (0.0, []))
         rest = items[count:]
-        if is_over:
-            self._give_back(rest)
-        elif rest:
+        if rest and not is_over:
             self.leases[key] = (self.loop.time() + self.lease_seconds, rest)
+        else:
+            self._give_back(key, rest)
 
-    def _give_back(self, items: list[Any]) -> None:
+    def _give_back(self, key: Any, items: list[Any]) -> None:
+        """A lease ends, and the items go back to the front."""
+        self.ahead.discard(key)
         self.items.extendleft(reversed(items))
-        while self.items and self.getters:
-            self._add(self.items.popleft())
+        if self.getters:
+            self._serve()
+            self._admit()
 
     def _expire(self) -> None:
         """Take items back from consumers that have said nothing for long."""
         now = self.loop.time()
         late = [key for key, (until, _) in self.leases.items() if until <= now]
         for key in reversed(late):
-            self._give_back(self.leases.pop(key)[1])
+            self._give_back(key, self.leases.pop(key)[1])
         self.is_timed = bool(self.leases)
         if self.is_timed:
             first = min(until for until, _ in self.leases.values())
