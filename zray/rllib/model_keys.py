@@ -21,7 +21,6 @@ ABSENT: dict[str, str] = {
 # Defaults of Ray, and what models here do anyway: nothing is lost.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     **{key: (value,) for key, value in MODEL_DEFAULTS.items() if not key.startswith("fcnet_")},
-    "post_fcnet_activation": ("relu",),
     "free_log_std": (False, True),
     "log_std_clip_param": (20.0,),
     "lstm_use_prev_action_reward": (False, -1),

@@ -17,6 +17,7 @@ MODEL_DEFAULTS: dict[str, Any] = {
     "conv_filters": None,
     "conv_activation": "relu",
     "post_fcnet_hiddens": None,
+    "post_fcnet_activation": "relu",
     "vf_share_layers": False,
     "no_final_linear": False,
     "use_lstm": False,
