@@ -85,7 +85,8 @@ def say_unread(options: Mapping[str, Any], defaults: Mapping[str, Any], unread: 
     """
     of_all = {**common_defaults(), **defaults}
     for name, reason in unread.items():
-        if options[name] != of_all[name] and (options[name] or of_all[name]):
+        value = options.get(name, of_all[name])  # absent in checkpoints of the time before an option
+        if value != of_all[name] and (value or of_all[name]):
             once(name, reason)
 
 
