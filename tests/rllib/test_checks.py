@@ -17,6 +17,7 @@ from zray.rllib.algorithms.es import ESConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPO, PPOConfig  # noqa: E402
 from zray.rllib.environments import InvalidEnvironmentError, check_environment  # noqa: E402
 from zray.rllib.groups import Group  # noqa: E402
+from zray.rllib.spaces import OutsideSpace, one_hot  # noqa: E402
 
 from .agents import Roles  # noqa: E402
 
@@ -107,19 +108,23 @@ class Faulty(gymnasium.Env):
         self.fault, self.steps = config["fault"], 0
         if self.fault == "spaces":
             self.observation_space = None
+        if self.fault == "negative":
+            self.observation_space = gymnasium.spaces.Discrete(5)
         if self.fault == "constructor" and config.worker_index:
             raise OSError("no licence")
 
     def reset(self, *, seed=None, options=None):
         if self.fault == "reset raises" and self.steps > 3:
             raise ZeroDivisionError("by nought")
-        return np.zeros(2, np.float32), {}
+        return 0 if self.fault == "negative" else np.zeros(2, np.float32), {}
 
     def step(self, action):
         self.steps += 1
         late = self.steps > 3
         if self.fault == "step raises" and late:
             raise ZeroDivisionError("by nought")
+        if self.fault == "negative":
+            return (-1 if late else 0), 1.0, False, False, {}
         observation = np.zeros(3 if self.fault == "shape" and late else 2, np.float32)
         if self.fault == "observation" and late:
             observation[1] = np.nan
@@ -139,6 +144,7 @@ PLACE = r"in environment Faulty number \d, step \d+ of the episode with seed \d+
         ("observation", "The observation holds NaN or infinity, " + PLACE),
         ("reward", "The reward is inf, " + PLACE),
         ("shape", r"The observation is ndarray of shape \(3,\), where the space is Box.*, " + PLACE),
+        ("negative", r"The observation is -1, which is not in Discrete\(5\): 0 to 4, " + PLACE),
         ("spaces", "Environment Faulty has no observation_space of gymnasium, but NoneType"),
         ("done", "The value terminated of step of environment Faulty is a bool, not ndarray"),
     ],
@@ -150,6 +156,22 @@ def test_fault_names_environment_step_seed_and_worker(fault, message):
         algo.train()
     if algo is not None:
         algo.stop()
+
+
+@pytest.mark.parametrize(
+    "space, observation, part",
+    [
+        (gymnasium.spaces.Discrete(5), -1, " is -1"),
+        (gymnasium.spaces.Discrete(5, start=2), np.int64(7), " is 7"),
+        (gymnasium.spaces.Discrete(5), 1.5, r" is 1\.5"),
+        (gymnasium.spaces.MultiDiscrete([2, 3]), np.array([1, 3]), r" is \[1 3\]"),
+        (gymnasium.spaces.Dict(a=gymnasium.spaces.Discrete(2)), {"a": 2}, r"\['a'\] is 2"),
+        (gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2)] * 2), (0, -1), r"\[1\] is -1"),
+    ],
+)
+def test_discrete_value_outside_of_its_space_is_named(space, observation, part):
+    with pytest.raises(OutsideSpace, match=f"The observation{part}, which is not in "):
+        one_hot(space, observation)
 
 
 @pytest.mark.parametrize("fault, message", [("step raises", PLACE + "1"), ("constructor", "of worker 1 .*no licence")])

@@ -27,6 +27,7 @@ from .old_environments import settled
 from .places import Places
 from .policies import Policy
 from .sequences import sequences_of
+from .spaces import OutsideSpace
 
 __all__ = ["Batch", "Episode", "Group"]
 
@@ -181,12 +182,14 @@ class Group(Places):
             for number, observation in enumerate(observations):
                 try:
                     policy.flatten([observation])
-                except Exception:
+                except Exception as own:
                     place, owner = self._owner_of(number, there)
-                    raise InvalidEnvironmentError(
-                        f"The observation{owner} is {type(observation).__name__} of shape {np.shape(observation)}, "
-                        f"where the space is {policy.observation_space}, in {self._where(place)}."
-                    ) from error
+                    said = f"is {type(observation).__name__} of shape {np.shape(observation)}, where the space is "
+                    text = f"The observation{owner} {said}{policy.observation_space}, in {self._where(place)}."
+                    if isinstance(own, OutsideSpace):
+                        said = str(own).rstrip(".").replace("observation", f"observation{owner}", 1)
+                        text = f"{said}, in {self._where(place)}."
+                    raise InvalidEnvironmentError(text) from error
             raise
 
     def _numbers(

@@ -16,6 +16,7 @@ from .model_keys import ReadKeys, refuse_absent
 from .networks import ActorCritic
 from .policy_calls import PolicyCalls
 from .small_networks import SmallNetwork
+from .spaces import OutsideSpace, one_hot
 
 __all__ = ["Policy"]
 
@@ -108,7 +109,7 @@ class Policy(PolicyCalls):
         if self.is_box:
             return np.asarray(observations, dtype=self.row_dtype).reshape(len(observations), *self.row_shape)
         space = self.observation_space
-        return np.stack([gymnasium.spaces.flatten(space, each) for each in observations]).astype(np.float32)
+        return np.stack([one_hot(space, each) for each in observations]).astype(np.float32)
 
     wants_next_observations = False  # whether the learner reads the state that a step led to
 
@@ -194,6 +195,8 @@ class Policy(PolicyCalls):
         states = [np.asarray(each, dtype=np.float32)[np.newaxis] for each in state]
         try:
             row = self.flatten([observation])
+        except OutsideSpace:
+            raise
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"The observation is {type(observation).__name__} of shape {np.shape(observation)}, where the space is "

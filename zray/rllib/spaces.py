@@ -9,14 +9,47 @@ import gymnasium
 import numpy as np
 
 __all__ = [
+    "OutsideSpace",
     "batch",
     "clip_action",
     "flatten_space",
     "flatten_to_single_ndarray",
     "normalize_action",
+    "one_hot",
     "unbatch",
     "unsquash_action",
 ]
+
+
+class OutsideSpace(ValueError):
+    """An observation has a value that its space does not have."""
+
+
+def one_hot(space: gymnasium.Space[Any], observation: Any) -> np.ndarray:
+    """An observation as one row, with the discrete parts one-hot.
+
+    Raises:
+        OutsideSpace: a discrete part has a value outside of its space.  numpy would count a negative one from the end.
+    """
+    _check_discrete(space, observation, "")
+    row: np.ndarray = gymnasium.spaces.flatten(space, observation)
+    return row
+
+
+def _check_discrete(space: gymnasium.Space[Any], value: Any, part: str) -> None:
+    if isinstance(space, gymnasium.spaces.Dict):
+        for key, each in space.spaces.items():
+            _check_discrete(each, value[key], f"{part}[{key!r}]")
+    elif isinstance(space, gymnasium.spaces.Tuple):
+        for number, each in enumerate(space.spaces):
+            _check_discrete(each, value[number], f"{part}[{number}]")
+    elif isinstance(space, (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete)):
+        is_one = isinstance(space, gymnasium.spaces.Discrete)
+        values = np.asarray(value)
+        past = space.start + (space.n if is_one else space.nvec)
+        if values.dtype.kind not in "iub" or not np.all((values >= space.start) & (values < past)):
+            bounds = f": {space.start} to {past - 1}" if is_one else ""
+            raise OutsideSpace(f"The observation{part} is {str(value)[:200]}, which is not in {space}{bounds}.")
 
 
 def flatten_space(space: gymnasium.Space[Any]) -> list[gymnasium.Space[Any]]:

@@ -12,6 +12,7 @@ from .boxes import BoxActions
 from .filters import filter_of
 from .masks import LOWEST, mask_of
 from .model_keys import ReadKeys
+from .spaces import one_hot
 
 __all__ = ["VectorPolicy"]
 
@@ -102,7 +103,7 @@ class VectorPolicy:
     def flatten(self, observation: Any) -> np.ndarray:
         """An observation as a row of numbers."""
         if not self.is_box:
-            observation = gymnasium.spaces.flatten(self.observation_space, observation)
+            observation = one_hot(self.observation_space, observation)
         return np.asarray(observation, np.float32).reshape(self.inputs)
 
     def forward(self, row: np.ndarray) -> np.ndarray:
