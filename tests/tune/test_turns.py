@@ -65,6 +65,14 @@ def test_population_larger_than_the_machine_advances_together(capacity):
     assert run.controller.scheduler.num_perturbations > 8
 
 
+def test_trial_that_took_over_a_checkpoint_keeps_its_own_score_until_it_reports():
+    """The score of the donor would outlive the network that earned it, and put all later reports at the bottom."""
+    run = experiment(population(), 8, length=30, capacity=2)
+    assert run.controller.scheduler.num_perturbations > 8
+    for trial_id, score in run.controller.scheduler.scores.items():
+        assert score in [each.result["score"] for each in run.results if each.trial_id == trial_id]
+
+
 def test_population_that_fits_never_pauses():
     run = experiment(population(), 4, length=30, capacity=4)
     assert all(decision.action != "PAUSE" for decision in run.decisions)

@@ -252,7 +252,6 @@ class PopulationBasedTraining(TrialScheduler):
         )
         if controller.exploit(trial, donor, config, reason):
             self.num_perturbations += 1
-            self.scores[trial.trial_id] = self.scores[donor.trial_id]
 
     def on_idle(self, controller: Controller) -> None:
         """All live trials wait: with synch, this is the moment of the exchange."""
