@@ -44,11 +44,10 @@ def _check_discrete(space: gymnasium.Space[Any], value: Any, part: str) -> None:
         for number, each in enumerate(space.spaces):
             _check_discrete(each, value[number], f"{part}[{number}]")
     elif isinstance(space, (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete)):
-        is_one = isinstance(space, gymnasium.spaces.Discrete)
         values = np.asarray(value)
-        past = space.start + (space.n if is_one else space.nvec)
+        past: Any = space.start + (space.n if isinstance(space, gymnasium.spaces.Discrete) else space.nvec)
         if values.dtype.kind not in "iub" or not np.all((values >= space.start) & (values < past)):
-            bounds = f": {space.start} to {past - 1}" if is_one else ""
+            bounds = f": {space.start} to {past - 1}" if np.ndim(past) == 0 else ""
             raise OutsideSpace(f"The observation{part} is {str(value)[:200]}, which is not in {space}{bounds}.")
 
 
