@@ -32,8 +32,7 @@ def one_hot(space: gymnasium.Space[Any], observation: Any) -> np.ndarray:
         OutsideSpace: a discrete part has a value outside of its space.  numpy would count a negative one from the end.
     """
     _check_discrete(space, observation, "")
-    row: np.ndarray = gymnasium.spaces.flatten(space, observation)
-    return row
+    return np.asarray(gymnasium.spaces.flatten(space, observation))
 
 
 def _check_discrete(space: gymnasium.Space[Any], value: Any, part: str) -> None:
