@@ -148,6 +148,12 @@ def test_a_program_from_outside_joins_with_the_token(cluster, tmp_path):
     assert not list(folder.iterdir())
 
 
+def test_address_where_nothing_listens_is_said_before_a_token_is_asked_for(monkeypatch):
+    monkeypatch.delenv("ZRAY_TOKEN", raising=False)
+    with pytest.raises(ConnectionError, match=r"Nothing listens at 127.0.0.1:1: the head has ended"):
+        zray.init(address="127.0.0.1:1")
+
+
 def test_without_a_token_nobody_joins_from_outside(cluster, tmp_path):
     code = "import os, zray; zray.init(address=os.environ['CLUSTER'])"
     os.environ.update(CLUSTER=cluster.address, ZRAY_TMPDIR=str(tmp_path))

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .session import Session
 
 GOODBYE_SECONDS = 1.0
+# A head that does not answer for so long may be there all the same.
+PROBE_SECONDS = 1.0
 # A program that ends waits so long for what its workers on other nodes have printed.
 OUTPUT_SECONDS = 1.0
 # Arguments of Ray's init() that change nothing here.
@@ -269,6 +271,11 @@ def _join_cluster(address: str) -> tuple[Session, int, bool]:
             _check_token(token)
         return *found, False
     if not token:
+        if _is_refused(address):
+            raise ConnectionError(
+                f"Nothing listens at {address}: the head has ended, or listens elsewhere.  `zray start --head` prints "
+                "its address; `zray status` lists the sessions on this machine."
+            )
         raise ConnectionError(
             f"No node of the cluster at {address} runs on this machine, and ZRAY_TOKEN is not set: "
             "set it to the token that `zray start --head` printed there."
@@ -282,6 +289,20 @@ def _join_cluster(address: str) -> tuple[Session, int, bool]:
         meanwhile=lambda: import_module(".driver", __package__),
     )
     return session, pid, True
+
+
+def _is_refused(address: str) -> bool:
+    """Whether the machine of an address is there and has no process that listens at the port."""
+    import socket  # other ways to begin do without
+
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def _check_token(token: str) -> None:
