@@ -36,6 +36,7 @@ class ObjectTable:
         self.freed_actors: list[Any] = []  # Actors of ours, Routes to others
         self.bereft_actors: list[Any] = []  # the same, where a process has died with the last handle
         self.is_by_death = False  # what is freed now goes with a process that has died
+        self.unheld: list[bytes] = []  # known to others, and of a task that runs here again: nobody here wants them
         self.by_death: dict[bytes, None] = {}  # of `freed_shared`, and the shard has not heard of it: those that did
         self.rejoined: list[bytes] = []  # shared objects that this node let go of, and holds again
 
@@ -170,7 +171,10 @@ class ObjectTable:
         while doomed:
             entry = doomed.pop()
             if entry.task is not None:
-                continue  # unfinished: freed when it finishes (tasks run though nobody wants the result)
+                # Unfinished: freed when it finishes (tasks run though nobody wants the result).
+                if entry.shared is not None:
+                    self.unheld.append(entry.object_id)
+                continue
             shared = entry.shared
             if shared is not None:
                 # The shard says when the copies go; this node only lets go of its hold.

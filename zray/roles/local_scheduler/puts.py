@@ -99,6 +99,14 @@ class Puts:
         if kept is not None:
             self.node.objects.drop_all(kept)
 
+    def let_go_of_unheld(self) -> None:
+        """Results that nobody here wants any more, though their tasks run here again, for other nodes."""
+        objects = self.node.objects
+        while objects.unheld:
+            entry = objects.entries.get(objects.unheld.pop())
+            if entry is not None and entry.holders is None and not entry.count:
+                self.let_go(entry.object_id)
+
     def let_go_of_all(self) -> None:
         """There is no room for it."""
         for object_id in list(self.by_result):

@@ -425,10 +425,10 @@ class Remote:
 
     def end_turn(self) -> None:
         """Leave, and join again, the holders of what is shared."""
-        objects = self.node.objects
-        entries = objects.entries
+        objects, entries = self.node.objects, self.node.objects.entries
         self._rejoin()
-        while objects.freed_shared:  # again, where what came of one had others inside
+        while objects.unheld or objects.freed_shared:  # again, where what came of one had others inside
+            self.node.recovery.puts.let_go_of_unheld()
             # The shard must hear of the tasks that took them first, or it lets the lineage of those go.
             self.node.lineage.flush()
             freed, objects.freed_shared = objects.freed_shared, []
