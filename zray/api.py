@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from . import absent
+from . import absent, uncaught
 from .checks import check_timeout, check_wait
 from .exceptions import ZrayError
 from .host import context, gpus
@@ -29,6 +29,7 @@ T = TypeVar("T")
 Progress = Literal["text"] | bool | None
 
 _start_lock = context.StartLock()
+ZrayError._render_traceback_ = uncaught.lines_for_ipython  # from here: errors lie below the module that folds frames
 
 
 def init(

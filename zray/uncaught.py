@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from .exceptions import ZrayError
-
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -45,9 +43,6 @@ def lines_for_ipython(error: BaseException) -> list[str]:
     shell = sys.modules["IPython"].get_ipython()
     lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
     return lines
-
-
-ZrayError._render_traceback_ = lines_for_ipython
 
 
 def cut_all(error: BaseException) -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import zray.api  # noqa: F401 (hands errors to IPython)
 from zray import exceptions
 from zray.store.folding import OWN_FOLDER, VARIABLE
 
