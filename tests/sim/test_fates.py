@@ -27,14 +27,14 @@ def rest_inside(seconds):
 
 
 @remote
-class Rests:
+class RestsLong:
     def rest(self, seconds):
         yield Sleep(seconds)
         return 6
 
 
 @remote
-class Asks:
+class AsksThenDies:
     """Its process submits tasks, and makes an actor."""
 
     def ask(self, place, other):
@@ -44,7 +44,7 @@ class Asks:
             yield Keep((yield Submit(rest, (LONG,), resources=CPU, **options)))
             yield Submit(rest_inside, (LONG,), resources=CPU, **options)  # nobody keeps the ref
         shared = yield Submit(rest, (2.0,), resources=CPU, where=away)
-        child = yield Create(Rests, resources=CPU, where=away)
+        child = yield Create(RestsLong, resources=CPU, where=away)
         yield Keep(child)
         call = yield Call(child, "rest", (LONG,))
         yield Call(child, "rest", (LONG,))
@@ -52,7 +52,7 @@ class Asks:
 
 
 def program(place, other, is_killed):
-    asks = yield Create(Asks, where=Where(node=place) if place else None)
+    asks = yield Create(AsksThenDies, where=Where(node=place) if place else None)
     shared, call = yield Get((yield Call(asks, "ask", (place, other))))
     yield Sleep(0.5)
     if is_killed:
