@@ -36,6 +36,8 @@ def pytest_configure(config):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays where it was
     os.environ.pop("XDG_RUNTIME_DIR", None)
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # tests declare GPUs where they want some
+    if hasattr(config, "workerinput"):
+        config.option.basetemp = None  # the folder of a run of xdist has too long a path for sockets below it
     folder = tempfile.mkdtemp(prefix="zt", dir="/tmp" if os.path.isdir("/tmp") else None)
     config.zray_folder = Path(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
