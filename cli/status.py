@@ -197,7 +197,7 @@ def print_table(fact: dict[str, Any]) -> None:
 
 
 def line_of(fact: dict[str, Any]) -> str:
-    """One session in a line: what it has, and what it does."""
+    """A line for a session: its resources and its work."""
     counts = fact["counts"]
     used, capacity = (counts.get(f"store_{name}_bytes", 0) / 1e6 for name in ("used", "capacity"))
     parts = [f"{len(fact['programs'])} programs"]

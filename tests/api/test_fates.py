@@ -47,7 +47,7 @@ class Parent:
 
 
 @pytest.mark.parametrize("how", ["kill", "signal", "exit"])
-def test_what_an_actor_has_asked_for_ends_with_its_process(how, tmp_path, gate):
+def test_work_of_an_actor_ends_with_its_process(how, tmp_path, gate):
     tally = Tally(tmp_path / "tally")
     parent = Parent.remote()
     pid, call, shared = zray.get(parent.ask.remote(tally, gate))
@@ -68,7 +68,7 @@ def test_what_an_actor_has_asked_for_ends_with_its_process(how, tmp_path, gate):
 
 @zray.remote(max_retries=1)
 def first_run_dies(tally, mark):
-    """Its child runs in each of its runs; the first one dies in the middle."""
+    """A task whose child runs in each of its runs; the first run dies in the middle."""
     ref = visit.remote(tally, mark)
     if tally.visit() == 1:
         until(lambda: mark.count() == 1)

@@ -47,7 +47,7 @@ def gets(refs, timeout):
 
 
 class Parent:
-    """It holds the only CPU, for life: its child takes none."""
+    """An actor that holds the only CPU for life: its child takes none."""
 
     def ask(self, gate, timeout):
         self.child = wait_at.options(num_cpus=0).remote(gate, 7)

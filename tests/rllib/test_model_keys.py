@@ -192,7 +192,7 @@ def test_learning_rate_is_a_number(name):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_each_option_is_read_or_said_to_change_nothing(name, said):
-    """What reads an option is looked for while an algorithm is made, trained, and asked for an action."""
+    """Reads of an option are looked for while an algorithm is made, trained, and asked for an action."""
     config = small(CONFIGS[name](), Moved if name == "SAC" else Shelf)
     brief = {"noise_size": 1_000, "episodes_per_batch": 4, "learning_starts": 4, "grads_per_step": 2, "num_epochs": 1}
     more = {"updates_per_iteration": 1, "optimizer": "sgd", "kl_coeff": 0.1, "eval_prob": 0.5}

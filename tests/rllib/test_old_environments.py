@@ -51,7 +51,7 @@ class Seeded(Old):
 
 
 class Between(Old):
-    """As of gym 0.23: a seed, and an observation alone."""
+    """An environment of gym 0.23: `reset` takes a seed and returns an observation alone."""
 
     def reset(self, *, seed=None, return_info=False, options=None):
         gymnasium.Env.reset(self, seed=seed)
@@ -160,7 +160,7 @@ def test_groups_hold_environments_of_today_without_wrappers():
         algo.stop()
 
 
-def test_what_is_of_former_years_is_said_once(caplog):
+def test_environment_of_former_years_is_said_once(caplog):
     Named = type("Named", (Between,), {})
     for index in (0, 0, 2):
         check_environment(make_environment(Named, EnvContext(worker_index=index)), "Named")

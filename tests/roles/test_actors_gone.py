@@ -107,7 +107,7 @@ class Named(ActorDesk):
         self.take_sent()
 
     def in_one_turn(self, *messages):
-        """What FindActor is answered, by a shard that has not heard of the end."""
+        """The answer to FindActor of a shard that has not heard of the end."""
         for sender, message in messages:
             self._perform(self.scheduler.handle(sender, message, self.now))
         self.tell("gcs-0", LookUpActorReply("", "n", self.actor, b"handle", "local"))
@@ -117,7 +117,7 @@ class Named(ActorDesk):
 
 
 @pytest.mark.parametrize("is_weak", [False, True])
-def test_one_whose_last_handle_went_in_the_same_turn_is_not_found(is_weak):
+def test_actor_whose_last_handle_went_in_the_same_turn_is_not_found(is_weak):
     desk = Named()
     gone, question = ReleaseObjects([desk.handle]), FindActor(1, "", "n", is_weak)
     assert desk.in_one_turn((DRIVER, gone), (DRIVER, question)) == b""
@@ -139,7 +139,7 @@ def test_name_of_one_whose_last_handle_is_gone_is_free_before_its_process_has_en
 
 
 @pytest.mark.parametrize("is_same_turn", [True, False])
-def test_one_that_has_calls_to_end_is_found_and_stays(is_same_turn):
+def test_actor_that_has_calls_to_end_is_found_and_stays(is_same_turn):
     desk = Named()
     call = desk.new_call(b"driver", desk.actor)
     desk.tell(DRIVER, SubmitTasks([call]))
@@ -170,7 +170,7 @@ def far_desk():
 
 
 def question_of(desk, request=1, **reply):
-    """What the shard is asked about an actor of the other node that a process has found by its name."""
+    """The question to the shard about an actor of the other node that a process has found by its name."""
     desk.tell(DRIVER, FindActor(request, "", "n"))
     desk.tell("gcs-0", LookUpActorReply("", "n", FAR, b"handle", OTHER, **reply))
     sent = desk.take_sent()
@@ -178,7 +178,7 @@ def question_of(desk, request=1, **reply):
     return holds, [message for _, message in sent if type(message) is FindActorReply]
 
 
-def test_one_of_another_node_that_nobody_holds_any_more_is_not_found():
+def test_actor_of_another_node_that_nobody_holds_any_more_is_not_found():
     desk = far_desk()
     (hold,), replies = question_of(desk)
     assert hold == HoldAtNode("local", [FAR + FIRST_RETURN], hold.request, True) and not replies
@@ -191,7 +191,7 @@ def test_one_of_another_node_that_nobody_holds_any_more_is_not_found():
     assert spec.task_id in desk.scheduler.calls.actors
 
 
-def test_one_of_another_node_that_others_hold_is_found_and_held():
+def test_actor_of_another_node_that_others_hold_is_found_and_held():
     desk = far_desk()
     (hold,), replies = question_of(desk)
     desk.tell("gcs-0", HoldAtNodeReply(hold.request))

@@ -1,4 +1,4 @@
-"""What ends with the process that asked for it: of one node."""
+"""Work that ends with the process that asked for it, on one node."""
 
 import pytest
 
@@ -81,7 +81,7 @@ def test_a_task_that_runs_ends_with_its_submitter(desk):
 
 
 @pytest.mark.parametrize("is_dropped", [False, True])
-def test_it_ends_whether_or_not_its_submitter_has_dropped_the_ref(desk, is_dropped):
+def test_task_of_a_dead_process_ends_whether_or_not_its_ref_was_dropped(desk, is_dropped):
     _, worker = desk.parent(max_retries=0)
     child = desk.spec()
     refs = desk.by(worker, child)
@@ -92,7 +92,7 @@ def test_it_ends_whether_or_not_its_submitter_has_dropped_the_ref(desk, is_dropp
     assert child.task_id not in desk.scheduler.tasks and not desk.scheduler.objects.entries.keys() & set(refs)
 
 
-def test_it_goes_on_while_others_hold_what_it_returns(desk):
+def test_task_goes_on_while_others_hold_its_result(desk):
     _, worker = desk.parent(max_retries=0)
     child = desk.spec()
     refs = desk.by(worker, child)
@@ -104,7 +104,7 @@ def test_it_goes_on_while_others_hold_what_it_returns(desk):
     assert desk.scheduler.objects.entries[refs[0]].value == b"\1"
 
 
-def test_what_another_task_takes_is_made(desk):
+def test_argument_of_another_task_is_made(desk):
     _, worker = desk.parent(max_retries=0)
     child = desk.spec()
     refs = desk.by(worker, child)
@@ -127,7 +127,7 @@ def test_a_line_of_tasks_ends_whole(desk):
     assert desk.free_cpus() == 4
 
 
-def test_what_they_have_asked_for_ends_with_them(desk):
+def test_work_of_ended_tasks_ends_with_them(desk):
     """However deep."""
     _, worker = desk.parent(max_retries=0)
     workers = [worker]
@@ -171,7 +171,7 @@ def test_a_retry_makes_its_children_again(desk):
 
 
 def test_a_child_that_the_retry_has_asked_for_already_goes_on(desk, monkeypatch):
-    """It asks for it before the end of its first run has been settled."""
+    """The task asks for it before the end of its first run has been settled."""
     monkeypatch.setattr(undoing, "PORTION_COUNT_MAX", 0)
     parent, worker = desk.parent(max_retries=1)
     child = desk.spec()
@@ -187,7 +187,7 @@ def test_a_child_that_the_retry_has_asked_for_already_goes_on(desk, monkeypatch)
 
 @pytest.mark.parametrize("reason", [how_it_ended(0), how_it_ended(1 << 8)])
 def test_a_worker_that_ends_in_order_leaves_its_children(desk, reason):
-    """So does the last of max_calls."""
+    """A worker after the last of max_calls leaves its tasks, too."""
     parent, worker = desk.parent(max_retries=0)
     child = desk.spec()
     desk.by(worker, child)
@@ -272,7 +272,7 @@ def test_an_actor_ends_with_its_last_handle_in_the_middle_of_a_call(desk, is_hel
     assert desk.free_cpus() == (3 if is_held else 4)
 
 
-def test_one_that_is_not_made_yet_is_made_no_more(desk):
+def test_actor_that_is_not_made_yet_is_made_no_more(desk):
     _, worker = desk.parent(max_retries=0)
     blocks = [desk.spec() for _ in range(3)]
     desk.submit(*blocks)
@@ -295,7 +295,7 @@ def test_a_detached_actor_lives_on(desk):
     assert CHILD in desk.scheduler.calls.actors and home not in desk.killed
 
 
-def test_what_a_killed_actor_has_asked_for_ends(desk):
+def test_work_of_a_killed_actor_ends(desk):
     """A task that runs, and an actor that it has made."""
     actor(desk, DRIVER)
     worker = start(desk)

@@ -1,4 +1,4 @@
-"""What ends with the process that asked for it: where other nodes have part in it."""
+"""Work that ends with the process that asked for it, where other nodes have part in it."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def questions(said):
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
-def test_it_ends_when_its_origin_says_so(desk, is_quiet):
+def test_task_ends_when_its_origin_says_so(desk, is_quiet):
     desk.place(is_quiet=is_quiet)
     worker = desk.start()
     desk.tell(N2, EndTasks([(TASK, 2)]))
@@ -71,7 +71,7 @@ def test_it_ends_when_its_origin_says_so(desk, is_quiet):
     assert desk.scheduler.resources.free == desk.scheduler.resources.total
 
 
-def test_one_that_comes_behind_that_word_does_not_begin(desk):
+def test_task_that_comes_behind_that_word_does_not_begin(desk):
     desk.tell(N2, EndTasks([(TASK, 1)]))
     desk.place()
     assert not desk.is_here()
@@ -99,7 +99,7 @@ def test_of_a_lost_node_it_ends_if_no_other_node_holds_what_it_returns(desk, unh
 
 
 @pytest.mark.parametrize("by", ["placed", "rebuilt", "held"])
-def test_it_goes_on_where_it_is_wanted_again_meanwhile(desk, by):
+def test_task_goes_on_where_its_result_is_wanted_again(desk, by):
     desk.place()
     desk.start()
     desk.tell("monitor", NodeLost(N2, "killed"))

@@ -379,7 +379,7 @@ def held_by_two(shard, spec, attempts=()):
 
 
 def lost_again(shard, place):
-    """It is made there, and that node is lost.  What is said to those that want it."""
+    """The answers to those that want a result whose node is lost."""
     sent(shard, place, AddLocations(place, [(OBJECT, 9)]))
     lose(shard, place)
     return sent(shard, N3, SubscribeObject(N3, OBJECT))
@@ -420,7 +420,7 @@ def test_the_count_goes_with_the_record_and_with_the_state_of_the_shard(shard):
 
 
 @pytest.mark.parametrize("attempts", [0, 1])
-def test_one_that_has_run_as_often_as_it_may_is_not_run_for_an_old_hint(attempts, desk):
+def test_task_that_has_run_as_often_as_it_may_is_not_run_for_an_old_hint(attempts, desk):
     """The shard takes us for its maker, and its work was done, unseen, on a node that is lost."""
     desk.tell(DRIVER, HoldObjects([OBJECT]))
     desk.tell(DRIVER, WaitObjects(1, [OBJECT], 1, True, True))

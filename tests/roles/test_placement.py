@@ -342,7 +342,7 @@ def test_actor_goes_to_the_node_that_alone_has_what_it_asks_for():
     assert homes(loads[2:], {}, 1) == ["n3"]
 
 
-def test_what_asks_for_no_gpu_prefers_nodes_without():
+def test_work_without_gpus_prefers_nodes_without():
     one, other = load_of("n1", 2), load_of("n2", 1)
     one.total["GPU"] = one.free["GPU"] = RESOURCE_UNIT
     for choose in (

@@ -82,7 +82,7 @@ def test_failure_that_somebody_has_heard_of_or_may_ask_for_is_not_told():
     assert not program.client.unfetched.fetched and not program.client.unfetched.handed
 
 
-def test_so_many_lines_are_told_in_a_while():
+def test_lines_of_a_while_are_bounded():
     program = Program()
     ids = [program.submit() for _ in range(LINES_MAX + 3)]
     program.arrive(*ids)

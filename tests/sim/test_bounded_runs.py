@@ -29,7 +29,7 @@ def fill_of_counted(value):
 
 
 def program(world, limit, kills_worker):
-    """What comes of the value, and of a task that takes it, after so many losses."""
+    """The outcome of a value, and of a task that takes it, after so many losses."""
     ref = yield Submit(make_counted, max_retries=limit, resources=FAR)
     if kills_worker:
         while not began:

@@ -35,7 +35,7 @@ class RestsLong:
 
 @remote
 class AsksThenDies:
-    """Its process submits tasks, and makes an actor."""
+    """An actor whose process submits tasks and makes an actor."""
 
     def ask(self, place, other):
         where = Where(node=place) if place else None
@@ -77,7 +77,7 @@ def is_idle(world):
 
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_what_a_killed_actor_has_asked_for_ends_at_once(nodes, seed, monkeypatch):
+def test_work_of_a_killed_actor_ends_at_once(nodes, seed, monkeypatch):
     monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)
     world = Simulator(Options(seed=seed, nodes=nodes, cpus=8, delay="local"))
     world.run(0.3)
@@ -93,7 +93,7 @@ def test_what_a_killed_actor_has_asked_for_ends_at_once(nodes, seed, monkeypatch
 
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("shards", [1, 2])
-def test_so_does_what_the_actors_of_a_lost_node_have_asked_for(shards, seed, monkeypatch):
+def test_work_of_the_actors_of_a_lost_node_ends(shards, seed, monkeypatch):
     monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)
     world = Simulator(Options(seed=seed, nodes=3, cpus=8, delay="local", shards=shards))
     world.run(0.3)

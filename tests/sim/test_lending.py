@@ -64,7 +64,7 @@ def busy(seconds):
 
 @remote
 def use_actor(count, cpus):
-    """It can only be made with what this task lends."""
+    """An actor that can only be made with the CPU of this task."""
     actor = yield Create(OfOneCpu, (), resources={"CPU": cpus * RESOURCE_UNIT})
     found = []
     for number in range(count):
@@ -116,7 +116,7 @@ def beside_a_long_task():
     return found
 
 
-def test_it_goes_on_at_once_while_others_run():
+def test_task_goes_on_at_once_while_others_run():
     world = World(beside_a_long_task, cpus=2)
     assert world.ends(2.0) == [1, 2, 3]
 
@@ -140,7 +140,7 @@ def test_tasks_that_make_actors_inside_each_other_end(cpus, depth):
 
 
 def waiting_actors(in_constructor):
-    """As many as there are CPUs; each waits for a task that takes none."""
+    """Tasks as many as CPUs; each waits for a task that takes none."""
     late = yield Submit(busy, (10.0,), resources={})
     actors, refs = [], []
     for _ in range(4):

@@ -135,7 +135,7 @@ class Idle:
 
 
 def actors_beside(where, tasks, count, pause):
-    """So many tasks of one CPU, then the actors."""
+    """The given number of tasks of one CPU, then the actors."""
     busy = []
     for _ in range(tasks):
         busy.append((yield Submit(nap, (3.0, None), where=where)))

@@ -94,7 +94,7 @@ def test_actors_leave_the_cpus_of_nodes_with_gpus_free_while_others_have_room(ho
 
 
 def group_beside_gpus():
-    """Its bundles need none."""
+    """A group whose bundles need none."""
     yield Sleep(0.5)
     where = Where(group=(yield MakeGroup([CPU] * 4)))
     yield from holders(4, CPU, where)

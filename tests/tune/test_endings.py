@@ -1,4 +1,4 @@
-"""What the last line of an experiment adds for RLlib's trials, and for trials whose processes start slowly."""
+"""Additions to the last line of an experiment, for RLlib's trials, and for trials whose processes start slowly."""
 
 import io
 

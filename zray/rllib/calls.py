@@ -47,7 +47,7 @@ def fetched(refs: Any) -> Any:
 
 
 def sentence_of(report: str) -> str | None:
-    """What a remote error says of an environment, without the frames of zray; None: it speaks of something else."""
+    """The sentence of a remote error on an environment, without frames of zray; None: another kind of error."""
     _, mark, said = report.rpartition(f"\n{InvalidEnvironmentError.__module__}.{InvalidEnvironmentError.__name__}: ")
     if not mark:
         return None

@@ -59,7 +59,7 @@ class Places:
             self._tell_created(place)
 
     def _failed(self: Any, place: int, action: Any, error: Exception, active: list[tuple[int, Any]]) -> tuple[Any, ...]:
-        """What a step that raised counts as, with the environment made anew: the end of a truncated episode.
+        """The result that a step that raised counts as, with the environment made anew: the end of a truncated episode.
 
         Args:
             active: the environments that are stepped; the new one takes its place.

@@ -122,6 +122,6 @@ class Unfetched:
         return lines
 
     def bounds(self) -> Iterator[tuple[str, int, int]]:
-        """What there is at most, while nothing is said."""
+        """The bounds of this table, while nothing is said."""
         yield "failures that were heard of", len(self.fetched), len(self.held)
         yield "failures to be told", len(self.lines), LINES_MAX

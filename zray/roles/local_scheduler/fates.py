@@ -1,4 +1,4 @@
-"""What ends with the process that asked for it, where that dies and does not end in order (a kill, a crash).
+"""Work that ends with the process that asked for it, where that dies and does not end in order (a kill, a crash).
 
     a task that it has submitted    ends, if nobody else holds what it returns, nor takes it: also while it runs, by the
                                     death of the worker that runs it, and so on with what that has asked for
@@ -69,7 +69,7 @@ class Fates:
         node.function_table.forget_waiters()
 
     def node_lost(self, message: NodeLost) -> None:
-        """What its processes alone had asked for, and is here, ends too."""
+        """Work here that processes of the lost node alone had asked for ends too."""
         lost = self.node.recovery.lost
         tasks = [task for task in self.node.tasks.values() if task.origin in lost and not task.options.actor_id]
         if not message.is_drained:
@@ -113,7 +113,7 @@ class Fates:
         self.node.function_table.forget_waiters()
 
     def _end_call(self, task: Task) -> None:
-        """What it waits for need not be made for it."""
+        """A call of a dead process ends: its arguments need not be made for it."""
         actor = self.node.calls.actors.get(task.options.actor_id)
         if actor is not None and task.state == TaskState.CALL and task.missing and actor.queue.take_out(task):
             self.node.trips.stop_waiting((task,))
@@ -121,14 +121,14 @@ class Fates:
             self.node.calls.touch(actor.actor_id)
 
     def _was_never_here(self, task: Task) -> None:
-        """What it takes goes with the dead process, too."""
+        """The arguments of a task go with the dead process, too."""
         objects = self.node.objects
         objects.is_by_death = True
         self.node.trips.was_never_here(task)
         objects.is_by_death = False
 
     def end(self, task: Task) -> None:
-        """It is over, wherever it is: nobody wants what it returns."""
+        """End a task, wherever it is: nobody wants its results."""
         node, worker, task_id = self.node, task.worker, task.spec.task_id
         if task.missing:
             node.trips.stop_waiting((task,))
@@ -146,7 +146,7 @@ class Fates:
         self._was_never_here(task)
 
     def _take_out(self, task: Task) -> None:
-        """It is ready, and does not start after all."""
+        """Take a ready task out of its queue."""
         queue = task.job.queues.get((task.depth, task.spec.options))
         if queue is not None and queue.tasks and queue.tasks[-1] is task:
             queue.tasks.pop()  # the youngest are ended first
@@ -189,7 +189,7 @@ class Fates:
                 return
 
     def look(self, worker: Worker) -> None:
-        """What it has is what it has begun: it is killed for what is over, unless something else would fail by that."""
+        """All that a worker has is begun: it is killed for tasks that are over, unless others would fail by that."""
         tasks = _tasks_of(worker)
         others = [task for task in tasks if task.state != TaskState.DONE]
         if len(others) == len(tasks):
@@ -200,7 +200,7 @@ class Fates:
     # --- actors ---
 
     def _end_actor_if_bereft(self, entry: ObjectEntry) -> None:
-        """Its handle's object is still here: the actor is not made yet, or other nodes may hold it."""
+        """The object of a handle is still here: the actor is not made yet, or other nodes may hold it."""
         objects, actor, shared = self.node.objects, entry.actor, entry.shared
         if objects.entries.get(entry.object_id) is not entry or entry.holders is not None:
             return

@@ -1,4 +1,4 @@
-"""What a line at the end of an experiment adds: the last returns of RLlib's trials, and the cost of their starts."""
+"""Additions to the last line of an experiment: the last returns of RLlib's trials, and the cost of their starts."""
 
 from __future__ import annotations
 
