@@ -190,6 +190,7 @@ def test_timeout_holds_where_the_node_does_not_say_why(start, gate, monkeypatch,
             return runtime.client.expect_reply()
 
     monkeypatch.setattr(patience, "_ask", ask_in_vain)
+    monkeypatch.setattr(patience, "ANSWER_SECONDS", 50.0)
     replies = len(zray.host.context.runtime.client.replies)
     began = time.monotonic()
     with pytest.raises(zray.exceptions.GetTimeoutError) as caught:

@@ -36,7 +36,9 @@ def test_on_a_terminal_rows_fold_and_nothing_is_cut(table, capsys, monkeypatch):
 def test_a_node_is_shown_with_what_it_takes_to_find_its_machine(capsys):
     node = {"node_id": "0123456789abcdef", "kind": "node", "is_draining": False, "pending": 0, "resources": {}}
     node.update(address="192.168.100.100:36379", machine="a-machine-with-a-long-name.example.org")
-    print_cluster({"cluster": "192.168.100.1:6379", "kind": "", "node_id": "", "nodes": [node], "stalls": []})
+    print_cluster(
+        {"cluster": "192.168.100.1:6379", "kind": "", "node_id": "", "nodes": [node], "lost": [], "stalls": []}
+    )
     (row,) = (line for line in capsys.readouterr().out.splitlines() if node["node_id"] in line)
     assert node["address"] in row and node["machine"] in row
 

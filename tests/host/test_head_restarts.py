@@ -165,7 +165,7 @@ def test_actors_live_on_and_are_found_by_name(started):
             return self.count, zray.get_runtime_context().get_node_id()
 
     counter = far(Counter, name="counter", lifetime="detached").remote()
-    local = zray.remote(Counter).remote()
+    local = zray.remote(Counter).options(resources={"here": 0.1}).remote()
     assert zray.get(counter.add.remote(), timeout=30) == (1, made.far.node_id)
     assert zray.get(local.add.remote(), timeout=30)[0] == 1
     made.restart()

@@ -75,16 +75,19 @@ def descend(one: Big, two: Big) -> Big:
 def run_ancestry(depth: int, width: int, size: int, seconds: float) -> Script:
     """Lines of tasks that take each other's results, made on the second node and let go of but for the last ones;
     which are fetched only when that node may be gone.
+
+    Each line is fetched in turn, and needs tasks of the others, which run again for it: no bound is set on their runs.
     """
     where = Where(node="n2", is_soft=True)
     line = []
     for number in range(width):
-        line.append((yield Submit(make_big, (number + 1, size), where=where)))
+        line.append((yield Submit(make_big, (number + 1, size), max_retries=-1, where=where)))
     for _ in range(depth):
         after = []
         for number in range(width):
             # Each has two parents, which are of other shards or not.
-            after.append((yield Submit(descend, (line[number], line[number - 1]), where=where)))
+            parents = (line[number], line[number - 1])
+            after.append((yield Submit(descend, parents, max_retries=-1, where=where)))
         yield Drop(line)
         line = after
         yield Sleep(0.1)  # they are done, and what they take is gone; nobody has asked for what they return
