@@ -24,7 +24,7 @@ class Driver:
 
     def __init__(self):
         self.puts, self.named = [], []
-        self.sources = SimpleNamespace(data_of=read_file)
+        self.sources = SimpleNamespace(data_of=read_file, write=lambda: None)
         self.reloaded = set()
 
     def put(self, data):

@@ -88,10 +88,33 @@ def test_loader_is_pythons_own_until_the_file_changes(kept, module):
 
 def test_kept_version_that_is_damaged_counts_as_none(kept, module):
     kept.learn()
-    for data in (b"", b"1\n", b"one two\nx"):
-        with open(sources.place_of(kept.folder, module.__file__), "wb") as file:
+    index = os.path.join(kept.folder, sources.INDEX)
+    with open(index, "rb") as file:
+        whole = file.read()
+    for data in (b"", b"1\n", b"one two\nx", whole.replace(b" ", b" x"), whole[: len(whole) // 2]):
+        with open(f"{index}.new", "wb") as file:
             file.write(data)
+        os.replace(f"{index}.new", index)
+        sources._read.clear()
         assert kept_version(kept.folder, module.__file__) is None
+    sources._read.clear()
+    with open(f"{index}.new", "wb") as file:
+        file.write(whole)
+    os.replace(f"{index}.new", index)
+    assert kept_version(kept.folder, module.__file__).data == b"VERSION = 1\n"
+    os.truncate(os.path.join(kept.folder, "data-0"), 1)
+    assert kept_version(kept.folder, module.__file__) is None
+
+
+def test_former_versions_leave_the_data_file_once_it_is_large(kept, module, monkeypatch):
+    monkeypatch.setattr(sources, "DATA_BYTES_MAX", 200)
+    (other := Version(1, 1, b"other"), kept._keep("/other.py", other))
+    for number in range(50):
+        kept.reloaded([Reloaded(module.__name__, module.__file__, Version(1, number, b"%010d" % number))])
+        assert kept_version(kept.folder, module.__file__) == Version(1, number, b"%010d" % number)
+        assert kept_version(kept.folder, "/other.py") == other
+    found = [name for name in os.listdir(kept.folder) if name.startswith("data-")]
+    assert len(found) == 1 and os.path.getsize(os.path.join(kept.folder, found[0])) < 250
 
 
 def test_versions_are_removed_with_their_job(nothing_left):

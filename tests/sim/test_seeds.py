@@ -8,7 +8,7 @@ from zray.sim.options import Wanted
 pytestmark = pytest.mark.sim
 
 # As many as fit into a check of every change; scripts/simulate runs more.
-CHUNK = 20
+CHUNK = 12
 HALF = CHUNK // 2
 ONE_NODE_CHUNKS = 15
 THREE_NODE_CHUNKS = 5

@@ -101,6 +101,7 @@ class Shipper:
             if len(self.asked) + len(self.sent) >= BUNDLES_MAX:
                 files = self.project.take_again()
             data = pack(files, "What this program has imported of its own", read=self._bytes_of)
+            self.driver.sources.write()
             names = {file.path.partition("/")[0] for file in files}
             replaced = self._replaced_by(names)
             ref = self._send(MODULES, data, [sent.ref.id for sent in replaced])

@@ -26,6 +26,9 @@ STOP_SECONDS = 3.0
 PROGRAMS_WITH_LIMITED_WAITS = frozenset({"polls", "timeouts"})
 # Requests to a shard that come of one task, object, actor or node, from its beginning to its end, or of one word of it.
 ASKED_FOR_EACH = 4
+# Turns of a node from one look at the bounds of its tables to the next: a look costs as much as a turn.  A table that
+# grows without bound is too long at the next look too.
+BOUNDS_EVERY = 4
 
 
 class Checkers:
@@ -49,12 +52,15 @@ class Checkers:
         self.actor_ids.update(node.scheduler.calls.actors)
         if node.turns % self.world.options.check_every == 0:
             for address in node.touched:
-                role = node.roles[address]
-                role.check_everything()
-                self.bounds_are_kept(address, role.bounds())
+                node.roles[address].check_everything()
+                node.unmeasured[address] = None
             self.shard_turns += any(name in node.touched for name in self.world.shards.names)
             node.touched.clear()
             self.lineage_suffices()
+        if node.turns % (BOUNDS_EVERY * self.world.options.check_every) == 0:
+            for address in node.unmeasured:
+                self.bounds_are_kept(address, node.roles[address].bounds())
+            node.unmeasured.clear()
         self.what_is_held_back_does_not_grow(node)
         if self.world.options.gpus:
             check_shared(node)

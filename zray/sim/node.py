@@ -107,6 +107,7 @@ class Node:
         self.is_dying: set[str] = set()  # workers told to end; membership only
         self.turns = 0
         self.touched: dict[str, None] = {}  # roles that were told something, or said it, since they were looked at
+        self.unmeasured: dict[str, None] = {}  # the same, since the bounds of their tables were looked at
         self.is_alive = True
         self.is_frozen = False
         self.line_is_free_at = 0.0  # of all that it has sent to other nodes
