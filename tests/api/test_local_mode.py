@@ -77,6 +77,14 @@ def test_arguments_that_local_mode_does_not_have_are_refused(tmp_path):
     assert not zray.is_initialized()
 
 
+def test_value_that_another_threads_shutdown_has_dropped_is_an_error_of_zray(local):
+    """Between the end of the wait and the reading."""
+    ref, runtime = zray.put(1), zray.host.context.runtime
+    zray.shutdown()
+    with pytest.raises(ClusterLostError):
+        runtime.value_of(ref.id)
+
+
 def test_shutdown_leaves_no_thread_and_tells_those_that_wait(local, tmp_path):
     @zray.remote(num_cpus=0)
     class Tidy:

@@ -203,6 +203,29 @@ def test_consumer_waits_no_longer_than_it_may_for_items_ahead_of_another_one():
     assert asyncio.run(main()) == [3]
 
 
+def test_items_that_come_back_find_their_room():
+    """Producers do not fill it meanwhile; items that are used make room."""
+
+    async def main():
+        actor = queue_actor.QueueActor(6)
+        for value in range(6):
+            actor.put_now(value)
+        assert await actor.get(b"one", 1, 1.0, 100) == [0, 1, 2]  # half of the bound
+        putters = [asyncio.ensure_future(actor.put(b"producer", value, 20.0)) for value in (6, 7)]
+        await asyncio.sleep(0)
+        assert actor.put_batch(b"other", [9]) == 3 and await actor.put(b"other", 9, 0.0) == -1
+        actor.used(b"one", 1, 1, False)
+        assert await putters[0] == 0 and not putters[1].done()
+        actor.used(b"one", 1, 0, True)  # it gives 1 and 2 back
+        await asyncio.sleep(0)
+        assert actor.qsize() == 6 and not putters[1].done()
+        assert await actor.get(b"one", 2, 0.0, 1) == [1]
+        assert await putters[1] == 0
+        assert [(await actor.get(b"two", number, 0.0, 1))[0] for number in range(6)] == [2, 3, 4, 5, 6, 7]
+
+    asyncio.run(main())
+
+
 def test_batch_is_taken_and_put_whole_or_not_at_all(queue, bounded):
     queue.put_nowait_batch(range(5))
     queue.put_nowait_batch([])

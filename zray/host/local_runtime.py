@@ -272,8 +272,12 @@ class LocalRuntime:
 
         Raises:
             TaskError and others: the object is an error.
+            ClusterLostError: another thread has ended the session meanwhile.
         """
-        value = self.objects.values[object_id]
+        try:
+            value = self.objects.values[object_id]
+        except KeyError:
+            raise ClusterLostError("This process has left its session.") from None
         if is_error(value):
             raise deserialize_error(value)
         return deserialize_writable(value) if writable else deserialize(value)

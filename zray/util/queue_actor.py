@@ -5,7 +5,8 @@ nothing: its items go back to the front.  A lease is longer than any consumer ma
 item is used twice.
 
 A consumer that is alone is given items *ahead*.  Another one that comes waits until they are used or given back, for
-as long as it may wait: items that come back are before those behind them, for each consumer.
+as long as it may wait: items that come back are before those behind them, for each consumer.  Producers find no room
+in place of items ahead, which may come back; a bounded queue gives half of its size ahead at most.
 """
 
 from __future__ import annotations
@@ -63,7 +64,11 @@ class QueueActor:
 
     def has_room(self, count: int) -> bool:
         """Whether so many further items fit."""
-        return self.maxsize <= 0 or len(self.items) + count <= self.maxsize
+        return self.maxsize <= 0 or self._room() >= count
+
+    def _room(self) -> int:
+        """Of a queue with a bound.  Items ahead of a consumer may come back."""
+        return self.maxsize - len(self.items) - sum(len(self.leases[key][1]) for key in self.ahead)
 
     def put_now(self, item: Any) -> None:
         """Add an item, whatever the size."""
@@ -89,7 +94,7 @@ class QueueActor:
         """
         if self.has_room(1):
             self.put_now(item)
-            return self.maxsize - len(self.items) if self.producers.is_alone(producer, self.loop.time()) else 0
+            return self._room() if self.producers.is_alone(producer, self.loop.time()) else 0
         if timeout is not None and timeout <= 0:
             return -1
         waiting: asyncio.Future[int] = self.loop.create_future()
@@ -120,14 +125,14 @@ class QueueActor:
     async def get(self, consumer: bytes, number: int, timeout: float, wanted: int) -> list[Any]:
         """Lease the first item, or several to a consumer that is alone.  Returns none after the timeout, in seconds."""
         if self.items and (timeout <= 0 or self._is_next(consumer)):
-            count = min(wanted, len(self.items)) if self._may_have(consumer, wanted) else 1
-            items = [self.items.popleft() for _ in range(count)]
-            if self.putters:
-                self._admit()
+            count = min(self._most_ahead(wanted), len(self.items)) if self._may_have(consumer, wanted) else 1
             key = (consumer, number)
+            items = self._lease(key, [self.items.popleft() for _ in range(count)])
             if count > 1:
                 self.ahead.add(key)
-            return self._lease(key, items)
+            if self.putters:
+                self._admit()
+            return items
         if timeout <= 0:
             return []
         waiting: asyncio.Future[list[Any]] = self.loop.create_future()
@@ -171,6 +176,9 @@ class QueueActor:
         self._admit()
         return size, self._lease((consumer, number), items)
 
+    def _most_ahead(self, wanted: int) -> int:
+        return wanted if self.maxsize <= 0 else min(wanted, max(1, self.maxsize // 2))
+
     def _may_have(self, consumer: bytes, wanted: int) -> bool:
         return self.consumers.is_alone(consumer, self.loop.time()) and wanted > 1
 
@@ -198,6 +206,8 @@ class QueueActor:
             self.leases[key] = (self.loop.time() + self.lease_seconds, rest)
         else:
             self._give_back(key, rest)
+        if self.putters:
+            self._admit()
 
     def _give_back(self, key: Any, items: list[Any]) -> None:
         """A lease ends, and the items go back to the front."""
