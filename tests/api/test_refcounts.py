@@ -20,6 +20,8 @@ MOST_BYTES = 64 << 20  # does not fit beside a single large one
 
 @pytest.fixture(scope="module", autouse=True)
 def small_store(nothing_left):
+    gc.collect()
+    gc.freeze()  # what tests before have left is not looked at in each collection below
     with zray.init(num_cpus=2, object_store_memory=STORE_BYTES):
         yield
 
