@@ -9,11 +9,14 @@ import zray
 from tests.gates import is_running, until
 from zray.cluster_utils import Cluster
 from zray.exceptions import NodeDiedError, ObjectLostError, ObjectReconstructionFailedError
+from zray.host import control
 
 # From the kill on, on a machine that may have other things to do.  How soon the verdict comes by the monitor's clock
 # is the matter of tests/roles/test_losses.py.
 LISTED_NO_MORE_SECONDS = 10.0
 LOSS_SAID_SECONDS = 10.0
+# Floats, of 8 bytes each.
+MANY = 1_000_000
 
 
 @pytest.fixture
@@ -152,6 +155,37 @@ def test_a_task_that_may_run_once_only_runs_once_however_soon_its_node_dies_behi
             zray.get(large, timeout=20)
         cluster.remove_node(other)
         assert runs.read_text() == count * "x"
+
+
+def test_a_value_that_may_be_made_once_only_stays_for_a_result_that_is_made_of_it(cluster, tmp_path):
+    """Copies without a ref stay on their node, until the last ref on the result is gone."""
+    runs = tmp_path / "runs"
+    home, doomed = (cluster.add_node(num_cpus=1, resources={there: 1}) for there in ("made", "taken"))
+
+    @zray.remote(max_retries=0, resources={"made": 1})
+    def once():
+        with open(runs, "a") as file:
+            file.write("x")
+        return np.ones(MANY)
+
+    made = once.remote()
+    result = zray.remote(np.negative).options(resources={"taken": 1}).remote(made)
+    assert zray.wait([result], fetch_local=False, timeout=20)[0]
+    del made
+    assert has_values(home)
+    kill(cluster, doomed)
+    cluster.add_node(num_cpus=1, resources={"taken": 1})
+    assert float(zray.get(result, timeout=30).sum()) == -MANY
+    assert runs.read_text() == "x"
+    assert has_values(home)
+    del result
+    until(lambda: not has_values(home))
+
+
+def has_values(node):
+    """Whether so many numbers lie there.  (The program's own code may.)"""
+    with control.Control(node.session, node.pid) as link:
+        return link.status().counts["store_used_bytes"] >= 8 * MANY
 
 
 def test_a_task_that_may_run_once_only_fails_with_its_node(cluster):

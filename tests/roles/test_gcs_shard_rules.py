@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zray.ids import put_id, return_id
+from zray.ids import is_put, put_id, return_id, task_of
 from zray.roles.effects import Send
 from zray.roles.gcs import GcsShard
 from zray.wire.actors import (
@@ -47,7 +47,8 @@ SPECS = {
     T2: TaskSpec(T2, b"f" * 16, options=encode_options(TaskOptions(max_retries=0))),
     T3: TaskSpec(T3, b"f" * 16, deps=(return_id(T1, 1),), holds=(return_id(T2, 1),)),
 }
-OBJECTS = [return_id(T1, 1), return_id(T2, 1), return_id(T3, 1), put_id(T3, 0)]
+KEPT, *OF_T3 = return_id(T2, 1), return_id(T3, 1), put_id(T3, 0)
+OBJECTS = [return_id(T1, 1), KEPT, *OF_T3]
 FUNCTIONS = {letter * 16: Function(letter * 16, "f", letter) for letter in (b"f", b"g")}
 NAME_OF = {b"a" * 16: "x", b"b" * 16: "x", b"c" * 16: "y"}  # two actors want the same one
 
@@ -56,7 +57,10 @@ objects = st.sampled_from(OBJECTS)
 
 
 class ObjectsMachine(RuleBasedStateMachine):
-    """The model: who holds, has and waits for what, as the nodes know it."""
+    """The model: who holds, has and waits for what, as the nodes know it; and which tasks are recorded.
+
+    A copy of what T2 has returned, which runs once only, stays as long as T3, which takes it, is recorded.
+    """
 
     def __init__(self):
         super().__init__()
@@ -65,7 +69,9 @@ class ObjectsMachine(RuleBasedStateMachine):
         self.holders = {object_id: {} for object_id in OBJECTS}  # in the order in which they came
         self.copies = {object_id: set() for object_id in OBJECTS}
         self.waiting = {object_id: set() for object_id in OBJECTS}
+        self.recorded = set()
         self.freed = []  # (node, object), since the last message
+        self.offered = None  # (node, object)
         self.replies = []
         self.orders = []  # (node, object) that is to be made again
         self.request = 0
@@ -92,7 +98,8 @@ class ObjectsMachine(RuleBasedStateMachine):
             self.orders.append((node, message.object_id))
         elif kind is FreeCopies:
             for object_id in message.object_ids:
-                assert not self.holders[object_id], "freed, and somebody holds it"
+                is_spare = (node, object_id) == self.offered and self.copies[object_id]
+                assert not self.holders[object_id] or is_spare, "freed, and somebody holds it"
                 self.freed.append((node, object_id))
         else:
             self.replies.append((node, message))
@@ -101,11 +108,23 @@ class ObjectsMachine(RuleBasedStateMachine):
         """Returns who has copies that nobody holds now."""
         was_held = bool(self.holders[object_id])
         self.holders[object_id].pop(node, None)
+        self.waiting[object_id].discard(node)
         if not was_held or self.holders[object_id]:
             return set()
-        bereft, self.copies[object_id] = self.copies[object_id], set()
         self.waiting[object_id] = set()
-        return {(other, object_id) for other in bereft - self.lost}
+        if not any(self.holders[item] for item in OF_T3):
+            self.recorded.discard(T3)
+        if T3 not in self.recorded:
+            self.recorded -= {task_of(item) for item in OBJECTS if not self.holders[item]} - {T3}
+        freed = set()
+        for item in (object_id, KEPT):
+            if not self.holders[item] and not self._stays(item):
+                freed |= {(other, item) for other in self.copies[item] - self.lost}
+                self.copies[item] = set()
+        return freed
+
+    def _stays(self, object_id):
+        return object_id == KEPT and {T2, T3} <= self.recorded
 
     # --- tasks and objects ---
 
@@ -114,6 +133,7 @@ class ObjectsMachine(RuleBasedStateMachine):
         self.request += is_asked
         if node not in self.lost:
             self.holders[return_id(task, 1)][node] = None
+            self.recorded.add(task)
         self._tell(node, RecordTasks(node, [SPECS[task]], self.request if is_asked else 0))
         replies = [(node, RecordTasksReply(self.request))] if is_asked and node not in self.lost else []
         assert self.replies == replies
@@ -132,6 +152,8 @@ class ObjectsMachine(RuleBasedStateMachine):
         freed = self._let_go(object_id, node)
         self._tell(node, ReleaseAtNode(node, [object_id]))
         assert set(self.freed) >= freed, "a copy that nobody holds stays"
+        is_kept = self._stays(object_id) and self.copies[object_id]
+        assert not is_kept or object_id not in {item for _, item in self.freed}
 
     @precondition(lambda self: any(self.holders.values()))
     @rule(data=st.data(), node=nodes)
@@ -147,29 +169,31 @@ class ObjectsMachine(RuleBasedStateMachine):
 
     @rule(object_id=objects, node=nodes)
     def add_location(self, object_id, node):
-        if node not in self.lost and self.holders[object_id]:
+        is_wanted = bool(self.holders[object_id]) or self._stays(object_id)
+        if node not in self.lost and is_wanted:
             self.copies[object_id].add(node)
         self._tell(node, AddLocations(node, [(object_id, 9)]))
-        is_unwanted = node not in self.lost and not self.holders[object_id]
-        assert self.freed == ([(node, object_id)] if is_unwanted else [])
+        assert self.freed == ([] if node in self.lost or is_wanted else [(node, object_id)])
 
     @rule(object_id=objects, node=nodes)
     def remove_location(self, object_id, node):
         """FreeCopies of an earlier life of it may have crossed its news."""
         was_there = node in self.copies[object_id]
         self.copies[object_id].discard(node)
-        if was_there and not self.copies[object_id]:
+        if was_there and not self.copies[object_id] and self.holders[object_id]:
             self.waiting[object_id] = {next(iter(self.holders[object_id]))}
         self._tell(node, RemoveLocations(node, [object_id]))
 
     @rule(object_id=objects, node=nodes)
     def offer_copy(self, object_id, node):
-        """One that it does not hold goes, where another one is."""
-        copies = self.copies[object_id]
-        goes = node not in self.lost and node in copies and len(copies) > 1 and node not in self.holders[object_id]
+        """One that it does not hold goes, where another one is, or nobody holds it."""
+        copies, holders = self.copies[object_id], self.holders[object_id]
+        goes = node not in self.lost and node in copies and node not in holders and (len(copies) > 1 or not holders)
         if goes:
             copies.discard(node)
+        self.offered = (node, object_id)
         self._tell(node, OfferCopies(node, [object_id]))
+        self.offered = None
         assert self.freed == ([(node, object_id)] if goes else [])
 
     @precondition(lambda self: any(self.holders.values()))
@@ -188,7 +212,7 @@ class ObjectsMachine(RuleBasedStateMachine):
         if can:
             self.add_location(object_id, node)
         elif node not in self.lost:
-            if not self.copies[object_id]:
+            if not self.copies[object_id] and not is_put(object_id):
                 self.waiting[object_id].discard(node)
             self._tell(node, CannotRebuild(node, object_id))
 

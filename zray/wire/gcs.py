@@ -6,7 +6,7 @@ local scheduler    HoldAtNode -> HoldAtNodeReply       this node holds refs on t
 local scheduler    ReleaseAtNode                       this node no longer holds refs on them
 local scheduler    SubscribeObject -> ObjectLocated    location of an object, now or as soon as a copy exists
 local scheduler    FindUnheld -> FindUnheldReply           objects that no other node holds
-local scheduler    OfferCopies -> FreeCopies           copies that may be evicted if others have them
+local scheduler    OfferCopies -> FreeCopies           copies that may be evicted if others have or nobody holds them
 GCS shard          FreeCopies                          nobody holds the object: drop the copy
 GCS shard          RebuildObject / CannotRebuild       all copies went with their nodes: re-execute the task
 GCS shard          ObjectLost                          the object cannot be reconstructed
@@ -97,7 +97,8 @@ class RemoveLocations(Message, tag=103):
 
 
 class OfferCopies(Message, tag=119):
-    """local scheduler -> GCS shard.  Copies that may be evicted at `node` if other nodes have copies too.
+    """local scheduler -> GCS shard.  Copies that may be evicted at `node` if other nodes have copies too, or if no node
+    holds the object.
 
     `node` no longer holds the objects, and lacks space.
     """

@@ -36,6 +36,7 @@ def bounds_of_shard(shard: GcsShard) -> Iterator[tuple[str, int, int]]:
     yield "names of groups", len(shard.groups.by_name), len(shard.groups.records)
     yield "tasks in hand", len(shard.tasks.makers), len(shard.tasks.records)
     yield "tasks that have run again", len(shard.tasks.attempts), len(shard.tasks.records)
+    yield "tasks that others take which run once only", len(shard.tasks.once), len(shard.tasks.records)
     kept = shard.tasks.keeping
     if kept is not None:
         yield "other shards", len(kept.peers), kept.shards

@@ -4,8 +4,9 @@ Dialog (who says it -> what we do):
 
     local scheduler    RecordTasks       keep the specs; the node holds the first returns
     local scheduler    AddLocations, RemoveLocations    keep the directory; tell the subscribers
-    local scheduler    OfferCopies       FreeCopies, of those that others have too
-    local scheduler    HoldAtNode, ReleaseAtNode        keep the holders; with the last one gone, FreeCopies
+    local scheduler    OfferCopies       FreeCopies, of those that others have too, or nobody holds
+    local scheduler    HoldAtNode, ReleaseAtNode        keep the holders; with the last one gone, FreeCopies, unless the
+                                                        object is not made again, and taken by what may be (tables.py)
     local scheduler    FindUnheld        what nobody else holds
     local scheduler    SubscribeObject   ObjectLocated, now or when there is a copy; or losses.py
     local scheduler    CannotRebuild     ask another one
@@ -92,6 +93,7 @@ class GcsShard(Role):
         self.is_chained = is_chained
         self.wanted: dict[bytes, None] = {}  # objects whose tasks' specs are asked for (losses)
         self.tasks = TaskTable(is_weighed=is_chained, is_alone=is_alone)
+        self.tasks.free = self._free_copies
         self.lost: dict[str, None] = {}  # nodes, for good, in the order of the verdicts
         self.functions = FunctionTable()
         self.function_waiters: dict[bytes, dict[str, None]] = {}
@@ -148,13 +150,15 @@ class GcsShard(Role):
             if item is None or item.sizes.pop(message.node, None) is None or item.sizes:
                 continue
             # The last copy of something that is held went by an old word of ours.
-            if not item.subscribers:
+            if not item.holders:
+                self.tasks.drop_if_unused(item)  # it was kept for those that took it
+            elif not item.subscribers:
                 item.subscribers = dict.fromkeys([*item.holders][:1])
             if item.subscribers:
                 losses.see_to(self, item)
 
     def on_offer_copies(self, message: OfferCopies) -> None:
-        """One after the other: the last copy of something stays."""
+        """One after the other: the last copy of something that is held stays."""
         if self._is_of_lost_node(message.node):
             return
         spare = []
@@ -162,9 +166,10 @@ class GcsShard(Role):
             item = self.tasks.find_object(object_id)
             if item is None or message.node in item.holders:
                 continue  # it holds it again
-            if message.node in item.sizes and len(item.sizes) > 1:
+            if message.node in item.sizes and (len(item.sizes) > 1 or not item.holders):
                 del item.sizes[message.node]
                 spare.append(object_id)
+                self.tasks.drop_if_unused(item)
         if spare:
             self.send(message.node, FreeCopies(spare))
 
@@ -202,6 +207,12 @@ class GcsShard(Role):
                     self.send(holder, FreeCopies([object_id], by_death))
         if self.lost:
             losses.is_let_go(self, object_id)
+
+    def _free_copies(self, item: ObjectRecord) -> None:
+        """Free all copies of an object that was kept for tasks which took it."""
+        for node in item.sizes:
+            if node not in self.lost:
+                self.send(node, FreeCopies([item.object_id]))
 
     def on_find_unheld(self, message: FindUnheld) -> None:
         if self._is_of_lost_node(message.node):

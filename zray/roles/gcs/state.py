@@ -266,7 +266,9 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
         for task in part.tasks:
             if task.flushed is not None and pages is not None:
                 task.spec, task.flushed = spec_in(pages, task.flushed.place), None
-            shard.tasks.records[task.task_id] = _task_record(task)
+            record = shard.tasks.records[task.task_id] = _task_record(task)
+            if record.spec is not None:
+                shard.tasks.count_once(record.spec, 1)
             if task.flushed is not None:
                 page = task.flushed.place >> PLACE_BITS
                 shard.tasks.pages[page] = shard.tasks.pages.get(page, 0) + 1

@@ -4,17 +4,21 @@ A task's record is also the record of its first return's first holder: most task
 lives while a node holds one of the task's objects, or while a living record's task takes one of them
 (`dependents`), here or in another shard (`keeping`): what it takes to rebuild anything that lives is kept (Ray
 paper 4.8).  Letting go is iterative.
+
+What a task has returned that may run once only is not made again.  So a copy of it stays, though nobody holds it, while
+a living record's task takes it and may run again; where there is no room, it goes (`OfferCopies`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
 from msgspec import Struct
 
+from ...exceptions import ProtocolError
 from ...ids import FIRST_RETURN, is_put, task_of
-from ...wire.task_spec import TaskSpec
+from ...wire.task_spec import TaskSpec, parse_options
 from .keeping import Keeping
 
 # What a spec takes beside its arguments, and for each object that it names: about so many bytes.
@@ -28,6 +32,7 @@ class Flushed(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     place: int  # page << PLACE_BITS | number in it
     digest: int
     parents: tuple[bytes, ...]  # the objects that the task takes
+    is_once: bool = False  # as `is_once`
 
 
 PLACE_BITS = 16
@@ -80,6 +85,9 @@ class TaskTable:
         self.makers: dict[bytes, str] = {}
         # Task -> how often it has run again: for its workers' deaths and errors, as its nodes say, and for losses.
         self.attempts: dict[bytes, int] = {}
+        # Task -> how many of its `dependents`, of this shard, have tasks that may run once only.
+        self.once: dict[bytes, int] = {}
+        self.free: Callable[[ObjectRecord], None] = lambda item: None  # its copies go: nobody holds it, and no more
         self.keeping: Keeping | None = None  # where there are several shards
         self.unlike = 0  # tasks recorded again that ask for something else: their parents do not repeat themselves
         self.weight = 0  # of the specs in memory, in bytes
@@ -165,7 +173,7 @@ class TaskTable:
         record = self.records.get(task_id)
         kept: TaskSpec | Flushed = spec
         if self.is_alone and len(spec.args) > ARGUMENTS_BYTES_MAX:
-            kept = Flushed(NOWHERE, digest_of(spec), parents_of(spec))
+            kept = Flushed(NOWHERE, digest_of(spec), parents_of(spec), is_once(spec))
         if record is None:
             self.records[task_id] = TaskRecord(kept, node)
         else:
@@ -187,9 +195,22 @@ class TaskTable:
             self.require(task_of(object_id)).dependents += 1
         for object_id in spec.holds:
             self.require(task_of(object_id)).dependents += 1
+        if spec.deps or spec.holds:
+            self.count_once(spec, 1)
         if self.keeping is not None:
             self.keeping.recorded(spec)
         return None
+
+    def count_once(self, spec: TaskSpec | Flushed, step: int) -> None:
+        """Count what the spec of a new record (1) takes, or of one that is gone (-1), if its task may run once only."""
+        if is_once(spec):
+            for object_id in parents_of(spec):
+                task_id = task_of(object_id)
+                count = self.once.get(task_id, 0) + step
+                if count:
+                    self.once[task_id] = count
+                else:
+                    del self.once[task_id]
 
     def has_run_again(self, task_id: bytes, attempts: int) -> None:
         """So often, in all."""
@@ -206,7 +227,7 @@ class TaskTable:
             self.require_object(object_id).holders[node] = None
 
     def release(self, object_id: bytes, node: str) -> ObjectRecord | None:
-        """The node leaves the holders.  Returns the full record if nobody holds the object now."""
+        """The node leaves the holders.  Returns the full record if nobody holds the object now, and it is to go."""
         task_id = task_of(object_id)
         record = self.records.get(task_id)
         if record is None:
@@ -222,12 +243,32 @@ class TaskTable:
             return None
         del item.holders[node]
         item.subscribers.pop(node, None)
-        if item.holders:
+        if item.holders or self._stays(item, record):
             return None
         assert record.objects is not None
         del record.objects[object_id]
         self._let_go(task_id)
         return item
+
+    def _stays(self, item: ObjectRecord, record: TaskRecord) -> bool:
+        """Whether a copy is there, and stays for tasks that took the object."""
+        if not (item.sizes and record.dependents) or record.spec is None or is_put(item.object_id):
+            return False
+        return is_once(record.spec) and self._is_taken(task_of(item.object_id), record)
+
+    def _is_taken(self, task_id: bytes, record: TaskRecord) -> bool:
+        """Whether a task that may run again takes something of this one; where nothing is made again, none does.
+
+        Of records of other shards it is not known: they may.
+        """
+        return not self.is_alone and record.dependents > self.once.get(task_id, 0)
+
+    def _free_unheld(self, record: TaskRecord) -> None:
+        """Free the copies that were kept for tasks which took them: there are none any more."""
+        assert record.objects is not None
+        for item in [item for item in record.objects.values() if item.sizes and not item.holders]:
+            del record.objects[item.object_id]
+            self.free(item)
 
     def drop_if_unused(self, item: ObjectRecord) -> None:
         """Where nobody holds it, has it or waits for it."""
@@ -246,7 +287,11 @@ class TaskTable:
         while doomed:
             task_id = doomed.pop()
             record = self.records.get(task_id)
-            if record is None or record.holder or record.dependents or record.objects:
+            if record is None:
+                continue
+            if record.objects and not self._is_taken(task_id, record):
+                self._free_unheld(record)
+            if record.holder or record.dependents or record.objects:
                 continue
             del self.records[task_id]
             self.makers.pop(task_id, None)
@@ -258,7 +303,10 @@ class TaskTable:
                 continue
             if self.is_weighed:
                 self._forget_spec(spec)
-            for object_id in (*spec.deps, *spec.holds) if type(spec) is TaskSpec else parents_of(spec):
+            parents = parents_of(spec)
+            if parents:
+                self.count_once(spec, -1)
+            for object_id in parents:
                 parent_id = task_of(object_id)
                 parent = self.records.get(parent_id)
                 if parent is not None:
@@ -284,7 +332,7 @@ class TaskTable:
         """
         record = self.records.get(task_id)
         if record is not None and record.spec is spec:
-            record.spec = Flushed(page << PLACE_BITS | index, digest_of(spec), parents_of(spec))
+            record.spec = Flushed(page << PLACE_BITS | index, digest_of(spec), parents_of(spec), is_once(spec))
             self.weight -= weight_of(spec)
             self.pages[page] = self.pages.get(page, 0) + 1
 
@@ -313,15 +361,21 @@ class TaskTable:
         """Dependents are what the specs say; no record is kept by nothing."""
         kept_for = self.keeping.kept_for if self.keeping is not None else {}
         dependents = {task_id: len(shards) for task_id, shards in kept_for.items()}
+        once: dict[bytes, int] = {}
         for record in self.records.values():
             if record.spec is not None:
                 for object_id in parents_of(record.spec):
-                    dependents[task_of(object_id)] = dependents.get(task_of(object_id), 0) + 1
+                    task_id = task_of(object_id)
+                    dependents[task_id] = dependents.get(task_id, 0) + 1
+                    if is_once(record.spec):
+                        once[task_id] = once.get(task_id, 0) + 1
+        assert self.once == once, "dependents that run once only do not add up"
         for task_id, record in self.records.items():
             assert record.dependents == dependents.get(task_id, 0), "dependents do not add up"
             assert record.holder or record.dependents or record.objects, "a record that nothing keeps"
             for item in (record.objects or {}).values():
                 assert item.subscribers.keys() <= item.holders.keys(), "a node waits for what it does not hold"
+                assert item.holders or self._stays(item, record), "copies of what nobody holds, kept for nothing"
         specs = [record.spec for record in self.records.values()]
         weight = sum(weight_of(spec) for spec in specs if type(spec) is TaskSpec) if self.is_weighed else 0
         assert self.weight == weight, "weight of specs"
@@ -340,6 +394,16 @@ def copy_of(item: ObjectRecord) -> ObjectRecord:
 def parents_of(spec: TaskSpec | Flushed) -> tuple[bytes, ...]:
     """The objects that the task takes."""
     return spec.parents if type(spec) is Flushed else (*spec.deps, *spec.holds)  # type: ignore[union-attr]
+
+
+def is_once(spec: TaskSpec | Flushed) -> bool:
+    """Whether the task is not run again when what it has returned is lost."""
+    if type(spec) is Flushed:
+        return spec.is_once
+    try:
+        return not parse_options(spec.options).may_run_again  # type: ignore[union-attr]
+    except ProtocolError:
+        return False
 
 
 def _do_the_same(known: TaskSpec | Flushed, spec: TaskSpec) -> bool:

@@ -295,6 +295,8 @@ class LocalScheduler(Role):
                 self.push(entry, process)
         if entry.shared is not None:
             self.remote.value_is_here(entry)
+            if entry.shared is not None and entry.shared.is_released:
+                self.fetches.room.let_go(entry)
 
     def push(self, entry: ObjectEntry, process: Process) -> None:
         """Give the value to a process, in this turn's ObjectsReady."""
