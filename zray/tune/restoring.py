@@ -17,7 +17,7 @@ from .worker import is_class
 if TYPE_CHECKING:
     from .running_experiment import RunningExperiment
 
-__all__ = ["OfClass", "check_space", "check_trainable", "samples_to_add"]
+__all__ = ["OfClass", "check_space", "check_trainable", "refuse_arguments", "samples_to_add"]
 
 
 class OfClass:
@@ -32,6 +32,39 @@ class OfClass:
         if instance is not None:
             raise AttributeError(f"{name} makes a new {owner.__name__}: call {owner.__name__}.{name}(path, trainable).")
         return MethodType(self._function, owner)
+
+
+# What a restore has from the first run, and what to do for another one.
+_ANOTHER = "the settings of the first run are used, and others need another experiment: Tuner(trainable, ...)"
+_OF_FIRST_RUN = {
+    "num_samples": "more samples are asked for by "
+    "tune.run(trainable, config=space, name=..., storage_path=..., num_samples=n, resume=True), with the total as n",
+    "tune_config": _ANOTHER,
+    "run_config": _ANOTHER,
+    "metric": "results.get_best_result(metric, mode) of what fit() returns takes another one",
+    "mode": "results.get_best_result(metric, mode) of what fit() returns takes another one",
+    "config": "param_space= is the space of the first run, made anew",
+    "name": "the path names the folder of the experiment",
+    "storage_path": "the path names the folder of the experiment",
+    "resume": "resume_unfinished=, resume_errored= and restart_errored= say which trials go on",
+    **dict.fromkeys(("scheduler", "search_alg", "stop", "callbacks", "checkpoint_config", "failure_config"), _ANOTHER),
+    **dict.fromkeys(("max_concurrent_trials", "time_budget_s", "verbose", "progress_reporter"), _ANOTHER),
+}
+
+
+def refuse_arguments(others: dict[str, Any]) -> None:
+    """Refuse arguments that `Tuner.restore` does not take.
+
+    Raises:
+        TypeError: there is one; the text says what to do instead.
+    """
+    for name in others:
+        if name in _OF_FIRST_RUN:
+            raise TypeError(f"Tuner.restore takes no {name}: {_OF_FIRST_RUN[name]}.")
+        raise TypeError(
+            f"Tuner.restore takes no argument {name!r}: it has path, trainable, resume_unfinished, resume_errored, "
+            "restart_errored, param_space and storage_filesystem."
+        )
 
 
 def check_trainable(found: RunningExperiment, trainable: Any) -> None:

@@ -7,6 +7,8 @@ its user can read it.
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from . import refs
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["STATE", "pickle_of", "read_state", "write_state"]
 
 STATE = "experiment.pkl"
+# Of the error for a folder that does not exist: names that are looked at, and that are named.
+NAMES_MAX, NEAR_MAX = 1_000, 3
 
 
 def pickle_of(experiment: RunningExperiment) -> bytes:
@@ -66,6 +70,20 @@ def write_state(folder: str, data: bytes) -> None:
     write_aside(os.path.join(folder, STATE), data, 0o600)
 
 
+def _no_folder(folder: str) -> str:
+    """What to say of a folder that does not exist."""
+    parent = os.path.dirname(os.path.abspath(folder))
+    try:
+        # Others of a long list are of no help, and a folder of experiments may be long.
+        names = sorted(entry.name for entry in islice(os.scandir(parent), NAMES_MAX) if entry.is_dir())
+    except OSError:
+        return f"The folder {folder} does not exist, nor can {parent} be read: give the folder of the experiment."
+    with_state = [name for name in names if os.path.exists(os.path.join(parent, name, STATE))]
+    near = get_close_matches(os.path.basename(folder), with_state, NEAR_MAX) or with_state[:NEAR_MAX]
+    found = f"Experiments in {parent}: {', '.join(near)}" if near else f"There is no experiment in {parent} either"
+    return f"The folder {folder} does not exist.  {found}."
+
+
 def read_state(folder: str, given: list[Any]) -> RunningExperiment:
     """The experiment of a folder, as it was at its beginning.
 
@@ -83,6 +101,8 @@ def read_state(folder: str, given: list[Any]) -> RunningExperiment:
         with open(path, "rb") as file:
             found = refs.loads(file.read(), given)
     except FileNotFoundError:
+        if not os.path.isdir(folder):
+            raise NoExperimentError(_no_folder(folder)) from None
         raise NoExperimentError(f"{folder} holds no experiment: it has no {STATE}.") from None
     except OSError:
         raise

@@ -9,7 +9,7 @@ from .config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from .mirror import has_experiment
 from .output import names_of
 from .registry import trainable_of
-from .restoring import OfClass, check_space, check_trainable
+from .restoring import OfClass, check_space, check_trainable, refuse_arguments
 from .results import ResultGrid, error_of
 from .running_experiment import STATE, RunningExperiment
 from .settings import Settings
@@ -153,6 +153,7 @@ class Tuner:
         restart_errored: bool = False,
         param_space: dict[str, Any] | None = None,
         storage_filesystem: Any = None,
+        **others: Any,
     ) -> Tuner:
         """Restore an experiment from its folder; `fit` goes on with it.
 
@@ -165,11 +166,14 @@ class Tuner:
             param_space: the space of the first run, made anew: its refs (`zray.put`) are used, and otherwise the
                 recorded configurations.
             storage_filesystem: the file system of fsspec or pyarrow in which the path is.
+            others: none; those of `Tuner` are refused with a sentence.
 
         Raises:
+            TypeError: an argument is unknown, or belongs to the first run.
             FileNotFoundError: the folder holds no experiment.
             ValueError: the trainable is of another kind or name, or the space has other keys.
         """
+        refuse_arguments(others)
         experiment = RunningExperiment.load(
             path, replays=False, storage_filesystem=storage_filesystem, space=param_space
         )
