@@ -82,7 +82,10 @@ def tag_of(index: int, chosen: dict[str, Any]) -> str:
     """The experiment tag: `3_alpha=0.2,beta=1`."""
     parts = []
     for path, value in sorted(chosen.items()):
-        text = short(value) if not isinstance(value, float) else f"{value:.4f}".rstrip("0").rstrip(".") or "0"
+        if not isinstance(value, float) or 0 < abs(value) < 1e-4:
+            text = short(value)
+        else:
+            text = f"{value:.4f}".rstrip("0").rstrip(".")
         parts.append(f"{path.rpartition('/')[2]}={text}")
     return f"{index}_{','.join(parts)}" if parts else str(index)
 
