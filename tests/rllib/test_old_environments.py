@@ -6,6 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from tests.scripts import run_script
+
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 from zray.rllib.algorithms.es import ESConfig  # noqa: E402
@@ -212,3 +214,46 @@ def test_id_that_the_program_registered_with_gym_is_made_by_gym(monkeypatch):
     assert make_environment("Shop-v0", EnvContext({"length": 2})).length == 2
     with pytest.raises(ValueError, match="No environment is called 'Shop-v1'"):
         make_environment("Shop-v1", EnvContext())
+
+
+def test_line_of_former_years_comes_once_of_all_processes_and_restores(tmp_path):
+    done = run_script(
+        tmp_path,
+        """
+        import gymnasium, numpy, sys
+        import zray
+        from zray import tune
+        from zray.rllib.algorithms.algorithm import Algorithm
+        from zray.rllib.algorithms.ppo import PPOConfig
+
+        class Old(gymnasium.Env):
+            observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+            action_space = gymnasium.spaces.Discrete(2)
+
+            def __init__(self, config):
+                self.steps = 0
+
+            def reset(self):
+                self.steps = 0
+                return numpy.zeros(2, numpy.float32)
+
+            def step(self, action):
+                self.steps += 1
+                return numpy.zeros(2, numpy.float32), 1.0, self.steps == 9, {}
+
+        tune.register_env("old", Old)
+        zray.init(num_cpus=2)
+        folder = __file__ + ".checkpoint"
+        config = PPOConfig().environment("old").env_runners(num_env_runners=1)
+        first = config.training(train_batch_size=40, minibatch_size=20, model={"fcnet_hiddens": [4]}).build_algo()
+        first.train()
+        first.save(folder)
+        first.stop()
+        restored = Algorithm.from_checkpoint(folder)
+        restored.train()
+        restored.stop()
+        """,
+        timeout_s=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Environment old is of former years") == 1, done.stderr

@@ -228,6 +228,20 @@ class Session:
         except OSError:
             pass  # the session ends
 
+    def is_first(self, job_id: bytes, key: str) -> bool:
+        """Whether no process of a job has asked that for the key before: what is said once for all (util/once.py)."""
+        import hashlib  # few programs need it
+
+        path = os.path.join(self.job_logs(job_id), f".said-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
+        try:
+            os.makedirs(self.job_logs(job_id), mode=0o700, exist_ok=True)
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return False
+        except OSError:
+            pass  # the session ends, or there is no room: twice is better than never
+        return True
+
     def begin_life(self, job_id: bytes) -> int:
         """By a driver: a descriptor that goes with its process, and when that becomes another program (exec)."""
         path = self._life_path(job_id)

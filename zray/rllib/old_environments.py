@@ -13,13 +13,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from ..util.once import is_first
+
 __all__ = ["OldStep", "adapted", "seed_otherwise", "settled", "space_of"]
 
 logger = logging.getLogger("zray.rllib")
 
-# Kinds of environments, as tuples of the classes of their wrappers, that do all as today; and names that were said.
+# Kinds of environments, as tuples of the classes of their wrappers, that do all as today.
 _OF_TODAY: set[tuple[type, ...]] = set()
-_said: set[str] = set()
 
 
 class OldStep(gymnasium.Env[Any, Any]):
@@ -102,8 +103,7 @@ class OldStep(gymnasium.Env[Any, Any]):
         if not self.of_former_years:
             if isinstance(self.env, gymnasium.Env):
                 _OF_TODAY.add(_kind(self.env))
-        elif not self.is_silent and self.name not in _said:
-            _said.add(self.name)
+        elif not self.is_silent and is_first(f"{self.name} is of former years"):
             logger.warning(
                 "Environment %s is of former years: %s.  A wrapper turns that into today's form: "
                 "reset(self, *, seed=None, options=None) returns (observation, info), and step returns (observation, "
