@@ -207,8 +207,12 @@ def line_of(fact: dict[str, Any]) -> str:
     return f"session {fact['session']}, since {fact['started']}: {', '.join(parts)}"
 
 
-def print_cluster(fact: dict[str, Any]) -> None:
-    """The nodes of a cluster, wherever they are."""
+def print_cluster(fact: dict[str, Any], *, is_line: bool = False) -> None:
+    """Print the nodes of a cluster, wherever they are; or one line for all of them."""
+    if is_line:
+        click.echo(cluster_line(fact))
+        print_troubles(fact)
+        return
     from rich.table import Table
     from rich.text import Text
 
@@ -225,13 +229,40 @@ def print_cluster(fact: dict[str, Any]) -> None:
         where = Text(node["address"]), Text(node["machine"])
         table.add_row(node["node_id"], kind, *where, Text(", ".join(used)), str(node["pending"]))
     show(table)
+    print_troubles(fact)
+
+
+def cluster_line(fact: dict[str, Any]) -> str:
+    """A line for a cluster: the sums over its nodes."""
+    nodes = fact["nodes"]
+    total: dict[str, dict[str, float]] = {}
+    for node in nodes:
+        for name, amount in node["resources"].items():
+            summed = total.setdefault(name, {"total": 0, "free": 0})
+            summed["total"] += amount["total"]
+            summed["free"] += amount["free"]
+    parts = [f"{len(nodes):,} node{'' if len(nodes) == 1 else 's'}"]
+    if draining := sum(node["is_draining"] for node in nodes):
+        parts.append(f"{draining:,} draining")
+    parts += [f"{amount} {name}" for name, amount in shown(total)]
+    parts.append(f"{sum(node['pending'] for node in nodes):,} pending")
+    return f"cluster at {fact['cluster']}: {', '.join(parts)}"
+
+
+def print_troubles(fact: dict[str, Any]) -> None:
+    """Print the nodes of a cluster that were lost, and what stands still there."""
     for lost in fact["lost"]:
         click.echo(f"node {lost['node_id']}: lost {lost['seconds']:.0f} s ago: {lost['reason']}")
     for stall in fact["stalls"]:
         click.secho(stall, fg="red")
 
 
-def show_cluster(address: str, form: str) -> None:
+def is_short(is_watched: bool) -> bool:
+    """Whether a cluster is a line: what is printed again and again is, unless a terminal is cleared each time."""
+    return is_watched and not sys.stdout.isatty()
+
+
+def show_cluster(address: str, form: str, *, is_watched: bool) -> None:
     """Print the cluster at an address, as a reader with a token."""
     from zray.host import control, readers, tokens
     from zray.printable import printable
@@ -252,7 +283,7 @@ def show_cluster(address: str, form: str) -> None:
     if form == "json":
         click.echo(json.dumps({"cluster": address, "nodes": nodes, "lost": lost, "stalls": stalls}, indent=2))
     else:
-        print_cluster(fact)
+        print_cluster(fact, is_line=is_short(is_watched))
 
 
 @click.command()
@@ -269,7 +300,7 @@ def show_cluster(address: str, form: str) -> None:
     is_flag=False,
     flag_value="2",
     type=click.FloatRange(min=0.1),
-    help="Print it again every S seconds (2), as --compact, until Ctrl-C.",
+    help="Print it again every S seconds (2), as --compact, until Ctrl-C.  In a pipe a cluster is a line too.",
 )
 def status(form: str, address: str | None, compact: bool, watch: float | None) -> None:
     """Show the sessions of this machine, and the nodes of their clusters."""
@@ -279,9 +310,9 @@ def status(form: str, address: str | None, compact: bool, watch: float | None) -
                 click.clear()  # on a terminal
                 click.echo(time.strftime("%H:%M:%S"))
             if address is not None:
-                show_cluster(address, form)
+                show_cluster(address, form, is_watched=watch is not None)
             else:
-                show_sessions(form, is_compact=compact or watch is not None)
+                show_sessions(form, is_compact=compact or watch is not None, is_watched=watch is not None)
             if watch is None:
                 return
             sys.stdout.flush()
@@ -291,7 +322,7 @@ def status(form: str, address: str | None, compact: bool, watch: float | None) -
             raise
 
 
-def show_sessions(form: str, *, is_compact: bool) -> None:
+def show_sessions(form: str, *, is_compact: bool, is_watched: bool) -> None:
     """Print the sessions of this machine."""
     from zray.exceptions import ClusterLostError
     from zray.host import control
@@ -318,7 +349,7 @@ def show_sessions(form: str, *, is_compact: bool) -> None:
             click.echo(line_of(fact))
         else:
             print_table(fact)
-    print_clusters(found)
+    print_clusters(found, is_line=is_short(is_watched))
     for fact in returning:
         print_returning(fact)
     if not found and not returning and not is_silent:
@@ -327,7 +358,7 @@ def show_sessions(form: str, *, is_compact: bool) -> None:
             click.echo(f"ZRAY_ADDRESS names one: `zray status --address {elsewhere}` (a token of `zray keys reader`).")
 
 
-def print_clusters(found: list[dict[str, Any]]) -> None:
+def print_clusters(found: list[dict[str, Any]], *, is_line: bool) -> None:
     """Print each cluster once: as its head sees it, where that is here; the last of these counts."""
     by_worth = sorted(found, key=lambda fact: (not fact["trouble"], fact["kind"] == "head"))
     clusters = {fact["cluster"]: fact for fact in by_worth}
@@ -335,4 +366,4 @@ def print_clusters(found: list[dict[str, Any]]) -> None:
         if cluster and fact["trouble"]:
             click.echo(f"cluster at {cluster}: {fact['trouble']}")
         elif cluster:
-            print_cluster(fact)
+            print_cluster(fact, is_line=is_line)

@@ -46,12 +46,36 @@ def test_watch_prints_until_it_is_interrupted(monkeypatch):
         if len(slept) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "show_sessions", lambda form, is_compact: shown.append((form, is_compact)))
+    monkeypatch.setattr(
+        module, "show_sessions", lambda form, is_compact, is_watched: shown.append((form, is_compact, is_watched))
+    )
     monkeypatch.setattr(module.time, "sleep", sleep)
     result = CliRunner().invoke(module.status, ["--watch"])
-    assert result.exit_code == 0 and slept == [2.0] * 3 and shown == [("table", True)] * 3
+    assert result.exit_code == 0 and slept == [2.0] * 3 and shown == [("table", True, True)] * 3
     slept.clear()
     assert CliRunner().invoke(module.status, ["--watch", "0.5"]).exit_code == 0 and slept == [0.5] * 3
     shown.clear()
     CliRunner().invoke(module.status, [])
-    assert shown == [("table", False)]
+    assert shown == [("table", False, False)]
+
+
+def test_cluster_is_a_line_when_it_is_watched_in_a_pipe(monkeypatch):
+    """On a terminal, which is cleared each time, its nodes have a table."""
+    total, free = {"CPU": 40_000, "GPU": 10_000}, {"CPU": 10_000, "GPU": 10_000}
+    nodes = module.node_facts(
+        [NodeFact(name, "node", total, free, 3, is_draining=name == "b/local") for name in ("a/local", "b/local")],
+        10_000,
+    )
+    fact = {"cluster": "1.2.3.4:5", "kind": "head", "node_id": "a", "nodes": nodes, "stalls": ["it stands still"]}
+    fact |= {"trouble": "", "lost": [{"node_id": "c", "reason": "silent", "seconds": 3.2}]}
+    output = []
+    monkeypatch.setattr(module.click, "echo", output.append)
+    monkeypatch.setattr(module.click, "secho", lambda text, fg: output.append(text))
+    module.print_clusters([fact], is_line=module.is_short(True))
+    assert output == [
+        "cluster at 1.2.3.4:5: 2 nodes, 1 draining, 6 of 8 CPU, 0 of 2 GPU, 6 pending",
+        "node c: lost 3 s ago: silent",
+        "it stands still",
+    ]
+    monkeypatch.setattr(module.sys.stdout, "isatty", lambda: True, raising=False)
+    assert not module.is_short(True)
