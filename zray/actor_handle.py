@@ -94,6 +94,12 @@ class ActorHandle(Generic[C_co]):
     def __repr__(self) -> str:
         return f"Actor({self._class_name}, {self._actor_id.hex()})"
 
+    def _repr_html_(self) -> str:
+        """The actor in a notebook.  Nobody is asked for its state."""
+        from html import escape
+
+        return f"<code>{escape(repr(self))}</code>"
+
     def __hash__(self) -> int:
         return hash(self._actor_id)
 

@@ -113,6 +113,10 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
     def __repr__(self) -> str:
         return f"ObjectRef({self.id.hex()})"
 
+    def _repr_html_(self) -> str:
+        """The ref in a notebook.  Nobody is asked for its value."""
+        return f"<code>{self!r}</code>"
+
     @classmethod
     def nil(cls) -> ObjectRef[Any]:
         """A ref on nothing, for where there is none yet: no value will ever come of it."""
