@@ -34,9 +34,20 @@ def test_the_table_explains_its_columns(capsys):
     report.add(group, [round_of(50_000.0, 200_000.0)])
     print_table(report)
     *_, legend = capsys.readouterr().out.strip().splitlines()
-    for column in ("target", "floor", "ratio", "needed", "no"):
+    for column in ("target", "floor", "ratio", "needed", "limit"):
         assert re.search(rf"\b{column}\b", legend), column
     assert len(legend) <= 200
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_limit_that_is_missed_is_explained_below_the_table(capsys, quick):
+    report = Report()
+    (group,) = chosen_groups(["tasks_async"])
+    report.add(group, [round_of(1.0, 100.0)])
+    print_table(report, quick)
+    *table, said, _ = capsys.readouterr().out.splitlines()
+    assert "missed" in "".join(table) and said.startswith("1 of 1 limits are missed.  They hold for an idle machine")
+    assert ("`zray microbenchmark` measures for long" in said) is quick
 
 
 def round_of(tasks, floor):
