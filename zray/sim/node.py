@@ -108,8 +108,7 @@ class Node:
         self.turns = 0
         self.touched: dict[str, None] = {}  # roles that were told something, or said it, since they were looked at
         self.unmeasured: dict[str, None] = {}  # the same, since the bounds of their tables were looked at
-        self.is_alive = True
-        self.is_frozen = False
+        self.is_alive, self.is_frozen = True, False
         self.line_is_free_at = 0.0  # of all that it has sent to other nodes
         self.ahead, self.pace = world.weather.clock()
         self.turn_seconds, self.drag = 0.0, 1.0  # while it is slow
