@@ -70,8 +70,12 @@ def write_exit(session: Session, worker_id: int, pid: int, error: BaseException,
 
 def read_report(session: Session, worker_id: int, pid: int) -> tuple[str, ...]:
     """The last lines of the task in hand, and the stack of the crash.  Frames of zray's own are left out."""
-    start = session.earlier_output(worker_id, pid)
+    start, errors_start = session.earlier_output(worker_id, pid)
     said = last_lines(session.worker_log_path(worker_id, pid), LINES_MAX, start=start).splitlines()
+    errors = last_lines(session.worker_errors_path(worker_id, pid), LINES_MAX, start=errors_start).splitlines()
+    # C code that ends a process says why on standard error.
+    said = said[-max(LINES_MAX - len(errors), LINES_MAX // 2) :]
+    said += errors[-(LINES_MAX - len(said)) :]
     stack = last_lines(session.crash_path(worker_id, pid), 10 * LINES_MAX).splitlines()
     return (*said, *folded(stack))
 

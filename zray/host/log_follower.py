@@ -14,12 +14,12 @@ from typing import Any
 
 from .folds import Folds
 from .log_lines import Log, names_in, worker_logs
-from .log_room import LOG_BYTES_KEPT, read_log
+from .log_room import NOT_KEPT, read_log
 from .screen import Screen
 
 LOOK_SECONDS = 0.1
 READ_BYTES_MAX = 1 << 20  # per log and look: a flood in one does not starve the others
-NOT_KEPT = f"it came faster than it was read, and its log keeps the last {LOG_BYTES_KEPT >> 20} MiB"
+READ_LINES_MAX = READ_BYTES_MAX
 FLUSH_LOOKS_MAX = 40  # at the end, at what other nodes have sent: more is never kept (output.py)
 
 
@@ -29,7 +29,9 @@ class LogFollower:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         # A session that was here before us: what was printed before is not ours.
-        self.logs = {name: Log(name, self._size(name)) for name in worker_logs(folder)}
+        self.logs = {name: Log(name, self._size(name), folder=folder) for name in worker_logs(folder)}
+        for log in self.logs.values():
+            log.errors.upto = log.errors.size()
         self.elsewhere: tuple[str, int] = ("", 0)  # which of those files is read, and how far
         self.screen = Screen()
         self.folds = Folds()
@@ -46,7 +48,7 @@ class LogFollower:
     def _log(self, name: str) -> Log:
         log = self.logs.get(name)
         if log is None:
-            log = self.logs[name] = Log(name, 0)
+            log = self.logs[name] = Log(name, 0, folder=self.folder)
         return log
 
     def _follow(self) -> None:
@@ -59,18 +61,22 @@ class LogFollower:
         for name in worker_logs(self.folder):
             log = self._log(name)
             has_ended = log.has_ended()  # before the look at its size: it may end between the two
-            if self._size(name) > log.upto:
+            errors_size, size = log.errors.size(), self._size(name)  # in this order: marks in the log are obeyed
+            if size > log.upto:
                 self._print_from(name, log)
-            elif has_ended and not self._show_rest(log):
+            if size <= log.upto and errors_size > log.errors.upto:
+                self._print_errors(log, errors_size)
+            elif size <= log.upto and has_ended and not self._show_rest(log):
                 self._forget(name)
             if not has_ended:
                 self._write(log.latest(has_more=self._size(name) > log.upto))
+                self._write(log.errors.latest(has_more=log.errors.size() > log.errors.upto))
         self._show(self.folds.due(time.monotonic()))
         self._perform(self.screen.draw)
 
     def _show_rest(self, log: Log) -> bool:
         """The rest of a log whose worker has ended.  False: there was none."""
-        rest = log.take_rest()
+        rest = log.take_rest() + log.errors.take_rest()
         self._write(rest)
         return bool(rest)
 
@@ -116,8 +122,14 @@ class LogFollower:
             gone, data = read_log(os.path.join(self.folder, name), log.upto, READ_BYTES_MAX)
         except OSError:
             return False
+        log.errors.room = (READ_BYTES_MAX, READ_LINES_MAX)
         lines = log.pass_over(gone, NOT_KEPT) if gone else []
         return self._write(lines + log.take(data)) and bool(gone or data)
+
+    def _print_errors(self, log: Log, upto: int) -> bool:
+        """The next piece of what was written past Python's streams.  False: there is none, or nobody reads us."""
+        before, log.errors.room = log.errors.upto, (READ_BYTES_MAX, READ_LINES_MAX)
+        return self._write(log.errors.read(upto)) and log.errors.upto > before
 
     def _write(self, lines: list[str]) -> bool:
         return self._show(self.folds.take(lines, time.monotonic(), self.screen.live))
@@ -144,11 +156,13 @@ class LogFollower:
         for _ in range(FLUSH_LOOKS_MAX):
             if not self._look_elsewhere():
                 break
-        upto = {name: self._size(name) for name in worker_logs(self.folder)}
-        for name, size in upto.items():
+        sizes = {name: (self._log(name).errors.size(), self._size(name)) for name in worker_logs(self.folder)}
+        for name, (errors_size, size) in sizes.items():
             log = self._log(name)
             while log.upto < size and self._print_from(name, log):
                 pass
-            self._write(log.take_rest())
+            while log.errors.upto < errors_size and self._print_errors(log, errors_size):
+                pass
+            self._show_rest(log)
         self._show(self.folds.rest())
         self._perform(self.screen.close)

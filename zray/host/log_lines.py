@@ -2,7 +2,7 @@
 
     (train pid=4711) text           a line that is ended; behind a part of it, its rest
     \t(train pid=4711) text         a part of a line that is not ended: it is quiet, or old
-    \x1d(train pid=4711) text       of standard error; in front of \t too
+    \x1d(train pid=4711) text       of standard error; in front of \t and \r too
     \r(train pid=4711) text         the latest text of a line that is drawn again and again, instead of all before;
                                     of several bars, with \x1f between each two
 
@@ -18,7 +18,8 @@ import codecs
 import os
 import time
 
-from .log_marks import MARK, TO_ERROR, split_at_marks
+from .log_marks import MARK, STREAM, TO_ERROR, UPTO, errors_name, split_at_marks
+from .log_room import NOT_KEPT, first_lines, read_log
 from .rows import LINE_BYTES_MAX, Row, Rows
 
 PART, LATEST, ROW, ERROR = "\t", "\r", "\x1f", "\x1d"
@@ -35,8 +36,10 @@ LEFT_SECONDS = 2.0
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 
 
-class Log:
-    """One worker's log, as far as it was read."""
+class Stream:
+    """A file that a worker prints into, as far as it was read."""
+
+    GROUND = ""  # in front of lines, where no mark says otherwise
 
     def __init__(self, name: str, upto: int, where: str = "") -> None:
         """where: its machine, if that is not the driver's."""
@@ -44,9 +47,8 @@ class Log:
         self.place = f"pid={pid}, ip={where})" if where else f"pid={pid})"
         self.label = f"({worker} {self.place}"
         self.process = f"/proc/{pid}"
-        self.stream = ""  # in front of lines: ERROR between two marks
+        self.stream = self.GROUND  # in front of lines: ERROR between two marks
         self.upto = upto
-        self.torn = b""  # the beginning of a mark
         self.rows = Rows()
         self.is_cut = False  # the beginning of the row was shown as a line of its own
         self.grew_at = 0.0
@@ -56,20 +58,9 @@ class Log:
         self.left_at = 0.0  # when it was looked at last which bars the cursor has left
 
     def take(self, data: bytes) -> list[str]:
-        """The lines that the next bytes of the log make complete."""
+        """The lines that the next bytes make complete."""
         self.upto += len(data)
-        if not self.torn and MARK[:1] not in data:
-            return self._take(data)
-        pieces, last, self.torn = split_at_marks(self.torn + data)
-        shown: list[str] = []
-        for text, kind, name in pieces:
-            shown += self._take(text)
-            shown += self.take_rest()
-            if kind == MARK:
-                self.label = f"({name} {self.place}"
-            else:
-                self.stream = ERROR if name in TO_ERROR else ""
-        return shown + self._take(last)
+        return self._take(data)
 
     def _take(self, data: bytes) -> list[str]:
         self.grew_at = now = time.monotonic()
@@ -121,7 +112,7 @@ class Log:
             return []
         self.said, self.said_at = rows, now
         text = ROW.join(_new_decoder("backslashreplace").decode(row).replace(ROW, " ") for row in rows)
-        return [f"{LATEST}{self.label} {text}\n"]
+        return [f"{self.stream}{LATEST}{self.label} {text}\n"]
 
     def _part(self) -> list[str]:
         row = self.rows.row
@@ -146,8 +137,11 @@ class Log:
         """So many bytes are not shown; the lines that say so."""
         shown = self.take_rest()
         self.upto += count
-        self.stream = ""
-        return [*shown, f"{self.label} [... {count:,} bytes of this worker's output are left out here: {why}]\n"]
+        self.stream = self.GROUND
+        return [
+            *shown,
+            f"{self.stream}{self.label} [... {count:,} bytes of this worker's output are left out here: {why}]\n",
+        ]
 
     def _ended(self, rows: list[Row]) -> list[str]:
         """Lines of rows that are ended."""
@@ -156,24 +150,94 @@ class Log:
             text = row.text.rstrip() if row.is_redrawn else row.text
             if self.said or (row.is_shown and row.is_redrawn):
                 # Instead of all that was shown of it.
-                shown += [LATEST + self._line(text, row.left_out), self._line(b"")]
+                shown += [self._line(text, row.left_out, LATEST), self._line(b"")]
             elif text or row.is_shown or not self.is_cut:
                 shown.append(self._line(text, row.left_out))
             self.said, self.is_cut = [], False
         return shown
 
-    def _line(self, line: bytes, left_out: int = 0) -> str:
+    def _line(self, line: bytes, left_out: int = 0, kind: str = "") -> str:
         left_out += max(0, len(line) - LINE_BYTES_MAX)
         if not left_out:
-            return f"{self.stream}{self.label} {line.decode('utf-8', 'backslashreplace')}\n"
+            return f"{self.stream}{kind}{self.label} {line.decode('utf-8', 'backslashreplace')}\n"
         decoder = _new_decoder("backslashreplace")
         text = decoder.decode(line[:LINE_BYTES_MAX])
         left_out += len(decoder.getstate()[0])  # the beginning of a character
-        return f"{self.stream}{self.label} {text}{_note(left_out)}\n"
+        return f"{self.stream}{kind}{self.label} {text}{_note(left_out)}\n"
 
     def has_ended(self) -> bool:
         """Whether its worker has."""
         return not os.path.exists(self.process)
+
+
+class ErrorLog(Stream):
+    """The file beside a worker's log: what its C code and its child processes have written to standard error."""
+
+    GROUND = ERROR
+
+    def __init__(self, name: str, folder: str, where: str = "") -> None:
+        """folder: of links to the logs of a job; "": there is no such file."""
+        super().__init__(name, 0, where)
+        self.path = os.path.join(os.path.dirname(folder), errors_name(name)) if folder else ""
+        self.room = (0, 0)  # bytes and lines that may still be read in this look
+
+    def size(self) -> int:
+        """Return how long the file is now, and begin anew with one that was cut (a shell's `> /dev/stderr`)."""
+        try:
+            size = os.stat(self.path).st_size
+        except OSError:
+            return 0
+        if size < self.upto:
+            self.upto = 0
+        return size
+
+    def read(self, upto: int) -> list[str]:
+        """The lines up to there, as far as there is room."""
+        bytes_max, lines_max = self.room
+        count = min(bytes_max, upto - self.upto)
+        if not self.path or count <= 0 or lines_max <= 0:
+            return []
+        try:
+            gone, data = read_log(self.path, self.upto, count)
+        except OSError:
+            return []  # the session ends
+        shown = self.pass_over(gone, NOT_KEPT) if gone else []
+        data = first_lines(data, lines_max)
+        self.room = bytes_max - len(data), lines_max - data.count(b"\n")
+        return shown + self.take(data)
+
+
+class Log(Stream):
+    """One worker's log, as far as it was read, and the file of errors beside it."""
+
+    def __init__(self, name: str, upto: int, where: str = "", folder: str = "") -> None:
+        super().__init__(name, upto, where)
+        self.torn = b""  # the beginning of a mark
+        self.errors = ErrorLog(name, folder, where)
+
+    def take(self, data: bytes) -> list[str]:
+        """The lines that the next bytes of the log make complete."""
+        self.upto += len(data)
+        if not self.torn and MARK[:1] not in data:
+            return self._take(data)
+        pieces, last, self.torn = split_at_marks(self.torn + data)
+        shown: list[str] = []
+        for text, kind, name in pieces:
+            shown += self._take(text)
+            if kind == STREAM and name.startswith(UPTO):
+                upto = name.removeprefix(UPTO)
+                # A mark that the program has printed itself may say anything.
+                shown += self.errors.read(min(int(upto), self.errors.size()) if upto.isdecimal() else 0)
+                continue
+            shown += self.take_rest()
+            if kind == MARK:
+                shown += self.errors.take_rest()
+                self.label = self.errors.label = f"({name} {self.place}"
+            else:
+                self.stream = ERROR if name in TO_ERROR else ""
+                if self.stream:
+                    shown += self.errors.take_rest()  # ahead of what comes next on the same stream
+        return shown + self._take(last)
 
 
 def _note(left_out: int) -> str:
@@ -182,7 +246,7 @@ def _note(left_out: int) -> str:
 
 def worker_logs(folder: str) -> list[str]:
     """Their names."""
-    return names_in(folder, "worker-")
+    return [name for name in names_in(folder, "worker-") if name.endswith(".log")]
 
 
 def names_in(folder: str, prefix: str) -> list[str]:

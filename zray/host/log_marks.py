@@ -2,10 +2,14 @@
 
     \\x1e:task_name:train
     \\x1e:stream:error
+    \\x1e:stream:upto:4096
 
 A worker writes a mark ahead of the first line of a task with another name than the last one that printed.  Output that
 does not come from Python's streams (a library in C, a child process) is marked when the task has run for a quarter of a
 second; before that it carries the name of the last mark.
+
+What C code and child processes write to descriptor 2 is in a file of its own beside the log.  A mark `upto` says how
+many bytes of that file are older than the text behind the mark.
 
 Text of sys.stderr stands between a mark `error` and a mark `output`.  A line that is drawn again and again, as that of
 a progress bar, has none, and no line above it: a mark would end it.
@@ -17,6 +21,7 @@ import re
 
 MARK = b"\x1e:task_name:"
 STREAM = b"\x1e:stream:"
+UPTO = "upto:"
 TO_ERROR, TO_OUTPUT = "\x1e:stream:error\n", "\x1e:stream:output\n"
 NAME_MAX = 60  # characters
 # A longer line behind a mark is no name, so it is output.
@@ -34,6 +39,16 @@ def shown_name(name: str) -> str:
 def mark_of(name: str) -> bytes:
     """The mark ahead of the lines of that name."""
     return MARK + name.encode("utf-8", "backslashreplace")[: 4 * NAME_MAX] + b"\n"
+
+
+def upto_mark(size: int) -> bytes:
+    """The mark that so many bytes of standard error past Python's streams are older."""
+    return STREAM + f"{UPTO}{size}\n".encode()
+
+
+def errors_name(name: str) -> str:
+    """Of the file beside the log of that name: what was written to descriptor 2."""
+    return f"{name.removesuffix('.log')}.err"
 
 
 def unmarked(text: str) -> str:

@@ -1,6 +1,7 @@
 """How what workers print gets into their logs.
 
-A worker's standard output and error lead into its log, line by line.  From there the driver's thread takes it to the
+A worker's standard output and error lead into its log, line by line; what is written to descriptor 2 past Python's
+streams goes into a file beside it (error_file.py).  From there the driver's thread takes it to the
 terminal (log_follower.py), and nodes take it to each other (output.py).
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, NamedTuple
 
+from .error_file import ErrorFile
 from .log_marks import TO_ERROR, TO_OUTPUT, mark_of, shown_name
 
 # What a thread has begun to print is in the log after twice this long, if it stays as it is.
@@ -44,6 +46,8 @@ class BegunLines:
         self.thread: threading.Thread | None = None
         self.bar: Bar | None = None  # that is the last thing in the log
         self.is_error = False  # the log is behind a mark of standard error
+        self.error_file = ErrorFile()
+        self.log: WorkerOutput | None = None  # standard output
         self.is_child = False  # forked: the log may be its parent's again at any time
         self.has_written = False  # since the last task ended
         self.new_name: Callable[[], str] = str  # of the task that prints; "": the same as at the last call
@@ -103,13 +107,18 @@ class BegunLines:
         A bar and the lines above it are labelled alike: a mark would end the bar.
         """
         if name != self.name and self.bar is None:
+            self.mark_errors()
             self.name = name
             self._write_mark(mark_of(shown_name(name)))
 
-    @staticmethod
-    def _write_mark(mark: bytes) -> None:
+    def mark_errors(self) -> None:
+        """Tell the log what was written to descriptor 2 before the next text.  With the lock held."""
+        if mark := self.error_file.new_mark():
+            self._write_mark(mark)
+
+    def _write_mark(self, mark: bytes) -> None:
         try:
-            os.write(1, mark)
+            os.write(self.error_file.descriptors[0], mark)
         except OSError:
             pass  # the log takes no more, or user code has closed it
 
@@ -190,13 +199,19 @@ class WorkerOutput(io.TextIOWrapper):
         may_mark: neither a bar nor above one, which a mark would end.
         """
         begun = self.begun
+        begun.mark_errors()
         if not self.is_error and not begun.is_error:
+            super().write(text)
+            return
+        log = begun.log if self.is_error and begun.log is not None else self
+        if self.is_error and (log.closed or begun.error_file.is_elsewhere()):
             super().write(text)
             return
         is_error = self.is_error and may_mark and (begun.is_error or not _moves_cursor(text))
         start = "" if is_error == begun.is_error else TO_ERROR if is_error else TO_OUTPUT
         begun.is_error = is_error and text[-1] != "\n" and not begun.is_child
-        super().write(f"{start}{text}{TO_OUTPUT if is_error and not begun.is_error else ''}")
+        end = TO_OUTPUT if is_error and not begun.is_error else ""
+        io.TextIOWrapper.write(log, f"{start}{text}{end}")
 
     def write(self, text: str) -> int:
         """Into the log up to the last end of a line; all of it, when there is no end in sight."""
@@ -243,4 +258,7 @@ def worker_streams(output: int = 1, error: int = 2) -> tuple[WorkerOutput, Worke
     """Standard output and error of this process, on descriptors that lead into its log."""
     begun = begun_lines
     os.register_at_fork(before=begun.before_fork, after_in_parent=begun.lock.release, after_in_child=begun.in_child)
-    return WorkerOutput(output, begun), WorkerOutput(error, begun, is_error=True)
+    streams = WorkerOutput(output, begun), WorkerOutput(error, begun, is_error=True)
+    begun.error_file.begin(output, error)
+    begun.log = streams[0]
+    return streams

@@ -18,9 +18,8 @@ from contextlib import suppress
 from typing import Any
 
 from ..roles.effects import ForgetOutput, OutputRead, OutputWritten, ReadOutput, WriteOutput
-from .log_follower import NOT_KEPT
-from .log_lines import Log, elsewhere_name, worker_logs
-from .log_room import LOG_BYTES_KEPT, read_log
+from .log_lines import Log, Stream, elsewhere_name, worker_logs
+from .log_room import LOG_BYTES_KEPT, NOT_KEPT, first_lines, read_log
 from .session import Session
 
 LOOK_SECONDS = 0.1
@@ -65,16 +64,23 @@ class JobLogs:
         path = os.path.join(self.folder, name)
         log = self.logs.get(name)
         if log is None:
-            log = self.logs[name] = Log(name, 0, self.where)
+            log = self.logs[name] = Log(name, 0, self.where, self.folder)
         has_ended = log.has_ended()  # before the look at its size
+        errors_size = log.errors.size()  # before that of the log: marks in the log are obeyed
+        log.errors.room = (PIECE_BYTES_MAX, PIECE_LINES_MAX)
         try:
             size = os.stat(path).st_size
             if size <= log.upto:
+                shown = self._read_errors(log, errors_size)
+                if log.errors.upto < errors_size:
+                    return shown
                 if has_ended:
                     os.unlink(path)  # the link: it has no more to say
                     del self.logs[name]
-                return log.take_rest() if is_last or has_ended else log.latest()
-            shown: list[str] = []
+                if is_last or has_ended:
+                    return shown + log.take_rest() + log.errors.take_rest()
+                return shown + log.latest() + log.errors.latest()
+            shown = []
             if size - log.upto > BEHIND_BYTES_MAX:
                 shown = self._pass_over(log, path, size)
             gone, data = read_log(path, log.upto, PIECE_BYTES_MAX)
@@ -82,29 +88,28 @@ class JobLogs:
             return []  # the session ends
         if gone:
             shown += log.pass_over(gone, NOT_KEPT)
-        shown += log.take(_first_lines(data))
-        if is_last and log.upto >= size:
-            return shown + log.take_rest()
+        shown += log.take(first_lines(data, PIECE_LINES_MAX))
+        if log.upto >= size:
+            shown += self._read_errors(log, errors_size)
+            if is_last:
+                return shown + log.take_rest() + log.errors.take_rest()
         with suppress(OSError):
             size = os.stat(path).st_size  # its worker may have ended the line meanwhile
         return shown + log.latest(has_more=size > log.upto)
 
+    def _read_errors(self, log: Log, size: int) -> list[str]:
+        """What was written past Python's streams, up to there."""
+        shown: list[str] = []
+        if size - log.errors.upto > BEHIND_BYTES_MAX:
+            shown = self._pass_over(log.errors, log.errors.path, size)
+        return shown + log.errors.read(size)
+
     @staticmethod
-    def _pass_over(log: Log, path: str, size: int) -> list[str]:
+    def _pass_over(log: Stream, path: str, size: int) -> list[str]:
         speed = int(PIECE_BYTES_MAX / LOOK_SECONDS) >> 10
         kept = f"The last {LOG_BYTES_KEPT >> 20} MiB of it" if size > LOG_BYTES_KEPT else "All of it"
         why = f"{speed} KiB a second are sent at most.  {kept} is in {os.path.realpath(path)} on its node"
         return log.pass_over(size - PIECE_BYTES_MAX - log.upto, why)
-
-
-def _first_lines(data: bytes) -> bytes:
-    """At most PIECE_LINES_MAX of them."""
-    if data.count(b"\n") <= PIECE_LINES_MAX:
-        return data
-    end = -1
-    for _ in range(PIECE_LINES_MAX):
-        end = data.index(b"\n", end + 1)
-    return data[: end + 1]
 
 
 class Kept:

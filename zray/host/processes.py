@@ -53,8 +53,8 @@ def last_lines(path: str, count: int = 40, bytes_max: int = 16_384, start: int =
     except OSError:
         return ""
     # Of a progress bar, which is one line that is drawn again and again, the last text is of interest.
-    drawn = (line.rstrip("\r").rpartition("\r")[2].removeprefix("\x1b[L") for line in text.split("\n"))
-    return "\n".join(unmarked("\n".join(drawn)).splitlines()[-count:])
+    drawn = (line.rstrip("\r").rpartition("\r")[2].removeprefix("\x1b[L") for line in unmarked(text).split("\n"))
+    return "\n".join("\n".join(drawn).splitlines()[-count:])
 
 
 def wait_for_end(pidfd: int, seconds: float) -> bool:

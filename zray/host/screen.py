@@ -1,4 +1,4 @@
-"""Workers' lines on the driver's standard output, and what they write to sys.stderr on its standard error.
+"""Workers' lines on the driver's standard output, and what they write to standard error on its standard error.
 
 Lines that are ended are printed.  A line that is not ended yet (log_lines.py) is live:
 
@@ -65,7 +65,7 @@ class Screen:
     """Where lines of workers are shown."""
 
     def __init__(self) -> None:
-        self.live: dict[str, Live] = {}  # by label, which is in front of the text; in the order of the rows
+        self.live: dict[str, Live] = {}  # by stream and label, which is in front of the text; in the order of the rows
         self.has_changed = False  # since the rows were drawn
         self.drawn_on: Any = None  # the terminal with the rows; None: there are none
         self.drawn_size = (0, 0)  # of that terminal
@@ -78,12 +78,15 @@ class Screen:
         Raises:
             Exception: what the stream raises.
         """
-        if self.live or any(line[0] in (PART, LATEST) or line[1] == PART for line in lines):
+        if self.live or any(line[0] in (PART, LATEST) or line[1] in (PART, LATEST) for line in lines):
             on_terminal, before = is_terminal(sys.stdout), list(self.live)
             lines = [text for line in lines for text in self._take(line, on_terminal)]
             # A bar with a line above it has ended and begun again: it keeps its row.
             kept = {label: self.live[label] for label in before if label in self.live}
             self.live = kept | self.live
+        self._print_all(lines)
+
+    def _print_all(self, lines: list[str]) -> None:
         for is_error, some in groupby(lines, lambda line: line[0] == ERROR):
             if is_error:
                 self._print_error("".join(line[1:] for line in some))
@@ -92,21 +95,21 @@ class Screen:
 
     def _take(self, line: str, on_terminal: bool) -> Iterable[str]:
         """The lines to print for one line."""
-        if line[0] == ERROR:
-            return [ERROR + text for text in self._take(line[1:], on_terminal)]
+        stream = ERROR if line[0] == ERROR else ""
+        line = line[len(stream) :]
         mark = line[0] if line[0] in (PART, LATEST) else ""
         head, separator, text = line[len(mark) : -1].partition(") ")
-        label = head + separator
+        label = stream + head + separator
         if len(label) > LABEL_MAX:
-            return [line[len(mark) :]]
+            return [stream + line[len(mark) :]]
         if not mark:
             live = self.live.pop(label, None)
             if live is None:
-                return [line]
+                return [stream + line]
             self.has_changed = True
             if on_terminal or live.is_latest:
                 return _lines(label, live.text + text)
-            return [line] if text else []  # its beginning was printed as a line
+            return [stream + line] if text else []  # its beginning was printed as a line
         self.has_changed = True
         if mark == LATEST and not text:
             self.live.pop(label, None)  # it was wiped out
@@ -116,7 +119,7 @@ class Screen:
             live.text, live.is_latest = text, True
         elif not on_terminal:
             live.text, live.is_latest = "", False
-            return [line[1:]]
+            return [stream + line[1:]]
         else:
             live.text, live.is_latest = live.text + text, False
         if len(live.text) > LINE_BYTES_MAX or len(self.live) > LIVE_MAX:
@@ -200,7 +203,7 @@ class Screen:
             texts = live.rows()
             count += len(texts)
             if len(rows) < shown_max:
-                rows += [_row(label, text, columns, is_latest=live.is_latest) for text in texts]
+                rows += [_row(label.removeprefix(ERROR), text, columns, is_latest=live.is_latest) for text in texts]
         if count > shown_max > 1:
             rows[shown_max - 1 :] = [f"... and {count - shown_max + 1:,} more"]
         return rows[: max(0, shown_max)]
@@ -257,8 +260,7 @@ class Screen:
                 if not self._is_on(sys.stdout):
                     self._erase_now()
             lines = [line for label in list(self.live) for line in self._ended(label)]
-            if lines:
-                self._print(lines)
+            self._print_all(lines)
         finally:
             self.let_go()
 

@@ -6,7 +6,8 @@
         token         a head's: what lets other nodes join; 0600
         node.json     what a driver or the command line needs to join by `address="auto"`
         driver-JOB    while a driver joins: a pipe whose end is the driver's
-        logs/         node.log, fork-server.log, worker-N-PID.log; one folder per job with links to its workers'
+        logs/         node.log, fork-server.log, worker-N-PID.log, worker-N-PID.err; a folder per job with links to the
+                      logs of its workers
 
 The node makes the folder, and removes it; after a kill -9 its fork server does, or the driver, or the sweeper.
 """
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ..store.segment import unlink_session
 from ..store.sweeper import LOCK, check_private, sweep, sweep_memory
+from .log_marks import errors_name
 
 if TYPE_CHECKING:
     from .session_info import SessionInfo
@@ -153,6 +155,10 @@ class Session:
         """What one worker prints; the name is what its lines are marked with on the driver's terminal."""
         return self.log_path(f"worker-{worker_id}-{pid}")
 
+    def worker_errors_path(self, worker_id: int, pid: int) -> str:
+        """What C code and child processes of one worker write to standard error."""
+        return errors_name(self.worker_log_path(worker_id, pid))
+
     def crash_path(self, worker_id: int, pid: int) -> str:
         """The stack of a worker's crash (crash_reports.py)."""
         return self.log_path(f"crash-{worker_id}-{pid}")
@@ -160,19 +166,21 @@ class Session:
     def note_output(self, worker_id: int, pid: int) -> None:
         """By a worker that has ended a task: what is in its log now is no later one's."""
         try:
-            size = os.stat(self.worker_log_path(worker_id, pid)).st_size
+            sizes = [os.stat(self.worker_log_path(worker_id, pid)).st_size]
+            errors = self.worker_errors_path(worker_id, pid)
+            sizes.append(os.stat(errors).st_size if os.path.exists(errors) else 0)
             with open(self._note_path(worker_id, pid), "wb", buffering=0) as file:
-                file.write(size.to_bytes(8, "little"))
+                file.write(b"".join(size.to_bytes(8, "little") for size in sizes))
         except OSError:
             pass  # the session ends, or there is no room: then errors show more
 
-    def earlier_output(self, worker_id: int, pid: int) -> int:
-        """How many bytes of its log are of tasks that had ended before the last one that it began."""
+    def earlier_output(self, worker_id: int, pid: int) -> tuple[int, int]:
+        """How many bytes of its log, and of its file of errors, are older than the last task that it began."""
         try:
             with open(self._note_path(worker_id, pid), "rb") as file:
-                return int.from_bytes(file.read(8), "little")
+                return int.from_bytes(file.read(8), "little"), int.from_bytes(file.read(8), "little")
         except OSError:
-            return 0
+            return 0, 0
 
     def _note_path(self, worker_id: int, pid: int) -> str:
         return os.path.join(self.logs, f".worker-{worker_id}-{pid}.upto")
@@ -187,6 +195,16 @@ class Session:
             return
         for folder in (*folders, self.logs):
             self._remove_file(os.path.join(folder, name))
+        self._remove_file(self.worker_errors_path(worker_id, pid))
+
+    def remove_empty_errors(self, worker_id: int, pid: int) -> None:
+        """Remove the file of errors of a dead worker that has none."""
+        path = self.worker_errors_path(worker_id, pid)
+        try:
+            if not os.stat(path).st_size:
+                os.unlink(path)
+        except OSError:
+            pass  # it is not there, or the session ends
 
     def remove_note(self, worker_id: int, pid: int) -> None:
         """Remove the note of a dead worker about its output."""

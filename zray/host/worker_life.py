@@ -10,12 +10,17 @@ import sys
 from ..exceptions import ClusterLostError
 from . import context
 from .leaving import heard_before_exit
+from .logs import begun_lines
 from .session import Session
 from .worker_main import Leave, Worker
 
 
 def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
     """The life of a worker; its exit code."""
+    if begun_lines.log is not None:  # the streams of this process are those of a worker
+        pid = os.getpid()
+        log, errors = session.worker_log_path(worker_id, pid), session.worker_errors_path(worker_id, pid)
+        begun_lines.error_file.lead(log, errors)
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed(int.from_bytes(os.urandom(4), "big"))
     random.seed()

@@ -201,7 +201,9 @@ class Workers:
         self.deliver(WorkerExited(worker, how, unclaimed, pid, report))
 
     def _keep_log(self, worker_id: int, pid: int) -> None:
+        self.session.remove_empty_errors(worker_id, pid)
         size = room_of(self.session.worker_log_path(worker_id, pid))
+        size += room_of(self.session.worker_errors_path(worker_id, pid))
         self.dead_logs.append((worker_id, pid, size))
         self.dead_bytes += size
         while len(self.dead_logs) > DEAD_LOGS_MAX or (
