@@ -166,9 +166,9 @@ def test_a_leak_is_found(monkeypatch):
 
 def test_what_outgrows_its_bound_is_found(monkeypatch):
     """A planted bound that nothing can keep."""
-    monkeypatch.setattr(bounds.waits, "WAITS_MAX", -1)
+    monkeypatch.setattr(bounds.scheduler, "ENDED_JOBS_MAX", -1)
     outcome = run_options(Options(seed=3, programs=("fan_in",)))
-    assert "waits of n1/driver-1 at n1/local, at most -1 allowed" in outcome.error
+    assert "jobs known to have ended at n1/local, at most -1 allowed" in outcome.error
 
 
 def test_a_seed_says_everything():
