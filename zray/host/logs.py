@@ -111,6 +111,11 @@ class BegunLines:
             self.name = name
             self._write_mark(mark_of(shown_name(name)))
 
+    def stream_of(self, stream: WorkerOutput) -> WorkerOutput:
+        """The stream that text of this one is written to: that of the log, but where the program leads it elsewhere."""
+        is_elsewhere = self.log is None or self.log.closed or self.error_file.is_elsewhere()
+        return self.log if stream.is_error and self.log is not None and not is_elsewhere else stream
+
     def mark_errors(self) -> None:
         """Tell the log what was written to descriptor 2 before the next text.  With the lock held."""
         if mark := self.error_file.new_mark():
@@ -135,7 +140,7 @@ class BegunLines:
                         self.write_out(key)
                 if ends_bar and self.bar is not None and self.bar.key[1] == thread:
                     if self.bar.text.strip():
-                        io.TextIOWrapper.write(self.bar.key[0], "\n")
+                        io.TextIOWrapper.write(self.stream_of(self.bar.key[0]), "\n")
                     self.bar = None
                 self.has_written = bool(self.lines)
             if self.on_written is not None:
@@ -203,8 +208,8 @@ class WorkerOutput(io.TextIOWrapper):
         if not self.is_error and not begun.is_error:
             super().write(text)
             return
-        log = begun.log if self.is_error and begun.log is not None else self
-        if self.is_error and (log.closed or begun.error_file.is_elsewhere()):
+        log = begun.stream_of(self)
+        if self.is_error and log is self:
             super().write(text)
             return
         is_error = self.is_error and may_mark and (begun.is_error or not _moves_cursor(text))
