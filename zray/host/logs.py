@@ -113,8 +113,9 @@ class BegunLines:
 
     def stream_of(self, stream: WorkerOutput) -> WorkerOutput:
         """The stream that text of this one is written to: that of the log, but where the program leads it elsewhere."""
-        is_elsewhere = self.log is None or self.log.closed or self.error_file.is_elsewhere()
-        return self.log if stream.is_error and self.log is not None and not is_elsewhere else stream
+        if not stream.is_error or self.log is None or self.log.closed or self.error_file.is_elsewhere():
+            return stream
+        return self.log
 
     def mark_errors(self) -> None:
         """Tell the log what was written to descriptor 2 before the next text.  With the lock held."""
