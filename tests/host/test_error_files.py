@@ -24,7 +24,7 @@ def texts_of(lines):
 
 
 def test_errors_of_c_code_and_of_child_processes_are_on_standard_error(tmp_path):
-    """Of tasks and of actors; the order within the stream is kept."""
+    """Tasks and actors alike; the order within the stream is kept."""
     result = run_script(
         tmp_path,
         """

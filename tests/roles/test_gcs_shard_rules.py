@@ -186,7 +186,7 @@ class ObjectsMachine(RuleBasedStateMachine):
 
     @rule(object_id=objects, node=nodes)
     def offer_copy(self, object_id, node):
-        """One that it does not hold goes, where another one is, or nobody holds it."""
+        """A copy that the node does not hold goes, where another copy is, or nobody holds the object."""
         copies, holders = self.copies[object_id], self.holders[object_id]
         goes = node not in self.lost and node in copies and node not in holders and (len(copies) > 1 or not holders)
         if goes:

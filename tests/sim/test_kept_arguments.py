@@ -84,7 +84,7 @@ def stored(world):
 
 
 def lose(world, lost, *args):
-    """What the program gets of a result whose node is killed, and others with it."""
+    """The outcome that the program gets of a result whose node is killed, and others with it."""
     driver = start(world, lose_what_was_made, *args)
     assert not world.run(1.6, unless=lambda: driver.is_done)
     for name in lost:

@@ -13,7 +13,7 @@ from .log_marks import upto_mark
 
 
 class ErrorFile:
-    """Of this process."""
+    """Descriptor 2 of this process."""
 
     def __init__(self) -> None:
         self.descriptors = (1, 2)

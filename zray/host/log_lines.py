@@ -208,7 +208,7 @@ class ErrorLog(Stream):
 
 
 class Log(Stream):
-    """One worker's log, as far as it was read, and the file of errors beside it."""
+    """Log of one worker, as far as it was read, and the file of errors beside it."""
 
     def __init__(self, name: str, upto: int, where: str = "", folder: str = "") -> None:
         super().__init__(name, upto, where)

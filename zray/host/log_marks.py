@@ -47,7 +47,7 @@ def upto_mark(size: int) -> bytes:
 
 
 def errors_name(name: str) -> str:
-    """Of the file beside the log of that name: what was written to descriptor 2."""
+    """Name of the file beside the log of that name: text written to descriptor 2 is there."""
     return f"{name.removesuffix('.log')}.err"
 
 

@@ -30,7 +30,7 @@ def room_of(path: str) -> int:
 
 
 class LogRoom:
-    """Of one worker's log, and of its file of errors."""
+    """Room of one worker's log and of its file of errors."""
 
     def __init__(self, path: str) -> None:
         self.paths = (path, errors_name(path))

@@ -98,7 +98,7 @@ class JobLogs:
         return shown + log.latest(has_more=size > log.upto)
 
     def _read_errors(self, log: Log, size: int) -> list[str]:
-        """What was written past Python's streams, up to there."""
+        """Lines written past Python's streams, up to that length of the file."""
         shown: list[str] = []
         if size - log.errors.upto > BEHIND_BYTES_MAX:
             shown = self._pass_over(log.errors, log.errors.path, size)

@@ -156,7 +156,7 @@ class Session:
         return self.log_path(f"worker-{worker_id}-{pid}")
 
     def worker_errors_path(self, worker_id: int, pid: int) -> str:
-        """What C code and child processes of one worker write to standard error."""
+        """Path of the file that C code and child processes of one worker write to as standard error."""
         return errors_name(self.worker_log_path(worker_id, pid))
 
     def crash_path(self, worker_id: int, pid: int) -> str:

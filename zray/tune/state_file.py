@@ -71,7 +71,7 @@ def write_state(folder: str, data: bytes) -> None:
 
 
 def _no_folder(folder: str) -> str:
-    """What to say of a folder that does not exist."""
+    """Text of the error for a folder that does not exist."""
     parent = os.path.dirname(os.path.abspath(folder))
     try:
         # Others of a long list are of no help, and a folder of experiments may be long.

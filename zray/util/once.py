@@ -1,4 +1,4 @@
-"""What is said once for all processes of a program."""
+"""Messages that appear once for all processes of a program."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class QueueActor:
         return self.maxsize <= 0 or self._room() >= count
 
     def _room(self) -> int:
-        """Of a queue with a bound.  Items ahead of a consumer may come back."""
+        """Room for further items in a queue with a bound.  Items ahead of a consumer count: they may come back."""
         return self.maxsize - len(self.items) - sum(len(self.leases[key][1]) for key in self.ahead)
 
     def put_now(self, item: Any) -> None:

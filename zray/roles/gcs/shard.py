@@ -158,7 +158,7 @@ class GcsShard(Role):
                 losses.see_to(self, item)
 
     def on_offer_copies(self, message: OfferCopies) -> None:
-        """One after the other: the last copy of something that is held stays."""
+        """Evict spare copies, one after the other: the last copy of an object that is held stays."""
         if self._is_of_lost_node(message.node):
             return
         spare = []
