@@ -86,7 +86,8 @@ class Leftovers:
         new = segments() - self.segments_before
         if new:
             lines += [f"segment {name}" for name in sorted(new - segments_of_strangers(self.mark))]
-        lines += [f"folder {path}" for path in sorted(set(self.folder.glob("*zray*")) - self.folders_before)]
+        for path in sorted(set(self.folder.glob("*zray*")) - self.folders_before):
+            lines.append(f"folder {path} with {sorted(str(inner.relative_to(path)) for inner in path.rglob('*'))}")
         more = wait_descriptors() - self.waits_before
         if more > WAITS_KEPT_MAX:
             gc.collect()  # what only a cycle holds is not left

@@ -16,7 +16,16 @@ from ..store.sweeper import lock_session
 from .hash_seed import chosen_hash_seed
 from .launch import launch_fork_server
 from .processes import adopt_orphans, end_children
-from .session import DRIVER_DESCRIPTOR, OPTIONS_DESCRIPTOR, PLAN, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session
+from .session import (
+    DRIVER_DESCRIPTOR,
+    HAS_FAILED,
+    OPTIONS_DESCRIPTOR,
+    PLAN,
+    READY_DESCRIPTOR,
+    SECRET_DESCRIPTOR,
+    Session,
+    readiness,
+)
 from .titles import set_title
 
 UNPICKLED_EXIT_CODE = 70
@@ -52,7 +61,11 @@ def main() -> None:
     forbid_unpickling()
     adopt_orphans()
     session = Session(options["session"], options["root"])
-    session.make_folder()
+    try:
+        session.make_folder()
+    except OSError as error:
+        os.write(READY_DESCRIPTOR, readiness(f"{error}", HAS_FAILED))
+        sys.exit(1)
     early_log = os.dup(2)  # of whoever starts us: ours goes with the session
     try:
         redirect_output(session)

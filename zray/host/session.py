@@ -18,6 +18,7 @@ import os
 import shutil
 import stat
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..store.segment import unlink_session
@@ -46,32 +47,25 @@ SOCKET_PATH_BYTES_MAX = 100
 
 
 def session_root() -> str:
-    """The folder of this user's sessions, which can be made; its own, and nobody else's to enter.
+    """Path of the folder of this user's sessions; where there is one, it is this user's own and closed to others.
 
-    A node makes it with its session's: whoever asks may be killed before there is one, and nothing is to be left.
+    The node makes it, with the folder of its session: a driver that is killed before its node lives leaves nothing.
 
     Raises:
         ZrayError: somebody else owns it, or others may enter it.
-        OSError: it cannot be made.
+        OSError: this user cannot look at it.
     """
     # Absolute: programs in other folders join by this path.
     base = os.path.abspath(os.environ.get("ZRAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp")
     root = os.path.join(base, f"zray-{os.getuid()}")
     if len(root) + len("/0123456789abcdef/node.sock") > SOCKET_PATH_BYTES_MAX:
         root = f"/tmp/zray-{os.getuid()}"  # a socket's name would not fit
-    status = None
-    while status is None:
-        try:
-            os.makedirs(root, mode=0o700, exist_ok=True)
-        except FileExistsError:
-            pass  # something else is in its place, or it went between makedirs' two looks: the next line tells
-        except OSError as error:
-            text = f"{error.strerror}: zray cannot make the folder of its sessions; ZRAY_TMPDIR says where it may"
-            raise OSError(error.errno, text, root) from None
-        try:
-            status = os.lstat(root)
-        except FileNotFoundError:
-            continue  # the last session in it has just ended, and took it along
+    try:
+        status = os.lstat(root)
+    except FileNotFoundError:
+        return root
+    except OSError as error:
+        raise _no_root(error, root) from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         from ..exceptions import ZrayError  # brings msgspec (node_main.py)
 
@@ -79,8 +73,12 @@ def session_root() -> str:
             f"{root} must be a folder of this user with mode 0700, but it has mode {stat.S_IMODE(status.st_mode):o} "
             f"and owner {status.st_uid}.  Remove it, or set ZRAY_TMPDIR."
         )
-    Session("", root).remove_root()
     return root
+
+
+def _no_root(error: OSError, root: str) -> OSError:
+    text = f"{error.strerror}: zray cannot make the folder of its sessions; ZRAY_TMPDIR says where it may"
+    return OSError(error.errno, text, root)
 
 
 def readiness(refusal: str, kind: bytes) -> bytes:
@@ -108,19 +106,22 @@ class Session:
 
         Raises:
             PermissionError: somebody has put another folder in the root's place.
+            OSError: the folder cannot be made.
         """
         root = os.path.dirname(self.folder)
-        while True:
+        is_made = False
+        while not is_made:
             try:
                 os.makedirs(root, mode=0o700, exist_ok=True)
-                os.mkdir(self.folder, 0o700)
-            except FileNotFoundError:
-                continue  # the last other session has just ended, and taken the root along
-            except FileExistsError:
+            except FileExistsError as error:
                 if os.path.lexists(root):
-                    raise
-                continue  # likewise, between makedirs' two looks
-            break
+                    raise _no_root(error, root) from None
+                continue  # the last other session has just ended, and taken the root along, between makedirs' two looks
+            except OSError as error:
+                raise _no_root(error, root) from None
+            with suppress(FileNotFoundError):  # likewise
+                os.mkdir(self.folder, 0o700)
+                is_made = True
         check_private(root)
         os.mkdir(self.logs, 0o700)
 
@@ -375,7 +376,7 @@ def live_sessions() -> list[Session]:
     try:
         names = os.listdir(root)
     except FileNotFoundError:
-        names = []  # as above
+        names = []  # no session, or the last one has just ended
     for name in names:
         session = Session(name, root)
         try:
