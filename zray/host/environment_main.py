@@ -38,8 +38,10 @@ from .spawn import with_packages
 TOLD_LINES_MAX = 20
 # What is said of a failure has to fit into a packet.
 TOLD_CHARACTERS_MAX = 12_000
-_FORK_SERVER = "import sys; sys.path[:] = {path!r}; from zray.host import context; context.is_own = True; \
+_FORK_SERVER = (
+    "import gc, sys; gc.disable(); sys.path[:] = {path!r}; from zray.host import context; context.is_own = True; \
 context.packages = {packages!r}; from zray.host.fork_server import main; main()"
+)
 
 
 class NodeHasEnded(Exception):

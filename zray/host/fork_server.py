@@ -254,11 +254,10 @@ def main() -> None:
             traceback.print_exc()  # into its log, whose end the node shows
             sys.stderr.flush()
             os._exit(1)  # nothing has been started that would have to be ended
-        # What is there now is shared with all workers: never scan, never touch it.
+        # What is there now is shared with all workers: never scan, never touch it.  A worker enables the collector.
         look_around()
         gc.collect()
         gc.freeze()
-        gc.disable()
         set_title("zray: fork server")
         server.run()
     finally:

@@ -66,6 +66,7 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
     gc.freeze()
     # Records are structs without collector headers; what is left grows slowly, and is looked at rarely.
     gc.set_threshold(100_000, 50, 100)
+    gc.enable()
     node.run()
     reason = node.reactor.ended
     if starter.is_waiting and node.may_rejoin:

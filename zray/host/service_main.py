@@ -264,4 +264,5 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
+    gc.enable()
     host.run()

@@ -30,8 +30,6 @@ Calls go from the caller's local scheduler to the actor's local scheduler.  The 
     local scheduler    KillActor
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

@@ -4,8 +4,6 @@ A kind is the part before the number in a role's name: `9f.../gcs-0` is of kind 
 message outside the table is refused before any role sees the message, counted, and reported to its sender.
 """
 
-from __future__ import annotations
-
 from .actors import (
     ActorAccepted,
     ActorDeferred,

@@ -1,7 +1,5 @@
 """Amounts of resources (RESOURCE_UNITs by name): comparison with the nodes' resources, and texts for users."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from .groups import plain_name

@@ -8,8 +8,6 @@
 The strategies are Ray's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct

@@ -20,8 +20,6 @@ member          ChainStalled        to the chain master, and on to the clients: 
 The order of the messages, and the proof that no acknowledged request is lost: zray/roles/gcs/chain.py.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from ..ids import ObjectID

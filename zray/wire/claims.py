@@ -4,8 +4,6 @@ Permissions by type stand in allowed.py.  The key of a connection is proven, and
 key.  This module compares that name with the fields in which a sender names itself; and code with its name, the hash.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ local scheduler   DrainReport                  to the monitor, regularly: remain
 local scheduler   TakeCopies -> CopiesTaken    to other nodes: take these objects, since the sender leaves
 """
 
-from __future__ import annotations
-
 from ..ids import ObjectID
 from .limits import Many, Text
 from .message import Message, Natural

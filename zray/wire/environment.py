@@ -1,7 +1,5 @@
 """The environment of a worker: what its tasks find beyond what their job has."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

@@ -18,8 +18,6 @@ any host           GiveUpNode                          to the monitor: the sende
 monitor            HeartbeatReply, NodeJoined, NodeLost
 """
 
-from __future__ import annotations
-
 from ..ids import FunctionID, ObjectID, TaskID
 from .limits import Many, ShortBytes, Table, Text
 from .message import Message, Natural

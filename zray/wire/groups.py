@@ -23,8 +23,6 @@ node of the job's driver, or of the creator of a detached group.  The keeper sea
 them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated
 

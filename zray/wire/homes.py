@@ -23,8 +23,6 @@ shard refuses a claim with a term that it has seen.  An actor that is re-created
 `birth`.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from ..ids import ActorID

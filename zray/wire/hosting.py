@@ -12,8 +12,6 @@ A key is good for one replica of one shard (zray/host/keys.py).  The process dra
 the replica that it ordered, and publishes the rights of the key to all others.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from .limits import Many, ShortBytes, Text

@@ -14,8 +14,6 @@ These messages stand in mail outside the numbering (sequence 0).  The last two d
 any other.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from .limits import Many, ShortBytes, Table, Text

@@ -5,8 +5,6 @@ bounded where users give them.  Refs are bounded where values are pickled.  Role
 messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, TypeVar
 

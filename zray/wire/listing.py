@@ -4,8 +4,6 @@ driver, worker     ListWork -> WorkListed    to its local scheduler
 local scheduler    ListWork -> WorkListed    to each other local scheduler, on behalf of the process
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

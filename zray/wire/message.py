@@ -8,7 +8,7 @@ The name tells the kind of a message.  Verb + noun is a request or an order (`Su
 (`LoadReport`).  Noun + `Timeout` is a timer that a role set for itself.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` in modules of messages: each process would compile 800 texts, for 35 ms.
 
 from typing import Annotated
 

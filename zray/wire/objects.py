@@ -18,8 +18,6 @@ local scheduler   PutMissing        to the node that runs the task: no copy exis
 local scheduler   ResultMissing     to the node that accepted the task: no copy exists of a value that the task returns
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

@@ -6,8 +6,6 @@ command line      DrawToken -> TokenReply      a secret that lets others join, o
 node              OrderReply                   also if the node is not the head's, or the order fails: with the reason
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from .drains import OrderDrain

@@ -5,8 +5,6 @@ driver             FlushOutput -> OutputFlushed   its program ends: send the out
 local scheduler    FlushOutput -> OutputFlushed   the same, to all others
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

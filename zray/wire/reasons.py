@@ -4,8 +4,6 @@ driver, worker     Explain -> ExplainReply    to its local scheduler, from a wai
 local scheduler    Explain -> ExplainReply    to another local scheduler, on behalf of the process: one hop, no more
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

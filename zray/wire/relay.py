@@ -12,8 +12,6 @@ Each pair of hosts has one tunnel at a time.  A new tunnel replaces the old tunn
 old tunnel.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

@@ -23,8 +23,6 @@ local scheduler     JobNotice      to the job's driver: a text for its user
 The origin of a task is the node that spilled the task.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -96,7 +94,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     revision: Natural = 0  # number of changes of code, sys_path and reloads; the larger of two is the later
     as_ray: bool = False  # `import ray` means zray in workers too
 
-    def updated(self, told: JobFacts) -> JobFacts:
+    def updated(self, told: "JobFacts") -> "JobFacts":
         """Return these facts with the changes of `told`, if `told` has a later revision."""
         if told.revision <= self.revision:
             return self

@@ -10,8 +10,6 @@ command line      StopSession     the session ends
 node              ProcessDropped  the node drops the process, or the node ends; with the reason
 """
 
-from __future__ import annotations
-
 from .limits import Many, ShortBytes, Table, Text
 from .message import Message
 from .scheduling import JobFacts

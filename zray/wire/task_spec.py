@@ -1,7 +1,5 @@
 """The spec of a task, its options, and the location of a value."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, MsgspecError, Struct, field

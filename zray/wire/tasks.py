@@ -12,8 +12,6 @@ driver, worker     CancelWait        end of a wait
 worker             AwaitRoom         start of a wait for space in a full store, until CancelWait
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from ..ids import FunctionID, ObjectID, TaskID

@@ -10,8 +10,6 @@ No result of such an actor leaves its node before the backup node could restore 
 former home of an actor sends the log to the new home likewise, ahead of ActorHandedOver.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

@@ -3,8 +3,6 @@
 Names and meanings are Ray's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
