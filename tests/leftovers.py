@@ -87,7 +87,10 @@ class Leftovers:
         if new:
             lines += [f"segment {name}" for name in sorted(new - segments_of_strangers(self.mark))]
         for path in sorted(set(self.folder.glob("*zray*")) - self.folders_before):
-            lines.append(f"folder {path} with {sorted(str(inner.relative_to(path)) for inner in path.rglob('*'))}")
+            # A listing ends where the folder is removed meanwhile.
+            names = [os.path.join(folder, name) for folder, _, files in os.walk(path) for name in ("", *files)]
+            inside = [os.path.relpath(name, path) for name in names]
+            lines.append(f"folder {path} with {sorted(inside)}")
         more = wait_descriptors() - self.waits_before
         if more > WAITS_KEPT_MAX:
             gc.collect()  # what only a cycle holds is not left

@@ -2,6 +2,7 @@
 
 import ast
 import configparser
+import functools
 import re
 
 import pytest
@@ -40,9 +41,23 @@ def name(path):
 PYTHON = files("*.py")
 
 
-def functions(path):
-    tree = ast.parse(path.read_text())
-    return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+@functools.cache
+def outline(path):
+    """Whether a module has a docstring, and its functions: (name, first line, last line)."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    is_documented = not text.strip() or bool(ast.get_docstring(tree))
+    return is_documented, [(node.name, node.lineno, node.end_lineno) for node in nodes]
+
+
+def long_functions(paths, lines_max):
+    return {
+        f"{name(path)}:{function}": last - first + 1
+        for path in paths
+        for function, first, last in outline(path)[1]
+        if last - first + 1 > lines_max
+    }
 
 
 def test_file_is_short():
@@ -51,34 +66,20 @@ def test_file_is_short():
 
 
 def test_function_fits_on_a_page():
-    long = {
-        f"{name(path)}:{node.name}": lines
-        for path in PYTHON
-        for node in functions(path)
-        if (lines := node.end_lineno - node.lineno + 1) > FUNCTION_LINES_MAX
-    }
-    assert not long
+    assert not long_functions(PYTHON, FUNCTION_LINES_MAX)
 
 
 def test_example_and_command_are_short():
     long = [name(path) for path in (ROOT / "examples").glob("*.py") if lines_of(path) > EXAMPLE_LINES_MAX]
-    for path in (ROOT / "cli").glob("*.py"):
-        long += [
-            f"{name(path)}:{node.name}"
-            for node in functions(path)
-            if node.end_lineno - node.lineno + 1 > COMMAND_LINES_MAX
-        ]
-    assert not long
+    assert not long and not long_functions((ROOT / "cli").glob("*.py"), COMMAND_LINES_MAX)
 
 
 def lines_of(path):
     return len(path.read_text().splitlines())
 
 
-@pytest.mark.parametrize("path", [path for path in PYTHON if path.parent.name != "tests"], ids=name)
-def test_module_has_a_docstring(path):
-    text = path.read_text()
-    assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{name(path)} has no docstring"
+def test_module_has_a_docstring():
+    assert not [name(path) for path in PYTHON if path.parent.name != "tests" and not outline(path)[0]]
 
 
 def message_classes():

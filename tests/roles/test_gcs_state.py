@@ -72,7 +72,7 @@ def test_any_state_comes_back(monkeypatch):
     monkeypatch.setitem(strategies._MAKERS, "Str", lambda node: st.sampled_from(["n1/local", "n2/local", "n3/local"]))
     monkeypatch.setattr(state, "PART_RECORDS_MAX", 2)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=60, deadline=None)
     @given(st.lists(strategies.messages(list(get_args(ShardRequest))), max_size=20), st.integers(0, 20))
     def comes_back(messages, middle):
         shard = GcsShard("gcs-0")

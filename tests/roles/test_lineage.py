@@ -136,10 +136,12 @@ def test_more_than_may_wait_are_told_in_portions():
     assert max(map(len, portions)) == PORTION_COUNT
 
 
-def test_the_ends_of_many_at_once_are_told_in_portions():
+def test_the_ends_of_many_at_once_are_told_in_portions(monkeypatch):
     """A program dropped all its refs: the others wait for a portion, not for all of them."""
+    count = 100
+    monkeypatch.setattr(lineage, "PORTION_COUNT", count)
     desk = Desk()
-    results = desk.submit(*(desk.new_spec() for _ in range(2 * PORTION_COUNT + 1)))
+    results = desk.submit(*(desk.new_spec() for _ in range(2 * count + 1)))
     desk.run_all()
     desk.scheduler.lineage.flush()
     desk.tell(DRIVER, ReleaseObjects(results))
@@ -149,7 +151,7 @@ def test_the_ends_of_many_at_once_are_told_in_portions():
         desk.tell("timer", LineageTimeout())
         portions.append(released(desk))
     assert sum(portions, []) == results
-    assert list(map(len, portions)) == [PORTION_COUNT, PORTION_COUNT, 1]
+    assert list(map(len, portions)) == [count, count, 1]
 
 
 def test_while_a_shard_is_behind_it_is_told_no_more_and_what_dies_does_not_wait_for_it(monkeypatch):

@@ -28,7 +28,7 @@ def test_programs_do_not_notice_how_much_may_wait(asked):
 @pytest.mark.sim
 def test_a_chain_that_takes_one_far_request_after_the_other_is_slow_and_not_stuck():
     """Programs whose actors recover ask it for 2,500 things, one each 0.16 s, though nothing fails."""
-    options = {"nodes": 3, "cpus": 2, "drivers": 8, "delay": "far", "replicas": 3, "is_tight": True}
+    options = {"nodes": 3, "cpus": 2, "drivers": 8, "delay": "far", "replicas": 3, "is_tight": True, "check_every": 10}
     outcome = run_program("ledger", seed=157, **options)
     assert not outcome.error, outcome.error
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.test_seeds import HALF, assert_all_is_well
+from tests.sim.sweeps import HALF, assert_all_is_well, sweep
 
 pytestmark = pytest.mark.sim
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.sim
 @pytest.mark.parametrize("nodes, asked", [(3, {}), (4, {"deaths": True, "heads": True})], ids=str)
 def test_programs_outside_that_are_cut_off_or_asleep(nodes, asked):
     """Programs away for less than `--driver-wait` go on as before; programs away for longer are declared dead."""
-    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, cuts=True, **asked)
+    sweep(range(1, 1 + HALF), nodes=nodes, cuts=True, **asked)
 
 
 @pytest.mark.parametrize("nodes, asked", [(4, {}), (5, {"deaths": True, "shards": 2, "replicas": 2})], ids=str)
@@ -18,7 +18,7 @@ def test_nodes_that_hear_others_and_are_not_heard(nodes, asked):
     """Cuts in one direction, between a pair or one node and all others: a node that the head hears, and that hears
     the head, is a member.
     """
-    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, oneway=True, **asked)
+    sweep(range(1, 1 + HALF), nodes=nodes, oneway=True, **asked)
 
 
 def test_a_program_outside_is_heard_between_two_cuts_over_far_lines():
@@ -40,7 +40,7 @@ def test_a_task_that_hears_late_of_its_drivers_end_waits_for_no_word_of_an_actor
 @pytest.mark.parametrize("nodes, asked", [(3, {}), (5, {"replicas": 2, "heads": True}), (4, {"deaths": True})], ids=str)
 def test_a_head_that_is_cut_off_from_all_others_costs_nothing(nodes, asked):
     """Its cable is out: nodes are suspended, and are judged by nobody; then all goes on."""
-    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, alone=True, **asked)
+    sweep(range(1, 1 + HALF), nodes=nodes, alone=True, **asked)
 
 
 def test_a_node_that_dies_before_it_has_registered_is_told_to_all():

@@ -16,7 +16,7 @@ PROGRAM = """
 from zray.sim.main import run_seed
 from zray.sim.options import Wanted
 for seed, asked in {runs}:
-    outcome = run_seed(seed, Wanted(**asked))
+    outcome = run_seed(seed, Wanted(**asked), check_every=1_000)  # checks are no part of the digest
     print(seed, asked, outcome.steps, outcome.kills, outcome.digest)
 """
 PLAIN = [(seed, {"nodes": 1}) for seed in range(1, 25)] + [(seed, {"nodes": 3}) for seed in range(1, 7)]
@@ -33,7 +33,7 @@ FAULTY = [
         {"nodes": 5, "shards": 2, "heads": True, "deaths": True, "drains": True},
         {"nodes": 4, "replicas": 2, "deaths": True, "weather": True},
     )
-    for seed in range(1, 4)
+    for seed in range(1, 3)
 ]
 
 

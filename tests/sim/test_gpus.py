@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.test_seeds import CHUNK, assert_all_is_well
+from tests.sim.sweeps import CHUNK, assert_all_is_well, sweep
 from zray.roles.local_scheduler.gpus import GPU, Gpus
 from zray.roles.task_executor import TaskExecutor
 from zray.sim.main import run_seed
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.sim
 
 @pytest.mark.parametrize("nodes, asked", [(1, ()), (3, ("deaths",)), (3, ("drains", "groups"))])
 def test_programs_that_ask_for_some(nodes, asked):
-    assert_all_is_well(range(1, 1 + CHUNK), nodes=nodes, gpus=True, **dict.fromkeys(asked, True))
+    sweep(range(1, 1 + CHUNK), nodes=nodes, gpus=True, **dict.fromkeys(asked, True))
 
 
 def give_nothing(gpus, shares):

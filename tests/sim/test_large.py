@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.test_seeds import assert_all_is_well
+from tests.sim.sweeps import sweep
 
 pytestmark = pytest.mark.sim
 
@@ -18,4 +18,4 @@ pytestmark = pytest.mark.sim
     ],
 )
 def test_many_nodes(nodes, seed, asked):
-    assert_all_is_well([seed], nodes=nodes, **asked)
+    sweep([seed], nodes=nodes, **asked)

@@ -5,7 +5,7 @@ import pytest
 from zray.sim import faults
 from zray.sim.language import Call, Create, Drop, Get, Keep, Put, Sleep, Submit, remote
 from zray.sim.object_programs import join_big, sum_inside
-from zray.sim.options import Options
+from zray.sim.options import Options, turns_between_checks
 from zray.sim.recovery_programs import Ledger
 from zray.sim.simulator import Simulator
 from zray.sim.task_programs import nap
@@ -44,7 +44,7 @@ def inside_an_argument(ref):
 def test_it_is_said_within_two_seconds(use, later, seed, monkeypatch):
     """Wanted so long after the kill: before the verdict, and after it."""
     monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)  # its process is killed, its machine is there
-    world = Simulator(Options(seed=seed, nodes=3, cpus=1, delay="even"))
+    world = Simulator(Options(seed=seed, check_every=turns_between_checks(seed), nodes=3, cpus=1, delay="even"))
     world.run(0.3)
     killed = []
 
@@ -99,11 +99,13 @@ def hand_on_a_put(value, elsewhere):
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-@pytest.mark.parametrize("seed", range(1, 41))
+@pytest.mark.parametrize("seed", range(1, 21))
 def test_what_a_task_puts_that_runs_again_is_not_lost(seed, shards, monkeypatch):
     """Its node is killed before another node has fetched it: it is put again, by who is to run again."""
     monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)
-    world = Simulator(Options(seed=seed, nodes=3, cpus=2, delay="even", shards=shards))
+    world = Simulator(
+        Options(seed=seed, check_every=turns_between_checks(seed), nodes=3, cpus=2, delay="even", shards=shards)
+    )
     world.run(0.3)
 
     def program():
@@ -146,11 +148,21 @@ class Pusher(Ledger):
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-@pytest.mark.parametrize("seed", range(1, 41))
+@pytest.mark.parametrize("seed", range(1, 21))
 def test_what_a_call_puts_that_runs_again_is_not_lost(seed, shards, monkeypatch):
     """The call was made by an actor that recovers, whose node is killed before the other one has fetched the value."""
     monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)
-    world = Simulator(Options(seed=seed, nodes=4, cpus=2, delay="even", shards=shards, bandwidth=20e6))
+    world = Simulator(
+        Options(
+            seed=seed,
+            check_every=turns_between_checks(seed),
+            nodes=4,
+            cpus=2,
+            delay="even",
+            shards=shards,
+            bandwidth=20e6,
+        )
+    )
     world.run(0.3)
     recovers = {"max_restarts": -1, "checkpoint_interval": 3}
 

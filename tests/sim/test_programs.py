@@ -2,7 +2,7 @@
 
 import pytest
 
-from zray.sim.main import run_program
+from zray.sim.main import run_program, sweep_program
 from zray.sim.workloads import GROUP_PROGRAMS, PROGRAMS, PROGRAMS_OF_CLUSTERS, RECOVERY_PROGRAMS
 
 pytestmark = pytest.mark.sim
@@ -15,14 +15,14 @@ OF_ONE_NODE = [name for name in ALL if name not in PROGRAMS_OF_CLUSTERS]
 @pytest.mark.parametrize("name", OF_ONE_NODE)
 def test_on_one_node(name, cpus):
     for seed in range(1, 4):
-        outcome = run_program(name, seed=seed, cpus=cpus)
+        outcome = sweep_program(name, seed=seed, cpus=cpus)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_on_three_nodes(name):
     for seed in range(1, 4):
-        outcome = run_program(name, seed=seed, nodes=3, cpus=1)
+        outcome = sweep_program(name, seed=seed, nodes=3, cpus=1)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
@@ -30,7 +30,7 @@ def test_on_three_nodes(name):
 @pytest.mark.parametrize("name", OF_ONE_NODE)
 def test_with_workers_that_are_killed(name, kills):
     for seed in range(1, 4):
-        outcome = run_program(name, seed=seed, kills=kills, kill_probability=0.05)
+        outcome = sweep_program(name, seed=seed, kills=kills, kill_probability=0.05)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
@@ -38,7 +38,7 @@ def test_with_workers_that_are_killed(name, kills):
 @pytest.mark.parametrize("late", [0.31, 0.5, 25.0])
 def test_what_no_node_has_waits_for_one_that_joins(nodes, late):
     for seed in range(1, 6):
-        outcome = run_program("patient", seed=seed, nodes=nodes, cpus=1, infeasible="wait", late_node_seconds=late)
+        outcome = sweep_program("patient", seed=seed, nodes=nodes, cpus=1, infeasible="wait", late_node_seconds=late)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
@@ -46,7 +46,7 @@ def test_what_no_node_has_waits_for_one_that_joins(nodes, late):
 @pytest.mark.parametrize("cpus", [1, 3])
 def test_each_task_runs_in_its_environment(nodes, kills, cpus):
     for seed in range(1, 11):
-        outcome = run_program("environments", seed=seed, nodes=nodes, cpus=cpus, kills=kills, kill_probability=0.02)
+        outcome = sweep_program("environments", seed=seed, nodes=nodes, cpus=cpus, kills=kills, kill_probability=0.02)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
@@ -54,14 +54,14 @@ def test_each_task_runs_in_its_environment(nodes, kills, cpus):
 def test_code_travels_with_tasks(nodes, kills, breaks):
     for seed in range(1, 11):
         options = {"kills": kills, "kill_probability": 0.02, "breaks": breaks}
-        outcome = run_program("code", seed=seed, nodes=nodes, cpus=1, **options)
+        outcome = sweep_program("code", seed=seed, nodes=nodes, cpus=1, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
 def test_code_travels_where_nodes_die():
-    for seed in range(1, 21):
+    for seed in range(1, 11):
         options = {"node_kills": 2, "node_kill_probability": 0.02, "node_freezes": seed % 2}
-        outcome = run_program("code", seed=seed, nodes=4, cpus=1, **options)
+        outcome = sweep_program("code", seed=seed, nodes=4, cpus=1, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
@@ -82,7 +82,7 @@ def test_actors_that_recover_do_so_elsewhere_when_one_node_dies(name, seeds, mon
     monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
     for seed in seeds:
         options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
-        outcome = run_program(name, seed=seed, nodes=3, cpus=1 + seed % 3, node_kill_probability=0.02, **options)
+        outcome = sweep_program(name, seed=seed, nodes=3, cpus=1 + seed % 3, node_kill_probability=0.02, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
@@ -175,7 +175,7 @@ def test_large_answers_that_nobody_has_pulled_are_given_again_within_a_bound(lat
     monkeypatch.setattr(shipping, "LATE_CALLS_MAX", late_calls_max)
     if late_calls_max == 1000:
         monkeypatch.setattr(recovery_programs, "ALLOWED", ())
-    for seed in range(1, 31):
+    for seed in range(1, 16):
         survives("hoard", seed, monkeypatch)
 
 
@@ -188,27 +188,27 @@ def test_what_a_call_has_called_is_made_again_until_it_has_ended_though_its_own_
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_what_the_calls_of_actors_that_recover_have_made_has_its_effect_once_too(nodes):
     """They are run again, and call others and their own actor: those calls are known, and so is what they returned."""
-    for seed in range(1, 31):
+    for seed in range(1, 16):
         options = {"kills": 6 * (1 + seed % 2), "kill_probability": 0.03, "breaks": seed % 3}
-        outcome = run_program("relay", seed=seed, nodes=nodes, cpus=3, **options)
+        outcome = sweep_program("relay", seed=seed, nodes=nodes, cpus=3, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
 @pytest.mark.parametrize("name, nodes", [("maker", 1), ("maker", 3), ("couple", 3), ("couple", 4)])
 def test_what_the_calls_of_actors_that_recover_have_made_is_made_once(name, nodes):
     """Actors, by their constructors and by their calls; others call these too."""
-    for seed in range(1, 31):
+    for seed in range(1, 16):
         options = {"kills": 6 * (1 + seed % 2), "kill_probability": 0.03, "breaks": seed % 3}
-        outcome = run_program(name, seed=seed, nodes=nodes, cpus=3, **options)
+        outcome = sweep_program(name, seed=seed, nodes=nodes, cpus=3, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_actors_that_recover_have_each_effect_once(nodes):
     """However often their processes are killed."""
-    for seed in range(1, 41):
+    for seed in range(1, 21):
         options = {"kills": 8, "kill_probability": 0.03, "breaks": seed % 3}
-        outcome = run_program("ledger", seed=seed, nodes=nodes, cpus=1 + seed % 3, **options)
+        outcome = sweep_program("ledger", seed=seed, nodes=nodes, cpus=1 + seed % 3, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 

@@ -2,14 +2,11 @@
 
 import pytest
 
-from zray.sim.main import run_program, run_seed
-from zray.sim.options import Wanted
+from tests.sim.sweeps import CHUNK, HALF, assert_all_is_well, sweep
+from zray.sim.main import run_program
 
 pytestmark = pytest.mark.sim
 
-# As many as fit into a check of every change; scripts/simulate runs more.
-CHUNK = 12
-HALF = CHUNK // 2
 ONE_NODE_CHUNKS = 15
 THREE_NODE_CHUNKS = 5
 REPLICATED_CHUNKS = 1
@@ -18,23 +15,16 @@ HEAD_CHUNKS = 1
 DRAIN_CHUNKS = 1
 
 
-def assert_all_is_well(seeds, **asked):
-    wanted = Wanted(**asked)
-    failed = [outcome for outcome in (run_seed(seed, wanted) for seed in seeds) if outcome.error]
-    told = [f"scripts/simulate --seed {it.seed} --runs 1{wanted.flags()}\n{it.error}" for it in failed]
-    assert not failed, "\n\n".join(told)
-
-
 @pytest.mark.parametrize("chunk", range(ONE_NODE_CHUNKS))
 def test_one_node(chunk):
     """Kills, broken links, slow workers, failing starts, small stores."""
-    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=1)
+    sweep(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=1)
 
 
 @pytest.mark.parametrize("chunk", range(THREE_NODE_CHUNKS))
 def test_three_nodes(chunk):
     """Tasks that go up and come down, objects that are pulled, cuts that heal."""
-    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=3)
+    sweep(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=3)
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
@@ -42,20 +32,20 @@ def test_three_nodes(chunk):
 @pytest.mark.parametrize("chunk", range(REPLICATED_CHUNKS))
 def test_replicated_shards(chunk, nodes, replicas):
     """Members of the chain are killed at any message, or expelled though they live; others take their places."""
-    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=nodes, replicas=replicas)
+    sweep(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=nodes, replicas=replicas)
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 5])
 @pytest.mark.parametrize("chunk", range(DEATH_CHUNKS))
 def test_deaths_of_nodes(chunk, nodes):
     """Whole nodes are killed at any message: what was there is made again, and nothing is left of them."""
-    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=nodes, deaths=True)
+    sweep(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=nodes, deaths=True)
 
 
 @pytest.mark.parametrize("nodes, shards, replicas", [(4, 3, 0), (3, 2, 2)])
 def test_deaths_of_nodes_with_several_shards(nodes, shards, replicas):
     """Records are kept from shard to shard, and let go of."""
-    assert_all_is_well(range(1, 1 + CHUNK), nodes=nodes, replicas=replicas, deaths=True, shards=shards)
+    sweep(range(1, 1 + CHUNK), nodes=nodes, replicas=replicas, deaths=True, shards=shards)
 
 
 @pytest.mark.parametrize("nodes, deaths, shards", [(4, 0, 1), (4, 0, 2), (5, 1, 1)])
@@ -63,12 +53,12 @@ def test_deaths_of_nodes_with_several_shards(nodes, shards, replicas):
 def test_heads_that_are_killed_and_started_again(chunk, nodes, deaths, shards):
     """A head is killed at any message and goes on with its state folder.  Nothing of others is lost or done twice."""
     seeds = range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK)
-    assert_all_is_well(seeds, nodes=nodes, deaths=bool(deaths), heads=True, shards=shards)
+    sweep(seeds, nodes=nodes, deaths=bool(deaths), heads=True, shards=shards)
 
 
 def test_heads_whose_chains_reach_other_nodes():
     """What is acknowledged is in the head's log, or with who was noted as the only one that has it."""
-    assert_all_is_well(range(1, 1 + CHUNK), nodes=5, heads=True, deaths=True, shards=2, replicas=2)
+    sweep(range(1, 1 + CHUNK), nodes=5, heads=True, deaths=True, shards=2, replicas=2)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +76,7 @@ def test_heads_whose_chains_reach_other_nodes():
 )
 def test_drivers_and_fork_servers_are_killed_at_any_message(nodes, asked):
     """All of a driver's job is gone with it, on each node, and nothing else; the others' programs do not notice."""
-    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, crashes=True, **asked)
+    sweep(range(1, 1 + HALF), nodes=nodes, crashes=True, **asked)
 
 
 def test_a_task_that_was_given_back_and_came_by_another_way_asks_no_more():
@@ -146,7 +136,7 @@ def test_nodes_that_leave_in_order(chunk, nodes, deaths, heads, shards, replicas
     """Nothing fails, nothing is left; the head may die with the order, or before it has heard that all is done."""
     seeds = range(1000 + chunk * HALF, 1000 + (chunk + 1) * HALF)
     asked = {"nodes": nodes, "replicas": replicas, "deaths": bool(deaths), "heads": bool(heads), "shards": shards}
-    assert_all_is_well(seeds, drains=True, **asked)
+    sweep(seeds, drains=True, **asked)
 
 
 @pytest.mark.parametrize("seeds, replicas", [((31113, 32565, 34224), 0), ((30170, 31117, 33927), 2)])
@@ -158,14 +148,14 @@ def test_an_actor_may_have_a_cpu_that_a_task_of_another_node_has_lent_out(seeds,
 @pytest.mark.parametrize("nodes, deaths", [(1, 0), (3, 0), (3, 1)])
 def test_whoever_asks_why_it_waits_is_answered(nodes, deaths):
     """And asking changes nothing."""
-    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, deaths=bool(deaths), curious=True)
+    sweep(range(1, 1 + HALF), nodes=nodes, deaths=bool(deaths), curious=True)
 
 
 @pytest.mark.parametrize("nodes, deaths, heads", [(3, 0, 0), (3, 1, 0), (4, 0, 1)])
 def test_placement_groups_where_nodes_leave_and_die(nodes, deaths, heads):
     """Their bundles move, and what runs in them goes on."""
     asked = {"nodes": nodes, "deaths": bool(deaths), "heads": bool(heads)}
-    assert_all_is_well(range(1, 1 + HALF), groups=True, drains=True, **asked)
+    sweep(range(1, 1 + HALF), groups=True, drains=True, **asked)
 
 
 @pytest.mark.parametrize("seeds, nodes, drains", [((66,), 3, False), ((1078,), 3, True), ((1056, 1093), 4, True)])

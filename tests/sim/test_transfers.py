@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.test_seeds import assert_all_is_well
+from tests.sim.sweeps import assert_all_is_well
 from zray.sim.main import run_program
 
 pytestmark = pytest.mark.sim

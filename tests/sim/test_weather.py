@@ -7,7 +7,7 @@ from zray.roles.local_scheduler import lease
 from zray.roles.local_scheduler.members import Members
 from zray.roles.local_scheduler.suspension import Suspension
 from zray.sim.heads import Disk
-from zray.sim.main import _run, run_options, run_program, run_seed
+from zray.sim.main import _run, run_options, run_program, run_seed, sweep_seed
 from zray.sim.options import Options, Wanted
 from zray.sim.simulator import Simulator
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.sim
 )
 def test_any_of_it(runs, asked):
     for seed in range(1, 1 + runs):
-        outcome = run_seed(seed, Wanted(weather=True, **asked))
+        outcome = sweep_seed(seed, Wanted(weather=True, **asked))
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 

@@ -16,9 +16,10 @@ from msgspec.structs import asdict
 
 from ..roles.hosting import REST_SECONDS_MAX
 from ..roles.isolation import WAIT_SECONDS
+from .against import compare_with
 from .caps import chosen, lowered
 from .faults import MEETING_SECONDS
-from .options import NOTHING_MORE, Options, Wanted, options_of
+from .options import NOTHING_MORE, Options, Wanted, options_of, turns_between_checks
 from .process import Driver
 from .sequential import Sequential
 from .simulator import Simulator
@@ -209,15 +210,26 @@ def why_stuck(world: Simulator) -> str:
     return "\n".join(lines)
 
 
-def run_seed(seed: int, wanted: Wanted = NOTHING_MORE) -> Outcome:
-    """One seed."""
-    return run_options(options_of(seed, wanted))
+def run_seed(seed: int, wanted: Wanted = NOTHING_MORE, *, check_every: int = 1) -> Outcome:
+    """One seed.  A run that fails is run again with checks after each turn, which name the first turn that is wrong."""
+    options = options_of(seed, wanted)
+    options.check_every = check_every
+    outcome = run_options(options)
+    if outcome.error and check_every > 1:
+        exact = run_seed(seed, wanted)
+        return exact if exact.error else outcome
+    return outcome
+
+
+def sweep_seed(seed: int, wanted: Wanted = NOTHING_MORE) -> Outcome:
+    """One seed of many: most have fewer checks on their way, and all at the end."""
+    return run_seed(seed, wanted, check_every=turns_between_checks(seed))
 
 
 def run_seeds(seed: int, runs: int, wanted: Wanted = NOTHING_MORE, *, processes: int = 0) -> list[Outcome]:
     """Seeds seed .. seed + runs - 1, on all cores."""
     seeds = range(seed, seed + runs)
-    run = partial(run_seed, wanted=wanted)
+    run = partial(sweep_seed if runs > 1 else run_seed, wanted=wanted)
     processes = processes or min(runs, os.cpu_count() or 1)
     if processes == 1:
         return [run(number) for number in seeds]
@@ -248,6 +260,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tight", action="store_true", help="caps are lowered, so that they are reached")
     parser.add_argument("--weather", action="store_true", help="lines clog, clocks jump, memory is full")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
+    parser.add_argument("--against", metavar="COMMIT", default="", help="compare each run with the same in a commit")
     given = parser.parse_args(argv)
     if given.heads and (given.nodes < 4 or given.replicas > 2):
         parser.error("--heads needs three other nodes: say --nodes, at least 4 (and --replicas 2 or less)")
@@ -262,6 +275,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--disks is of those of replicas: say --replicas, at least 1")
     began = time.perf_counter()
     wanted = Wanted(**{name: getattr(given, name) for name in Wanted.__struct_fields__})
+    if given.against:
+        return tell_difference(given.against, range(given.seed, given.seed + given.runs), wanted)
     outcomes = run_seeds(given.seed, given.runs, wanted)
     seconds = time.perf_counter() - began
     if given.verbose:
@@ -283,6 +298,14 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
+def tell_difference(commit: str, seeds: range, wanted: Wanted) -> int:
+    """Whether each run is the same at a commit; exit code 1 when one is not."""
+    asked = {name: value for name, value in asdict(wanted).items() if value != getattr(NOTHING_MORE, name)}
+    difference = compare_with(commit, list(seeds), asked)
+    print(difference or f"{len(seeds)} runs, each the same as at {commit}")
+    return 1 if difference else 0
+
+
 def tell(outcome: Outcome, wanted: Wanted, *, is_long: bool) -> None:
     """What failed, how it came about, and the line that replays it."""
     story = outcome.story.splitlines()
@@ -296,6 +319,11 @@ def run_program(name: str, args: tuple[Any, ...] = (), **options: Any) -> Outcom
     """One program, no faults but those in `options`: for tests."""
     given = Options(seed=options.pop("seed", 1), programs=(name,), **options)
     return run_options(given)
+
+
+def sweep_program(name: str, *, seed: int, **options: Any) -> Outcome:
+    """One program with one seed of many: most have fewer checks on their way, and all at the end."""
+    return run_program(name, seed=seed, check_every=turns_between_checks(seed), **options)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,17 @@ DELAYS = {
 }
 
 
+# In a sweep over many seeds, one seed of so many has its invariants checked after each turn, and the others after every
+# fourth: the checks of each turn are a third of a run.
+CHECKED_EACH_TURN = 3
+SPARSE_CHECKS = 4
+
+
+def turns_between_checks(seed: int) -> int:
+    """Number of turns of a node from one check of its invariants to the next, in a sweep over many seeds."""
+    return SPARSE_CHECKS if seed % CHECKED_EACH_TURN else 1
+
+
 class Options(Struct, kw_only=True):
     """One run.  Probabilities are per delivery; kills and breaks are at most so many per run."""
 
@@ -34,7 +45,7 @@ class Options(Struct, kw_only=True):
     reserve_bytes: int = 64 << 10
     gives_max: int = 2  # nodes that pull an object from one node at a time
     flush_every: int = 16  # results that a worker keeps before it says them, at most
-    check_every: int = 1
+    check_every: int = 1  # turns of a node from one check of its invariants to the next
     policy: str = "bottom_up"
     global_schedulers: int = 1
     infeasible: str = "raise"  # what becomes of what no node can ever hold
