@@ -22,7 +22,7 @@ from .resuming import repeat, resume
 from .schedulers.trial_scheduler import TrialScheduler
 from .search.searcher import Searcher
 from .settings import Settings
-from .stoppers import Stopper
+from .stoppers import Stopper, criterion
 from .trial import SavedCheckpoint, Trial, TrialState, value_of
 from .trial_results import filled_result, missing_metric, superfluous
 
@@ -172,7 +172,10 @@ class Controller(ControllerNames):
         result = filled_result(trial, event, self.settings.experiment_id, self.facts.get(trial.trial_id, {}))
         trial.iteration, trial.last_result = event.iteration, result
         backoff.progressed(trial)
-        stop_reason = self._criterion(trial, result)
+        stop_reason, failure = criterion(self.stopper, trial.trial_id, result)
+        if failure:
+            self._fail_for_good(trial, failure)
+            return
         if event.iteration == 1 and self.settings.is_strict_metric and (missing := self._missing_metric(result)):
             self._fail_for_good(trial, missing)
             return
@@ -274,14 +277,6 @@ class Controller(ControllerNames):
     }
 
     # --- results ---
-
-    def _criterion(self, trial: Trial, result: dict[str, Any]) -> str:
-        """Why a stop criterion ends the trial; empty: none does."""
-        if result.get("done"):
-            return "its result says that it is done"
-        if self.stopper is not None and self.stopper(trial.trial_id, result):
-            return self.stopper.reason or f"{type(self.stopper).__name__} has stopped it"
-        return ""
 
     def _missing_metric(self, result: dict[str, Any]) -> str:
         users = ("TuneConfig", self.settings), ("the scheduler", self.scheduler), ("the searcher", self.searcher)

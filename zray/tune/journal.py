@@ -28,7 +28,7 @@ import msgspec
 from . import arrays
 from .events import Event, Report
 from .folder_lock import FolderLock, JournalInUse
-from .metrics import encode_other
+from .metrics import clean_texts, encode_other
 from .storage import sync_folder, write_aside
 
 __all__ = ["JOURNAL", "Journal", "JournalInUse", "JournalWarning", "read_journal"]
@@ -65,7 +65,11 @@ def _checksum(length: bytes, body: bytes | memoryview, magic: bytes = MAGIC) -> 
 
 def _record(event: Any) -> tuple[bytes, bytes]:
     """Head and body of a record."""
-    body = _encoder.encode(event)
+    try:
+        body = _encoder.encode(event)
+    except UnicodeEncodeError:  # a text from a name of a file that is no UTF-8: in an error, a parameter, a name
+        plain = msgspec.to_builtins(event, enc_hook=_encode_other, builtin_types=(bytes, bytearray, memoryview))
+        body = _encoder.encode(clean_texts(plain))
     return _HEAD.pack(len(body), _checksum(len(body).to_bytes(4, "little"), body)), body
 
 

@@ -210,12 +210,12 @@ class JsonLogger(Logger):
     def _init(self) -> None:
         os.makedirs(self.logdir, exist_ok=True)
         self.update_config(self.config)
-        self._file = open(os.path.join(self.logdir, "result.json"), "a")  # noqa: SIM115
+        self._file = open(os.path.join(self.logdir, "result.json"), "a", errors="backslashreplace")  # noqa: SIM115
 
     def update_config(self, config: dict[str, Any]) -> None:
         """Write params.json."""
         self.config = config
-        with open(os.path.join(self.logdir, "params.json"), "w") as file:
+        with open(os.path.join(self.logdir, "params.json"), "w", errors="backslashreplace") as file:
             json_format.dump(without_nan(plain(config)), file, indent=2, sort_keys=True)
 
     def on_result(self, result: dict[str, Any]) -> None:
@@ -242,7 +242,7 @@ class CSVLogger(Logger):
         if os.path.exists(path):
             with open(path, newline="") as file, csv_rows(file) as rows:
                 self._columns = next(rows, [])
-        self._file = open(path, "a", newline="")  # noqa: SIM115
+        self._file = open(path, "a", errors="backslashreplace", newline="")  # noqa: SIM115
 
     def on_result(self, result: dict[str, Any]) -> None:
         """Write a result."""

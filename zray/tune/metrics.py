@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["as_number", "encode_other", "recordable", "text_of"]
+__all__ = ["as_number", "clean_texts", "encode_other", "recordable", "text_of"]
 
 # Dicts and lists in one another: JSON of Python reads and writes a thousand.
 DEPTH_MAX = 100
@@ -163,6 +163,17 @@ def _key(key: Any, name: str) -> Any:
 def _clean(text: str) -> str:
     """The text in UTF-8: parts of names of files that are none are shown as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def clean_texts(value: Any) -> Any:
+    """Dicts, lists and texts of one value with all texts in UTF-8."""
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, dict):
+        return {clean_texts(key): clean_texts(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [clean_texts(each) for each in value]
+    return value
 
 
 def text_of(value: Any) -> str:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
+from .metrics import clean_texts, text_of
+
 if TYPE_CHECKING:
     from .settings import Settings
     from .trial import Trial
@@ -75,7 +77,7 @@ def short(value: Any) -> str:
     """A value in the name of a trial."""
     if isinstance(value, float):
         return f"{value:.4f}" if 1e-4 <= abs(value) < 1e6 or value == 0 else f"{value:.4g}"
-    return str(getattr(value, "__name__", value))
+    return clean_texts(text_of(getattr(value, "__name__", value)))
 
 
 def tag_of(index: int, chosen: dict[str, Any]) -> str:
@@ -110,9 +112,10 @@ def name_trial(trial: Trial, settings: Settings, now: float, taken: Container[st
         ValueError: the user's function names a folder within another one.
     """
     trial.experiment_tag = tag_of(trial.index, trial.chosen)
-    trial.name = settings.name_of(trial) if settings.name_of is not None else f"{trial.trainable_name}_{trial.trial_id}"
+    name = settings.name_of(trial) if settings.name_of is not None else f"{trial.trainable_name}_{trial.trial_id}"
+    trial.name = clean_texts(name)
     if settings.folder_of is not None:
-        chosen = str(settings.folder_of(trial))
+        chosen = clean_texts(str(settings.folder_of(trial)))
         if os.sep in chosen or chosen in ("", ".", ".."):
             raise ValueError(
                 f"trial_dirname_creator names one folder below the experiment's, without {os.sep!r}, not {chosen!r}."

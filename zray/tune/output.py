@@ -102,7 +102,7 @@ class TrialOutput:
                 path = os.path.join(folder, name)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 # A line is written at once: the end of the process may come at any time.
-                self._files[name] = open(path, "a", buffering=1)  # noqa: SIM115
+                self._files[name] = open(path, "a", errors="backslashreplace", buffering=1)  # noqa: SIM115
         sys.stdout = _Tee(sys.stdout, self._files[names[0]])  # type: ignore[assignment]
         sys.stderr = _Tee(sys.stderr, self._files[names[1]])  # type: ignore[assignment]
 
@@ -124,5 +124,5 @@ def append(folder: str, texts: dict[str, str]) -> None:
     for name, text in texts.items():
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "a") as file:
+        with open(path, "a", errors="backslashreplace") as file:
             file.write(text)

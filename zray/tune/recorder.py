@@ -43,7 +43,7 @@ class Recorder:
         self._kept: list[ev.Kept] = []  # checkpoints of which the callbacks do not know yet
         self._trials: list[Trial] = []  # what callbacks get; made anew when there are more
         self._has_explained = False
-        self._decisions = open(os.path.join(path, DECISIONS), "a")  # noqa: SIM115
+        self._decisions = open(os.path.join(path, DECISIONS), "a", errors="backslashreplace")  # noqa: SIM115
 
     def handlers(self) -> dict[type, Any]:
         """The actions that are carried out here."""

@@ -15,8 +15,9 @@ from typing import Any
 
 from .. import shadows
 from .errors import TuneError
+from .metrics import text_of
 from .objective import LAST, Objective, number_of
-from .trial import value_of
+from .trial import has_key, value_of
 
 __all__ = [
     "CombinedStopper",
@@ -29,6 +30,10 @@ __all__ = [
     "TrialPlateauStopper",
     "stopper_of",
 ]
+
+
+# Of a value in a message.
+VALUE_CHARACTERS_MAX = 100
 
 
 class Stopper:
@@ -77,18 +82,29 @@ class ThresholdStopper(Stopper):
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         for key, threshold in self.thresholds.items():
             value = value_of(result, key)
-            if value is None:
+            if value is None and not has_key(result, key):
                 own = ", ".join(name for name in result if name != "config")
                 raise TuneError(f"The stop criterion {key!r} is not in the result, which has: {own}.")
             number, limit = number_of(value), number_of(threshold)
             if number is None or limit is None:  # values of another kind, as texts
-                is_reached, words = value >= threshold, f"{key} = {value} has reached {threshold}"
+                is_reached, words = _is_at_least(key, value, threshold), f"{key} = {value} has reached {threshold}"
             else:
                 is_reached, words = number >= limit, f"{key} = {number:.6g} has reached {limit:.6g}"
             if is_reached:
                 self.reason = words
                 return True
         return False
+
+
+def _is_at_least(key: str, value: Any, threshold: Any) -> bool:
+    try:
+        return bool(value >= threshold)
+    except Exception as error:
+        text = text_of(value)
+        text = text if len(text) <= VALUE_CHARACTERS_MAX else f"{text[:VALUE_CHARACTERS_MAX]}..."
+        raise TypeError(
+            f"the metric {key!r} is {text} ({type(value).__name__}), which has no order with the limit {threshold!r}"
+        ) from error
 
 
 class FunctionStopper(Stopper):
@@ -280,6 +296,24 @@ class CombinedStopper(Stopper):
 
 def _is_number(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def criterion(stopper: Stopper | None, trial_id: str, result: dict[str, Any]) -> tuple[str, str]:
+    """Why a result ends its trial in order, and why the criterion fails at it; both empty: the trial goes on.
+
+    Raises:
+        TuneError: the criterion fits no result.
+    """
+    if result.get("done"):
+        return "its result says that it is done", ""
+    try:
+        if stopper is not None and stopper(trial_id, result):
+            return stopper.reason or f"{type(stopper).__name__} has stopped it", ""
+    except TuneError:
+        raise
+    except Exception as error:  # at this result alone, as at a text where others have numbers
+        return "", f"The stop criterion fails at a result: {type(error).__name__}: {text_of(error)}"
+    return "", ""
 
 
 def stopper_of(stop: Any) -> Stopper | None:

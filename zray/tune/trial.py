@@ -56,6 +56,12 @@ def value_of(result: dict[str, Any], key: str) -> Any:
     return found
 
 
+def has_key(result: dict[str, Any], key: str) -> bool:
+    """Whether a nested result has a value, which may be None, under a key."""
+    first, _, rest = key.partition("/")
+    return key in result or bool(rest and isinstance(inner := result.get(first), dict) and has_key(inner, rest))
+
+
 def last_line(error: str) -> str:
     """The last line of an error: its type and its message."""
     lines = error.strip().splitlines()

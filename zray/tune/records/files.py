@@ -35,10 +35,16 @@ OPEN_MAX = 100
 FORMATS = frozenset(("json", "csv"))
 
 
+# As floats have; Python writes no integer of more than 4,300 decimals.
+INTEGER_BITS_MAX = 1_024
+
+
 def plain(value: Any) -> Any:
     """A value as JSON has it: numbers of numpy and torch as numbers, small arrays as lists, other objects as text."""
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, float, str)):
         return value
+    if isinstance(value, int):
+        return value if value.bit_length() <= INTEGER_BITS_MAX else hex(value)
     if isinstance(value, dict):
         return {key if type(key) is str else text_of(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -131,7 +137,7 @@ class TrialFiles:
         """Write params.json and params.pkl: anew, when the configuration has changed."""
         if "json" not in self.formats:
             return
-        with open(os.path.join(self.trial.path, "params.json"), "w") as file:
+        with open(os.path.join(self.trial.path, "params.json"), "w", errors="backslashreplace") as file:
             json.dump(without_nan(plain(self.trial.config)), file, indent=2, sort_keys=True)
         with open(os.path.join(self.trial.path, "params.pkl"), "wb") as binary:
             binary.write(dumps(self.trial.config))
@@ -158,11 +164,11 @@ class TrialFiles:
 
     def _open(self) -> None:
         if "json" in self.formats:
-            self._json = open(os.path.join(self.trial.path, "result.json"), "a")  # noqa: SIM115
+            self._json = open(os.path.join(self.trial.path, "result.json"), "a", errors="backslashreplace")  # noqa: SIM115
         if "csv" not in self.formats:
             return
         path = os.path.join(self.trial.path, "progress.csv")
-        self._csv = open(path, "a+", newline="")  # noqa: SIM115
+        self._csv = open(path, "a+", errors="backslashreplace", newline="")  # noqa: SIM115
         if not self.columns and self._csv.tell():
             self._csv.seek(0)
             with csv_rows([self._csv.readline()]) as rows:
@@ -191,12 +197,12 @@ class TrialFiles:
             rows = list(found)[1:]
         self.columns += new
         unfinished = f"{path}.unfinished"
-        with open(unfinished, "w", newline="") as file:
+        with open(unfinished, "w", errors="backslashreplace", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(self.columns)
             writer.writerows([*row, *([""] * (len(self.columns) - len(row)))] for row in rows)
         os.rename(unfinished, path)
-        self._csv = open(path, "a", newline="")  # noqa: SIM115
+        self._csv = open(path, "a", errors="backslashreplace", newline="")  # noqa: SIM115
         self._writer = csv.writer(self._csv, lineterminator="\n")
 
     def flush(self) -> None:
@@ -236,7 +242,7 @@ class TrialFiles:
         """Write error.txt."""
         if self.trial.error:
             os.makedirs(self.trial.path, exist_ok=True)
-            with open(os.path.join(self.trial.path, "error.txt"), "w") as file:
+            with open(os.path.join(self.trial.path, "error.txt"), "w", errors="backslashreplace") as file:
                 file.write(self.trial.error)
             if self.trial.error_pickle:
                 with open(os.path.join(self.trial.path, "error.pkl"), "wb") as binary:

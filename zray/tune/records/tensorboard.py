@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ..metrics import text_of
 from .crc32c import masked_crc32c
 
 __all__ = ["EventFile"]
@@ -90,14 +91,15 @@ def _parameter(value: Any) -> bytes:
     if isinstance(value, bool):
         return _number(4, int(value))
     if isinstance(value, (int, float)):
-        return _double(2, float(value))
-    return _bytes(3, str(value).encode())
+        with contextlib.suppress(OverflowError):  # an integer of many digits is a text
+            return _double(2, float(value))
+    return _bytes(3, text_of(value).encode(errors="backslashreplace"))
 
 
 def _plugin(tag: str, field: int, content: bytes) -> bytes:
     """A Summary for the table of hyper-parameters."""
     plugin_data = _bytes(1, b"hparams") + _bytes(2, _number(1, 0) + _bytes(field, content))
-    return _bytes(1, _bytes(TAG, tag.encode()) + _bytes(METADATA, _bytes(1, plugin_data)))
+    return _bytes(1, _bytes(TAG, tag.encode(errors="backslashreplace")) + _bytes(METADATA, _bytes(1, plugin_data)))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -105,7 +107,7 @@ def _head(key: str) -> bytes:
     """A scalar's bytes before its value; empty: it is left out.  All trials have the same keys, as a rule."""
     if key.partition("/")[0] in LEFT_OUT:
         return b""
-    tag = _bytes(TAG, (PREFIX + key).encode()) + _varint(SIMPLE_VALUE << 3 | 5)
+    tag = _bytes(TAG, (PREFIX + key).encode(errors="backslashreplace")) + _varint(SIMPLE_VALUE << 3 | 5)
     return _varint(1 << 3 | 2) + _varint(len(tag) + _FIXED32.size) + tag
 
 
@@ -127,7 +129,8 @@ class EventFile:
         self._skipped: Mapping[str, Any] | None = None  # the newest one that was not written
         self._write(_double(WALL_TIME, now) + _bytes(FILE_VERSION, b"brain.Event:2"))
         entries = [
-            _bytes(1, _bytes(1, key.encode()) + _bytes(2, _parameter(value))) for key, value in parameters.items()
+            _bytes(1, _bytes(1, key.encode(errors="backslashreplace")) + _bytes(2, _parameter(value)))
+            for key, value in parameters.items()
         ]
         info = b"".join(entries) + _double(5, now)
         self._write(_event(now, 0, _bytes(SUMMARY, _plugin("_hparams_/session_start_info", START_INFO, info))))

@@ -186,6 +186,8 @@ class PopulationBasedTraining(TrialScheduler):
 
     def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision:
         t, score = value_of(result, self.time_attr), self.score(result)
+        if score is None and value_of(result, self.metric or "") is not None:
+            score = LAST  # a text, or another value that is no number, comes last as NaN does
         if t is None or score is None:
             if self.require_attrs:
                 missing = self.time_attr if t is None else self.metric
