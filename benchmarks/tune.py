@@ -156,6 +156,14 @@ def pbt_toy(python: str | None) -> list[Row]:
     return [Row("PBT on its paper's toy", text, "1.2 against 0.4", pbt > 1.15 and alone < 0.5)]
 
 
+def pbt_turns(python: str | None) -> list[Row]:
+    """PBT's toy with more workers than CPUs: the population advances by turns."""
+    (alone, _), (found, exploits) = (tune_quality.toy_population(exploits=each) for each in (False, True))
+    text = f"worst Q = {min(found):.2f} with {exploits} exploits, {min(alone):.2f} without"
+    is_reached = len(found) == 8 and min(found) > min(alone) and exploits > 0
+    return [Row("PBT on its toy, 8 trials on 2 CPUs, 100 steps", text, "all exploit in turns", is_reached)]
+
+
 def hyperband_recorded(python: str | None) -> list[Row]:
     """HyperBand on recorded networks: the accuracy of random search at the same budget."""
     if not tune_recorded.TABLE.exists():  # it is no part of an installed package
@@ -203,6 +211,7 @@ FIGURES: dict[str, Callable[[str | None], list[Row]]] = {
         optuna_sequence,
         asha_digits,
         pbt_toy,
+        pbt_turns,
         hyperband_recorded,
         twenty_kills,
         pause_resume,

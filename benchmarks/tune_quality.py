@@ -229,6 +229,27 @@ def toy_curves(*, exploits: bool) -> list[list[float]]:
         return [[row["q"] for row in result.rows()] for result in results]
 
 
+def toy_population(*, exploits: bool) -> tuple[list[float], int]:
+    """Last Q of each of eight workers that take turns on two CPUs, and the number of exploits."""
+    space = {"h0": tune.uniform(0, 1), "h1": tune.uniform(0, 1)}
+    scheduler = PopulationBasedTraining(
+        "training_iteration",
+        perturbation_interval=10 if exploits else 10**9,
+        hyperparam_mutations=space,
+        quantile_fraction=0.25,
+    )
+    with tempfile.TemporaryDirectory(prefix="tune-") as folder:
+        results = tune.Tuner(
+            Toy,
+            param_space=space,
+            tune_config=tune.TuneConfig(
+                metric="q", mode="max", num_samples=8, scheduler=scheduler, reuse_actors=True, seed=1
+            ),
+            run_config=tune.RunConfig(name="turns", storage_path=folder, verbose=0, stop={"training_iteration": 100}),
+        ).fit()
+        return [result.metrics["q"] for result in results], scheduler.num_perturbations
+
+
 # --- at rest ---
 
 
