@@ -191,6 +191,17 @@ def es_overhead(choice: Choice) -> list[Row]:
     return [Row(figure, f"{100 * share:.1f} % of {seconds:.2f} s", "10 %", share <= 0.1)]
 
 
+def dead_environment(choice: Choice) -> list[Row]:
+    """An environment that ends its process: the worker starts again, and its part of the iteration is sampled anew."""
+    from .rllib_deaths import seconds_of_iterations
+
+    pairs = [seconds_of_iterations() for _ in range(3)]
+    cost = statistics.median(longest - shortest for longest, shortest in pairs)
+    usual = statistics.median(shortest for _, shortest in pairs)
+    figure = "an environment that ends its process, beyond a usual iteration"
+    return [Row(figure, f"{cost:.1f} s beyond {usual:.2f} s", "3 s", cost <= 3)]
+
+
 def weights(choice: Choice) -> list[Row]:
     """10 MB of weights to 16 actors."""
     from .rllib_loads import Weights
@@ -230,7 +241,8 @@ def growth(choice: Choice) -> list[Row]:
 
 
 FIGURES: dict[str, Callable[[Choice], list[Row]]] = {
-    figure.__name__: figure for figure in (to_475, to_level, sampler, workers, es_overhead, weights, growth, mujoco)
+    figure.__name__: figure
+    for figure in (to_475, to_level, sampler, workers, es_overhead, dead_environment, weights, growth, mujoco)
 }
 
 
