@@ -45,6 +45,11 @@ class Objective(NamedTuple):
         """The metric of a result as a number; None: the result has none."""
         return number_of(value_of(result, self.metric))
 
+    def finite(self, result: dict[str, Any]) -> float | None:
+        """The metric of a result as a finite number; None: the result has none."""
+        number = self.value(result)
+        return number if number is not None and math.isfinite(number) else None
+
     def score(self, result: dict[str, Any]) -> float | None:
         """The metric of a result, where larger is better; NaN and infinite values have the least score, `LAST`."""
         return self.score_of(value_of(result, self.metric))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..trial import value_of
-from .searcher import Searcher
+from .searcher import Searcher, learnt_values
 
 __all__ = ["AskTellSearch"]
 
 
 class AskTellSearch(Searcher):
     """An optimiser with `ask() -> configuration` and `tell(configuration, value)`.
+
+    Trials that have failed, or whose last value is no finite number, are not told.
 
     Args:
         optimizer: the object; where its `ask` returns None, no trial begins now, and StopIteration ends the search.
@@ -58,8 +59,9 @@ class AskTellSearch(Searcher):
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         point = self.asked.pop(trial_id, None)
-        value = value_of(result or {}, self._metric or "")
-        if point is None or error or value is None:
+        values = learnt_values(result, self._metric)
+        if point is None or error or values is None:
             return
+        (value,) = values
         is_turned = self.minimizes != (self._mode == "min")
         self.optimizer.tell(point, -value if is_turned else value)

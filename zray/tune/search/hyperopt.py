@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..spaces import Categorical, Domain, Float, Integer
-from ..trial import value_of
 from ..variants import has_unresolved_values
 from .former import flat_config
-from .searcher import Searcher, settled_seed
+from .searcher import Searcher, learnt_values, settled_seed
 
 __all__ = ["HyperOptSearch"]
 
@@ -199,11 +198,12 @@ class HyperOptSearch(Searcher):
             return
         hyperopt = _hyperopt()
         (document,) = (each for each in self._trials.trials if each["tid"] == number)
-        value = value_of(result or {}, self._metric or "")
-        if error or value is None:
+        values = learnt_values(result, self._metric)
+        if error or values is None:
             document["state"] = hyperopt.JOB_STATE_ERROR
             document["result"] = {"status": hyperopt.STATUS_FAIL}
         else:
+            (value,) = values
             document["state"] = hyperopt.JOB_STATE_DONE
             document["result"] = {"loss": -value if self._mode == "max" else value, "status": hyperopt.STATUS_OK}
         self._trials.refresh()

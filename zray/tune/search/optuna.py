@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..trial import value_of
 from ..variants import has_unresolved_values
 from .former import flat_config, former_trials
 from .optuna_spaces import distributions_of, flat_point, nested, values_of
-from .searcher import Searcher, settled_seed
+from .searcher import Searcher, learnt_values, metrics_of, settled_seed
 
 __all__ = ["OptunaSearch", "distributions_of"]
 
@@ -34,9 +33,9 @@ def _steps(results: list[dict[str, Any]], metric: str) -> dict[int, float]:
     """The values of a metric, by the training iteration."""
     found = {}
     for result in results:
-        value, step = value_of(result, metric), result.get("training_iteration")
-        if isinstance(value, (int, float)) and isinstance(step, int):
-            found[step] = float(value)
+        values, step = learnt_values(result, metric), result.get("training_iteration")
+        if values is not None and isinstance(step, int):
+            (found[step],) = values
     return found
 
 
@@ -127,7 +126,7 @@ class OptunaSearch(Searcher):
         if not callable(self._space):
             self._distributions = distributions_of(self._space)
         modes = self._mode if isinstance(self._mode, (list, tuple)) else [self._mode]
-        metrics = self._metric if isinstance(self._metric, (list, tuple)) else [self._metric]
+        metrics = metrics_of(self._metric)
         if len(modes) == 1 and len(metrics) > 1:
             modes = list(modes) * len(metrics)
         sampler = self._sampler
@@ -142,7 +141,7 @@ class OptunaSearch(Searcher):
             directions=["minimize" if mode == "min" else "maximize" for mode in modes],
             load_if_exists=True,
         )
-        self._add_former(optuna, [str(metric) for metric in metrics])
+        self._add_former(optuna, metrics)
         for place, point in enumerate(self._points):
             if place < len(self._rewards):
                 self._add(optuna, point, self._rewards[place])
@@ -156,8 +155,8 @@ class OptunaSearch(Searcher):
         """Add the trials of an earlier experiment whose parameters lie in this space."""
         count = 0
         for former in self._former:
-            values = [value_of(former.results[-1], metric) for metric in metrics]
-            if not all(isinstance(value, (int, float)) and value == value for value in values):
+            values = learnt_values(former.results[-1], metrics)
+            if values is None:
                 continue
             flat = flat_config(former.config)
             try:
@@ -170,7 +169,7 @@ class OptunaSearch(Searcher):
                 made = optuna.trial.create_trial(
                     params={name: flat[name] for name in distributions},
                     distributions=distributions,
-                    values=[float(value) for value in values],
+                    values=values,
                     intermediate_values=_steps(former.results, metrics[0]) if len(metrics) == 1 else None,
                 )
             except (KeyError, ValueError):  # another space
@@ -244,10 +243,10 @@ class OptunaSearch(Searcher):
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         if isinstance(self._metric, str) and trial_id in self._trials and trial_id not in self._told:
-            value = value_of(result, self._metric)
+            values = learnt_values(result, self._metric)
             step = result.get("training_iteration")
-            if isinstance(value, (int, float)) and step is not None:
-                self._trials[trial_id].report(float(value), int(step))
+            if values is not None and step is not None:
+                self._trials[trial_id].report(values[0], int(step))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         trial = self._trials.get(trial_id)
@@ -255,12 +254,11 @@ class OptunaSearch(Searcher):
             return
         self._told.add(trial_id)
         optuna = _optuna()
-        metrics = self._metric if isinstance(self._metric, (list, tuple)) else [self._metric]
-        values = [value_of(result or {}, str(metric)) for metric in metrics]
-        if error or any(value is None or value != value for value in values):
+        values = learnt_values(result, self._metric)
+        if error or values is None:
             self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
-            self.study.tell(trial, [float(value) for value in values])  # type: ignore[arg-type]
+            self.study.tell(trial, values)
 
     def on_trial_restored(self, trial_id: str, config: dict[str, Any]) -> None:
         """Accepted for Ray's programs: a replay of the journal asks for the same trials again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from .searcher import Searcher, set_search_properties
+from .searcher import Searcher, learnt_values, metrics_of, set_search_properties
 
 __all__ = ["Repeater"]
 
@@ -71,8 +71,11 @@ class Repeater(Searcher):
         if len(results) < self.repeat:
             return
         del self.results[leader]
-        values = [each[self.metric] for each in results if each is not None and self.metric in each]
-        if values:
-            self.searcher.on_trial_complete(leader, result={self.metric: statistics.fmean(values)}, error=False)
+        rows = [row for each in results if (row := learnt_values(each, self.metric)) is not None]
+        if rows:
+            # Not fmean: the sum of finite values may be beyond a float.
+            means = [float(statistics.mean(column)) for column in zip(*rows, strict=True)]
+            told = dict(zip(metrics_of(self.metric), means, strict=True))
+            self.searcher.on_trial_complete(leader, result=told, error=False)
         else:
             self.searcher.on_trial_complete(leader, result=None, error=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import shadows
+from ..objective import Objective
 from ..spaces import global_seed
 
-__all__ = ["SearchAlgorithm", "Searcher", "set_search_properties", "settled_seed"]
+__all__ = ["SearchAlgorithm", "Searcher", "learnt_values", "metrics_of", "set_search_properties", "settled_seed"]
 
 
 class Searcher:
@@ -177,6 +178,22 @@ def set_search_properties(
     taken = inspect.signature(searcher.set_search_properties).parameters.values()
     takes_more = any(each.kind is each.VAR_KEYWORD for each in taken)
     return bool(searcher.set_search_properties(metric, mode, config, **(spec if takes_more else {})))
+
+
+def metrics_of(metric: str | Sequence[str] | None) -> list[str]:
+    """The metrics of a searcher, of which there are several for several objectives."""
+    return [metric or ""] if metric is None or isinstance(metric, str) else [str(each) for each in metric]
+
+
+def learnt_values(result: dict[str, Any] | None, metric: str | Sequence[str] | None) -> list[float] | None:
+    """The values that a searcher learns from a result, one for each of its metrics.
+
+    Returns:
+        None: a value is absent, no number, NaN or infinite, and the trial counts as failed for the searcher.
+    """
+    values = [Objective(name, None).finite(result or {}) for name in metrics_of(metric)]
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) else None
 
 
 def settled_seed(own: int | None, spec: Mapping[str, Any]) -> int:
