@@ -21,6 +21,10 @@ def is_text(node):
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
+def name_of(node):
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def code_lines(tree, text):
     """Number of lines that are neither empty, nor comments, nor docstrings."""
     lines = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.strip()[0] != "#"}
@@ -34,7 +38,7 @@ def code_lines(tree, text):
 
 def fields_of(node):
     """Names of the fields of a class that is a record; none of another class."""
-    slots = [each for each in node.body if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "__slots__"]
+    slots = [each for each in node.body if isinstance(each, ast.Assign) and name_of(each.targets[0]) == "__slots__"]
     bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
     if (
         not slots
@@ -63,7 +67,8 @@ def changed(node):
 def measure():
     """The counts of the core, and the fields that are written elsewhere: {field: number of files}."""
     counts, owners, writers = Counter(), defaultdict(set), defaultdict(set)
-    for path in (path for package in PACKAGES for path in sorted((ROOT / "zray" / package).rglob("*.py"))):
+    paths = [(package, path) for package in PACKAGES for path in sorted((ROOT / "zray" / package).rglob("*.py"))]
+    for package, path in paths:
         text = path.read_text()
         tree = ast.parse(text)
         counts["files"] += 1
@@ -75,12 +80,12 @@ def measure():
                 counts["statements"] += not is_text(node)
             if isinstance(node, (ast.Assign, ast.AnnAssign)):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                counts["tables of transitions"] += any(ast.unparse(each).endswith("TRANSITIONS") for each in targets)
-            if ROOT / "zray" / "roles" in path.parents:
+                counts["tables of transitions"] += any(name_of(each).endswith("TRANSITIONS") for each in targets)
+            if package == "roles":
                 for field in fields_of(node) if isinstance(node, ast.ClassDef) else ():
                     owners[field].add(path)
                 for each in changed(node):
-                    if isinstance(each, ast.Attribute) and ast.unparse(each.value) not in ("self", "cls"):
+                    if isinstance(each, ast.Attribute) and name_of(each.value) not in ("self", "cls"):
                         writers[each.attr].add(path)
     foreign = {field: len(writers[field] - paths) for field, paths in owners.items() if writers[field] - paths}
     counts["fields with foreign writers"] = len(foreign)
