@@ -1,11 +1,15 @@
 """Callbacks of experiments: what is called when, and errors in them."""
 
+import os
+import stat
 import warnings
 
 import pytest
 
 from tests.gates import nothing_is_held, until
 from zray import tune
+from zray.tune import storage
+from zray.tune.callback import STATES, CallbackList
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -140,3 +144,57 @@ def test_restored_experiment_has_its_callbacks_with_their_states(tmp_path):
     assert (tmp_path / "count").read_text() == "3"
     tune.Tuner.restore(str(tmp_path / "counted"), train).fit()
     assert (tmp_path / "count").read_text() == "6"
+
+
+def test_states_of_callbacks_are_for_their_user_alone_and_synced_before_they_replace_others(tmp_path, monkeypatch):
+    steps = []
+    sync, rename = os.fsync, os.rename
+    monkeypatch.setattr(storage.os, "fsync", lambda number: steps.append("sync") or sync(number))
+    monkeypatch.setattr(storage.os, "rename", lambda *paths: steps.append("rename") or rename(*paths))
+    counting = Counting(tmp_path)
+    callbacks = CallbackList([counting])
+    callbacks.begin(str(tmp_path), goes_on=False)
+    callbacks.save(str(tmp_path))
+    assert stat.S_IMODE(os.stat(tmp_path / STATES).st_mode) == 0o600
+    assert steps[:2] == ["sync", "rename"] and set(os.listdir(tmp_path)) == {STATES}
+    done = len(steps)
+    callbacks.save(str(tmp_path))
+    assert len(steps) == done  # there is nothing new to keep
+    counting.count = 7
+    callbacks.save(str(tmp_path))
+    again = Counting(tmp_path)
+    CallbackList([again]).begin(str(tmp_path), goes_on=True)
+    assert again.count == 7
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x80\x04]", b"hello", b"\x80\x04}\x94.", b"\x80\x04]\x94K\x01a."],
+    ids=["empty", "cut", "text", "another pickle", "another list"],
+)
+def test_damaged_states_of_callbacks_are_named_and_stay(tmp_path, data):
+    (tmp_path / STATES).write_bytes(data)
+    callbacks = CallbackList([Counting(tmp_path)])
+    with pytest.raises(tune.TuneError, match=rf"{STATES}.*The file is damaged: remove it"):
+        callbacks.begin(str(tmp_path), goes_on=True)
+    callbacks.save(str(tmp_path))  # as the experiment does at its end
+    assert (tmp_path / STATES).read_bytes() == data
+
+
+def test_states_of_callbacks_from_a_module_that_is_absent_ask_for_the_module(tmp_path):
+    (tmp_path / STATES).write_bytes(b"cabsent_module\nState\n.")
+    with pytest.raises(tune.TuneError, match=rf"{STATES}.*absent_module.*Make the module importable"):
+        CallbackList([Counting(tmp_path)]).begin(str(tmp_path), goes_on=True)
+
+
+def test_states_of_callbacks_survive_a_restore_whose_setup_fails(tmp_path):
+    callbacks = CallbackList([Counting(tmp_path)])
+    callbacks.begin(str(tmp_path), goes_on=False)
+    callbacks.save(str(tmp_path))
+    before = (tmp_path / STATES).read_bytes()
+    failing = CallbackList([Recorder(fails_at="setup"), Counting(tmp_path)])
+    failing.callbacks[1].count = 9
+    with pytest.raises(tune.TuneError, match="setup failed"):
+        failing.begin(str(tmp_path), goes_on=True)
+    failing.save(str(tmp_path))
+    assert (tmp_path / STATES).read_bytes() == before

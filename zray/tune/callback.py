@@ -10,6 +10,7 @@ from typing import Any
 
 from .errors import TuneError
 from .refs import dumps
+from .storage import write_aside
 from .trial import Trial
 
 __all__ = ["Callback", "CallbackList", "pickled", "unpickled"]
@@ -94,6 +95,8 @@ class CallbackList:
     def __init__(self, callbacks: list[Any]) -> None:
         self.callbacks = callbacks
         self._methods: dict[str, list[Any]] = {}  # name -> the methods that do something
+        self._has_begun = False
+        self._saved = b""
 
     def methods(self, name: str) -> list[Any]:
         """The methods of a name that callbacks define themselves."""
@@ -117,24 +120,31 @@ class CallbackList:
                     method, error, "The experiment has stopped: correct the callback, then go on with Tuner.restore."
                 ) from error
 
-    def save(self, folder: str) -> None:
-        """Keep the states of the callbacks that have one."""
-        states = [(_name(method), method()) for method in self.methods("get_state")]
-        if states:
-            path = os.path.join(folder, STATES)
-            with open(f"{path}.unfinished", "wb") as file:
-                file.write(dumps(states))
-            os.rename(f"{path}.unfinished", path)
+    def begin(self, folder: str, goes_on: bool, **info: Any) -> None:
+        """Call `setup` of all; where an experiment goes on, give them their states back.
 
-    def load(self, folder: str) -> None:
+        Raises:
+            TuneError: a callback has raised an error, or the file of states cannot be read.
+        """
+        self.call("setup", **info)
+        if goes_on:
+            self._load(folder)
+        self._has_begun = True
+
+    def save(self, folder: str) -> None:
+        """Keep the states of the callbacks that have one.  The file may hold their keys: it is for its user alone."""
+        if not self._has_begun:
+            return  # states of callbacks that were not told theirs would replace those of the former run
+        states = [(_name(method), method()) for method in self.methods("get_state")]
+        if states and (data := dumps(states)) != self._saved:
+            write_aside(os.path.join(folder, STATES), data, 0o600)
+            self._saved = data
+
+    def _load(self, folder: str) -> None:
         """Give the callbacks their states back; those of other classes are left out."""
         if not self.methods("set_state"):
             return
-        try:
-            with open(os.path.join(folder, STATES), "rb") as file:
-                states = pickle.load(file)
-        except FileNotFoundError:
-            return
+        states = _read_states(os.path.join(folder, STATES))
         for method in self.methods("set_state"):
             place = next((place for place, (name, _) in enumerate(states) if name == _name(method)), None)
             if place is not None:
@@ -179,6 +189,33 @@ def unpickled(pickles: list[bytes]) -> list[Any]:
                     callback.__class__ = current
             callbacks.append(callback)
     return callbacks
+
+
+def _read_states(path: str) -> list[tuple[str, Any]]:
+    """The states of a file, with the names of their callbacks; none: there is no file.
+
+    Raises:
+        TuneError: the file is damaged, or needs a module that is not here.
+    """
+    advice = "The file is damaged: remove it, and the callbacks begin anew while the trials go on"
+    try:
+        with open(path, "rb") as file:
+            found = pickle.load(file)
+    except FileNotFoundError:
+        return []
+    except OSError:
+        raise
+    except Exception as error:
+        if isinstance(error, (ImportError, AttributeError)):
+            advice = "Make the module importable, as in the first run, or remove the file: the callbacks begin anew"
+        raise TuneError(
+            f"{path}, the states of the callbacks, cannot be read: {type(error).__name__}: {error}.  {advice}."
+        ) from error
+    if not isinstance(found, list) or not all(isinstance(each, tuple) and len(each) == 2 for each in found):
+        raise TuneError(
+            f"{path} holds no states of callbacks but {type(found).__name__}: another program has written it.  {advice}."
+        )
+    return found
 
 
 def _name(method: Any) -> str:

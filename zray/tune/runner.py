@@ -133,9 +133,7 @@ class Runner:
                 self._trainable_ref = zray.put(placed(self.trainable))
                 names = names_for_processes()
                 self._names_ref = [zray.put(names)] if names is not None else None  # a list: read when needed
-                self.callbacks.call("setup", **info)
-                if first:
-                    self.callbacks.load(self.path)
+                self.callbacks.begin(self.path, bool(first), **info)
                 self.apply([*first, self._capacity_event(raises_at_none=True)])
                 if self.controller.trials and varies_by_config(self.trainable, self.resources):
                     # How many trials fit is known when there is the configuration of one.
