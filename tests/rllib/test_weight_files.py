@@ -1,12 +1,14 @@
-"""Weights of a checkpoint in msgpack: read and written by zray and by plain msgpack-numpy."""
+"""Files of a checkpoint: weights in msgpack, for zray and for plain msgpack-numpy; damaged ones are named."""
 
 import pathlib
+import pickle
 
 import msgpack
 import msgpack_numpy
 import numpy as np
 import pytest
 
+from zray.rllib.algorithm import STATE, Algorithm
 from zray.rllib.algorithms.ppo import PPOConfig
 from zray.rllib.env.multi_agent_env import MultiAgentCartPole
 from zray.rllib.weight_files import FILE, read_weights
@@ -51,3 +53,37 @@ def test_file_has_the_weights_of_each_policy(tmp_path):
 def test_missing_file_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match=FILE):
         read_weights(pathlib.Path(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: b"", lambda data: data[:-9], lambda data: b"hello", lambda data: msgpack.packb({"a": 1})],
+    ids=["empty", "cut", "text", "another program's"],
+)
+def test_damaged_file_of_weights_is_named(tmp_path, damage):
+    state = {"default_policy": {"weights": {"w": np.ones(9)}, "filter": {}}}
+    (tmp_path / FILE).write_bytes(damage(msgpack.packb(state, default=msgpack_numpy.encode)))
+    with pytest.raises(ValueError, match=rf"{FILE} is damaged.*earlier checkpoint"):
+        read_weights(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "of a checkpoint is damaged: EOFError.*earlier checkpoint"),
+        (b"hello", "of a checkpoint is damaged: UnpicklingError.*earlier checkpoint"),
+        (None, "of a checkpoint is damaged: .*earlier checkpoint"),
+        (pickle.dumps({"weights": 1}), "holds no checkpoint of an algorithm but dict without filter, .*earlier"),
+        (pickle.dumps([1]), "holds no checkpoint of an algorithm but list.*earlier"),
+        (b"cabsent_module\nState\n.", "of a checkpoint cannot be read.*absent_module.*Make the module importable"),
+    ],
+    ids=["empty", "text", "cut", "dict", "list", "of an absent module"],
+)
+def test_damaged_state_of_an_algorithm_is_named(tmp_path, data, words):
+    algo = built()
+    path = algo.save_to_path(tmp_path)
+    (tmp_path / STATE).write_bytes((tmp_path / STATE).read_bytes()[:-100] if data is None else data)
+    for restore in (algo.restore, algo.restore_from_path, Algorithm.from_checkpoint):
+        with pytest.raises(ValueError, match=f"{STATE} {words}"):
+            restore(path)
+    algo.stop()

@@ -26,7 +26,7 @@ from zray.tune.logger import (
     pretty_print,
 )
 from zray.tune.records.crc32c import BLOCK, SHORT, crc32c
-from zray.tune.records.files import RecordsRepair, read_results
+from zray.tune.records.files import RecordsRepair, TrialFiles, read_results
 from zray.tune.records.tensorboard import DENSE, EventFile
 from zray.tune.trial import Trial
 
@@ -392,3 +392,11 @@ def test_loggers_write_after_a_program_has_imported_the_modules_of_ray():
     import zray.tune.logger.json
 
     assert zray.tune.logger.pretty_print({"a": 1}) == "a: 1\n"
+
+
+def test_error_that_is_no_text_is_written_and_read(tmp_path):
+    trial = Trial("t", "train", {}, {}, path=str(tmp_path), error="no file \udcff.csv \u00e9")
+    TrialFiles(trial).write_error()
+    assert str(tune.Result.from_path(str(tmp_path)).error) == "no file \\udcff.csv \u00e9"
+    (tmp_path / "error.txt").write_bytes(b"no file \xff.csv")
+    assert str(tune.Result.from_path(str(tmp_path)).error) == "no file \ufffd.csv"

@@ -11,11 +11,43 @@ import torch
 from .devices import on_cpu
 from .other_environments import differing
 from .spellings import logger
-from .weight_files import write_weights
+from .weight_files import FILE, write_weights
 
-__all__ = ["STATE", "Checkpoints"]
+__all__ = ["STATE", "Checkpoints", "read_state"]
 
 STATE = "algorithm_state.pkl"
+# The parts that a checkpoint of each version has.
+_PARTS = ("weights", "filter", "learner", "rng", "torch", "episodes", "steps_sampled", "groups", "config", "algorithm")
+
+
+def read_state(folder: str) -> dict[str, Any]:
+    """The state of an algorithm in the folder of a checkpoint.
+
+    Raises:
+        FileNotFoundError: the folder has no such file.
+        ValueError: the file is damaged, is another program's, or needs a module that is not here.
+    """
+    path = os.path.join(folder, STATE)
+    advice = f"Start from an earlier checkpoint; {FILE} beside it has the weights alone (read_weights)"
+    try:
+        with open(path, "rb") as file:
+            state = pickle.load(file)
+    except OSError:
+        raise
+    except Exception as error:
+        wrong = "is damaged"
+        if isinstance(error, (ImportError, AttributeError)):
+            wrong, advice = "cannot be read", "Make the module importable, as in the program that saved it"
+        raise ValueError(
+            f"The file {path} of a checkpoint {wrong}: {type(error).__name__}: {error}.  {advice}."
+        ) from error
+    lacks = [name for name in _PARTS if name not in state] if isinstance(state, dict) else _PARTS
+    if lacks:
+        raise ValueError(
+            f"The file {path} holds no checkpoint of an algorithm but {type(state).__name__} without "
+            f"{', '.join(lacks)}: another program has written it.  {advice}."
+        )
+    return state
 
 
 class Checkpoints:
@@ -48,8 +80,7 @@ class Checkpoints:
 
     def load_checkpoint(self: Any, checkpoint: Any) -> None:
         """Go on from a checkpoint."""
-        with open(os.path.join(str(checkpoint), STATE), "rb") as file:
-            state = pickle.load(file)
+        state = read_state(str(checkpoint))
         self.policy.set_weights(state["weights"])
         self.policy.filter = state["filter"]
         self.set_learner_state(state["learner"])
@@ -83,8 +114,6 @@ class Checkpoints:
     def from_checkpoint(cls, path: Any) -> Any:
         """Make the algorithm of the checkpoint in the folder `path`; its next iterations are those after the save."""
         folder = str(getattr(path, "path", path))
-        with open(os.path.join(folder, STATE), "rb") as file:
-            config = pickle.load(file)["config"]
-        made = config.copy().build_algo()
+        made = read_state(folder)["config"].copy().build_algo()
         made.restore(folder)
         return made

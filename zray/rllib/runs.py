@@ -21,6 +21,7 @@ from .algorithm import STATE, Algorithm
 from .algorithms.registry import get_algorithm_class
 from .atari import environment_of
 from .callbacks import DefaultCallbacks, Events
+from .checkpoints import read_state
 from .groups import Episode
 from .trainers import agent_class
 
@@ -89,8 +90,7 @@ def read_run(path: str, trial: str | None = None) -> Run:
 
 
 def _of_checkpoint(folder: str) -> Run:
-    with open(os.path.join(folder, STATE), "rb") as file:
-        state = pickle.load(file)
+    state = read_state(folder)
     saved = _saved(folder)
     return Run(folder, os.path.basename(folder), state["algorithm"], state["config"].to_dict(), [], [saved])
 
@@ -113,8 +113,7 @@ def _saved(folder: str) -> Saved:
 
 def algorithm_of_checkpoint(path: str, **options: Any) -> Algorithm:
     """The algorithm of a checkpoint, with some options changed."""
-    with open(os.path.join(path, STATE), "rb") as file:
-        state = pickle.load(file)
+    state = read_state(path)
     algorithm: Algorithm = state["config"].copy().update_from_dict(options).build_algo()
     algorithm.restore(path)
     return algorithm
@@ -189,8 +188,7 @@ def _from(run: Run, saved: Saved | None, number: int, totals: list[int]) -> Repl
     if saved is None:
         config, used = _class_of(run.algorithm).configured(run.config), 1  # a trial's process has one thread
     else:
-        with open(os.path.join(saved.path, STATE), "rb") as file:
-            state = pickle.load(file)
+        state = read_state(saved.path)
         config, used = state["config"].copy(), state.get("threads", 1)
     config.env_runners(num_env_runners=0)
     if not config["evaluation_config"].get("explore"):

@@ -47,10 +47,18 @@ def read_weights(path: Any) -> dict[str, dict[str, np.ndarray]]:
 
     Raises:
         FileNotFoundError: the checkpoint has no such file.
+        ValueError: the file is damaged, or another program's.
     """
     place = os.fspath(getattr(path, "path", path))
     if os.path.isdir(place):
         place = os.path.join(place, FILE)
     with open(place, "rb") as file:
-        state = msgpack.unpackb(file.read(), object_hook=msgpack_numpy.decode)
-    return {name: {key: np.array(value) for key, value in own["weights"].items()} for name, own in state.items()}
+        data = file.read()
+    try:
+        state = msgpack.unpackb(data, object_hook=msgpack_numpy.decode)
+        return {name: {key: np.array(value) for key, value in own["weights"].items()} for name, own in state.items()}
+    except Exception as error:
+        raise ValueError(
+            f"The file {place} is damaged, or holds no weights of a checkpoint: {type(error).__name__}: {error}.  "
+            "Take the weights of an earlier checkpoint, or of the algorithm: Algorithm.from_checkpoint(folder)."
+        ) from error

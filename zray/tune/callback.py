@@ -213,7 +213,7 @@ def _read_states(path: str) -> list[tuple[str, Any]]:
         ) from error
     if not isinstance(found, list) or not all(isinstance(each, tuple) and len(each) == 2 for each in found):
         raise TuneError(
-            f"{path} holds no states of callbacks but {type(found).__name__}: another program has written it.  {advice}."
+            f"{path} holds no states of callbacks but {type(found).__name__} of another program.  {advice}."
         )
     return found
 

@@ -119,7 +119,7 @@ class Result:
         checkpoints = [Checkpoint(os.path.join(path, name)) for name in folders]
         error: Exception | None = None
         if os.path.exists(os.path.join(path, "error.txt")):
-            with open(os.path.join(path, "error.txt")) as file:
+            with open(os.path.join(path, "error.txt"), encoding="utf-8", errors="replace") as file:
                 error = TuneError(file.read())
         metrics = rows[-1] if rows else None
         newest = checkpoints[-1] if checkpoints else None

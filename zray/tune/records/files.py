@@ -242,7 +242,8 @@ class TrialFiles:
         """Write error.txt."""
         if self.trial.error:
             os.makedirs(self.trial.path, exist_ok=True)
-            with open(os.path.join(self.trial.path, "error.txt"), "w", errors="backslashreplace") as file:
+            path = os.path.join(self.trial.path, "error.txt")
+            with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(self.trial.error)
             if self.trial.error_pickle:
                 with open(os.path.join(self.trial.path, "error.pkl"), "wb") as binary:
