@@ -14,6 +14,8 @@ GROUPS = "Make the methods async, create one actor for each group, or give `max_
 NAMES = {**_NAMES, **_RLLIB}
 # Libraries whose names Ray has in several modules.
 LIBRARIES = ("air", "rllib", "train", "tune")
+# Packages in which a program of Ray may look for a name that no row has.
+PACKAGES = (*LIBRARIES, "dag", "experimental", "internal", "util")
 
 # Options of remote functions, actor classes and methods.
 OPTIONS = {
@@ -128,6 +130,27 @@ def refuse_import(name: str) -> None:
     row = row_of(name)
     if row is not None:
         raise ModuleNotFoundError(_said(name, NAMES[row]))
+
+
+def refuse_unknown(name: str) -> None:
+    """Raise the error for a module, or a name in `from module import name`, that neither is there nor has a row.
+
+    Raises:
+        ModuleNotFoundError: Ray may have the name, and the program may be written for it.
+    """
+    parent, _, last = name.rpartition(".")
+    if parent.partition(".")[2].partition(".")[0] not in PACKAGES or last.startswith("__"):
+        return
+    import difflib
+    import sys
+
+    close = difflib.get_close_matches(last, dir(sys.modules[parent]) if parent in sys.modules else (), 1, 0.8)
+    meant = f"  Did you mean {close[0]!r}?" if close else ""
+    raise ModuleNotFoundError(
+        f"cannot import name {last!r} from {parent!r}: zray has no such module, class or function.{meant}  "
+        "docs/compatibility.md lists names of Ray with what replaces them; a program that works without this one "
+        "catches ImportError."
+    )
 
 
 def _said(subject: str, advice: str) -> str:

@@ -43,15 +43,19 @@ class AbsentModules:
         """The module of another name that holds what the asked one holds in Ray; None: there is none.
 
         Raises:
-            ModuleNotFoundError: absent.NAMES has the module, and a program imports it.
+            ModuleNotFoundError: absent.NAMES has the module, or a library of Ray's would have it.
         """
         if name.startswith("zray."):
             finding = sys._getframe(1)
             if finding.f_back is None or finding.f_back.f_globals.get("__name__") != "importlib.util":
                 from importlib import import_module
 
-                import_module(".absent", __package__).refuse_import(name)
-                return import_module(".ray_imports", __package__).moved(name)
+                absent = import_module(".absent", __package__)
+                absent.refuse_import(name)
+                found = import_module(".ray_imports", __package__).moved(name)
+                if found is None:
+                    absent.refuse_unknown(name)
+                return found
             # importlib.util.find_spec() asks whether the module is there: None is the answer.
         return None
 

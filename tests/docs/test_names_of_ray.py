@@ -75,3 +75,33 @@ def test_state_lists_work_after_an_import_under_the_former_name(monkeypatch):
     assert state.api is state
     monkeypatch.setattr(state, "require_runtime", lambda: SimpleNamespace(ask=lambda question: WorkListed(1, [], [])))
     assert state.list_tasks() == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import zray.tune.no_such",
+        "from zray.tune import NoSuch",
+        "import zray.air.no_such.below",
+        "from zray.util.no_such import value",
+        "from zray.rllib.algorithms.ppo.no_such import Value",
+        "from zray.rllib.utils.schedules import NoSuch",
+        "from zray.rllib.utils.torch_utils import no_such",
+        "from zray.experimental import no_such",
+    ],
+)
+def test_import_of_a_name_without_a_row_says_where_names_are_listed(statement):
+    with pytest.raises(
+        ModuleNotFoundError, match="cannot import name '[Nn]o_?[Ss]uch' from .*: zray has no such mo"
+    ) as raised:
+        exec(statement, {})
+    assert "docs/compatibility.md lists names of Ray" in str(raised.value)
+
+
+def test_import_of_a_misspelt_name_says_which_one_is_like_it():
+    with pytest.raises(ModuleNotFoundError, match="'Tunner' from 'zray.tune': .*  Did you mean 'Tuner'?"):
+        exec("from zray.tune import Tunner", {})
+
+
+def test_question_whether_a_module_is_there_gets_no_error():
+    assert compatibility.importlib.util.find_spec("zray.tune.no_such") is None

@@ -40,6 +40,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ... import shadows
 from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
 from ..masks import is_masked
@@ -311,3 +312,6 @@ class DQN(Algorithm):
         self.target.load_state_dict(state["target"])
         self.memory.set_state(state["memory"])
         self.target_age = state["target_age"]
+
+
+shadows.name_absent(__name__)

@@ -57,6 +57,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ... import shadows
 from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
 from ..helpers import explained_variance
@@ -298,3 +299,6 @@ class PPO(Algorithm):
         self.optimizer.load_state_dict(state["optimizer"])
         self.kl_coeff = state["kl_coeff"]
         self.reward_scale = state.get("reward_scale")
+
+
+shadows.name_absent(__name__)

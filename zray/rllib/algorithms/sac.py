@@ -40,6 +40,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ... import shadows
 from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
 from ..networks import mlp
@@ -387,3 +388,6 @@ class SAC(Algorithm):
         with torch.no_grad():
             self.log_alpha.copy_(state["log_alpha"])
         self.memory.set_state(state["memory"])
+
+
+shadows.name_absent(__name__)

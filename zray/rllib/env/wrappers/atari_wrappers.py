@@ -13,6 +13,8 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TimeLimit, TransformObservation
 
+from .... import shadows
+
 __all__ = ["FireResetEnv", "is_atari", "wrap_atari_for_new_api_stack", "wrap_deepmind"]
 
 FRAMES = 4  # that an action lasts, and that are stacked
@@ -94,3 +96,6 @@ def wrap_atari_for_new_api_stack(
         framestack: images of an observation; None: 1.
     """
     return wrap_deepmind(TimeLimit(env, STEPS_MAX), dim, framestack or False, True, frameskip)
+
+
+shadows.name_absent(__name__)
