@@ -116,6 +116,33 @@ def test_trials_that_the_budget_has_cut_off_go_on_with_a_new_budget():
     assert world.states == ["RUNNING"] * 2 and controller.budget_left(500.0) == 10.0
 
 
+class Enough(tune.Stopper):
+    """The end of all trials, from the first result on."""
+
+    is_over = False
+
+    def __call__(self, trial_id, result):
+        self.is_over = True
+        return False
+
+    def stop_all(self):
+        return self.is_over
+
+
+def test_trials_that_a_stopper_of_all_has_ended_stay_so():
+    class World(Replayed):
+        def fresh(self):
+            made = super().fresh()
+            return Controller(made.settings, made.searcher, made.scheduler, Enough())
+
+    world = World()
+    first, second = world.ids
+    world(ev.Report(101.0, first, 1, {"x": 1}), *[ev.Halted(102.0, trial_id, 0) for trial_id in (first, second)])
+    assert world.states == ["TERMINATED"] * 2 and world.controller.is_done
+    controller = world.again(ev.Resumed(200.0))
+    assert world.states == ["TERMINATED"] * 2 and controller.is_done and not controller.actions
+
+
 def test_interrupted_experiment_has_the_rest_of_its_budget():
     world = Replayed(time_budget_s=10.0)
     world(ev.Report(104.0, world.ids[0], 1, {"x": 1}))

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from .beginning import ExperimentWarning
 from .refs import LostRef, dumps, refs_in
 from .registry import trainable_of
+from .schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from .search.basic_variant import BasicVariantGenerator
+from .settings import Settings
 from .worker import is_class
 
 if TYPE_CHECKING:
@@ -147,6 +149,13 @@ def samples_to_add(found: RunningExperiment, asked: RunningExperiment) -> int:
             ExperimentWarning,
             stacklevel=4,
         )
+    if ignored := _ignored(found, asked):
+        warnings.warn(
+            f"{'; '.join(ignored)}: what the first run of {found.path} was given is used, because its recorded "
+            "decisions follow from it.  Another one needs another experiment.",
+            ExperimentWarning,
+            stacklevel=4,
+        )
     total, wanted = found.settings.num_samples, asked.settings.num_samples
     if total < 0 or wanted == total:
         return 0
@@ -158,6 +167,48 @@ def samples_to_add(found: RunningExperiment, asked: RunningExperiment) -> int:
         )
         return 0
     return asked.searcher.num_samples if isinstance(asked.searcher, BasicVariantGenerator) else wanted
+
+
+# Fields of `Settings`, and the arguments of `tune.run` that they come from.
+_SETTINGS = {
+    "max_failures": "max_failures",
+    "time_budget_s": "time_budget_s",
+    "fail_fast": "fail_fast",
+    "max_concurrent": "max_concurrent_trials",
+    "keep": "keep_checkpoints_num",
+    "checkpoint_at_end": "checkpoint_at_end",
+}
+
+
+def _ignored(found: RunningExperiment, asked: RunningExperiment) -> list[str]:
+    """The arguments that are given now, and differ from those of the first run; in words."""
+    ignored = []
+    for name in ("scheduler", "searcher"):
+        before, now = getattr(found, name), getattr(asked, name)
+        is_default = type(now) in (FIFOScheduler, BasicVariantGenerator)
+        if not is_default and _facts_of(before) != _facts_of(now):
+            argument = "search_alg" if name == "searcher" else name
+            same = type(before) is type(now)
+            ignored.append(
+                f"{argument} of {'other arguments' if same else type(now).__name__} is ignored, for the former "
+                f"{type(before).__name__}"
+            )
+    default = Settings()
+    for name, argument in _SETTINGS.items():
+        before, now = getattr(found.settings, name), getattr(asked.settings, name)
+        if now not in (before, getattr(default, name)):
+            ignored.append(f"{argument}={now!r} is ignored, for {before!r}")
+    return ignored
+
+
+def _facts_of(part: Any) -> tuple[str, dict[str, Any]]:
+    """The class of a scheduler or searcher, and the plain arguments of a scheduler.
+
+    Numbers of a searcher may follow from num_samples or from its draws.
+    """
+    kind = f"{type(part).__module__}.{type(part).__qualname__}"
+    facts = vars(part) if isinstance(part, TrialScheduler) else {}
+    return kind, {key: value for key, value in facts.items() if isinstance(value, (bool, int, float, str))}
 
 
 def _stop_of(experiment: RunningExperiment) -> Any:

@@ -56,7 +56,11 @@ class Stopper:
         return False
 
     def stop_all(self) -> bool:
-        """Whether the experiment ends; asked after each result."""
+        """Whether the experiment ends; asked after each result.
+
+        Trials that it ends are TERMINATED, and stay so when the experiment is restored: the end is the one that was
+        asked for.  Those that a time budget or `fail_fast` has cut off go on then.
+        """
         return False
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any]) -> None:
