@@ -179,8 +179,8 @@ class Faulty(gymnasium.Env):
         if is_faulty and self.fault == "raise":
             raise ZeroDivisionError("by nought")
         reward = np.nan if is_faulty and self.fault == "reward" else 1.0
-        value = np.inf if is_faulty and self.fault == "observation" else 0.0
-        return np.full(2, value, np.float32), reward, self.steps == 9, False, {}
+        value = np.inf if is_faulty and self.fault in ("observation", "last") else 0.0
+        return np.full(2, value, np.float32), reward, self.steps == 9, is_faulty and self.fault == "last", {}
 
 
 @pytest.mark.parametrize(
@@ -189,6 +189,7 @@ class Faulty(gymnasium.Env):
         ("raise", r"ZeroDivisionError: by nought, in environment Faulty of process 0, the episode with seed \d+"),
         ("reward", r"The reward is nan, in step 2 of environment Faulty"),
         ("observation", r"The observation holds NaN or infinity, in step 3 of environment Faulty"),
+        ("last", r"The observation holds NaN or infinity, in step 3 of environment Faulty"),
     ],
 )
 def test_faults_of_environments_are_named(fault, message):

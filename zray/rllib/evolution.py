@@ -148,10 +148,11 @@ class Evolver:
 
     def _episode(self, seed: int, rng: np.random.Generator | None, counted: Any) -> tuple[float, int]:
         where = f"environment {self.name} of process {self.worker_index}, the episode with seed {seed}"
-        total, rows, rewards = self._played(seed, rng, where)
+        total, rows, rewards, last = self._played(seed, rng, where)
         observations = np.asarray(rows)
-        if not np.isfinite(observations).all():
-            step = int(np.argmin(np.isfinite(observations).all(axis=1)))
+        seen = observations if last is None else np.asarray([*rows, last])
+        if not np.isfinite(seen).all():
+            step = int(np.argmin(np.isfinite(seen).all(axis=1)))
             raise InvalidEnvironmentError(f"The observation holds NaN or infinity, in step {step} of {where}.")
         if not np.isfinite(total):
             step = int(np.argmin(np.isfinite(rewards)))
@@ -160,7 +161,7 @@ class Evolver:
         return total, len(rewards)
 
     def _played(self, seed: int, rng: np.random.Generator | None, where: str) -> Any:
-        """Return, observations and rewards of an episode; after a failure, in an environment that is made anew."""
+        """Numbers of an episode, as `play` returns them; after a failure, in an environment that is made anew."""
         for attempt in range(RESTARTS_MAX + 1):
             try:
                 with np.errstate(all="ignore"):  # what is no number is looked for afterwards, and named

@@ -156,7 +156,7 @@ class VectorPolicy:
 
     def play(
         self, env: gymnasium.Env[Any, Any], seed: int, rng: np.random.Generator | None, horizon: float = math.inf
-    ) -> tuple[float, list[np.ndarray], list[float]]:
+    ) -> tuple[float, list[np.ndarray], list[float], np.ndarray | None]:
         """Play one episode.
 
         Args:
@@ -166,7 +166,8 @@ class VectorPolicy:
             horizon: steps after which the episode is cut off.
 
         Returns:
-            (return, observations as rows, rewards).
+            (return, observations as rows, rewards, the row behind the last step); the last one is None where the
+            episode has ended by itself.
         """
         observation, _ = env.reset(seed=seed)
         flatten, forward, to_action, step, apply = self.flatten, self.forward, self.to_action, env.step, self.filter
@@ -178,4 +179,4 @@ class VectorPolicy:
             observation, reward, terminated, truncated, _ = step(to_action(forward(apply(row)), rng))
             rewards.append(float(reward))
             if terminated or truncated or len(rewards) >= horizon:
-                return sum(rewards), rows, rewards
+                return sum(rewards), rows, rewards, None if terminated else flatten(observation)
