@@ -1,6 +1,7 @@
 """README.md: the program runs, the links lead somewhere, the page stays short."""
 
 import ast
+import math
 import re
 
 from tests.scripts import ROOT, run_script
@@ -13,7 +14,7 @@ WORDS_MAX = 900
 def test_program_of_the_readme_runs(tmp_path):
     result = run_script(tmp_path, CORE)
     assert result.returncode == 0, result.stderr
-    assert abs(float(result.stdout)) < 0.1, "the mean of 100,000 draws around 0"
+    assert abs(float(result.stdout) - math.pi) < 0.01, "a million points, six standard errors"
     assert len(CORE.splitlines()) <= 25
 
 

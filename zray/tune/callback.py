@@ -26,6 +26,9 @@ class Callback:
     are all trials; `trial` is the one that the event is about, with `trial_id`, `config`, `last_result` and `path`;
     `result` is a dict of metrics; `checkpoint` has a `path`; `info` is room for more.
 
+    An error that a method raises ends the experiment: `fit` raises `TuneError`, which names the method.  Correct the
+    callback, and go on with `Tuner.restore`.
+
     Example:
         class Printer(tune.Callback):
             def on_trial_result(self, iteration, trials, trial, result, **info):

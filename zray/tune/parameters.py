@@ -70,7 +70,8 @@ def with_parameters(trainable: Any, **values: Any) -> Any:
 
     Args:
         trainable: a function, as `def train(config, data)`; or a class, whose `setup(config, data)` gets them.
-        values: the arguments, by name.
+        values: the arguments, by name.  Large arrays are read-only, as those of `zray.get`: other trials read the
+            same memory.  Copy one before a write, and before `torch.as_tensor`: `data.copy()`.
 
     Returns:
         A trainable of the configuration alone.
