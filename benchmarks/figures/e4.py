@@ -177,12 +177,14 @@ def run(plan: Plan) -> Course:
             now = time.monotonic() - course.began
             if events and now >= events[0][0]:
                 if events.pop(0)[1] == "kill":
+                    # Noted first: on a busy machine its tasks run again before the end of its process is seen.
+                    course.changes.append((now, len(cluster.worker_nodes) - 1))
                     node = cluster.worker_nodes[0]
                     cluster.remove_node(node)
                     course.kills.append((node.node_id, frozenset(chain.number for chain in going.values())))
                 else:
                     cluster.add_node(num_cpus=SLOTS)
-                course.changes.append((time.monotonic() - course.began, len(cluster.worker_nodes)))
+                    course.changes.append((time.monotonic() - course.began, len(cluster.worker_nodes)))
             while len(going) < CHAINS and now < plan.end:
                 chain = new_chain(course.chains, path)
                 going[chain.links[-1]] = chain
