@@ -65,7 +65,7 @@ def run(world, program):
 
 
 def on(name):
-    """There if that node lives, else anywhere."""
+    """Place of a task or actor: that node if it lives, else any other."""
     return Where(node=name, is_soft=True)
 
 

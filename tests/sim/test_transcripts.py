@@ -18,7 +18,7 @@ REGULAR = {"Heartbeat", "HeartbeatReply", "LineageTimeout", "LoadReport", "LoadT
 
 
 def transcript(scenario):
-    """What was said in a scenario, one message a line."""
+    """Text of a scenario: its description, then one message a line."""
     world = scenario()
     lines = [render(line).rstrip() for line in world.trace.lines if type(line[-1]).__name__ not in REGULAR]
     return "\n".join([scenario.__doc__, "", *lines, ""])

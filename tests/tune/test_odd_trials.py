@@ -1,4 +1,4 @@
-"""One odd trial never ends an experiment: texts and names that cannot be written, and odd values at limits."""
+"""Experiments go on beside an odd trial: texts and names that cannot be written, and odd values at limits."""
 
 import numpy as np
 import pytest

@@ -54,7 +54,7 @@ class Optimizer:
 
 
 def repeated(metric, values, key=None):
-    """What a searcher is told of repetitions with these values."""
+    """Calls that a searcher gets about repetitions with these values."""
     searcher = Repeater(Teller(metric), len(values))
     for index, value in enumerate(values):
         searcher.suggest(str(index))

@@ -115,7 +115,7 @@ class Tree:
 
 
 def lines_of(process: subprocess.Popen[str], tree: Tree) -> Iterator[Any]:
-    """What a tree's process prints.
+    """Lines of JSON that a tree's process prints, decoded.
 
     Raises:
         RuntimeError: the process failed.

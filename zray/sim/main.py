@@ -211,7 +211,10 @@ def why_stuck(world: Simulator) -> str:
 
 
 def run_seed(seed: int, wanted: Wanted = NOTHING_MORE, *, check_every: int = 1) -> Outcome:
-    """One seed.  A run that fails is run again with checks after each turn, which name the first turn that is wrong."""
+    """Run one seed.
+
+    A run that fails is run again with checks after each turn, which name the first turn that is wrong.
+    """
     options = options_of(seed, wanted)
     options.check_every = check_every
     outcome = run_options(options)
@@ -222,7 +225,7 @@ def run_seed(seed: int, wanted: Wanted = NOTHING_MORE, *, check_every: int = 1) 
 
 
 def sweep_seed(seed: int, wanted: Wanted = NOTHING_MORE) -> Outcome:
-    """One seed of many: most have fewer checks on their way, and all at the end."""
+    """Run one seed of many: most have fewer checks on their way, and all at the end."""
     return run_seed(seed, wanted, check_every=turns_between_checks(seed))
 
 
@@ -322,7 +325,7 @@ def run_program(name: str, args: tuple[Any, ...] = (), **options: Any) -> Outcom
 
 
 def sweep_program(name: str, *, seed: int, **options: Any) -> Outcome:
-    """One program with one seed of many: most have fewer checks on their way, and all at the end."""
+    """Run one program with one seed of many: most have fewer checks on their way, and all at the end."""
     return run_program(name, seed=seed, check_every=turns_between_checks(seed), **options)
 
 
