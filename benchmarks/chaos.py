@@ -3,14 +3,15 @@
     python -m benchmarks.chaos [--tasks 20000] [--milliseconds 20] [--every 5] [--seed 0] [--victims head,node,...]
 
 The same tasks run twice: in peace, and then while a process of the cluster dies every `every` seconds, the first one
-after half of that.  The shard has two replicas and there are two global schedulers, so the cluster has processes of
-every kind (KINDS): workers, fork servers, replicas beside the head and beside a node, global schedulers, nodes, the
-head.  They are found in the process tree, and one there of no known kind is an error.  Kinds die in rounds: each once
-in an order that the seed draws, then again; which process of the kind, the seed draws too.  A kind of which there is
-none at the moment, since something else has just died, is waited for.  A node that died is replaced, and a head that
-died is started again on its state folder, as whoever runs a cluster would do; all others the cluster replaces itself.
-The driver is a host of its own and lives.  Reported: seconds of both runs and their ratio, what was killed, what was
-wrong, and how long it took until all resources of the cluster were free again.
+after half of that.  Between two kills at least PORTION answers arrive: a machine that recovers more slowly than
+processes die would never end.  The shard has two replicas and there are two global schedulers, so the cluster has
+processes of every kind (KINDS): workers, fork servers, replicas beside the head and beside a node, global schedulers,
+nodes, the head.  They are found in the process tree, and one there of no known kind is an error.  Kinds die in rounds:
+each once in an order that the seed draws, then again; which process of the kind, the seed draws too.  A kind of which
+there is none at the moment, since something else has just died, is waited for.  A node that died is replaced, and a
+head that died is started again on its state folder, as whoever runs a cluster would do; all others the cluster
+replaces itself.  The driver is a host of its own and lives.  Reported: seconds of both runs and their ratio, what was
+killed, what was wrong, and how long it took until all resources of the cluster were free again.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ HEAD: dict[str, Any] = {"gcs_replicas": 2, "global_schedulers": 2}  # each a pro
 WHOLE_SECONDS = 30.0  # by then a cluster has processes of each kind: a node's replica catches up, on a machine at work
 LOOK_SECONDS = 0.02
 UNKNOWN = "unknown"
+PORTION = 250  # answers between two kills at least
 
 
 class Crew:
@@ -170,11 +172,15 @@ def work(number: int, seconds: float) -> int:
     return number * number
 
 
-def run(count: int, seconds: float) -> tuple[float, int]:
-    """Seconds that it took, and how many answers were wrong."""
+def run(count: int, seconds: float, progress: Callable[[], object] = lambda: None) -> tuple[float, int]:
+    """Seconds that it took, and how many answers were wrong; `progress` is called after each PORTION of answers."""
     start = time.perf_counter()
-    refs = [work.remote(number, seconds) for number in range(count)]
-    wrong = sum(1 for number, ref in enumerate(refs) if zray.get(ref) != number * number)
+    numbers = {work.remote(number, seconds): number for number in range(count)}
+    pending, wrong = list(numbers), 0
+    while pending:
+        done, pending = zray.wait(pending, num_returns=min(PORTION, len(pending)))
+        wrong += sum(1 for ref, answer in zip(done, zray.get(done), strict=True) if answer != numbers[ref] ** 2)
+        progress()
     return time.perf_counter() - start, wrong
 
 
@@ -215,7 +221,8 @@ def measure(count: int, seconds: float, every_s: float, seed: int, victims: Sequ
         run(200, seconds)
         crew.await_all()
         quiet_s, quiet_wrong = run(count, seconds)
-        is_over = threading.Event()
+        is_over, has_progressed = threading.Event(), threading.Event()
+        has_progressed.set()  # the first kill finds a cluster that is whole
         began = time.monotonic()
 
         def strike() -> None:
@@ -223,16 +230,19 @@ def measure(count: int, seconds: float, every_s: float, seed: int, victims: Sequ
                 moment = began + (number + 0.5) * every_s
                 if is_over.wait(max(0.0, moment - time.monotonic())):
                     return
+                has_progressed.wait()
                 if crew.strike(kind, draw, is_over.is_set):
                     killed[kind] += 1
                     print(f"killed: {kind}", file=sys.stderr, flush=True)
+                has_progressed.clear()
 
         striker = threading.Thread(target=strike)
         striker.start()
         try:
-            fire_s, wrong = run(count, seconds)
+            fire_s, wrong = run(count, seconds, has_progressed.set)
         finally:
             is_over.set()
+            has_progressed.set()
             striker.join()
         return Outcome(quiet_s, fire_s, quiet_wrong + wrong, free_again(), dict(sorted(killed.items())))
     finally:
