@@ -34,7 +34,7 @@ from zray.host.peers import Peers
 from zray.host.reactor import Reactor
 from zray.ids import return_id
 from zray.roles.gcs.client import ChainClient
-from zray.roles.role import Role
+from zray.roles.role import Role, on
 from zray.wire.gcs import (
     AddLocations,
     Heartbeat,
@@ -97,10 +97,12 @@ class Asker(Role):
         self.on_beat(Beat())
         self.on_ask(Ask())
 
+    @on(Beat)
     def on_beat(self, message: Beat) -> None:
         self.send(self.member.addresses.monitor, Heartbeat(self.address))
         self.set_timer(HEARTBEAT_SECONDS, Beat())
 
+    @on(Ask)
     def on_ask(self, message: Ask) -> None:
         if self.is_asking:
             self.asked += 1
@@ -112,6 +114,7 @@ class Asker(Role):
             self.send(self.reader, Look())
             self.set_timer(ASK_SECONDS, Ask())
 
+    @on(HoldAtNodeReply)
     def on_held(self, message: HoldAtNodeReply) -> None:
         self.answers.append((time.monotonic(), message.request))
 
@@ -119,17 +122,13 @@ class Asker(Role):
         """The number of the last write that is known to be done."""
         return self.answers[-1][1] if self.answers else 0
 
+    @on(ObjectLocated)
     def on_located(self, message: ObjectLocated) -> None:
         self.located[message.object_id] = message.holders
 
-    HANDLERS = {
-        Ask: on_ask,
-        Beat: on_beat,
-        HoldAtNodeReply: on_held,
-        ObjectLocated: on_located,
-        NodeJoined: lambda self, message: None,
-        NodeLost: lambda self, message: None,
-    }
+    @on(NodeJoined, NodeLost)
+    def on_member(self, message: NodeJoined | NodeLost) -> None:
+        pass
 
 
 class Desk(Role):
@@ -139,10 +138,13 @@ class Desk(Role):
         super().__init__(address)
         self.member = member
 
-    HANDLERS = {
-        HostAdded: lambda self, message: self.member.add(message),
-        HostRemoved: lambda self, message: self.member.remove(message),
-    }
+    @on(HostAdded)
+    def on_host_added(self, message: HostAdded) -> None:
+        self.member.add(message)
+
+    @on(HostRemoved)
+    def on_host_removed(self, message: HostRemoved) -> None:
+        self.member.remove(message)
 
 
 class Probe:

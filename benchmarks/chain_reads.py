@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zray.ids import return_id
-from zray.roles.role import Role
+from zray.roles.role import Role, on
 from zray.wire.gcs import ObjectLocated, SubscribeObject
 from zray.wire.message import Local
 
@@ -43,6 +43,7 @@ class Reader(Role):
         self.backwards = 0  # answers that went so
         self.least: dict[bytes, int] = {}  # what is to be read at least, by counter
 
+    @on(Look)
     def on_look(self, message: Look) -> None:
         last = self.acknowledged()
         if self.asked > self.answered or last < COUNTERS:
@@ -52,11 +53,10 @@ class Reader(Role):
         self.asked += 1
         self.send(self.shard, SubscribeObject(self.address, counter(self.asked)))
 
+    @on(ObjectLocated)
     def on_located(self, message: ObjectLocated) -> None:
         self.answered += 1
         assert self.answered == self.asked and message.object_id == counter(self.asked), "not what was asked for"
         least = self.least[message.object_id]
         self.backwards += message.size < least
         self.least[message.object_id] = max(message.size, least)
-
-    HANDLERS = {Look: on_look, ObjectLocated: on_located}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zray.cluster_utils import Cluster
+from zray.roles.role import on
 from zray.wire.gcs import HeartbeatReply, HoldAtNode, HoldAtNodeReply
 
 from .chain_failover import READY_SECONDS, Ask, Asker, Probe, machines, object_of, process_of
@@ -33,10 +34,12 @@ class Writer(Asker):
         super().__init__(address, member, reader)
         self.done = 0
 
+    @on(Ask)
     def on_ask(self, message: Ask) -> None:
         for _ in range(UNDER_WAY):
             self._write()
 
+    @on(HoldAtNodeReply)
     def on_held(self, message: HoldAtNodeReply) -> None:
         self.done += 1
         if self.is_asking:
@@ -46,7 +49,9 @@ class Writer(Asker):
         self.asked += 1
         self.send(self.shard, HoldAtNode(self.address, [object_of(self.asked)], self.asked))
 
-    HANDLERS = Asker.HANDLERS | {Ask: on_ask, HoldAtNodeReply: on_held, HeartbeatReply: lambda self, message: None}
+    @on(HeartbeatReply)
+    def on_heartbeat_reply(self, message: HeartbeatReply) -> None:
+        pass
 
 
 @dataclass

@@ -13,7 +13,7 @@ from zray.host.peers import LIGHT_BYTES, TURN_BYTES_MAX, Peers
 from zray.host.reactor import Reactor
 from zray.host.service_main import ServiceHost
 from zray.roles.effects import HeadChanged
-from zray.roles.role import Role
+from zray.roles.role import Role, on
 from zray.wire.codec import Letter
 from zray.wire.hosts import HostWelcome
 from zray.wire.message import Local
@@ -30,14 +30,13 @@ class Batching(Role):
         super().__init__(address)
         self.heard = self.acted = 0
 
+    @on(Said)
     def on_said(self, message):
         self.heard += 1
 
     def end_turn(self, now):
         self.acted = self.heard
         return self.take_effects()
-
-    HANDLERS = {Said: on_said}
 
 
 class Late(Role):
@@ -166,10 +165,9 @@ class Hearing(Role):
         super().__init__(address)
         self.heard = []
 
+    @on(Said, HeadChanged)
     def on_any(self, message):
         self.heard.append(type(message))
-
-    HANDLERS = {Said: on_any, HeadChanged: on_any}
 
 
 class Mail:

@@ -11,7 +11,7 @@ from zray.roles.gcs.master import ChainMaster
 from zray.roles.gcs.pages import unpack_page
 from zray.roles.gcs.replica import Replica
 from zray.roles.replica_effects import ShardStalled
-from zray.roles.role import Role
+from zray.roles.role import Role, on
 from zray.wire.chain import ChainMemberLost
 from zray.wire.codec import Envelope, decode, encode
 from zray.wire.gcs import (
@@ -60,12 +60,15 @@ class Asker(Role):
         self.send(self.shard, LocateObjects(1, [return_id(task_id, 1) for task_id in sorted(self.done)]))
         return self.take_effects()
 
+    @on(RecordTasksReply)
     def on_recorded(self, message):
         self.answers.append(("recorded", message.request))
 
+    @on(HoldAtNodeReply)
     def on_held(self, message):
         self.answers.append(("held", message.request))
 
+    @on(ObjectLocated)
     def on_located(self, message):
         """The last thing that is said of a task: all before it is done."""
         self.answers.append(("located", len(self.located) + 1))
@@ -73,17 +76,14 @@ class Asker(Role):
         assert message.holders == [self.address]
         self.done.add(message.object_id[:16])
 
+    @on(LocateObjectsReply)
     def on_found(self, message):
         assert len(message.objects) <= len(self.done)
         self.answers.append(("found", len(message.objects)))
 
-    HANDLERS = {
-        RecordTasksReply: on_recorded,
-        HoldAtNodeReply: on_held,
-        ObjectLocated: on_located,
-        LocateObjectsReply: on_found,
-        FreeCopies: lambda self, message: self.reject("freed what is held"),
-    }
+    @on(FreeCopies)
+    def on_freed(self, message):
+        self.reject("freed what is held")
 
 
 class Disk:

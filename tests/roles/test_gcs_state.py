@@ -150,7 +150,7 @@ def test_what_is_no_state_is_refused():
 
 def test_a_chain_carries_all_that_a_shard_handles():
     """A new request of the shard's needs a place in ShardRequest, a new reply one in ShardReply."""
-    assert set(get_args(ShardRequest)) == set(GcsShard.HANDLERS)
+    assert set(get_args(ShardRequest)) == set(GcsShard("gcs-0").handlers)
     orders = {RebuildObject, ObjectLost, LineageNeeded, KeepGroup, PrepareBundles, CommitBundles, ReturnBundles}
     replies = set(get_args(ShardReply)) - orders
     assert all(kind.__name__.endswith(("Reply", "ed", "Copies", "Taken")) for kind in replies)

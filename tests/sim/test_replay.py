@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from tests.scripts import ROOT
-from zray.roles.effects import WorkerStartFailed
-from zray.roles.local_scheduler import LocalScheduler
+from zray.roles.local_scheduler.pool import WorkerPool
 from zray.sim import main as simulate
 from zray.sim.main import run_seed
 from zray.sim.options import Wanted
@@ -18,13 +17,12 @@ pytestmark = pytest.mark.sim
 
 # A handler that raises, in the runs where a worker cannot be started: some, and never the first message.
 PLANT = """
-from zray.roles.effects import WorkerStartFailed
-from zray.roles.local_scheduler import LocalScheduler
+from zray.roles.local_scheduler.pool import WorkerPool
 
 def raise_instead(self, message):
     raise KeyError("planted")
 
-LocalScheduler.HANDLERS[WorkerStartFailed] = raise_instead
+WorkerPool.start_failed = raise_instead
 """
 FIRST, RUNS = 1, 6
 
@@ -36,7 +34,7 @@ def raise_instead(self, message):
 @pytest.fixture
 def planted(monkeypatch):
     """In this process, where all runs then are."""
-    monkeypatch.setitem(LocalScheduler.HANDLERS, WorkerStartFailed, raise_instead)
+    monkeypatch.setattr(WorkerPool, "start_failed", raise_instead)
     monkeypatch.setattr(simulate.os, "cpu_count", lambda: 1)
 
 

@@ -239,11 +239,12 @@ class Runtime:
 
     def _handle(self, messages: Iterable[Message]) -> None:
         """With the lock held."""
-        handlers, client = Client.HANDLERS, self.client
+        client = self.client
+        handlers = client.handlers
         for message in messages:
             handler = handlers.get(type(message))
             if handler is not None:
-                handler(client, message)
+                handler(message)
             elif self.on_other is not None:
                 self.on_other(message)
         if client.is_urgent:

@@ -47,6 +47,7 @@ from ..wire.reasons import ExplainReply
 from ..wire.session import StatusReply
 from ..wire.task_spec import StoredValue, TaskSpec
 from ..wire.tasks import AwaitRoom, CancelWait, ObjectsReady, SubmitTasks, WaitObjects, WaitReply
+from .role import handlers_of, on
 from .unfetched import Unfetched
 
 # A full buffer leaves at once: enough to share the cost of a wake-up, little enough to keep the node busy.
@@ -108,6 +109,7 @@ class Client:
         self.unfetched = Unfetched(self.held)
         # Told of every object that becomes ready, when set (futures).
         self.on_ready: Callable[[bytes], None] | None = None
+        self.handlers = handlers_of(self)
 
     # --- what the process says ---
 
@@ -349,9 +351,9 @@ class Client:
 
     def handle(self, message: Message) -> None:
         """One message; what is not for a client is ignored."""
-        handler = self.HANDLERS.get(type(message))
+        handler = self.handlers.get(type(message))
         if handler is not None:
-            handler(self, message)
+            handler(message)
 
     def _lie_elsewhere(self, object_ids: list[bytes]) -> None:
         """Large results of our own tasks are on other nodes: they come when they are asked for."""
@@ -362,6 +364,7 @@ class Client:
             self.ask(wanted)
             self.is_urgent = True
 
+    @on(ObjectsReady)
     def on_objects_ready(self, message: ObjectsReady) -> None:
         held, values = self.held, self.values
         self.arrivals += 1
@@ -379,6 +382,7 @@ class Client:
             for object_id, _ in message.objects:
                 self.on_ready(object_id)
 
+    @on(ValuesFreed)
     def on_values_freed(self, message: ValuesFreed) -> None:
         """Also of our own wish, ahead of the node's word: a value that is here is read no more."""
         self.arrivals += 1
@@ -391,6 +395,7 @@ class Client:
                 if self.on_ready is not None:
                     self.on_ready(known)
 
+    @on(WaitReply)
     def on_wait_reply(self, message: WaitReply) -> None:
         self.arrivals += 1
         if not message.request:
@@ -404,6 +409,7 @@ class Client:
         if message.request == self.left:
             self.left = 0
 
+    @on(*get_args(Reply))
     def on_reply(self, message: Reply) -> None:
         if message.request in self.replies:
             self.replies[message.request] = message
@@ -412,6 +418,7 @@ class Client:
             if object_id not in self.held:
                 self.borrowed.add(object_id)
 
+    @on(ObjectAllocated, PagesReserved, AllocateRefused)
     def on_allocation(self, message: ObjectAllocated | PagesReserved | AllocateRefused) -> None:
         known = self.allocations.get(message.object_id, message)
         if type(message) is PagesReserved and type(known) is ObjectAllocated:
@@ -420,18 +427,8 @@ class Client:
         elif message.object_id in self.allocations:  # else its writer gave up
             self.allocations[message.object_id] = message
 
+    @on(InlineLimit)
     def on_limit(self, message: InlineLimit) -> None:
         self.inline_bytes_max = message.bytes_max
         if self.on_inline_limit is not None:
             self.on_inline_limit(message.bytes_max)
-
-    HANDLERS: dict[type, Any] = {
-        InlineLimit: on_limit,
-        ObjectsReady: on_objects_ready,
-        ValuesFreed: on_values_freed,
-        WaitReply: on_wait_reply,
-        **dict.fromkeys(get_args(Reply), on_reply),
-        ObjectAllocated: on_allocation,
-        PagesReserved: on_allocation,
-        AllocateRefused: on_allocation,
-    }

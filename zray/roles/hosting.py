@@ -46,7 +46,7 @@ from .replica_effects import (
     ServiceListens,
     ShutOutReplica,
 )
-from .role import Role
+from .role import Role, on
 
 # The clients go on first: a start takes a processor for a moment (as on the head, host/services.py).
 REST_SECONDS_MIN = 0.1
@@ -151,6 +151,7 @@ class Hosting(Role):
         self._look_whether_free(node, candidate)
         self._spread()
 
+    @on(SpreadAgain)
     def on_spread_again(self, message: SpreadAgain) -> None:
         if candidate := self.candidates.get(message.node):
             candidate.rests = False
@@ -164,6 +165,7 @@ class Hosting(Role):
             self.reject("a node that has not said that it may host replicas")
         return candidate
 
+    @on(MayHost)
     def on_may_host(self, message: MayHost) -> None:
         node = _host(self.sender)
         if node in self.candidates or node in self.lost:
@@ -183,6 +185,7 @@ class Hosting(Role):
             self._gone(replica, "it ended before the head was started again")
         self._spread()
 
+    @on(ReplicaRuns)
     def on_replica_runs(self, message: ReplicaRuns) -> None:
         candidate, replica = self._candidate(), message.replica
         if candidate is None:
@@ -199,6 +202,7 @@ class Hosting(Role):
         self.send(self.master, MemberPlaced(f"{replica.host}/{replica.shard}", node))
         self.perform(LetInReplica(replica, node))
 
+    @on(ReplicaLetIn)
     def on_replica_let_in(self, message: ReplicaLetIn) -> None:
         node = self._node_of(message.host)
         if not node:
@@ -219,6 +223,7 @@ class Hosting(Role):
         if self.candidates[node].is_leaving:
             self.send(self.master, MachineLeaves(node))
 
+    @on(ReplicaStuck)
     def on_replica_stuck(self, message: ReplicaStuck) -> None:
         if node := self._node_of(message.host):
             candidate = self.candidates[node]
@@ -226,11 +231,13 @@ class Hosting(Role):
             reason = f"it acknowledges no message of host {_host(self.sender)}: no replica runs there any more"
             self.send(candidate.keeper, StopReplica(message.host, reason))
 
+    @on(ReplicaRefused)
     def on_replica_refused(self, message: ReplicaRefused) -> None:
         candidate = self._candidate()
         if candidate is not None and candidate.ordered.pop(message.number, None) is not None:
             self._failed(_host(self.sender), candidate)
 
+    @on(ReplicaEnded)
     def on_replica_ended(self, message: ReplicaEnded) -> None:
         candidate = self._candidate()
         replica = candidate.running.pop(message.host, None) if candidate is not None else None
@@ -253,10 +260,12 @@ class Hosting(Role):
 
     # --- what becomes of nodes ---
 
+    @on(NodeJoined)
     def on_node_joined(self, message: NodeJoined) -> None:
         self.members[_host(message.node)] = None
         self._spread()
 
+    @on(NodeLost)
     def on_node_lost(self, message: NodeLost) -> None:
         node = _host(message.node)
         self.lost[node] = None
@@ -269,6 +278,7 @@ class Hosting(Role):
             self._gone(replica, f"its node is lost: {message.reason}")
         self._spread()
 
+    @on(MachineLeaves)
     def on_machine_leaves(self, message: MachineLeaves) -> None:
         node = _host(message.node)
         candidate = self.candidates.get(node)
@@ -290,19 +300,6 @@ class Hosting(Role):
     def check_everything(self) -> None:
         for candidate in self.candidates.values():
             assert len(set(candidate.shards())) == len(candidate.shards()), "two replicas of a shard on one node"
-
-    HANDLERS = {
-        MayHost: on_may_host,
-        ReplicaRuns: on_replica_runs,
-        ReplicaLetIn: on_replica_let_in,
-        ReplicaRefused: on_replica_refused,
-        ReplicaEnded: on_replica_ended,
-        ReplicaStuck: on_replica_stuck,
-        SpreadAgain: on_spread_again,
-        NodeJoined: on_node_joined,
-        NodeLost: on_node_lost,
-        MachineLeaves: on_machine_leaves,
-    }
 
 
 def _host(address: str) -> str:

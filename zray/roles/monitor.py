@@ -42,7 +42,7 @@ from .effects import DrainOrdered, Finding, HostLeft, HostLinkChanged, HostProbe
 from .isolation import LOOK_TICKS, WAIT_SECONDS, Isolation
 from .latest import LOST_MAX, Latest
 from .replica_effects import MachineIsFree, MachineLeaves
-from .role import Role
+from .role import Role, on
 
 TICK_SECONDS = 0.1
 # From when a process is known to have ended to the verdict: its workers end with it, which takes them a moment.
@@ -140,6 +140,7 @@ class Monitor(Role):
             self.ticked_at = self.now
             self.set_timer(TICK_SECONDS, MonitorTimeout())
 
+    @on(RegisterNode)
     def on_register_node(self, message: RegisterNode) -> None:
         self.strangers.pop(message.node, None)
         if message.node in self.lost:
@@ -179,9 +180,11 @@ class Monitor(Role):
         for node in dict.fromkeys([*(peer for peer in message.peers if peer not in self.nodes), *news]):
             self.send(message.node, NodeLost(node, "it was lost before the head was started again"))
 
+    @on(HostLeft)
     def on_host_left(self, message: HostLeft) -> None:
         self._lose(message.node, message.reason)
 
+    @on(GiveUpNode)
     def on_give_up_node(self, message: GiveUpNode) -> None:
         """What hosts would decide each for itself, the others would wait for: so it is for all."""
         facts = self.nodes.get(message.node)
@@ -189,6 +192,7 @@ class Monitor(Role):
             reason = message.reason[:REASON_CHARACTERS_MAX]
             self._lose(message.node, f"host {host_of(self.sender)} has declared it dead: {reason}")
 
+    @on(DrainOrdered)
     def on_drain_ordered(self, message: DrainOrdered) -> None:
         if message.node not in self.nodes:
             return
@@ -200,6 +204,7 @@ class Monitor(Role):
             draining.seconds = message.seconds
             draining.ticks_left = int(message.seconds / TICK_SECONDS)
 
+    @on(DrainReport)
     def on_drain_report(self, message: DrainReport) -> None:
         if message.node != self.sender or message.node not in self.nodes:
             self.reject("a report of a node that is none, or in another one's name")
@@ -218,6 +223,7 @@ class Monitor(Role):
             draining.is_free = True
         return draining
 
+    @on(MachineIsFree)
     def on_machine_is_free(self, message: MachineIsFree) -> None:
         if message.node in self.draining:
             self.draining[message.node].is_free = True
@@ -228,6 +234,7 @@ class Monitor(Role):
         if draining.is_done and draining.is_free:
             self._lose(node, DRAINED, is_drained=True)
 
+    @on(HostLinkChanged)
     def on_host_link_changed(self, message: HostLinkChanged) -> None:
         if message.is_up:
             self.down.pop(message.node, None)
@@ -256,12 +263,14 @@ class Monitor(Role):
     def _look_at(self, node: str) -> None:
         self.perform(ProbeHost(node, self.nodes[node].endpoint))
 
+    @on(HostProbed)
     def on_host_probed(self, message: HostProbed) -> None:
         is_away = message.role in self.down or message.role in self.returning
         if is_away and message.finding is Finding.ENDED:
             self.ended_ticks.setdefault(message.role, 0)
         self.isolation.found(message.role, message.finding)
 
+    @on(MonitorTimeout)
     def on_monitor_timeout(self, message: MonitorTimeout) -> None:
         self.set_timer(TICK_SECONDS, MonitorTimeout())
         if self.now - self.ticked_at > TICK_SECONDS + STALL_SECONDS:
@@ -334,6 +343,7 @@ class Monitor(Role):
             self.send(other, NodeLost(node, reason, is_drained))
         self.send(node, NodeLost(node, reason))  # should it come back: it is not a member any more
 
+    @on(Heartbeat)
     def on_heartbeat(self, message: Heartbeat) -> None:
         if message.node in self.nodes:
             self.silent_ticks[message.node] = 0
@@ -362,19 +372,6 @@ class Monitor(Role):
         )
         for what, table in tables:
             yield what, len(table), nodes
-
-    HANDLERS = {
-        RegisterNode: on_register_node,
-        Heartbeat: on_heartbeat,
-        HostLeft: on_host_left,
-        GiveUpNode: on_give_up_node,
-        HostLinkChanged: on_host_link_changed,
-        HostProbed: on_host_probed,
-        DrainOrdered: on_drain_ordered,
-        DrainReport: on_drain_report,
-        MachineIsFree: on_machine_is_free,
-        MonitorTimeout: on_monitor_timeout,
-    }
 
 
 def _joined(node: RegisterNode, *, is_earlier: bool = False) -> NodeJoined:

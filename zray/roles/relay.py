@@ -23,7 +23,7 @@ from ..wire.gcs import NodeJoined, NodeLost
 from ..wire.message import Message
 from ..wire.relay import OpenTunnel, TunnelBytes, TunnelClosed, TunnelCredit
 from .replica_effects import ServiceAdded, ServiceEnded
-from .role import Role
+from .role import Role, on
 
 # Bytes under way in one direction.  They share the head's links with heartbeats, so they must not fill these (8 MiB);
 # 10 MB/s at a round trip of 50 ms.
@@ -50,15 +50,19 @@ class Relay(Role):
         self.members: dict[str, dict[str, None]] = {}  # hosts -> the others that they have a tunnel with
         self.tunnels: dict[tuple[str, str], Tunnel] = {}
 
+    @on(NodeJoined)
     def on_node_joined(self, message: NodeJoined) -> None:
         self.members.setdefault(_host(message.node), {})
 
+    @on(ServiceAdded)
     def on_service_added(self, message: ServiceAdded) -> None:
         self.members.setdefault(message.host, {})
 
+    @on(NodeLost)
     def on_node_lost(self, message: NodeLost) -> None:
         self._leaves(_host(message.node))
 
+    @on(ServiceEnded)
     def on_service_ended(self, message: ServiceEnded) -> None:
         self._leaves(message.host)
 
@@ -67,6 +71,7 @@ class Relay(Role):
             self._close(host, other, f"host {host} is lost", to=(other,))
         self.members.pop(host, None)
 
+    @on(OpenTunnel)
     def on_open_tunnel(self, message: OpenTunnel) -> None:
         host, peer = _host(self.sender), message.peer
         refusal = self._why_not(host, peer)
@@ -85,6 +90,7 @@ class Relay(Role):
                 return f"host {end} has {TUNNELS_MAX} tunnels already"
         return ""
 
+    @on(TunnelBytes)
     def on_tunnel_bytes(self, message: TunnelBytes) -> None:
         host = _host(self.sender)
         tunnel = self._find(host, message)
@@ -96,6 +102,7 @@ class Relay(Role):
         tunnel.left[host] -= len(message.data)
         self._pass_on(message.peer, TunnelBytes(host, message.number, message.data))
 
+    @on(TunnelCredit)
     def on_tunnel_credit(self, message: TunnelCredit) -> None:
         host = _host(self.sender)
         tunnel = self._find(host, message)
@@ -107,6 +114,7 @@ class Relay(Role):
         tunnel.left[message.peer] += message.count
         self._pass_on(message.peer, TunnelCredit(host, message.number, message.count))
 
+    @on(TunnelClosed)
     def on_tunnel_closed(self, message: TunnelClosed) -> None:
         host = _host(self.sender)
         if self._tunnel(host, message) is not None:
@@ -143,17 +151,6 @@ class Relay(Role):
     def bounds(self) -> Iterable[tuple[str, int, int]]:
         for host, peers in self.members.items():
             yield f"tunnels of {host}", len(peers), TUNNELS_MAX
-
-    HANDLERS = {
-        OpenTunnel: on_open_tunnel,
-        TunnelBytes: on_tunnel_bytes,
-        TunnelCredit: on_tunnel_credit,
-        TunnelClosed: on_tunnel_closed,
-        NodeJoined: on_node_joined,
-        NodeLost: on_node_lost,
-        ServiceAdded: on_service_added,
-        ServiceEnded: on_service_ended,
-    }
 
 
 def _host(role: str) -> str:

@@ -30,7 +30,7 @@ from .replica_effects import (
     ReplicaStarted,
     StartReplicaProcess,
 )
-from .role import Role
+from .role import Role, on
 
 
 class ReplicaKeeper(Role):
@@ -47,11 +47,13 @@ class ReplicaKeeper(Role):
         """Tell the head."""
         self.send(self.hosting, MayHost(self.is_willing, list(self.running.values())))
 
+    @on(HeadChanged)
     def on_head_changed(self, message: HeadChanged) -> None:
         if self.hosting == f"{message.former}/hosting":
             self.hosting = f"{message.head}/hosting"
             self.start()
 
+    @on(StartReplica)
     def on_start_replica(self, message: StartReplica) -> None:
         if self.sender != self.hosting:
             self.reject("an order of a head that is gone")
@@ -61,29 +63,24 @@ class ReplicaKeeper(Role):
             self.starting[message.number] = None
             self.perform(StartReplicaProcess(message.number, message.shard, message.lineage_bytes))
 
+    @on(ReplicaStarted)
     def on_replica_started(self, message: ReplicaStarted) -> None:
         self.starting.pop(message.number, None)
         self.running[message.replica.host] = message.replica
         # Where the head has changed meanwhile, it has not ordered it, and says so.
         self.send(self.hosting, ReplicaRuns(message.number, message.replica))
 
+    @on(ReplicaNotStarted)
     def on_replica_not_started(self, message: ReplicaNotStarted) -> None:
         self.starting.pop(message.number, None)
         self.send(self.hosting, ReplicaRefused(message.number, message.reason))
 
+    @on(StopReplica)
     def on_stop_replica(self, message: StopReplica) -> None:
         if message.host in self.running:
             self.perform(EndReplicaProcess(message.host))
 
+    @on(ReplicaGone)
     def on_replica_gone(self, message: ReplicaGone) -> None:
         if self.running.pop(message.host, None) is not None:
             self.send(self.hosting, ReplicaEnded(message.host, message.reason))
-
-    HANDLERS = {
-        StartReplica: on_start_replica,
-        StopReplica: on_stop_replica,
-        ReplicaStarted: on_replica_started,
-        ReplicaNotStarted: on_replica_not_started,
-        ReplicaGone: on_replica_gone,
-        HeadChanged: on_head_changed,
-    }

@@ -7,28 +7,59 @@
 A host's duties, in this order: handle every message of a turn, perform the effects of each; end the turn,
 perform; then let the messages out, one frame per destination.  `now` is in seconds of a clock that never goes
 back.  A role never looks at a clock, a socket, a file or a random source; handlers reject, then change, then
-send.  A message whose type is not in HANDLERS is counted and dropped.
+send.  A message that no method handles is counted and dropped.  `@on(TaskPlaced)` marks the method that handles one,
+in the role itself or in one of its components.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from ..wire.message import Local, Message
 from .effects import Effect, Send, SetTimer
+
+Method = TypeVar("Method", bound=Callable[..., None])
+Handlers = dict[type, Callable[[Any], None]]
+
+
+class _Handler:
+    """A marked method, until its class is there: then the class notes it in HANDLERS (message type -> method name)."""
+
+    def __init__(self, types: tuple[type, ...], method: Callable[..., None]) -> None:
+        self.types = types
+        self.method = method
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        setattr(owner, name, self.method)
+        if "HANDLERS" not in vars(owner):
+            owner.HANDLERS = dict(getattr(owner, "HANDLERS", {}))
+        owner.HANDLERS.update(dict.fromkeys(self.types, name))
+
+
+def on(*types: type) -> Callable[[Method], Method]:
+    """Mark the method of a class that handles messages of these types."""
+
+    def mark(method: Method) -> Any:
+        return _Handler(types, method)
+
+    return mark
+
+
+def handlers_of(component: Any) -> Handlers:
+    """The marked methods of an object, by the types of messages that they handle."""
+    marked: dict[type, str] = getattr(component, "HANDLERS", {})
+    return {kind: getattr(component, name) for kind, name in marked.items()}
 
 
 class Role:
     """Base of all roles: an address, an outbox, a table of handlers."""
 
-    HANDLERS: ClassVar[Mapping[type, Callable[..., None]]] = {}
-
     def __init__(self, address: str) -> None:
         self.address = address
         self.now = 0.0
         self.sender = ""  # of the message in hand
-        self.handlers = self.HANDLERS  # those that hold now
+        self.handlers = handlers_of(self)  # those that hold now
         self.rejected: dict[str, int] = {}  # reason -> count; reasons are constants of the code
         self._effects: list[Effect] = []
 
@@ -40,8 +71,13 @@ class Role:
         if handler is None:
             self.reject(f"no handler for {type(message).__name__}")
         else:
-            handler(self, message)
+            handler(message)
         return self.take_effects()
+
+    def handle_with(self, *components: Any) -> None:
+        """Take the marked methods of these parts of the role for handlers."""
+        for component in components:
+            self.handlers.update(handlers_of(component))
 
     def end_turn(self, now: float) -> list[Effect]:
         """What follows from the turn as a whole.  Roles that batch do it here."""

@@ -27,7 +27,7 @@ from ..wire.hosting import REPLICAS_MAX
 from ..wire.hosts import HostAdded, HostRemoved
 from .latest import Latest
 from .replica_effects import ServiceAdded, ServiceEnded, ServiceListens
-from .role import Role
+from .role import Role, on
 
 # Hosts of schedulers that a newcomer is told to forget: it may have been told of them when it asked to join, seconds
 # before it is a member.  A process that ends at once is started again after 0.1 s and more (host/services).
@@ -66,6 +66,7 @@ class Services(Role):
 
     # --- services ---
 
+    @on(ServiceAdded)
     def on_service_added(self, message: ServiceAdded) -> None:
         service = Service(message)
         if service.is_hosted and self.relay:
@@ -83,6 +84,7 @@ class Services(Role):
         self.send(f"{caller.added.host}/host", listening.fact(True))
         self.send(f"{listening.added.host}/host", caller.fact(False))
 
+    @on(ServiceListens)
     def on_service_listens(self, message: ServiceListens) -> None:
         service = self.services.get(message.host)
         if service is None:
@@ -97,6 +99,7 @@ class Services(Role):
             if other.is_hosted if other.is_hosted != service.is_hosted else not other.endpoint:
                 self._introduce(other, service)
 
+    @on(ServiceEnded)
     def on_service_ended(self, message: ServiceEnded) -> None:
         service = self.services.pop(message.host, None)
         if service is None:
@@ -117,6 +120,7 @@ class Services(Role):
 
     # --- nodes ---
 
+    @on(NodeJoined)
     def on_node_joined(self, message: NodeJoined) -> None:
         self.nodes[message.node] = message
         for removed in self.ended.values():  # since the newcomer was told which there are, perhaps
@@ -127,6 +131,7 @@ class Services(Role):
             self._tell_of_node(service, message)
             self._tell_schedulers(service, message)
 
+    @on(NodeLost)
     def on_node_lost(self, message: NodeLost) -> None:
         if self.nodes.pop(message.node, None) is None:
             return
@@ -151,14 +156,6 @@ class Services(Role):
         hosted = Counter(service.added.node for service in self.services.values() if service.added.node)
         for node, count in hosted.items():
             yield f"replicas that {node} runs", count, REPLICAS_MAX
-
-    HANDLERS = {
-        ServiceAdded: on_service_added,
-        ServiceListens: on_service_listens,
-        ServiceEnded: on_service_ended,
-        NodeJoined: on_node_joined,
-        NodeLost: on_node_lost,
-    }
 
 
 def _desk(node: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..roles.effects import SchedulerGone
 from ..roles.inquiries import Inquiries
-from ..roles.role import Role
+from ..roles.role import Role, on
 from ..wire.hosts import GetNodes, HostAdded, HostRemoved, NodesReply
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Desk(Role):
         self.inquiries = Inquiries()
         self.answers = 0
 
+    @on(HostAdded)
     def on_host_added(self, message: HostAdded) -> None:
         if message.kind != "scheduler" or message.host in self.gone:
             return
@@ -32,6 +33,7 @@ class Desk(Role):
         for role in self.node.scheduler.addresses.add_schedulers(message.roles, self.gone):
             self._forget(role)
 
+    @on(HostRemoved)
     def on_host_removed(self, message: HostRemoved) -> None:
         self.gone[message.host] = None
         for connection in self.world.faults.between(self.node.name, message.host):
@@ -45,6 +47,7 @@ class Desk(Role):
         self.send(self.node.scheduler.address, SchedulerGone(scheduler))
         self._effects += self.inquiries.ask_again(self.node.scheduler.addresses.global_schedulers[0], scheduler)
 
+    @on(GetNodes)
     def on_get_nodes(self, message: GetNodes) -> None:
         """Of a process here."""
         scheduler = self.node.scheduler.addresses.global_schedulers[0]
@@ -53,9 +56,6 @@ class Desk(Role):
     def _answered(self, reply: NodesReply) -> None:
         self.answers += 1
 
-    HANDLERS = {
-        HostAdded: on_host_added,
-        HostRemoved: on_host_removed,
-        GetNodes: on_get_nodes,
-        NodesReply: lambda self, message: self.inquiries.answered(message),
-    }
+    @on(NodesReply)
+    def on_nodes_reply(self, message: NodesReply) -> None:
+        self.inquiries.answered(message)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ids import children_prefix, root_task_id
 from ..roles.client import BUFFERED_COUNT_MAX, Client
+from ..roles.role import handlers_of, on
 from ..roles.task_executor import TaskExecutor
 from ..wire.output import FlushOutput, OutputFlushed
 from ..wire.reasons import ASKED_MAX, Explain, ExplainReply
@@ -67,6 +68,7 @@ class Process:
 
     def __init__(self, world: Simulator, node: Node, address: str, pid: int) -> None:
         self.world = world
+        self.handlers = handlers_of(self)
         self.node = node
         self.address = address
         self.pid = pid
@@ -102,9 +104,9 @@ class Process:
         """Handle what has arrived."""
         while self.inbox:
             message = self.inbox.popleft()
-            handler = self.HANDLERS.get(type(message))
+            handler = self.handlers.get(type(message))
             if handler is not None:
-                handler(self, message)
+                handler(message)
             else:
                 self.client.handle(message)
 
@@ -254,18 +256,18 @@ class Process:
             self.flush()
             self.world.call_later(again, self._ask_why, top, is_over, 10 * again)
 
+    @on(ExplainReply)
     def _on_explained(self, message: ExplainReply) -> None:
         self.answers += 1
         assert message.lines, "an answer that says nothing"
 
+    @on(OutputFlushed)
     def _on_output_flushed(self, message: OutputFlushed) -> None:
         self.has_all_output = True
 
     def leave_after(self, top: Activation) -> None:
         """exit_actor()."""
         raise AssertionError("only an actor can leave")
-
-    HANDLERS: dict[type, Any] = {ExplainReply: _on_explained, OutputFlushed: _on_output_flushed}
 
 
 class Driver(Process):

@@ -10,6 +10,7 @@ from ..exceptions import encode_system_error
 from ..ids import return_id
 from ..roles.local_scheduler.gpus import GPU
 from ..roles.local_scheduler.pool import EXITED_IN_ORDER
+from ..roles.role import on
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
 from ..wire.environment import NO_ENVIRONMENT
 from ..wire.groups import plain_name
@@ -51,6 +52,7 @@ class Worker(Process):
 
     # --- what arrives ---
 
+    @on(StartTasks)
     def _on_start_tasks(self, message: StartTasks) -> None:
         is_blocked = self.stack and self.stack[-1].is_over is not None
         assert not message.nested or is_blocked or self.client.left, "a nested task for a worker that is not blocked"
@@ -61,6 +63,7 @@ class Worker(Process):
         if message.nested and self.client.left:
             self.throw_nested_out()
 
+    @on(StartActor)
     def _on_start_actor(self, message: StartActor) -> None:
         assert not self.stack and not self.actor_id, "two actors in one worker"
         self.executor.learn(message.functions)
@@ -71,9 +74,11 @@ class Worker(Process):
         self._has_gpus(self.actor_gpus, message.options.resources, message.gpus)
         self.stack.append(top)
 
+    @on(StopWorker)
     def _on_stop_worker(self, message: StopWorker) -> None:
         self.is_told_to_stop = True
 
+    @on(JobStarted)
     def _on_job_started(self, message: JobStarted) -> None:
         assert not self.job_id or self.job_id == message.job_id, "a worker of two jobs"
         assert self.packages == message.environment.packages, "a worker of another fork server"
@@ -81,14 +86,6 @@ class Worker(Process):
         self.environment = message.environment
         if message.facts.home != self.node.scheduler.address:
             self.code = message.facts.code
-
-    HANDLERS = {
-        **Process.HANDLERS,
-        StartTasks: _on_start_tasks,
-        StartActor: _on_start_actor,
-        StopWorker: _on_stop_worker,
-        JobStarted: _on_job_started,
-    }
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
         return (*self.client.bounds(), *self.executor.bounds())

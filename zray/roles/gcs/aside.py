@@ -54,7 +54,7 @@ class Aside:
         for source, message in taken:
             self.took(source, message)
         for member.sender, message in taken:
-            member.HANDLERS[type(message)](member, message)
+            member.handlers[type(message)](message)
         member.sender = sender
 
     def keep_questions(self) -> None:

@@ -51,39 +51,29 @@ from ...wire.chain import (
     ChainChanged,
     ChainHave,
     ChainJoined,
-    ChainLineage,
     ChainMemberLost,
     ChainOffer,
     ChainRead,
     ChainReadReply,
-    ChainSafe,
-    ChainState,
-    ChainTaken,
     ChainUpdates,
-    ChainWrite,
     Update,
 )
 from ..effects import (
     Effect,
     EndSession,
-    HeadChanged,
-    LogAppended,
     LogBroken,
-    LogRefused,
     PageLost,
     PageRead,
-    PageRefused,
-    PageWritten,
     Send,
 )
-from ..role import Role
+from ..role import Role, on
 from . import entrance
 from .aside import Aside
 from .bounds import bounds_of_member
-from .flushing import Flushing, RetryFlush
+from .flushing import Flushing
 from .handover import Handover
 from .inspection import check_member, count_member
-from .journal import Journal, RetryAppend
+from .journal import Journal
 from .replica import Replica
 from .results import Results
 from .stalls import Stalls
@@ -137,6 +127,7 @@ class ChainMember(Role):
         self.joined_sequence = 0  # what a joining member has said it has
         self.follows = False  # our successor has said what it has: it gets what comes
         self.fresh: list[Update] = []  # leaves at the end of the turn
+        self.handle_with(self.flushing, self.handover, self.entrance, *([self.journal] if self.journal else ()))
 
     def start(self) -> None:
         """Offer ourselves."""
@@ -190,6 +181,7 @@ class ChainMember(Role):
 
     # --- the configuration ---
 
+    @on(ChainChanged)
     def on_chain_changed(self, message: ChainChanged) -> None:
         if message.epoch <= self.epoch or self.is_out:
             return
@@ -278,6 +270,7 @@ class ChainMember(Role):
         if self.follows:
             self.fresh.append(update)
 
+    @on(ChainRead)
     def on_chain_read(self, message: ChainRead) -> None:
         if message.epoch > self.epoch and not self.is_out:
             self.aside.put(self.aside.early, message)
@@ -305,6 +298,7 @@ class ChainMember(Role):
             # What these updates led to is nobody else's to say.
             self.results.touch_all()
 
+    @on(ChainUpdates)
     def on_chain_updates(self, message: ChainUpdates) -> None:
         if not self.is_current(message) or self.sender != self.neighbour(-1):
             return
@@ -324,6 +318,7 @@ class ChainMember(Role):
 
     # --- from our successor (its questions: handover) ---
 
+    @on(ChainAck)
     def on_chain_ack(self, message: ChainAck) -> None:
         if not self.is_current(message) or self.sender != self.neighbour(1):
             return
@@ -334,6 +329,7 @@ class ChainMember(Role):
 
     # --- from our log ---
 
+    @on(LogBroken)
     def on_log_broken(self, message: LogBroken) -> None:
         """Nobody knows what is on the disk: this replica ends."""
         self._leave()
@@ -345,10 +341,12 @@ class ChainMember(Role):
         """Whether a snapshot is under way, or about to be."""
         return self.journal is not None and self.journal.is_saving
 
+    @on(PageRead)
     def on_page_read(self, message: PageRead) -> None:
         self.flushing.on_read(message)
         self.handover.on_page_read(message)
 
+    @on(PageLost)
     def on_page_lost(self, message: PageLost) -> None:
         self.flushing.on_lost(message)
         self.handover.on_page_lost(message)
@@ -416,26 +414,3 @@ class ChainMember(Role):
 
     def statistics(self) -> dict[str, Any]:
         return count_member(self)
-
-    HANDLERS = {
-        ChainChanged: on_chain_changed,
-        HeadChanged: lambda self, message: self.handover.on_head_changed(message),
-        ChainWrite: lambda self, message: self.entrance.on_chain_write(message),
-        ChainRead: on_chain_read,
-        ChainLineage: lambda self, message: self.handover.on_chain_lineage(message),
-        ChainState: lambda self, message: self.handover.on_chain_state(message),
-        ChainTaken: lambda self, message: self.handover.on_chain_taken(message),
-        ChainUpdates: on_chain_updates,
-        ChainHave: lambda self, message: self.handover.on_chain_have(message),
-        ChainAck: on_chain_ack,
-        ChainSafe: lambda self, message: self.handover.on_chain_safe(message),
-        LogAppended: lambda self, message: self.journal.on_appended(message),
-        LogRefused: lambda self, message: self.journal.on_refused(message),
-        LogBroken: on_log_broken,
-        PageWritten: lambda self, message: self.flushing.on_written(message),
-        PageRefused: lambda self, message: self.flushing.on_refused(message),
-        PageRead: on_page_read,
-        PageLost: on_page_lost,
-        RetryFlush: lambda self, message: self.flushing.on_retry(),
-        RetryAppend: lambda self, message: self.journal.on_retry(),
-    }

@@ -35,7 +35,7 @@ from ...wire.chain import (
 from ...wire.scheduling import LOCATING_MAX, LocateObjects
 from ..effects import Effect, HeadChanged
 from ..replica_effects import ShardStalled
-from ..role import Role
+from ..role import Role, on
 from ..work_effects import HoldBack
 
 REQUESTS_MAX = 100  # in one message
@@ -76,6 +76,7 @@ class ChainClient(Role):
         """Ask who the chain is: once, before anything else."""
         self.send(self.master, ChainFollow(self.shard))
 
+    @on(HeadChanged)
     def on_head_changed(self, message: HeadChanged) -> None:
         """The chain master is another one, and the members may be."""
         if self.master == f"{message.former}/chains":
@@ -84,6 +85,7 @@ class ChainClient(Role):
             self._stalled([])
             self.start()
 
+    @on(ChainStalled)
     def on_chain_stalled(self, message: ChainStalled) -> None:
         if self.sender == self.master:
             self._stalled(message.reasons)
@@ -93,6 +95,7 @@ class ChainClient(Role):
             self.is_stalled = bool(reasons)
             self.send(self.listener, ShardStalled(self.shard, reasons))
 
+    @on(*get_args(ShardRequest))
     def _on_request(self, message: Any) -> None:
         if type(message) is LocateObjects and not self.pending:
             self.read_number += 1
@@ -106,6 +109,7 @@ class ChainClient(Role):
             source, request = self.reads[number]
             self.send(self.members[-1], ChainRead(self.epoch, number, source, request))
 
+    @on(ChainChanged)
     def on_chain_changed(self, message: ChainChanged) -> None:
         if message.epoch <= self.epoch:
             return
@@ -118,6 +122,7 @@ class ChainClient(Role):
             for number in self.reads:
                 self._read(number)
 
+    @on(ChainResults)
     def on_chain_results(self, message: ChainResults) -> None:
         done = message.applied + 1 - self.first
         if done > len(self.pending):
@@ -134,6 +139,7 @@ class ChainClient(Role):
             self.taken += 1
             self.send(target, result)
 
+    @on(ChainAgain)
     def on_chain_again(self, message: ChainAgain) -> None:
         """The head, or the tail, had no room for what we have said last."""
         if self.sender in self.members[:1]:
@@ -142,6 +148,7 @@ class ChainClient(Role):
             for number in self.reads:
                 self._read(number)
 
+    @on(ChainReadReply)
     def on_chain_read_reply(self, message: ChainReadReply) -> None:
         if self.reads.pop(message.number, None) is None:
             return  # asked again of another tail, and answered twice
@@ -188,13 +195,3 @@ class ChainClient(Role):
 
     def statistics(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "pending": len(self.pending), "reads": len(self.reads)}
-
-    HANDLERS = {
-        ChainChanged: on_chain_changed,
-        ChainStalled: on_chain_stalled,
-        HeadChanged: on_head_changed,
-        ChainResults: on_chain_results,
-        ChainAgain: on_chain_again,
-        ChainReadReply: on_chain_read_reply,
-        **dict.fromkeys(get_args(ShardRequest), _on_request),
-    }

@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ...wire.chain import ChainAgain, ChainWrite, Update
+from ..role import on
 from . import client
 from .replica import Session, speaks_for
 
@@ -37,6 +38,7 @@ class Entrance:
         self.held: deque[tuple[str, Any]] = deque()  # requests that wait, the oldest first
         self.owing: dict[str, None] = {}  # clients that were refused something until they confirm more
 
+    @on(ChainWrite)
     def on_chain_write(self, message: ChainWrite) -> None:
         """ChainWrite."""
         member = self.member

@@ -23,6 +23,7 @@ from ...wire.chain import LineageFound, Update
 from ...wire.message import Local
 from ...wire.task_spec import TaskSpec
 from ..effects import PageLost, PageRead, PageRefused, PageWritten, ReadPage, WritePage
+from ..role import on
 from .pages import pack_page, pack_spec, unpack_page, unpack_spec
 from .tables import PLACE_BITS, Flushed, TaskTable, weight_of
 
@@ -121,6 +122,7 @@ class Flushing:
             oldest.clear()
             oldest.extend(task_id for task_id, record in tasks.records.items() if type(record.spec) is TaskSpec)
 
+    @on(PageWritten)
     def on_written(self, message: PageWritten) -> None:
         """PageWritten: its specs leave memory."""
         self.trouble = ""
@@ -131,6 +133,7 @@ class Flushing:
             for index, (task_id, spec) in enumerate(going):
                 replica.shard.tasks.flush(task_id, spec, message.page, index)
 
+    @on(PageRefused)
     def on_refused(self, message: PageRefused) -> None:
         """PageRefused: try again soon."""
         going = self._going.pop(message.token, [])
@@ -146,7 +149,8 @@ class Flushing:
         replica = self.member.replica
         return self.trouble != "" and replica is not None and replica.shard.tasks.weight > OVER * self.limit
 
-    def on_retry(self) -> None:
+    @on(RetryFlush)
+    def on_retry(self, message: RetryFlush) -> None:
         """RetryFlush: the end of this turn does it."""
         self.refused = ""
 

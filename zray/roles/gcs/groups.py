@@ -11,7 +11,6 @@ changes nothing.  So no bundle is reserved on two nodes, and none stays reserved
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -44,6 +43,7 @@ from ...wire.groups import (
     TryPlaces,
 )
 from ...wire.limits import ITEMS_MAX
+from ..role import on
 
 if TYPE_CHECKING:
     from .shard import GcsShard
@@ -109,44 +109,6 @@ class GroupTable:
 # --- creation ---
 
 
-def attend(shard: GcsShard, message: AttendShard) -> None:
-    """AttendShard: groups that no nodes could have are tried once more with each that comes."""
-    attending = shard.groups.attending
-    if message.node in shard.lost or not message.has_bundles or message.node in attending:
-        return
-    if shard.tasks.keeping is not None:
-        shard.tasks.keeping.met(message.node)
-    attending[message.node] = None
-    for record in shard.groups.records.values():
-        shard.groups.changes(record)
-        is_without_keeper, was_given_up = not record.keeper, record.state == UNSCHEDULABLE
-        if is_without_keeper:
-            record.keeper = message.node
-        if was_given_up:
-            record.state, record.reason = RESCHEDULING if any(record.places) else PENDING, ""
-        if (is_without_keeper and "" in record.places) or was_given_up:
-            _search(shard, record)
-        if was_given_up:
-            _tell(shard, record)
-
-
-def register(shard: GcsShard, message: RegisterGroup) -> None:
-    """RegisterGroup: a repeat is answered as the first one was."""
-    table, spec = shard.groups, message.spec
-    if message.node in shard.lost or message.home in shard.lost:
-        shard.reject("a group of a lost node")
-        return
-    key = (spec.namespace, spec.name)
-    holder = table.by_name.get(key, message.group_id) if spec.name else message.group_id
-    if holder == message.group_id and message.group_id not in table.records:
-        record = GroupRecord(message, [""] * len(spec.bundles), message.keeper)
-        table.records[message.group_id] = record
-        if spec.name:
-            table.by_name[key] = message.group_id
-        _search(shard, record)
-    shard.send(message.node, GroupRegistered(message.group_id, b"" if holder == message.group_id else holder))
-
-
 def _search(shard: GcsShard, record: GroupRecord) -> None:
     """Places for the bundles that have none."""
     table = shard.groups
@@ -166,52 +128,6 @@ def _search(shard: GcsShard, record: GroupRecord) -> None:
 # --- two phases ---
 
 
-def try_places(shard: GcsShard, message: TryPlaces) -> None:
-    """TryPlaces: the first phase."""
-    record = shard.groups.require(message.group_id, message.trip)
-    if record is None or record.trying:
-        shard.reject("places for a search that is over")
-        return
-    places = dict(message.places)
-    missing = [index for index, node in enumerate(record.places) if not node]
-    if sorted(places) != missing or not missing:
-        shard.reject("places for other bundles than those that have none")
-        return
-    if any(node not in shard.groups.attending for node in places.values()):
-        _search(shard, record)
-        return
-    record.trying = places
-    bundles = record.registered.spec.bundles
-    by_node: dict[str, list[int]] = {}
-    for index, node in places.items():
-        by_node.setdefault(node, []).append(index)
-    record.awaited = dict.fromkeys(by_node)
-    for node, indices in by_node.items():
-        wanted = [(index, bundles[index]) for index in indices]
-        shard.send(node, PrepareBundles(message.group_id, record.trip, wanted))
-
-
-def prepared(shard: GcsShard, message: BundlesPrepared) -> None:
-    """BundlesPrepared: the second phase, when all have answered; or the end of the first, when one cannot."""
-    record = shard.groups.require(message.group_id, message.trip)
-    if record is None or message.node not in record.awaited:
-        shard.reject("bundles of a search that is over")
-        return
-    del record.awaited[message.node]
-    if not message.is_done:
-        _give_back(shard, record)
-        _search(shard, record)
-    elif not record.awaited:
-        nodes = dict.fromkeys(record.trying.values())
-        for index, node in record.trying.items():
-            record.places[index] = node
-        record.trying = {}
-        record.state, record.reason = CREATED, ""
-        for node in nodes:
-            shard.send(node, CommitBundles(message.group_id, record.trip))
-        _tell(shard, record)
-
-
 def _give_back(shard: GcsShard, record: GroupRecord) -> None:
     """What was asked for on this trip, by whoever has it."""
     for node in dict.fromkeys(record.trying.values()):
@@ -219,23 +135,11 @@ def _give_back(shard: GcsShard, record: GroupRecord) -> None:
             shard.send(node, ReturnBundles(record.registered.group_id, record.trip))
 
 
-def give_up(shard: GcsShard, message: GiveUpGroup) -> None:
-    """GiveUpGroup."""
-    record = shard.groups.require(message.group_id, message.trip)
-    if record is None or record.trying:
-        return
-    record.reason = message.reason
-    if not message.waits:
-        record.state = UNSCHEDULABLE
-        _tell(shard, record)
-
-
 # --- ends ---
 
 
-def remove(shard: GcsShard, message: RemoveGroup) -> None:
-    """RemoveGroup."""
-    record = shard.groups.records.pop(message.group_id, None)
+def _remove(shard: GcsShard, group_id: bytes, reason: str) -> None:
+    record = shard.groups.records.pop(group_id, None)
     if record is None:
         return
     shard.groups.changes(record)
@@ -244,8 +148,8 @@ def remove(shard: GcsShard, message: RemoveGroup) -> None:
         del shard.groups.by_name[(spec.namespace, spec.name)]
     for node in record.nodes():
         if node not in shard.lost:
-            shard.send(node, ReturnBundles(message.group_id, 0, message.reason))
-    record.state, record.reason = REMOVED, message.reason
+            shard.send(node, ReturnBundles(group_id, 0, reason))
+    record.state, record.reason = REMOVED, reason
     record.places = [""] * len(record.places)
     _tell(shard, record)
 
@@ -262,7 +166,7 @@ def node_lost(shard: GcsShard, node: str) -> None:
         record.awaited.pop(node, None)
         is_over = registered.home == node or (bool(spec.actor_id) and registered.node == node)
         if is_over and not spec.is_detached:
-            remove(shard, RemoveGroup(group_id, f"the node of its creator, {node}, is lost"))
+            _remove(shard, group_id, f"the node of its creator, {node}, is lost")
             continue
         had_places = node in record.places
         record.places = ["" if place == node else place for place in record.places]
@@ -287,39 +191,143 @@ def _tell(shard: GcsShard, record: GroupRecord) -> None:
         shard.send(node, GroupLocated(record.fact()))
 
 
-def locate(shard: GcsShard, message: LocateGroup) -> None:
-    """LocateGroup: what is not known is removed: groups are registered before anybody can ask."""
-    if message.node in shard.lost:
-        shard.reject("a message of a lost node")
-        return
-    record = shard.groups.records.get(message.group_id)
-    if record is not None:
-        shard.groups.changes(record)
-        record.subscribers[message.node] = None
-        shard.send(message.node, GroupLocated(record.fact()))
-    else:
-        gone = GroupFact(message.group_id, _NOTHING, REMOVED, [])
-        shard.send(message.node, GroupLocated(gone))
+class GroupRequests:
+    """Of one shard: what nodes ask of it."""
 
+    def __init__(self, shard: GcsShard) -> None:
+        self.shard = shard
 
-def look_up(shard: GcsShard, message: LookUpGroups) -> None:
-    """LookUpGroups."""
-    table = shard.groups
-    group_id = message.group_id or (table.by_name.get((message.namespace, message.name), b"") if message.name else b"")
-    if group_id or message.name:
-        found = [record for record in (table.records.get(group_id),) if record is not None]
-    else:
-        found = list(islice(table.records.values(), ITEMS_MAX))
-    shard.send(shard.sender, GroupsListed(message.request, [record.fact() for record in found]))
+    @on(AttendShard)
+    def attend(self, message: AttendShard) -> None:
+        """AttendShard: groups that no nodes could have are tried once more with each that comes."""
+        shard = self.shard
+        attending = shard.groups.attending
+        if message.node in shard.lost or not message.has_bundles or message.node in attending:
+            return
+        if shard.tasks.keeping is not None:
+            shard.tasks.keeping.met(message.node)
+        attending[message.node] = None
+        for record in shard.groups.records.values():
+            shard.groups.changes(record)
+            is_without_keeper, was_given_up = not record.keeper, record.state == UNSCHEDULABLE
+            if is_without_keeper:
+                record.keeper = message.node
+            if was_given_up:
+                record.state, record.reason = RESCHEDULING if any(record.places) else PENDING, ""
+            if (is_without_keeper and "" in record.places) or was_given_up:
+                _search(shard, record)
+            if was_given_up:
+                _tell(shard, record)
 
+    @on(RegisterGroup)
+    def register(self, message: RegisterGroup) -> None:
+        """RegisterGroup: a repeat is answered as the first one was."""
+        shard = self.shard
+        table, spec = shard.groups, message.spec
+        if message.node in shard.lost or message.home in shard.lost:
+            shard.reject("a group of a lost node")
+            return
+        key = (spec.namespace, spec.name)
+        holder = table.by_name.get(key, message.group_id) if spec.name else message.group_id
+        if holder == message.group_id and message.group_id not in table.records:
+            record = GroupRecord(message, [""] * len(spec.bundles), message.keeper)
+            table.records[message.group_id] = record
+            if spec.name:
+                table.by_name[key] = message.group_id
+            _search(shard, record)
+        shard.send(message.node, GroupRegistered(message.group_id, b"" if holder == message.group_id else holder))
 
-HANDLERS: dict[type, Callable[..., None]] = {
-    AttendShard: attend,
-    RegisterGroup: register,
-    TryPlaces: try_places,
-    BundlesPrepared: prepared,
-    GiveUpGroup: give_up,
-    RemoveGroup: remove,
-    LocateGroup: locate,
-    LookUpGroups: look_up,
-}
+    @on(TryPlaces)
+    def try_places(self, message: TryPlaces) -> None:
+        """TryPlaces: the first phase."""
+        shard = self.shard
+        record = shard.groups.require(message.group_id, message.trip)
+        if record is None or record.trying:
+            shard.reject("places for a search that is over")
+            return
+        places = dict(message.places)
+        missing = [index for index, node in enumerate(record.places) if not node]
+        if sorted(places) != missing or not missing:
+            shard.reject("places for other bundles than those that have none")
+            return
+        if any(node not in shard.groups.attending for node in places.values()):
+            _search(shard, record)
+            return
+        record.trying = places
+        bundles = record.registered.spec.bundles
+        by_node: dict[str, list[int]] = {}
+        for index, node in places.items():
+            by_node.setdefault(node, []).append(index)
+        record.awaited = dict.fromkeys(by_node)
+        for node, indices in by_node.items():
+            wanted = [(index, bundles[index]) for index in indices]
+            shard.send(node, PrepareBundles(message.group_id, record.trip, wanted))
+
+    @on(BundlesPrepared)
+    def prepared(self, message: BundlesPrepared) -> None:
+        """BundlesPrepared: the second phase, when all have answered; or the end of the first, when one cannot."""
+        shard = self.shard
+        record = shard.groups.require(message.group_id, message.trip)
+        if record is None or message.node not in record.awaited:
+            shard.reject("bundles of a search that is over")
+            return
+        del record.awaited[message.node]
+        if not message.is_done:
+            _give_back(shard, record)
+            _search(shard, record)
+        elif not record.awaited:
+            nodes = dict.fromkeys(record.trying.values())
+            for index, node in record.trying.items():
+                record.places[index] = node
+            record.trying = {}
+            record.state, record.reason = CREATED, ""
+            for node in nodes:
+                shard.send(node, CommitBundles(message.group_id, record.trip))
+            _tell(shard, record)
+
+    @on(GiveUpGroup)
+    def give_up(self, message: GiveUpGroup) -> None:
+        """GiveUpGroup."""
+        shard = self.shard
+        record = shard.groups.require(message.group_id, message.trip)
+        if record is None or record.trying:
+            return
+        record.reason = message.reason
+        if not message.waits:
+            record.state = UNSCHEDULABLE
+            _tell(shard, record)
+
+    @on(RemoveGroup)
+    def remove(self, message: RemoveGroup) -> None:
+        """RemoveGroup."""
+        _remove(self.shard, message.group_id, message.reason)
+
+    @on(LocateGroup)
+    def locate(self, message: LocateGroup) -> None:
+        """LocateGroup: what is not known is removed: groups are registered before anybody can ask."""
+        shard = self.shard
+        if message.node in shard.lost:
+            shard.reject("a message of a lost node")
+            return
+        record = shard.groups.records.get(message.group_id)
+        if record is not None:
+            shard.groups.changes(record)
+            record.subscribers[message.node] = None
+            shard.send(message.node, GroupLocated(record.fact()))
+        else:
+            gone = GroupFact(message.group_id, _NOTHING, REMOVED, [])
+            shard.send(message.node, GroupLocated(gone))
+
+    @on(LookUpGroups)
+    def look_up(self, message: LookUpGroups) -> None:
+        """LookUpGroups."""
+        shard = self.shard
+        table = shard.groups
+        group_id = message.group_id or (
+            table.by_name.get((message.namespace, message.name), b"") if message.name else b""
+        )
+        if group_id or message.name:
+            found = [record for record in (table.records.get(group_id),) if record is not None]
+        else:
+            found = list(islice(table.records.values(), ITEMS_MAX))
+        shard.send(shard.sender, GroupsListed(message.request, [record.fact() for record in found]))

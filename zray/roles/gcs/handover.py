@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...wire.chain import ChainHave, ChainLineage, ChainSafe, ChainState, ChainTaken, ChainUpdates, Update
 from ..effects import HeadChanged, PageLost, PageRead
+from ..role import on
 from .pages import unpack_page
 from .replica import Dump, Replica
 
@@ -57,6 +58,7 @@ class Handover:
         self._end()
         self._drop()
 
+    @on(HeadChanged)
     def on_head_changed(self, message: HeadChanged) -> None:
         """HeadChanged: the chain master is another one.  Nothing more is done in the chain that was; what the member
         has is offered.
@@ -76,6 +78,7 @@ class Handover:
 
     # --- to our successor ---
 
+    @on(ChainHave)
     def on_chain_have(self, message: ChainHave) -> None:
         """ChainHave: send what it lacks."""
         member = self.member
@@ -128,6 +131,7 @@ class Handover:
             if is_last:
                 self._dump = None
 
+    @on(ChainTaken)
     def on_chain_taken(self, message: ChainTaken) -> None:
         """ChainTaken: there is room for more."""
         member = self.member
@@ -171,18 +175,21 @@ class Handover:
 
     # --- from our predecessor ---
 
+    @on(ChainSafe)
     def on_chain_safe(self, message: ChainSafe) -> None:
         """ChainSafe: what is on its disk."""
         member = self.member
         if member.is_current(message) and member.sender == member.neighbour(-1):
             member.safe_before = max(member.safe_before, message.sequence)
 
+    @on(ChainLineage)
     def on_chain_lineage(self, message: ChainLineage) -> None:
         """ChainLineage: a page of what comes after it."""
         member = self.member
         if member.is_current(message) and member.sender == member.neighbour(-1):
             self._pages[message.page] = unpack_page(message.data)
 
+    @on(ChainState)
     def on_chain_state(self, message: ChainState) -> None:
         """ChainState: when the last part is here, it is our state."""
         member = self.member

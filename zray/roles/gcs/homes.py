@@ -28,6 +28,7 @@ from ...wire.homes import (
     LocateActor,
 )
 from ...wire.message import Message
+from ..role import on
 
 # Actors that went with their nodes are remembered while somebody has a handle, who may still ask, and would wait for
 # ever; and beyond those up to so many.
@@ -67,7 +68,7 @@ class ActorHomes:
 
     # --- claims ---
 
-    def on_actor_at(self, message: ActorAt, sender: str) -> None:
+    def actor_at(self, message: ActorAt, sender: str) -> None:
         """ActorAt: of its new home, or of the one that hands it over to that."""
         actor_id, node, life = message.actor_id, message.node, message.life
         if sender in self._lost:
@@ -103,6 +104,7 @@ class ActorHomes:
         if node and node not in self._lost:
             self._send(node, ActorRefused(actor_id, life.birth, is_gone))
 
+    @on(ActorKilled)
     def on_actor_killed(self, message: ActorKilled) -> None:
         """ActorKilled: nobody makes it again."""
         home = self.homes.get(message.actor_id)
@@ -110,7 +112,7 @@ class ActorHomes:
             self.changes(message.actor_id, home)
             home.is_killed = True
 
-    def on_actor_unguarded(self, message: ActorUnguarded, sender: str) -> None:
+    def actor_unguarded(self, message: ActorUnguarded, sender: str) -> None:
         """ActorUnguarded: where its node is lost, it is dead now."""
         home = self.homes.get(message.actor_id)
         if home is not None and (home.life.birth, home.life.term, home.guardian) == (
@@ -125,6 +127,7 @@ class ActorHomes:
             if home.node in self._lost:
                 self._forget_dead()
 
+    @on(ActorForgotten)
     def on_actor_forgotten(self, message: ActorForgotten) -> None:
         """ActorForgotten: unless it was made anew elsewhere."""
         home = self.homes.get(message.actor_id)
@@ -133,6 +136,7 @@ class ActorHomes:
 
     # --- questions ---
 
+    @on(LocateActor)
     def on_locate_actor(self, message: LocateActor) -> None:
         """LocateActor."""
         actor_id = message.actor_id

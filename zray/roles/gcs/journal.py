@@ -18,6 +18,7 @@ from msgspec.msgpack import Decoder, Encoder
 from ...wire.chain import Update
 from ...wire.message import Local
 from ..effects import AppendToLog, LogAppended, LogRefused, SaveSnapshot
+from ..role import on
 from .replica import Dump, Replica
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ class Journal:
 
     # --- outcomes ---
 
+    @on(LogAppended)
     def on_appended(self, message: LogAppended) -> None:
         """LogAppended."""
         part = self._part
@@ -200,6 +202,7 @@ class Journal:
         self.logged, self.logged_epoch = max(self.logged, upto), max(self.logged_epoch, epoch)
         self._is_replaced = False
 
+    @on(LogRefused)
     def on_refused(self, message: LogRefused) -> None:
         """LogRefused: try again soon; a snapshot that would only have made the log shorter, much later."""
         if self._part is not None and message.token == self._part.token:
@@ -212,7 +215,8 @@ class Journal:
         self.refused = self.trouble = message.reason
         self.member.set_timer(RETRY_SECONDS, RetryAppend())
 
-    def on_retry(self) -> None:
+    @on(RetryAppend)
+    def on_retry(self, message: RetryAppend) -> None:
         """RetryAppend: the same order; what has gathered meanwhile comes after it."""
         if self._is_paused:
             self._is_paused = False

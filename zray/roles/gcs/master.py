@@ -46,7 +46,7 @@ from ...wire.chain import (
 from ...wire.gcs import NodeLost
 from ..latest import LOST_MAX, Latest
 from ..replica_effects import MachineLeaves, MemberPlaced, NoteChain
-from ..role import Role
+from ..role import Role, on
 from .spread import Spread
 
 # A master that starts anew, on what a member's log knows, begins so far above it: epochs may have been told to
@@ -169,6 +169,7 @@ class ChainMaster(Role):
         """It ends when it hears of an epoch that it is not in, later than that of its log."""
         self.send(spare, ChainChanged(chain.shard, max(chain.epoch, known + 1), list(chain.members), chain.joining))
 
+    @on(ChainOffer)
     def on_chain_offer(self, message: ChainOffer) -> None:
         chain, member = self._chain(message.shard), self.sender
         if member in chain.members or member in chain.spares or member == chain.joining:
@@ -226,6 +227,7 @@ class ChainMaster(Role):
 
     # --- why clients wait: for people ---
 
+    @on(ChainStalled)
     def on_chain_stalled(self, message: ChainStalled) -> None:
         chain, member = self._chain(message.shard), self.sender
         if member not in chain.members:
@@ -264,6 +266,7 @@ class ChainMaster(Role):
 
     # --- who is in it ---
 
+    @on(ChainFollow)
     def on_chain_follow(self, message: ChainFollow) -> None:
         chain = self._chain(message.shard)
         chain.followers[self.sender] = None
@@ -272,6 +275,7 @@ class ChainMaster(Role):
         if chain.told:
             self.send(self.sender, ChainStalled(chain.shard, chain.told))
 
+    @on(ChainJoined)
     def on_chain_joined(self, message: ChainJoined) -> None:
         chain = self._chain(message.shard)
         if message.epoch != chain.epoch:
@@ -292,9 +296,11 @@ class ChainMaster(Role):
         else:
             self._settle(chain)
 
+    @on(MemberPlaced)
     def on_member_placed(self, message: MemberPlaced) -> None:
         self.spread.machines[message.member] = message.node
 
+    @on(MachineLeaves)
     def on_machine_leaves(self, message: MachineLeaves) -> None:
         self.spread.leaving[message.node] = None
         for chain in self.chains.values():
@@ -302,6 +308,7 @@ class ChainMaster(Role):
             if chain.members:
                 self._settle(chain)
 
+    @on(ChainMemberLost)
     def on_chain_member_lost(self, message: ChainMemberLost) -> None:
         for chain in self.chains.values():
             if self.sender != message.member and self.sender in (*chain.members, chain.joining, *chain.spares):
@@ -312,6 +319,7 @@ class ChainMaster(Role):
             self._lose(chain, message.member)
         self.spread.machines.pop(message.member, None)
 
+    @on(NodeLost)
     def on_node_lost(self, message: NodeLost) -> None:
         host = message.node.partition("/")[0]
         for chain in self.chains.values():
@@ -369,14 +377,3 @@ class ChainMaster(Role):
             counts[f"{chain.shard}_spares"] = len(chain.spares)
             counts[f"{chain.shard}_machines"] = len({self.spread.machine(member) for member in chain.full()})
         return counts
-
-    HANDLERS = {
-        ChainOffer: on_chain_offer,
-        ChainFollow: on_chain_follow,
-        ChainJoined: on_chain_joined,
-        ChainStalled: on_chain_stalled,
-        ChainMemberLost: on_chain_member_lost,
-        NodeLost: on_node_lost,
-        MemberPlaced: on_member_placed,
-        MachineLeaves: on_machine_leaves,
-    }

@@ -63,12 +63,12 @@ from ...wire.gcs import (
     RemoveLocations,
     SubscribeObject,
 )
-from ...wire.homes import ActorAt, ActorForgotten, ActorKilled, ActorUnguarded, LocateActor
+from ...wire.homes import ActorAt, ActorUnguarded
 from ...wire.limits import ITEMS_MAX
 from ...wire.scheduling import LocateObjects, LocateObjectsReply
 from ...wire.tasks import Function, PublishFunction
 from ..effects import Effect
-from ..role import Role
+from ..role import Role, on
 from . import groups, keeping, losses
 from .functions import FunctionTable
 from .groups import GroupTable
@@ -101,6 +101,7 @@ class GcsShard(Role):
         self.name_by_actor: dict[bytes, tuple[str, str]] = {}
         self.homes = ActorHomes(self.lost, self.send, self.tasks.is_held)
         self.groups = GroupTable()
+        self.handle_with(self.homes, groups.GroupRequests(self))
 
     def _is_of_lost_node(self, node: str) -> bool:
         """Whether what it says changes nothing any more."""
@@ -113,6 +114,7 @@ class GcsShard(Role):
 
     # --- tasks and objects ---
 
+    @on(RecordTasks)
     def on_record_tasks(self, message: RecordTasks) -> None:
         record, node = self.tasks.record, message.node
         if self._is_of_lost_node(node):
@@ -126,6 +128,7 @@ class GcsShard(Role):
         if message.request:
             self._acknowledge(RecordTasksReply(message.request))
 
+    @on(AddLocations)
     def on_add_locations(self, message: AddLocations) -> None:
         if self._is_of_lost_node(message.node):
             return
@@ -144,6 +147,7 @@ class GcsShard(Role):
                 item.holders[message.node] = None
                 self.release(object_id, message.node)
 
+    @on(RemoveLocations)
     def on_remove_locations(self, message: RemoveLocations) -> None:
         for object_id in message.object_ids:
             item = self.tasks.find_object(object_id)
@@ -157,6 +161,7 @@ class GcsShard(Role):
             if item.subscribers:
                 losses.see_to(self, item)
 
+    @on(OfferCopies)
     def on_offer_copies(self, message: OfferCopies) -> None:
         """Evict spare copies, one after the other: the last copy of an object that is held stays."""
         if self._is_of_lost_node(message.node):
@@ -173,6 +178,7 @@ class GcsShard(Role):
         if spare:
             self.send(message.node, FreeCopies(spare))
 
+    @on(HoldAtNode)
     def on_hold_at_node(self, message: HoldAtNode) -> None:
         if self._is_of_lost_node(message.node):
             return
@@ -190,6 +196,7 @@ class GcsShard(Role):
         if self.tasks.keeping is None or not self.tasks.keeping.waits(self.sender, reply):
             self.send(self.sender, reply)
 
+    @on(ReleaseAtNode)
     def on_release_at_node(self, message: ReleaseAtNode) -> None:
         for object_id in message.object_ids:
             self.release(object_id, message.node, by_death=message.by_death)
@@ -214,6 +221,7 @@ class GcsShard(Role):
             if node not in self.lost:
                 self.send(node, FreeCopies([item.object_id]))
 
+    @on(FindUnheld)
     def on_find_unheld(self, message: FindUnheld) -> None:
         if self._is_of_lost_node(message.node):
             return
@@ -221,6 +229,7 @@ class GcsShard(Role):
         found = [item for item in message.object_ids if aside.issuperset(self.tasks.holders_of(item))]
         self.send(self.sender, FindUnheldReply(message.request, found))
 
+    @on(SubscribeObject)
     def on_subscribe_object(self, message: SubscribeObject) -> None:
         if self._is_of_lost_node(message.node):
             return
@@ -240,6 +249,7 @@ class GcsShard(Role):
         size = next(iter(item.sizes.values()))
         self.send(node, ObjectLocated(item.object_id, size, list(item.sizes)))
 
+    @on(LocateObjects)
     def on_locate_objects(self, message: LocateObjects) -> None:
         found = []
         for object_id in message.object_ids:
@@ -250,6 +260,7 @@ class GcsShard(Role):
 
     # --- functions ---
 
+    @on(PublishFunction)
     def on_publish_function(self, message: PublishFunction) -> None:
         function = message.function
         # In its own name a node speaks in order; others may not have heard yet that the job has ended.
@@ -259,9 +270,11 @@ class GcsShard(Role):
         for node in self.function_waiters.pop(function.function_id, ()):
             self.send(node, FetchFunctionReply(function))
 
+    @on(ReleaseFunctions)
     def on_release_functions(self, message: ReleaseFunctions) -> None:
         self.functions.release((message.node, message.job_id))
 
+    @on(FetchFunction)
     def on_fetch_function(self, message: FetchFunction) -> None:
         if self._is_of_lost_node(message.node):
             return
@@ -285,6 +298,7 @@ class GcsShard(Role):
 
     # --- actors ---
 
+    @on(RegisterActor)
     def on_register_actor(self, message: RegisterActor) -> None:
         if self._is_of_lost_node(self.sender):
             return
@@ -307,11 +321,13 @@ class GcsShard(Role):
         self.name_by_actor[message.actor_id] = key
         self.send(self.sender, ActorRegistered(message.actor_id))
 
+    @on(ActorRemoved)
     def on_actor_removed(self, message: ActorRemoved) -> None:
         key = self.name_by_actor.pop(message.actor_id, None)
         if key is not None:
             del self.actor_by_name[key]
 
+    @on(LookUpActor)
     def on_look_up_actor(self, message: LookUpActor) -> None:
         found = self.actor_by_name.get((message.namespace, message.name))
         actor_id, handle, node = (found.actor_id, found.options.handle, found.node) if found else (b"", b"", "")
@@ -319,12 +335,14 @@ class GcsShard(Role):
         reply = LookUpActorReply(message.namespace, message.name, actor_id, handle, node, is_detached)
         self.send(self.sender, reply)
 
+    @on(LookUpActorNames)
     def on_look_up_actor_names(self, message: LookUpActorNames) -> None:
         found = [key for key in self.actor_by_name if key[1] and (message.in_all or key[0] == message.namespace)]
         self.send(self.sender, ActorNamesListed(message.request, found[:ITEMS_MAX]))
 
     # --- nodes ---
 
+    @on(NodeLost)
     def on_node_lost(self, message: NodeLost) -> None:
         if message.node in self.lost:
             return  # a head that was started again says so once more
@@ -393,31 +411,24 @@ class GcsShard(Role):
             counts["recorded_unlike"] = self.tasks.unlike
         return counts
 
-    HANDLERS = {
-        RecordTasks: on_record_tasks,
-        AddLocations: on_add_locations,
-        RemoveLocations: on_remove_locations,
-        OfferCopies: on_offer_copies,
-        HoldAtNode: on_hold_at_node,
-        ReleaseAtNode: on_release_at_node,
-        FindUnheld: on_find_unheld,
-        SubscribeObject: on_subscribe_object,
-        LocateObjects: on_locate_objects,
-        PublishFunction: on_publish_function,
-        FetchFunction: on_fetch_function,
-        ReleaseFunctions: on_release_functions,
-        RegisterActor: on_register_actor,
-        ActorRemoved: on_actor_removed,
-        LookUpActor: on_look_up_actor,
-        LookUpActorNames: on_look_up_actor_names,
-        ActorAt: lambda self, message: self.homes.on_actor_at(message, self.sender),
-        ActorUnguarded: lambda self, message: self.homes.on_actor_unguarded(message, self.sender),
-        ActorKilled: lambda self, message: self.homes.on_actor_killed(message),
-        ActorForgotten: lambda self, message: self.homes.on_actor_forgotten(message),
-        LocateActor: lambda self, message: self.homes.on_locate_actor(message),
-        NodeLost: on_node_lost,
-        CannotRebuild: lambda self, message: losses.cannot_rebuild(self, message),
-        LineageNeeded: lambda self, message: keeping.on_lineage_needed(self, message),
-        LineageNeededReply: lambda self, message: keeping.on_lineage_needed_reply(self, message),
-        **groups.HANDLERS,
-    }
+    # --- requests that other modules answer ---
+
+    @on(ActorAt)
+    def on_actor_at(self, message: ActorAt) -> None:
+        self.homes.actor_at(message, self.sender)
+
+    @on(ActorUnguarded)
+    def on_actor_unguarded(self, message: ActorUnguarded) -> None:
+        self.homes.actor_unguarded(message, self.sender)
+
+    @on(CannotRebuild)
+    def on_cannot_rebuild(self, message: CannotRebuild) -> None:
+        losses.cannot_rebuild(self, message)
+
+    @on(LineageNeeded)
+    def on_lineage_needed(self, message: LineageNeeded) -> None:
+        keeping.on_lineage_needed(self, message)
+
+    @on(LineageNeededReply)
+    def on_lineage_needed_reply(self, message: LineageNeededReply) -> None:
+        keeping.on_lineage_needed_reply(self, message)

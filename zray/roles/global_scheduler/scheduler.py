@@ -51,7 +51,7 @@ from ...wire.scheduling import (
 from ...wire.task_spec import parse_options
 from ...wire.where import Where, no_such_labels, no_such_node
 from ..latest import LOST_MAX, Latest
-from ..role import Role
+from ..role import Role, on
 from . import placement
 from .placement import (
     FIRST_GUESS_SECONDS,
@@ -90,6 +90,7 @@ class GlobalScheduler(Role):
         # request -> the task, replies still missing, what is known of its arguments
         self.locating: dict[int, tuple[SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
 
+    @on(NodeJoined)
     def on_node_joined(self, message: NodeJoined) -> None:
         node, total = message.node, message.total
         load = self.loads.get(node)
@@ -108,6 +109,7 @@ class GlobalScheduler(Role):
         """
         return any(load.kind != "driver" for load in self.loads.values())
 
+    @on(NodeLost)
     def on_node_lost(self, message: NodeLost) -> None:
         self.lost[message.node] = None
         load = self.loads.pop(message.node, None)
@@ -115,6 +117,7 @@ class GlobalScheduler(Role):
             fact = replace(load.fact(), total={}, free={}, queue_count=0, death=message.reason or "lost")
             self.dead[message.node] = fact, self.now
 
+    @on(LoadReport)
     def on_load_report(self, message: LoadReport) -> None:
         load = self.loads.get(message.node)
         if load is None:
@@ -138,6 +141,7 @@ class GlobalScheduler(Role):
     def _shard_of(self, object_id: bytes) -> str:
         return self.shards[int.from_bytes(object_id[6:16], "big") % len(self.shards)]
 
+    @on(SpillTask)
     def on_spill_task(self, message: SpillTask) -> None:
         origin = self.loads.get(message.origin)
         where = parse_options(message.spec.options).where
@@ -155,6 +159,7 @@ class GlobalScheduler(Role):
         for shard, ids in by_shard.items():
             self.send(shard, LocateObjects(self.request, ids))
 
+    @on(LocateObjectsReply)
     def on_locate_objects_reply(self, message: LocateObjectsReply) -> None:
         pending = self.locating.get(message.request)
         if pending is None:
@@ -228,6 +233,7 @@ class GlobalScheduler(Role):
         leaving = [load.node for load in self.loads.values() if load.is_draining]
         self.send(origin, SpillRefused(task_id, reason, is_final, leaving))
 
+    @on(SpillActor)
     def on_spill_actor(self, message: SpillActor) -> None:
         parse_options(message.spec.options)  # bytes that are no options are refused here, not where the actor is placed
         if not all(message.options.resources.values()):
@@ -279,6 +285,7 @@ class GlobalScheduler(Role):
             return None
         return self._next_in_turn([load for load in able if load.node != message.origin], message.options.resources)
 
+    @on(FindPlaces)
     def on_find_places(self, message: FindPlaces) -> None:
         wanted = sum_of(amounts for _, amounts in message.bundles)
         loads = sorted(
@@ -301,6 +308,7 @@ class GlobalScheduler(Role):
                     load.held[name] = load.held.get(name, 0) + amount
         self.send(self.sender, PlacesFound(message.group_id, message.trip, found or [], reason))
 
+    @on(BundlesLeave)
     def on_bundles_leave(self, message: BundlesLeave) -> None:
         """What is spread right behind a removal comes before the reports of the nodes where the group was."""
         for node, amounts in message.bundles:
@@ -310,6 +318,7 @@ class GlobalScheduler(Role):
                     load.free[name] = min(load.total.get(name, 0), load.free.get(name, 0) + amount)
                     load.held[name] = max(0, load.held.get(name, 0) - amount)
 
+    @on(GetNodes)
     def on_get_nodes(self, message: GetNodes) -> None:
         facts = [load.fact() for load in self.loads.values()]
         if message.with_dead:
@@ -325,15 +334,3 @@ class GlobalScheduler(Role):
 
     def statistics(self) -> dict[str, Any]:
         return {"nodes": len(self.loads), "locating": len(self.locating)}
-
-    HANDLERS = {
-        NodeJoined: on_node_joined,
-        NodeLost: on_node_lost,
-        LoadReport: on_load_report,
-        SpillTask: on_spill_task,
-        SpillActor: on_spill_actor,
-        LocateObjectsReply: on_locate_objects_reply,
-        FindPlaces: on_find_places,
-        BundlesLeave: on_bundles_leave,
-        GetNodes: on_get_nodes,
-    }

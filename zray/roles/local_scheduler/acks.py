@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ...wire.gcs import HoldAtNodeReply
+from ..role import on
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -51,6 +52,7 @@ class Acks:
             del self.expected[request]
             expected.then()
 
+    @on(HoldAtNodeReply)
     def on_held(self, message: HoldAtNodeReply) -> None:
         """HoldAtNodeReply."""
         if message.are_gone:
@@ -61,8 +63,3 @@ class Acks:
     def node_lost(self, lost: str) -> None:
         """What was for it is for nobody now."""
         self.expected = {request: item for request, item in self.expected.items() if item.node != lost}
-
-
-HANDLERS: dict[type, Any] = {
-    HoldAtNodeReply: lambda self, message: self.acks.on_held(message),
-}

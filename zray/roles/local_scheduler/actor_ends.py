@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from ...wire.actors import ActorExited, ActorRemoved, KillActor
 from ...wire.amounts import name_of
 from ..effects import WorkerExited
 from ..latest import Latest
+from ..role import on
 from .actor_names import name_key
 from .names import died, in_words, name_of_call
 from .restarts import Restarts
@@ -78,6 +79,7 @@ class ActorEnds:
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
             self.bury(actor, died(actor.options, "has ended: its last handle was dropped"))
 
+    @on(KillActor)
     def kill(self, message: KillActor) -> None:
         """KillActor: kill -9; may be restarted only if asked for and allowed."""
         actor = self.node.calls.actors.get(message.actor_id)
@@ -92,6 +94,7 @@ class ActorEnds:
         elif actor.worker is not None:
             self.node.pool.kill(actor.worker)
 
+    @on(ActorExited)
     def exited(self, message: ActorExited) -> None:
         """ActorExited: it leaves by itself, and is not restarted."""
         actor = self.node.calls.actors.get(message.actor_id)
@@ -201,9 +204,3 @@ class ActorEnds:
             text = f"{name_of_call(call)} finds no actor: the actor has ended, or never existed."
             grave = encode_system_error("ActorDiedError", text)
         return grave
-
-
-HANDLERS: dict[type, Any] = {
-    KillActor: lambda self, message: self.ends.kill(message),
-    ActorExited: lambda self, message: self.ends.exited(message),
-}

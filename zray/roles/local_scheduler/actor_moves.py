@@ -10,7 +10,7 @@ Until it is handed over it is this node's, so that two nodes never have it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from ...wire.message import Local
 from ...wire.scheduling import SpillRefused
 from ...wire.task_spec import ActorOptions, TaskSpec
 from ...wire.where import nobody_can
+from ..role import on
 from .copies import Copy
 from .names import died, in_words, name_of_call
 from .route import Route
@@ -117,6 +118,7 @@ class ActorMoves:
         message = SpillActor(spec, actor.options, node.address, actor.life, *of_job, ask.times_deferred > 0)
         node.send(schedulers[spec.task_id[-1] % len(schedulers)], message)
 
+    @on(PlaceActor)
     def on_place_actor(self, message: PlaceActor) -> None:
         """PlaceActor: if there is room."""
         node, spec = self.node, message.spec
@@ -172,6 +174,7 @@ class ActorMoves:
             node.routes.come_here(route)
         return actor
 
+    @on(ActorAccepted)
     def on_actor_accepted(self, message: ActorAccepted) -> None:
         """ActorAccepted: it goes, if it is still to go."""
         node, home = self.node, self.node.sender
@@ -237,6 +240,7 @@ class ActorMoves:
         if route is not None:
             node.routes.calls_ended(route)
 
+    @on(ActorHandedOver)
     def on_handed_over(self, message: ActorHandedOver) -> None:
         """ActorHandedOver: it is ours, if the shard agrees."""
         actor, origin = self.node.calls.actors.get(message.actor_id), self.node.sender
@@ -297,6 +301,7 @@ class ActorMoves:
             self.tell_home(actor)
         return not is_asking
 
+    @on(ActorDeferred)
     def deferred(self, message: ActorDeferred) -> None:
         """ActorDeferred: nobody had room."""
         ask = self.asks.get(message.actor_id)
@@ -336,7 +341,8 @@ class ActorMoves:
             return False
         return ask.is_deferred and not self.node.calls.is_barred(ask.actor.options)
 
-    def on_ask_again_timeout(self) -> None:
+    @on(AskAgainTimeout)
+    def on_ask_again_timeout(self, message: AskAgainTimeout) -> None:
         """AskAgainTimeout."""
         self.timer_is_set = False
         for ask in list(self.asks.values()):
@@ -352,6 +358,7 @@ class ActorMoves:
                 ask.is_deferred = False
                 self._send_up(ask)
 
+    @on(SpillRefused)
     def on_spill_refused(self, message: SpillRefused) -> None:
         """SpillRefused: of an actor, or of a task."""
         node, ask = self.node, self.asks.get(message.task_id)
@@ -393,13 +400,3 @@ class ActorMoves:
         for ask in list(self.asks.values()):
             if ask.is_shared and not ask.is_deferred:
                 self._send_up(ask)
-
-
-HANDLERS: dict[type, Any] = {
-    PlaceActor: lambda self, message: self.moves.on_place_actor(message),
-    ActorAccepted: lambda self, message: self.moves.on_actor_accepted(message),
-    ActorHandedOver: lambda self, message: self.moves.on_handed_over(message),
-    ActorDeferred: lambda self, message: self.moves.deferred(message),
-    AskAgainTimeout: lambda self, message: self.moves.on_ask_again_timeout(),
-    SpillRefused: lambda self, message: self.moves.on_spill_refused(message),
-}

@@ -6,7 +6,7 @@ FindActorNames -> LookUpActorNames -> ActorNamesListed -> ActorNamesFound      a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from ...wire.actors import (
 from ...wire.limits import ITEMS_MAX
 from ...wire.message import Local
 from ..latest import Latest
+from ..role import on
 from .found_elsewhere import FoundElsewhere
 from .tables import Actor, ActorState, ObjectEntry, Process
 from .weak_handles import WeakHandles
@@ -91,11 +92,13 @@ class ActorNames:
             home, guardian = node.address, actor.guardian if actor.is_guarded else ""
         node.send(shard, RegisterActor(actor.actor_id, options, home, guardian))
 
+    @on(ActorRegistered)
     def registered(self, message: ActorRegistered) -> None:
         """ActorRegistered: the name is ours."""
         if actor := self._registering(message.actor_id):
             self.node.calls.want_worker(actor, ActorState.PENDING)
 
+    @on(ActorNameTaken)
     def name_taken(self, message: ActorNameTaken) -> None:
         """ActorNameTaken."""
         actor = self._registering(message.actor_id)
@@ -106,6 +109,7 @@ class ActorNames:
             text = f"An actor named {name!r} exists already in namespace {actor.options.namespace!r}."
             self.node.ends.bury(actor, encode_system_error("ActorAlreadyExistsError", text), was_named=False)
 
+    @on(RegisterAgain)
     def register_again(self, message: RegisterAgain) -> None:
         """RegisterAgain."""
         if actor := self._registering(message.actor_id):
@@ -124,6 +128,7 @@ class ActorNames:
         """An actor of another node is about to end: it is not found any more, and its name is soon free."""
         self.killed[actor_id] = self.node.now - KILLED_SECONDS + ENDING_SECONDS
 
+    @on(FindActor)
     def find(self, message: FindActor) -> None:
         """FindActor: the shard knows."""
         process = self.node.processes.get(self.node.sender)
@@ -134,6 +139,7 @@ class ActorNames:
         shard = self.node.addresses.shard_of(name_key(*key))
         self.node.send(shard, LookUpActor(*key))
 
+    @on(LookUpActorReply)
     def found(self, message: LookUpActorReply) -> None:
         """LookUpActorReply: whoever asked holds the actor from now on, unless its handle is to be weak."""
         askers = self.finding.get((message.namespace, message.name))
@@ -172,6 +178,7 @@ class ActorNames:
                 entry.value = NOTHING if actor.state == ActorState.ALIVE else entry.value
         self.node.send(process.address, FindActorReply(question.request, actor_id, message.handle))
 
+    @on(FindActorNames)
     def list_names(self, message: FindActorNames) -> None:
         """FindActorNames: each shard knows its own."""
         node = self.node
@@ -184,6 +191,7 @@ class ActorNames:
         for shard in shards:
             node.send(shard, LookUpActorNames(self.count, message.namespace, message.in_all))
 
+    @on(ActorNamesListed)
     def listed(self, message: ActorNamesListed) -> None:
         """ActorNamesListed: whoever asked hears of all at once."""
         listing = self.listings.get(message.request)
@@ -196,14 +204,3 @@ class ActorNames:
             if listing.process.address in self.node.processes:
                 reply = ActorNamesFound(listing.request, sorted(listing.found)[:ITEMS_MAX])
                 self.node.send(listing.process.address, reply)
-
-
-HANDLERS: dict[type, Any] = {
-    FindActor: lambda self, message: self.names.find(message),
-    LookUpActorReply: lambda self, message: self.names.found(message),
-    FindActorNames: lambda self, message: self.names.list_names(message),
-    ActorNamesListed: lambda self, message: self.names.listed(message),
-    ActorRegistered: lambda self, message: self.names.registered(message),
-    ActorNameTaken: lambda self, message: self.names.name_taken(message),
-    RegisterAgain: lambda self, message: self.names.register_again(message),
-}

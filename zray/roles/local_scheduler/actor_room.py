@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ...wire.message import Local
 from ...wire.task_spec import ActorOptions
+from ..role import on
 from .tables import Actor, ReadyQueue, Task, TaskState, Worker
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class ActorRoom:
         has = worker.frames[0].resources
         return any(has.get(name) for name in self.node.resources.lacking(found.amounts))
 
-    def on_look_again_timeout(self) -> None:
+    @on(LookAgainTimeout)
+    def on_look_again_timeout(self, message: LookAgainTimeout) -> None:
         """LookAgainTimeout."""
         self.timer_is_set = False
         self.node.dispatch.is_dirty = True
@@ -204,8 +206,3 @@ class ActorRoom:
                 for name, amount in frame.resources.items():
                     soon[name] = soon.get(name, 0) + amount
         return all(free.get(name, 0) + soon.get(name, 0) >= amount for name, amount in lacking.items())
-
-
-HANDLERS: dict[type, Any] = {
-    LookAgainTimeout: lambda self, message: self.actor_room.on_look_again_timeout(),
-}

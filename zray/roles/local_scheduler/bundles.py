@@ -11,7 +11,7 @@ A bundle's amounts are taken out of what the node has, and are there again under
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from ...wire.bundles import sum_of
 from ...wire.groups import BundlesPrepared, CommitBundles, PrepareBundles, ReturnBundles, bundle_name, plain_name
 from ...wire.task_spec import ActorOptions
 from ...wire.where import Where
+from ..role import on
 from .gpus import GPU
 from .tables import ReadyQueue, Task, TaskState, Worker
 
@@ -55,6 +56,7 @@ class Bundles:
 
     # --- two phases ---
 
+    @on(PrepareBundles)
     def on_prepare(self, message: PrepareBundles) -> None:
         """PrepareBundles."""
         node = self.node
@@ -76,6 +78,7 @@ class Bundles:
             node.dispatch.is_dirty = True  # tasks that this leaves no room for go elsewhere
         node.send(node.sender, BundlesPrepared(message.group_id, message.trip, node.address, is_done))
 
+    @on(CommitBundles)
     def on_commit(self, message: CommitBundles) -> None:
         """CommitBundles: from now on they may be used."""
         for bundle in self.of_group(message.group_id):
@@ -84,6 +87,7 @@ class Bundles:
         self.node.dispatch.is_dirty = True
         self.node.calls.wanting_worker_changed()
 
+    @on(ReturnBundles)
     def on_return(self, message: ReturnBundles) -> None:
         """ReturnBundles."""
         returned = [bundle for bundle in self.of_group(message.group_id) if message.trip in (0, bundle.trip)]
@@ -261,10 +265,3 @@ def leaves_gpus_idle(amounts: Mapping[str, int], request: Mapping[str, int]) -> 
 
 def _is_in(where: Where | None, group_id: bytes) -> bool:
     return where is not None and where.group == group_id
-
-
-HANDLERS: dict[type, Any] = {
-    PrepareBundles: lambda self, message: self.bundles.on_prepare(message),
-    CommitBundles: lambda self, message: self.bundles.on_commit(message),
-    ReturnBundles: lambda self, message: self.bundles.on_return(message),
-}

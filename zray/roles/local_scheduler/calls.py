@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, children_prefix, stray_task_id
@@ -27,6 +27,7 @@ from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec, as_logged, pa
 from ...wire.tasks import StartTasks, TaskResult
 from ...wire.wards import NestedAnswer
 from ..effects import OpenWindow
+from ..role import on
 from .actor_names import NOTHING
 from .journals import Journal
 from .logs import nothing
@@ -60,6 +61,7 @@ class Calls:
 
     # --- creation ---
 
+    @on(CreateActor)
     def create(self, message: CreateActor) -> None:
         """CreateActor."""
         node = self.node
@@ -253,6 +255,7 @@ class Calls:
         order.arguments = node.dispatch.batches.arguments_for(worker, [spec, *order.calls])
         node.send(worker.address, order)
 
+    @on(ActorStarted)
     def started(self, message: ActorStarted) -> None:
         """ActorStarted: its constructor returned."""
         actor = self.actors.get(message.actor_id)
@@ -265,6 +268,7 @@ class Calls:
         self.creation_done(actor, NOTHING)
         self.touch(actor.actor_id)
 
+    @on(ActorStartFailed)
     def start_failed(self, message: ActorStartFailed) -> None:
         """ActorStartFailed: the user's constructor raised; every call gets that error."""
         actor = self.actors.get(message.actor_id)
@@ -441,10 +445,3 @@ class Calls:
         task.state = TaskState.CALL
         actor.queue.append_first(task, has_begun=has_begun)
         self.touch(actor.actor_id)
-
-
-HANDLERS: dict[type, Any] = {
-    CreateActor: lambda self, message: self.calls.create(message),
-    ActorStarted: lambda self, message: self.calls.started(message),
-    ActorStartFailed: lambda self, message: self.calls.start_failed(message),
-}

@@ -15,12 +15,13 @@ The bytes are opaque here; workers fetch and unpack them (host/code_cache.py).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ...wire.scheduling import CodeAdded, JobFacts, PublishCode
 from ...wire.tasks import JobStarted
+from ..role import on
 from .tables import Actor, Job
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class JobCode:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
 
+    @on(PublishCode)
     def publish(self, message: PublishCode) -> None:
         """PublishCode, of a driver of ours."""
         node = self.node
@@ -112,6 +114,7 @@ class JobCode:
         if job.driver is not None and job.facts.revision:
             self.node.send(home, CodeAdded(job.job_id, job.facts))
 
+    @on(CodeAdded)
     def added(self, message: CodeAdded) -> None:
         """CodeAdded: ahead of calls on actors that are here."""
         node, job_id = self.node, message.job_id
@@ -164,9 +167,3 @@ class JobCode:
         for worker in self.node.pool.workers.values():
             if worker.job is job:
                 self.node.send(worker.address, JobStarted(job.job_id, job.facts, worker.environment))
-
-
-HANDLERS: dict[type, Any] = {
-    PublishCode: lambda self, message: self.code.publish(message),
-    CodeAdded: lambda self, message: self.code.added(message),
-}

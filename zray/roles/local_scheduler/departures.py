@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...wire.limits import ITEMS_MAX
 from ...wire.message import Local
 from ...wire.scheduling import SpillTask
+from ..role import on
 from .tables import ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class Departures:
             self.node.set_timer(0.0, DepartTimeout())
         self.waiting.append((task, task.trip))
 
-    def on_depart_timeout(self) -> None:
+    @on(DepartTimeout)
+    def on_depart_timeout(self, message: DepartTimeout) -> None:
         """DepartTimeout."""
         waiting = self.waiting
         for _ in range(min(TASKS_PER_TURN, len(waiting))):
@@ -180,7 +182,8 @@ class Departures:
             self.looks_again = True
             self.node.set_timer(LOOK_AGAIN_SECONDS, LookAgainTimeout())
 
-    def on_look_again_timeout(self) -> None:
+    @on(LookAgainTimeout)
+    def on_look_again_timeout(self, message: LookAgainTimeout) -> None:
         """LookAgainTimeout."""
         self.looks_again = False
         self.node.dispatch.is_dirty = True
@@ -211,9 +214,3 @@ class Departures:
             if task is not None and task.state == TaskState.SPILLED:
                 counts[task.spec.options] = counts.get(task.spec.options, 0) + 1
         return counts
-
-
-HANDLERS: dict[type, Any] = {
-    DepartTimeout: lambda self, message: self.departures.on_depart_timeout(),
-    LookAgainTimeout: lambda self, message: self.departures.on_look_again_timeout(),
-}

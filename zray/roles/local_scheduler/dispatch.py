@@ -21,6 +21,7 @@ from ...wire.scheduling import CENTRAL
 from ...wire.tasks import STEADY_US, TasksReturned
 from ..effects import ReclaimTasks, TasksReclaimed
 from ..latest import Latest
+from ..role import on
 from .batches import INFLIGHT_COUNT_MAX, Batches
 from .behind_waits import BehindWaits
 from .lending import Lending
@@ -334,6 +335,7 @@ class Dispatch:
             elif self.lending.resuming:
                 self.lending.resume()
 
+    @on(TasksReturned)
     def tasks_returned(self, message: TasksReturned) -> None:
         """Unrun tasks: taken back before, or lacking an argument that its maker failed to make."""
         process = self.node.processes.get(self.node.sender)
@@ -351,6 +353,7 @@ class Dispatch:
                 self.node.fates.has_run(worker, task_id)
         self.worker_progressed(worker)
 
+    @on(TasksReclaimed)
     def tasks_reclaimed(self, message: TasksReclaimed) -> None:
         """So many from the end of the worker's queue are ours again."""
         worker = self.node.pool.workers.get(message.worker)
@@ -382,7 +385,8 @@ class Dispatch:
             if mean * unbegun >= INFLIGHT_US_MAX // 2 or self.node.now - worker.progress_at > PROGRESS_SECONDS:
                 self.node.perform(ReclaimTasks(worker.address, (unbegun + 1) // 2))
 
-    def on_progress_timeout(self) -> None:
+    @on(ProgressTimeout)
+    def on_progress_timeout(self, message: ProgressTimeout) -> None:
         """A worker that has not moved for long loses what it has not begun."""
         node = self.node
         if node.now < self.looks_at - CLOCK_SECONDS:

@@ -15,7 +15,7 @@ leave itself takes none: of two that leave at once, each would count on the othe
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -24,6 +24,7 @@ from ...wire.gcs import HoldAtNode, ObjectLocated, SubscribeObject
 from ...wire.message import Local
 from ...wire.task_spec import StoredValue
 from ...wire.where import Where
+from ..role import on
 from .going import Going
 from .tables import ActorState, ObjectEntry, ReadyQueue, TaskState
 
@@ -80,12 +81,13 @@ class Drain:
 
     # --- leaving ---
 
+    @on(DrainNode)
     def on_drain_node(self, message: DrainNode) -> None:
         """DrainNode; a repeat changes nothing."""
         if not self.is_on:
             self.is_on = True
             self.node.dispatch.is_dirty = True
-            self.on_timeout()
+            self.on_timeout(DrainTimeout())
 
     def send_away(self) -> None:
         """What is ready here, and has not begun, goes; but for what only we can run."""
@@ -116,7 +118,8 @@ class Drain:
         """Whether a task that no other node can run stays with us after all."""
         return self.is_on and depth > 0
 
-    def on_timeout(self) -> None:
+    @on(DrainTimeout)
+    def on_timeout(self, message: DrainTimeout) -> None:
         """DrainTimeout."""
         node = self.node
         if node.members.is_fenced:
@@ -251,6 +254,7 @@ class Drain:
         if self.silent is not None:
             self.silent.pop(who, None)
 
+    @on(CopiesTaken)
     def on_copies_taken(self, message: CopiesTaken) -> None:
         """CopiesTaken."""
         sender = self.node.sender
@@ -294,6 +298,7 @@ class Taking:
         self.orders: dict[tuple[str, int], dict[bytes, None]] = {}  # (who asks, its request) -> what has not come
         self.timer_is_set = False
 
+    @on(TakeCopies)
     def on_take_copies(self, message: TakeCopies) -> None:
         """TakeCopies."""
         node, asker = self.node, self.node.sender
@@ -330,7 +335,8 @@ class Taking:
             self.timer_is_set = True
             self.node.set_timer(STEP_SECONDS, TakeTimeout())
 
-    def on_timeout(self) -> None:
+    @on(TakeTimeout)
+    def on_timeout(self, message: TakeTimeout) -> None:
         """TakeTimeout."""
         self.timer_is_set = False
         node = self.node
@@ -376,12 +382,3 @@ def _size_of(entry: ObjectEntry) -> int:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-HANDLERS: dict[type, Any] = {
-    DrainNode: lambda self, message: self.drain.on_drain_node(message),
-    DrainTimeout: lambda self, message: self.drain.on_timeout(),
-    CopiesTaken: lambda self, message: self.drain.on_copies_taken(message),
-    TakeCopies: lambda self, message: self.drain.taking.on_take_copies(message),
-    TakeTimeout: lambda self, message: self.drain.taking.on_timeout(),
-}

@@ -6,7 +6,6 @@ answer in HOP_SECONDS is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,6 +13,7 @@ from msgspec import Struct
 from ...wire.amounts import name_of
 from ...wire.message import Local
 from ...wire.reasons import EXPLAINED_MAX, LINE_CHARACTERS_MAX, LINES_MAX, Explain, ExplainReply
+from ..role import on
 from .reasons import Hop, Reasons
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Explanations:
         self.asked: dict[int, Asked] = {}
         self.count = 0
 
+    @on(Explain)
     def on_explain(self, message: Explain) -> None:
         """Explain, of a process of ours or of another node."""
         node = self.node
@@ -80,12 +81,14 @@ class Explanations:
         node.send(hop.node, Explain(self.count, [hop.object_id]))
         node.set_timer(HOP_SECONDS, HopTimeout(self.count))
 
+    @on(ExplainReply)
     def on_reply(self, message: ExplainReply) -> None:
         """ExplainReply, of the other node."""
         asked = self.asked.get(message.request)
         if asked is not None and self.node.sender == asked.hop.node:
             self._answer(message.request, message.lines[:LINES_MAX])
 
+    @on(HopTimeout)
     def on_hop_timeout(self, message: HopTimeout) -> None:
         """HopTimeout."""
         if message.request in self.asked:
@@ -101,10 +104,3 @@ class Explanations:
         if asked.asker in node.processes:
             lines = [*asked.lines[: hop.line], *theirs, *asked.lines[hop.line :]]
             node.send(asked.asker, ExplainReply(asked.request, lines[: 2 * LINES_MAX]))
-
-
-EXPLAIN_HANDLERS: dict[type, Callable[..., None]] = {
-    Explain: lambda self, message: self.explanations.on_explain(message),
-    ExplainReply: lambda self, message: self.explanations.on_reply(message),
-    HopTimeout: lambda self, message: self.explanations.on_hop_timeout(message),
-}

@@ -18,12 +18,13 @@ run it after all, or is dead.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...wire.gcs import FindUnheld, FindUnheldReply, NodeLost
 from ...wire.scheduling import EndTasks, PlaceTask
 from ..effects import ReclaimTasks
 from ..latest import Latest
+from ..role import on
 from .names import died
 from .route import Route
 from .tables import Actor, ActorState, ChildTask, ObjectEntry, Process, Task, TaskState, Worker
@@ -101,6 +102,7 @@ class Fates:
                 self.asked[request] = asked
                 node.send(shard, FindUnheld(node.address, request, ids, lost))
 
+    @on(FindUnheldReply)
     def on_find_unheld_reply(self, message: FindUnheldReply) -> None:
         """FindUnheldReply."""
         unheld = set(message.object_ids)  # membership only
@@ -163,6 +165,7 @@ class Fates:
         if self.ended and self.ended.get(task_id) == trip and place in self.node.members.peers:
             self.node.send(place, EndTasks([(task_id, trip)]))
 
+    @on(EndTasks)
     def on_end_tasks(self, message: EndTasks) -> None:
         """EndTasks: those that are here, and that nobody here wants."""
         node = self.node
@@ -233,9 +236,3 @@ class Fates:
 
 def _tasks_of(worker: Worker) -> list[Task]:
     return [*worker.inflight, *(frame.task for frame in worker.frames if frame.task is not None)]
-
-
-HANDLERS: dict[type, Any] = {
-    FindUnheldReply: lambda self, message: self.fates.on_find_unheld_reply(message),
-    EndTasks: lambda self, message: self.fates.on_end_tasks(message),
-}

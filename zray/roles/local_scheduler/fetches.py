@@ -12,7 +12,6 @@ node that sent the value, or when the value was let go of here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
@@ -21,6 +20,7 @@ from ...wire.amounts import name_of
 from ...wire.message import Local
 from ...wire.objects import FetchFailed, FetchObject, FetchWaits, ObjectFetched, StopFetching
 from ...wire.task_spec import StoredValue
+from ..role import on
 from .making_room import MakingRoom
 from .tables import ObjectEntry, Process, Shared, Task, TaskState
 
@@ -78,6 +78,7 @@ class Fetches:
         objects = self.node.objects
         return object_id in objects.revivable and size in (-1, objects.dying[object_id].size)
 
+    @on(StillHere)
     def still_here(self, message: StillHere) -> None:
         """StillHere: unless it has been freed in the meantime."""
         object_id, objects = message.object_id, self.node.objects
@@ -98,6 +99,7 @@ class Fetches:
         if object_id in self.ordered:
             self.node.send(self.node.addresses.object_manager, StopFetching(object_id, reason))
 
+    @on(ObjectFetched)
     def fetched(self, message: ObjectFetched) -> None:
         """ObjectFetched: a copy is here."""
         node = self.node
@@ -160,6 +162,7 @@ class Fetches:
         node.trips.is_made(entry)  # it may be made again: the shard had heard of no copy when this one was ordered
         node.object_is_here(entry, message.value, message.contained)
 
+    @on(FetchFailed)
     def failed(self, message: FetchFailed) -> None:
         """FetchFailed: ask the shard again where it is; or nobody here will ever have it."""
         self.ordered.pop(message.object_id, None)
@@ -234,6 +237,7 @@ class Fetches:
         is_large = entry is not None and entry.shared is not None and entry.shared.size > self.node.inline_bytes_max
         return self.full if is_new and is_large and object_id in self.ordered else ""
 
+    @on(FetchWaits)
     def waits(self, message: FetchWaits) -> None:
         """FetchWaits: an error, unless somebody here may yet let go of what fills the store."""
         if message.object_id not in self.ordered:
@@ -280,11 +284,3 @@ class Fetches:
             or any(process in readers for readers in objects.pins.values())
             or any(objects.is_held_by(entry, process) for entry in objects.entries.values())
         )
-
-
-FETCH_HANDLERS: dict[type, Callable[..., None]] = {
-    ObjectFetched: lambda self, message: self.fetches.fetched(message),
-    FetchFailed: lambda self, message: self.fetches.failed(message),
-    FetchWaits: lambda self, message: self.fetches.waits(message),
-    StillHere: lambda self, message: self.fetches.still_here(message),
-}

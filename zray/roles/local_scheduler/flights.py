@@ -25,6 +25,7 @@ from ...wire.objects import ResultMissing
 from ...wire.scheduling import FindTasks, TaskGivenBack, TasksFound
 from ..effects import SchedulerGone
 from ..latest import Latest
+from ..role import on
 from .tables import Task, TaskState
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Flights:
             self.node.send(peer, FindTasks(scheduler, self.count, trips))
         self._maybe_end(self.count)
 
+    @on(SchedulerGone)
     def on_scheduler_gone(self, message: SchedulerGone) -> None:
         """SchedulerGone."""
         self.scheduler_gone(message.role)
@@ -93,6 +95,7 @@ class Flights:
 
     # --- asked ---
 
+    @on(FindTasks)
     def on_find_tasks(self, message: FindTasks) -> None:
         """FindTasks."""
         node, scheduler = self.node, message.scheduler
@@ -118,6 +121,7 @@ class Flights:
 
     # --- answered ---
 
+    @on(TasksFound)
     def on_tasks_found(self, message: TasksFound) -> None:
         """TasksFound."""
         node, search = self.node, self.searches.get(message.request)
@@ -172,6 +176,7 @@ class Flights:
         if place is not None and task_id not in self.aloft and task.options.may_run_again:
             self.node.send(place, ResultMissing(object_id, task.trip, task.attempts))
 
+    @on(ResultMissing)
     def on_result_missing(self, message: ResultMissing) -> None:
         """ResultMissing."""
         node, object_id = self.node, message.object_id
@@ -182,11 +187,3 @@ class Flights:
             node.remote.share_anew([entry])
         else:
             node.send(node.sender, TaskGivenBack(task_of(object_id), message.trip, message.attempts))
-
-
-HANDLERS: dict[type, Any] = {
-    FindTasks: lambda self, message: self.flights.on_find_tasks(message),
-    TasksFound: lambda self, message: self.flights.on_tasks_found(message),
-    ResultMissing: lambda self, message: self.flights.on_result_missing(message),
-    SchedulerGone: lambda self, message: self.flights.on_scheduler_gone(message),
-}

@@ -11,34 +11,17 @@ there yet is left alone.  The bytes of a large value go when no process reads th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...exceptions import is_error_value
 from ...wire.limits import portions
 from ...wire.objects import FreeValues, ValuesFreed, error_of_freed
 from ...wire.task_spec import StoredValue
+from ..role import on
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
     from .tables import ObjectEntry, Process
-
-
-def on_free_values(node: LocalScheduler, message: FreeValues) -> None:
-    """FreeValues."""
-    told: dict[Process, list[bytes]] = {}
-    for object_id in message.object_ids:
-        entry = node.objects.entries.get(object_id)
-        if entry is None or entry.value is None or entry.task is not None or is_error_value(entry.value):
-            continue
-        _free(node, entry)
-        for process in node.objects.processes_that_hold(entry):
-            told.setdefault(process, []).append(object_id)
-    for process, object_ids in told.items():
-        for portion in portions(object_ids):
-            node.send(process.address, ValuesFreed(portion))
-    if node.sender in node.processes:
-        for peer in node.members.peers:
-            node.send(peer, message)
 
 
 def _free(node: LocalScheduler, entry: ObjectEntry) -> None:
@@ -56,4 +39,27 @@ def _free(node: LocalScheduler, entry: ObjectEntry) -> None:
         node.remote.value_is_here(entry)  # a small one now
 
 
-HANDLERS: dict[type, Any] = {FreeValues: on_free_values}
+class Freeing:
+    """Of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+
+    @on(FreeValues)
+    def on_free_values(self, message: FreeValues) -> None:
+        """FreeValues."""
+        node = self.node
+        told: dict[Process, list[bytes]] = {}
+        for object_id in message.object_ids:
+            entry = node.objects.entries.get(object_id)
+            if entry is None or entry.value is None or entry.task is not None or is_error_value(entry.value):
+                continue
+            _free(node, entry)
+            for process in node.objects.processes_that_hold(entry):
+                told.setdefault(process, []).append(object_id)
+        for process, object_ids in told.items():
+            for portion in portions(object_ids):
+                node.send(process.address, ValuesFreed(portion))
+        if node.sender in node.processes:
+            for peer in node.members.peers:
+                node.send(peer, message)

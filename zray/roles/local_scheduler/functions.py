@@ -9,11 +9,12 @@ each stays as long as its job.  What no unfinished task here needs is a cache, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...wire.gcs import FetchFunction, FetchFunctionReply, ReleaseFunctions
 from ...wire.message import Local
 from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, PublishFunction, why_too_many
+from ..role import on
 from .tables import Actor, Job, Task, TaskState
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Functions:
         # When so much is here, what no task needs goes.
         self.count_max, self.bytes_max = IDLE_COUNT_MAX, IDLE_BYTES_MAX
 
+    @on(PublishFunction)
     def publish(self, message: PublishFunction) -> None:
         """PublishFunction, of a process here."""
         node, function = self.node, message.function
@@ -126,6 +128,7 @@ class Functions:
         node = self.node
         node.send(node.addresses.shard_of(function_id), FetchFunction(node.address, function_id))
 
+    @on(FetchFunctionReply)
     def on_reply(self, message: FetchFunctionReply) -> None:
         """FetchFunctionReply."""
         function = message.function
@@ -134,6 +137,7 @@ class Functions:
         else:
             self.node.set_timer(FETCH_AGAIN_SECONDS, FetchAgainTimeout(function.function_id))
 
+    @on(FetchAgainTimeout)
     def on_fetch_again(self, message: FetchAgainTimeout) -> None:
         """FetchAgainTimeout."""
         if message.function_id in self.node.function_waiters:
@@ -192,10 +196,3 @@ class Functions:
         for task in self.node.tasks.values():
             is_due = task.state in (TaskState.READY, TaskState.SENT) and not task.options.actor_id
             assert not is_due or task.spec.function_id in functions, "a task that is to run, without its code"
-
-
-HANDLERS: dict[type, Any] = {
-    PublishFunction: lambda self, message: self.function_table.publish(message),
-    FetchFunctionReply: lambda self, message: self.function_table.on_reply(message),
-    FetchAgainTimeout: lambda self, message: self.function_table.on_fetch_again(message),
-}

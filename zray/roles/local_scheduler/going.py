@@ -19,9 +19,10 @@ A guardian that is to leave says so (GuardianLeaves): its wards' nodes let it go
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...wire.homes import GuardianLeaves, HoldCalls
+from ..role import on
 from .tables import Actor, ActorState, Task
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Going:
         """Whether it is given no more calls."""
         return self.since is not None and self.goes(actor)
 
+    @on(HoldCalls)
     def on_hold_calls(self, message: HoldCalls) -> None:
         """HoldCalls."""
         node, home = self.node, self.node.sender
@@ -127,7 +129,8 @@ class Going:
             node.send(home, GuardianLeaves())
         return len(homes)
 
-    def on_guardian_leaves(self) -> None:
+    @on(GuardianLeaves)
+    def on_guardian_leaves(self, message: GuardianLeaves) -> None:
         """GuardianLeaves.  Where we are done with leaving it is too late for others: it stays until we are gone."""
         node, guardian = self.node, self.node.sender
         if node.drain.is_done or guardian not in node.members.peers:
@@ -137,9 +140,3 @@ class Going:
             if actor.guardian == guardian:
                 node.guards.dismiss(actor, is_dead=False)
                 node.guards.another(actor)
-
-
-HANDLERS: dict[type, Any] = {
-    GuardianLeaves: lambda self, message: self.drain.going.on_guardian_leaves(),
-    HoldCalls: lambda self, message: self.drain.going.on_hold_calls(message),
-}

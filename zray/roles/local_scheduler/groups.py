@@ -9,7 +9,7 @@ there is to do.  Until the group has its place, its tasks wait here, for others 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ from ...wire.groups import (
 from ...wire.scheduling import PlaceTask
 from ...wire.task_spec import ActorOptions
 from ...wire.where import Where
+from ..role import on
 from .bundles import leaves_gpus_idle
 from .tables import Actor, ReadyQueue, Task, TaskState
 
@@ -59,6 +60,7 @@ class Groups:
             self.node.send(self.node.addresses.shard_of(group_id), LocateGroup(group_id, self.node.address))
         return view
 
+    @on(GroupLocated)
     def located(self, message: GroupLocated) -> None:
         """GroupLocated."""
         fact, group_id = message.fact, message.fact.group_id
@@ -308,8 +310,3 @@ class Groups:
 def _group_of(actor: Actor) -> bytes:
     where = actor.options.where
     return where.group if where is not None else b""
-
-
-HANDLERS: dict[type, Any] = {
-    GroupLocated: lambda self, message: self.groups.located(message),
-}

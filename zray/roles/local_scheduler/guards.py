@@ -12,7 +12,7 @@ shard has said that the actor is its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +35,7 @@ from ...wire.homes import (
 from ...wire.scheduling import CodeAdded, JobFacts
 from ...wire.task_spec import ActorOptions, TaskSpec
 from ...wire.where import host_of
+from ..role import on
 from .actor_names import name_key
 from .bundles import as_asked
 from .copies import Copy
@@ -110,6 +111,7 @@ class Guards:
             if shipping is not None:
                 shipping.start()
 
+    @on(ActorGuarded)
     def on_actor_guarded(self, message: ActorGuarded) -> None:
         """ActorGuarded: from now on it outlives us."""
         node = self.node
@@ -171,6 +173,7 @@ class Guards:
                 self._have_copies(actor.creation.spec.deps)
         return bool(guardian)
 
+    @on(GuardActor)
     def on_guard_actor(self, message: GuardActor) -> None:
         """GuardActor."""
         node, spec = self.node, message.spec
@@ -228,12 +231,14 @@ class Guards:
 
         return job_of
 
+    @on(ActorRestarted)
     def on_actor_restarted(self, message: ActorRestarted) -> None:
         """ActorRestarted."""
         guard = self.guarded.get(message.actor_id)
         if guard is not None and guard.home == self.node.sender and guard.life.birth == message.life.birth:
             guard.life = message.life
 
+    @on(UnguardActor)
     def on_unguard_actor(self, message: UnguardActor) -> None:
         """UnguardActor."""
         node, guard = self.node, self.guarded.get(message.actor_id)
@@ -250,6 +255,7 @@ class Guards:
     def _say_unguarded(self, actor_id: bytes, birth: str, term: int) -> None:
         self.node.send(self.node.addresses.shard_of(actor_id), ActorUnguarded(actor_id, birth, term))
 
+    @on(ActorOrphaned)
     def on_actor_orphaned(self, message: ActorOrphaned) -> None:
         """ActorOrphaned: where we guard it, we claim it when we hear of that loss, or have."""
         guard = self.guarded.get(message.actor_id)
@@ -306,6 +312,7 @@ class Guards:
             if actor.guardian == lost:
                 self.another(actor)
 
+    @on(ActorClaimed)
     def on_actor_claimed(self, message: ActorClaimed) -> None:
         """ActorClaimed: of one that we guarded, or that was handed over to us; or the shard knows its guardian now."""
         node, actor_id = self.node, message.actor_id
@@ -325,6 +332,7 @@ class Guards:
         if not was_offered and actor.options.name and actor.is_guarded:
             node.names.register(actor)
 
+    @on(ActorRefused)
     def on_actor_refused(self, message: ActorRefused) -> None:
         """ActorRefused: it was made anew, or is another node's."""
         node, actor_id = self.node, message.actor_id
@@ -389,14 +397,3 @@ class Guards:
             node.names.register(actor)
         else:
             node.calls.want_worker(actor, ActorState.PENDING)
-
-
-HANDLERS: dict[type, Any] = {
-    ActorGuarded: lambda self, message: self.guards.on_actor_guarded(message),
-    GuardActor: lambda self, message: self.guards.on_guard_actor(message),
-    ActorRestarted: lambda self, message: self.guards.on_actor_restarted(message),
-    UnguardActor: lambda self, message: self.guards.on_unguard_actor(message),
-    ActorClaimed: lambda self, message: self.guards.on_actor_claimed(message),
-    ActorOrphaned: lambda self, message: self.guards.on_actor_orphaned(message),
-    ActorRefused: lambda self, message: self.guards.on_actor_refused(message),
-}

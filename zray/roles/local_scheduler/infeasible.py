@@ -10,7 +10,7 @@ run it.  An actor that waits asks again and again (actor_moves), as one that fin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from ...wire.amounts import init_arguments, is_enough, why_nowhere
 from ...wire.message import Local
 from ...wire.scheduling import JobNotice
 from ...wire.where import nobody_can
+from ..role import on
 from .tables import Actor, ActorState, Job, Task, TaskState
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ class Infeasible:
             self._release(total)
             self.node.set_timer(ONCE_MORE_SECONDS, OnceMoreTimeout())
 
-    def on_once_more_timeout(self) -> None:
+    @on(OnceMoreTimeout)
+    def on_once_more_timeout(self, message: OnceMoreTimeout) -> None:
         """OnceMoreTimeout."""
         for node, total in self.totals().items():
             if node != self.node.address:
@@ -184,7 +186,8 @@ class Infeasible:
             self.node.set_timer(WARN_SECONDS, WarnTimeout())
         self.suspects[key] = Suspect(job, what, request, is_actor, self.node.now, reason, group_id)
 
-    def on_warn_timeout(self) -> None:
+    @on(WarnTimeout)
+    def on_warn_timeout(self, message: WarnTimeout) -> None:
         """WarnTimeout: who has waited for so long is told of."""
         now = self.node.now
         for key, suspect in list(self.suspects.items()):
@@ -230,6 +233,7 @@ class Infeasible:
         elif job.home and job.home != self.node.address:
             self.node.send(job.home, message)
 
+    @on(JobNotice)
     def on_job_notice(self, message: JobNotice) -> None:
         """JobNotice, of another node: for a driver of ours."""
         job = self.node.jobs.get(message.job_id)
@@ -240,10 +244,3 @@ class Infeasible:
             return
         job.noticed[message.text] = None
         self.node.send(job.driver.address, message)
-
-
-INFEASIBLE_HANDLERS: dict[type, Callable[..., None]] = {
-    WarnTimeout: lambda self, message: self.infeasible.on_warn_timeout(),
-    OnceMoreTimeout: lambda self, message: self.infeasible.on_once_more_timeout(),
-    JobNotice: lambda self, message: self.infeasible.on_job_notice(message),
-}

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...exceptions import is_error_value
 from ...ids import ObjectID, children_prefix, is_put, task_of
-from ...wire.actors import ActorSaved
 from ...wire.task_spec import StoredValue, TaskSpec
 from ...wire.tasks import TaskResult
 from ...wire.wards import Answer, BegunCall, LoggedCall
@@ -252,19 +251,3 @@ class Journal:
         if self.checkpoint:
             self.node.objects.drop(self.checkpoint)
             self.checkpoint = b""
-
-
-def on_actor_saved(node: LocalScheduler, message: ActorSaved) -> None:
-    """ActorSaved."""
-    actor = node.calls.actors.get(message.actor_id)
-    if actor is None or actor.journal is None or actor.worker is None or actor.worker.address != node.sender:
-        node.reject("a checkpoint of an actor that is none")
-        return
-    actor.journal.saved(message.object_id, message.call_count)
-    if actor.shipping is not None:
-        actor.shipping.saved()
-    if actor.shipping is None or not actor.shipping.is_on:
-        actor.journal.nested.forget_all(actor.journal.done_with(actor))
-
-
-HANDLERS: dict[type, Any] = {ActorSaved: on_actor_saved}

@@ -9,7 +9,7 @@ A group ends with its job, which its keeper sees to (the node of the job's drive
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -41,6 +41,7 @@ from ...wire.groups import (
 from ...wire.limits import ITEMS_MAX
 from ...wire.message import Local
 from ...wire.where import nobody_can
+from ..role import on
 from .tables import Process
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Keeping:
 
     # --- made, removed, looked up ---
 
+    @on(CreateGroup)
     def create(self, message: CreateGroup) -> None:
         """CreateGroup."""
         node, spec, group_id = self.node, message.spec, message.group_id
@@ -112,12 +114,14 @@ class Keeping:
             node.send(shard, AttendShard(node.address, True))  # elsewhere it has joined, and said so
         node.send(shard, register)
 
+    @on(GroupRegistered)
     def registered(self, message: GroupRegistered) -> None:
         """GroupRegistered."""
         for process, request in self.creating.pop(message.group_id, ()):
             if process.address in self.node.processes:
                 self.node.send(process.address, CreateGroupReply(request, message.holder))
 
+    @on(RemoveGroup)
     def remove(self, message: RemoveGroup) -> None:
         """RemoveGroup, of a process of ours; or by ourselves."""
         node, group_id = self.node, message.group_id
@@ -140,6 +144,7 @@ class Keeping:
             if not groups:
                 del self.of_actors[actor_id]
 
+    @on(FindGroups)
     def find(self, message: FindGroups) -> None:
         """FindGroups: the shard of that one, or all shards."""
         node = self.node
@@ -156,6 +161,7 @@ class Keeping:
         for shard in shards:
             node.send(shard, LookUpGroups(self.count, message.group_id, message.namespace, message.name))
 
+    @on(GroupsListed)
     def listed(self, message: GroupsListed) -> None:
         """GroupsListed."""
         question = self.questions.get(message.request)
@@ -170,6 +176,7 @@ class Keeping:
 
     # --- kept ---
 
+    @on(KeepGroup)
     def keep(self, message: KeepGroup) -> None:
         """KeepGroup: at once, if it is the first time."""
         node, fact = self.node, message.fact
@@ -191,7 +198,8 @@ class Keeping:
             self.timer_is_set = True
             self.node.set_timer(ASK_AGAIN_SECONDS, GroupsTimeout())
 
-    def on_timeout(self) -> None:
+    @on(GroupsTimeout)
+    def on_timeout(self, message: GroupsTimeout) -> None:
         """GroupsTimeout."""
         self.timer_is_set = False
         later, self.later = self.later, {}
@@ -236,6 +244,7 @@ class Keeping:
                 reason = why_never({node.address: total}, missing, spec.strategy)
         self.places_found(PlacesFound(group_id, kept.trip, found or [], reason))
 
+    @on(PlacesFound)
     def places_found(self, message: PlacesFound) -> None:
         """PlacesFound."""
         kept = self.kept.get(message.group_id)
@@ -292,15 +301,3 @@ class Keeping:
         """What it has made ends with it."""
         for group_id in list(self.of_actors.get(actor_id, ())):
             self.remove(RemoveGroup(group_id, "the actor that made it has ended"))
-
-
-HANDLERS: dict[type, Any] = {
-    CreateGroup: lambda self, message: self.keeping.create(message),
-    GroupRegistered: lambda self, message: self.keeping.registered(message),
-    RemoveGroup: lambda self, message: self.keeping.remove(message),
-    FindGroups: lambda self, message: self.keeping.find(message),
-    GroupsListed: lambda self, message: self.keeping.listed(message),
-    KeepGroup: lambda self, message: self.keeping.keep(message),
-    PlacesFound: lambda self, message: self.keeping.places_found(message),
-    GroupsTimeout: lambda self, message: self.keeping.on_timeout(),
-}

@@ -21,10 +21,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...wire.task_spec import StoredValue
-from ...wire.tasks import AwaitRoom
 from ..effects import ReclaimTasks
 from .actor_room import SHORT_TASK_SECONDS
 from .resources import cpu_of
@@ -303,6 +302,3 @@ class Lending:
             assert frame.wait is None or frame.wait.is_over, f"{worker.address} is to go on, and waits"
             assert not self.node.resources.fits(cpu_of(frame.resources)) or self.resuming[0] is not worker
         assert len(set(map(id, self.resuming))) == len(self.resuming)
-
-
-HANDLERS: dict[type, Any] = {AwaitRoom: lambda self, message: self.waits.await_room(message)}

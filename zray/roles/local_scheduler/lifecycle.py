@@ -11,6 +11,7 @@ from ...exceptions import FIRST_MARK, PAST_MARKS, encode_system_error
 from ...ids import FIRST_RETURN, return_id
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
+from ..role import on
 from .tables import ChildTask, Job, ObjectEntry, Process, ReadyQueue, RebuiltTask, Task, TaskState
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Lifecycle:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
 
+    @on(SubmitTasks)
     def submit(self, message: SubmitTasks) -> None:
         process = self.node.processes.get(self.node.sender)
         if process is None:
@@ -190,6 +192,7 @@ class Lifecycle:
         elif self.node.members.peers:
             self.node.trips.argument_is_here(task)
 
+    @on(TasksFinished)
     def tasks_finished(self, message: TasksFinished) -> None:
         process = self.node.processes.get(self.node.sender)
         worker = process.worker if process is not None else None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -32,6 +32,7 @@ from ...wire.gcs import (
 from ...wire.limits import ITEMS_MAX, portions
 from ...wire.message import Local
 from ...wire.task_spec import TaskSpec
+from ..role import on
 from .log_batches import BATCH_BYTES_MAX, in_batches
 from .tables import Task
 
@@ -118,7 +119,8 @@ class Lineage:
             is_behind = self.chosen or len(self.node.objects.freed_recorded) >= PORTION_COUNT
             self.node.set_timer(PORTION_SECONDS if is_behind else LINEAGE_SECONDS, LineageTimeout())
 
-    def on_lineage_timeout(self) -> None:
+    @on(LineageTimeout)
+    def on_lineage_timeout(self, message: LineageTimeout) -> None:
         """Send a portion, once it is time."""
         self.timer_is_set = False
         if len(self.unheard) >= UNHEARD_MAX:
@@ -349,6 +351,7 @@ class Lineage:
                 if owed is not None:
                     del owed.object_ids[object_id]
 
+    @on(RecordTasksReply)
     def on_recorded(self, message: RecordTasksReply) -> None:
         """RecordTasksReply: what the tasks take is kept by their records."""
         if message.request in self.unheard:
@@ -390,20 +393,12 @@ class Lineage:
             for part in portions(ids):
                 self.node.send(shard, ReleaseAtNode(self.node.address, part, by_death))
 
-
-def _carry(node: LocalScheduler, message: LineageNeeded | LineageNeededReply) -> None:
-    """A word from shard to shard."""
-    shards = node.addresses.shards
-    number = message.target if type(message) is LineageNeeded else message.source
-    if number < len(shards):
-        node.send(shards[number], message)
-    else:
-        node.reject("a word for a shard that there is not")
-
-
-LINEAGE_HANDLERS: dict[type, Any] = {
-    LineageTimeout: lambda self, message: self.lineage.on_lineage_timeout(),
-    RecordTasksReply: lambda self, message: self.lineage.on_recorded(message),
-    LineageNeeded: _carry,
-    LineageNeededReply: _carry,
-}
+    @on(LineageNeeded, LineageNeededReply)
+    def on_lineage_between_shards(self, message: LineageNeeded | LineageNeededReply) -> None:
+        """A request or an answer of one shard to another."""
+        shards = self.node.addresses.shards
+        number = message.target if type(message) is LineageNeeded else message.source
+        if number < len(shards):
+            self.node.send(shards[number], message)
+        else:
+            self.node.reject("a word for a shard that there is not")

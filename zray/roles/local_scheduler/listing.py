@@ -6,7 +6,7 @@ named as silent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from ...wire.listing import ROWS_MAX, ActorFact, ListWork, TaskFact, WorkerFact, WorkListed
 from ...wire.message import Local
+from ..role import on
 from .tables import Actor, ActorState, Task, TaskState
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Listings:
         self.open: dict[int, Listing] = {}
         self.count = 0
 
+    @on(ListWork)
     def on_list(self, message: ListWork) -> None:
         """ListWork, of a process of ours or of another node."""
         node = self.node
@@ -93,6 +95,7 @@ class Listings:
             node.send(peer, ListWork(self.count, most))
         node.set_timer(ANSWER_SECONDS, ListingTimeout(self.count))
 
+    @on(WorkListed)
     def on_reply(self, message: WorkListed) -> None:
         """WorkListed, of another node."""
         listing = self.open.get(message.request)
@@ -105,6 +108,7 @@ class Listings:
         if not listing.silent:
             self._answer(self.open.pop(message.request))
 
+    @on(ListingTimeout)
     def on_timeout(self, message: ListingTimeout) -> None:
         """ListingTimeout."""
         if listing := self.open.pop(message.request, None):
@@ -203,10 +207,3 @@ def latest(facts: list[tuple[bytes, Fact]]) -> list[Fact]:
             found[key] = rank, fact
     ended_last = sorted(found.values(), key=lambda ranked: ranked[0] == 1)
     return [fact for _, fact in ended_last]
-
-
-HANDLERS: dict[type, Callable[..., None]] = {
-    ListWork: lambda self, message: self.listings.on_list(message),
-    WorkListed: lambda self, message: self.listings.on_reply(message),
-    ListingTimeout: lambda self, message: self.listings.on_timeout(message),
-}

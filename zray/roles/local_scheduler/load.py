@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...wire.allowed import kind_of
 from ...wire.amounts import STORE_MEMORY
@@ -11,6 +11,7 @@ from ...wire.groups import plain
 from ...wire.scheduling import LoadReport
 from ...wire.task_spec import RESOURCE_UNIT
 from ..latest import Latest
+from ..role import on
 from ..work_effects import CountStore, StoreCounted
 from .resources import CPU
 from .tables import Task, TaskState
@@ -60,6 +61,7 @@ class Load:
         if self.store_bytes:
             self.node.send(self.node.addresses.object_manager, CountStore())
 
+    @on(StoreCounted)
     def on_store_counted(self, message: StoreCounted) -> None:
         """StoreCounted."""
         self.store_used = message.used
@@ -184,8 +186,3 @@ class Load:
             if amount:
                 held[name] = held.get(name, 0) + amount
         return plain(held)
-
-
-HANDLERS: dict[type, Any] = {
-    StoreCounted: lambda self, message: self.load.on_store_counted(message),
-}

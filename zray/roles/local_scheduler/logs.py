@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ...wire.actors import ActorSaved
 from ...wire.wards import AnswersTaken, CallsLogged, LogCalls, LogCheckpoint, LogStart
+from ..role import on
 from .copies import Copy
 from .names import died
 from .shipping import Shipping
@@ -109,6 +111,7 @@ class Logs:
         if not taking.count and taking.home not in self.node.recovery.lost:
             self.node.send(taking.home, AnswersTaken(taking.receipt))
 
+    @on(AnswersTaken)
     def on_answers_taken(self, message: AnswersTaken) -> None:
         """AnswersTaken."""
         origin, given = self.receipts.get(message.receipt, ("", []))
@@ -135,6 +138,7 @@ class Logs:
             return incoming
         return None
 
+    @on(LogStart, LogCalls, LogCheckpoint)
     def on_log(self, message: LogStart | LogCalls | LogCheckpoint) -> None:
         """LogStart, LogCalls, LogCheckpoint."""
         copy = self._copy(message.actor_id)
@@ -147,6 +151,7 @@ class Logs:
         elif type(message) is LogCheckpoint:
             copy.checkpoint(message)
 
+    @on(CallsLogged)
     def on_calls_logged(self, message: CallsLogged) -> None:
         """CallsLogged."""
         actor = self.node.calls.actors.get(message.actor_id)
@@ -215,9 +220,16 @@ class Logs:
             if guard.copy is not None:
                 guard.copy.node_lost(lost)
 
-
-HANDLERS: dict[type, Any] = {
-    **dict.fromkeys((LogStart, LogCalls, LogCheckpoint), lambda self, message: self.logs.on_log(message)),
-    CallsLogged: lambda self, message: self.logs.on_calls_logged(message),
-    AnswersTaken: lambda self, message: self.logs.on_answers_taken(message),
-}
+    @on(ActorSaved)
+    def on_actor_saved(self, message: ActorSaved) -> None:
+        """ActorSaved."""
+        node = self.node
+        actor = node.calls.actors.get(message.actor_id)
+        if actor is None or actor.journal is None or actor.worker is None or actor.worker.address != node.sender:
+            node.reject("a checkpoint of an actor that is none")
+            return
+        actor.journal.saved(message.object_id, message.call_count)
+        if actor.shipping is not None:
+            actor.shipping.saved()
+        if actor.shipping is None or not actor.shipping.is_on:
+            actor.journal.nested.forget_all(actor.journal.done_with(actor))

@@ -10,7 +10,6 @@ Who finds no room waits for it, and others let go meanwhile: so it is looked aga
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...ids import ObjectID
@@ -18,6 +17,7 @@ from ...wire.gcs import OfferCopies
 from ...wire.limits import portions
 from ...wire.message import Local
 from ...wire.task_spec import StoredValue
+from ..role import on
 from ..work_effects import RoomWanted
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class MakingRoom:
             if (entry := entries.get(object_id)) is not None and entry.is_released and type(entry.value) is StoredValue
         }
 
+    @on(RoomWanted)
     def on_room_wanted(self, message: RoomWanted) -> None:
         """RoomWanted."""
         node = self.node
@@ -81,6 +82,7 @@ class MakingRoom:
         self.number += 1
         self.node.set_timer(seconds, OfferAgain(self.number))
 
+    @on(OfferAgain)
     def on_offer_again(self, message: OfferAgain) -> None:
         """OfferAgain."""
         if message.number == self.number and self.node.now - self.wanted_at < WANTED_SECONDS:
@@ -96,9 +98,3 @@ class MakingRoom:
                 node.send(shard, OfferCopies(node.address, portion))
         self._set_timer(self.seconds)
         self.seconds *= 2
-
-
-HANDLERS: dict[type, Callable[..., None]] = {
-    RoomWanted: lambda self, message: self.fetches.room.on_room_wanted(message),
-    OfferAgain: lambda self, message: self.fetches.room.on_offer_again(message),
-}

@@ -5,7 +5,7 @@ else is there.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...wire.amounts import STORE_MEMORY
 from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
@@ -15,6 +15,7 @@ from ...wire.message import Message
 from ...wire.task_spec import RESOURCE_UNIT
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from ..replica_effects import ShardStalled
+from ..role import on
 from ..work_effects import OthersUnheard
 from .lease import HEAD_WAIT_SECONDS, Lease, LoadTimeout
 from .suspension import Suspension
@@ -73,7 +74,7 @@ class Members:
         self.facts = (kind, endpoint, public_key)
         self.hostname = hostname
         self._register()
-        self.on_load_timeout()
+        self.on_load_timeout(LoadTimeout())
 
     @property
     def is_guest(self) -> bool:
@@ -98,6 +99,7 @@ class Members:
             for reason in reasons
         ]
 
+    @on(ShardStalled)
     def on_shard_stalled(self, message: ShardStalled) -> None:
         """ShardStalled."""
         if message.reasons:
@@ -116,7 +118,8 @@ class Members:
         for shard in node.addresses.shards:
             node.send(shard, AttendShard(node.address, self.facts[0] != "driver"))
 
-    def on_load_timeout(self) -> None:
+    @on(LoadTimeout)
+    def on_load_timeout(self, message: LoadTimeout) -> None:
         """LoadTimeout: report, regularly."""
         node = self.node
         if self.is_fenced:
@@ -137,6 +140,7 @@ class Members:
         node.send(node.addresses.monitor, Heartbeat(node.address, lease.next_heartbeat()))
         node.set_timer(LOAD_SECONDS, LoadTimeout())
 
+    @on(NodeJoined)
     def on_node_joined(self, message: NodeJoined) -> None:
         """NodeJoined: there is somewhere to spill to."""
         if message.node != self.node.address:
@@ -172,19 +176,21 @@ class Members:
     def _hear_what_came_early(self, joined: str) -> None:
         told_by, self.node.sender = self.node.sender, joined
         for message in self.early.pop(joined, ()):
-            self.node.handlers[type(message)](self.node, message)
+            self.node.handlers[type(message)](message)
         self.node.sender = told_by
 
     def are_leaving(self, nodes: Iterable[str]) -> None:
         """As somebody has said."""
         self.leaving.update(node for node in nodes if node in self.peers)
 
+    @on(HeartbeatReply)
     def on_heartbeat_reply(self, message: HeartbeatReply) -> None:
         """HeartbeatReply: the lease begins anew."""
         self.lease.answered(message.number, message.seconds)
         if self.suspension.is_on and not self.lease.is_cut_off:
             self.suspension.end()
 
+    @on(HostProbed)
     def on_host_probed(self, message: HostProbed) -> None:
         """HostProbed: the head, seen from outside."""
         if message.role != self.node.addresses.monitor:
@@ -196,10 +202,12 @@ class Members:
             answers=found is Finding.ANSWERS,
         )
 
+    @on(OthersUnheard)
     def on_others_unheard(self, message: OthersUnheard) -> None:
         """OthersUnheard."""
         self.others_silence = message.words
 
+    @on(NodeLost)
     def on_node_lost(self, message: NodeLost) -> None:
         """NodeLost."""
         if message.node == self.node.address:
@@ -212,6 +220,7 @@ class Members:
         self._forget_node(message)
         self.node.perform(ForgetHost(message.node, message.reason))
 
+    @on(HeadChanged)
     def on_head_changed(self, message: HeadChanged) -> None:
         """HeadChanged: what its node was is lost, and what was under way to its roles.  We are a member as before.
 
@@ -269,15 +278,3 @@ class Members:
             elif advice:
                 text += f".  The tasks, actors and objects there are gone; {advice}"
             self.node.perform(EndSession(text, may_rejoin))
-
-
-HANDLERS: dict[type, Any] = {
-    LoadTimeout: lambda self, message: self.members.on_load_timeout(),
-    NodeJoined: lambda self, message: self.members.on_node_joined(message),
-    NodeLost: lambda self, message: self.members.on_node_lost(message),
-    HeartbeatReply: lambda self, message: self.members.on_heartbeat_reply(message),
-    ShardStalled: lambda self, message: self.members.on_shard_stalled(message),
-    HostProbed: lambda self, message: self.members.on_host_probed(message),
-    HeadChanged: lambda self, message: self.members.on_head_changed(message),
-    OthersUnheard: lambda self, message: self.members.on_others_unheard(message),
-}

@@ -7,7 +7,7 @@ which limits those of all nodes together.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from ...wire.amounts import name_of
 from ...wire.message import Local
 from ...wire.scheduling import JobNotice
 from ..effects import SetTimer
+from ..role import on
 from ..unfetched import unheard
 from ..work_effects import WriteLine
 from .names import in_words
@@ -120,6 +121,7 @@ class Notices:
         if job.facts.log_to_driver:
             self.node.infeasible.tell(JobNotice(job.job_id, text, True), job)
 
+    @on(NoticesTimeout)
     def on_timeout(self, message: NoticesTimeout) -> None:
         """NoticesTimeout."""
         window = self.windows.pop(message.job_id, None)
@@ -127,8 +129,3 @@ class Notices:
         if window is not None and window.left_out and job is not None:
             many = "s" * (window.left_out > 1)
             self._say(job, f"{window.left_out:,} further notice{many} in {NOTICE_SECONDS:g} s left out here")
-
-
-HANDLERS: dict[type, Any] = {
-    NoticesTimeout: lambda self, message: self.notices.on_timeout(message),
-}

@@ -11,12 +11,13 @@ says how much it has passed over (host/output.py).  A driver that ends has all n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ...wire.output import FlushOutput, JobOutput, OutputFlushed, OutputHeard
 from ..effects import ForgetOutput, OutputRead, OutputWritten, ReadOutput, WriteOutput
+from ..role import on
 from .tables import Job, Process
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Output:
             self.followed[job_id] = Followed(home)
             self.node.perform(ReadOutput(job_id))
 
+    @on(OutputRead)
     def on_output_read(self, message: OutputRead) -> None:
         """OutputRead; without text: there is nothing more now."""
         followed = self.followed.get(message.job_id)
@@ -73,6 +75,7 @@ class Output:
         followed.flushed_count = -1
         self.node.send(followed.home, OutputFlushed(job_id))
 
+    @on(OutputHeard)
     def on_output_heard(self, message: OutputHeard) -> None:
         """OutputHeard."""
         followed = self.followed.get(message.job_id)
@@ -89,6 +92,7 @@ class Output:
 
     # --- for drivers here ---
 
+    @on(JobOutput)
     def on_job_output(self, message: JobOutput) -> None:
         """JobOutput."""
         job = self.node.jobs.get(message.job_id)
@@ -98,6 +102,7 @@ class Output:
         self.kept.add(message.job_id)
         self.node.perform(WriteOutput(message.job_id, self.node.sender, message.text))
 
+    @on(OutputWritten)
     def on_output_written(self, message: OutputWritten) -> None:
         """OutputWritten: whoever said it may say more; or a driver has heard all."""
         if message.source in self.node.processes:
@@ -105,6 +110,7 @@ class Output:
         elif message.source in self.node.members.peers:
             self.node.send(message.source, OutputHeard(message.job_id, True))
 
+    @on(FlushOutput)
     def on_flush_output(self, message: FlushOutput) -> None:
         """FlushOutput, of a driver of ours or of its node."""
         node, job_id = self.node, message.job_id
@@ -129,6 +135,7 @@ class Output:
         followed.flushed_count = 0
         self.node.perform(ReadOutput(job_id, at_once=True))
 
+    @on(OutputFlushed)
     def on_output_flushed(self, message: OutputFlushed) -> None:
         """OutputFlushed."""
         self._has_said_all(message.job_id, self.node.sender)
@@ -174,13 +181,3 @@ class Output:
             self._forget(job_id)
         for job_id in list(self.awaited):
             self._has_said_all(job_id, lost)
-
-
-HANDLERS: dict[type, Any] = {
-    OutputRead: lambda self, message: self.output.on_output_read(message),
-    OutputWritten: lambda self, message: self.output.on_output_written(message),
-    JobOutput: lambda self, message: self.output.on_job_output(message),
-    OutputHeard: lambda self, message: self.output.on_output_heard(message),
-    FlushOutput: lambda self, message: self.output.on_flush_output(message),
-    OutputFlushed: lambda self, message: self.output.on_output_flushed(message),
-}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -31,6 +31,7 @@ from ..effects import (
     WorkerStarted,
     WorkerStartFailed,
 )
+from ..role import on
 from .gpus import Shares
 from .resources import CPU, cpu_of
 from .tables import Job, Process, ReadyQueue, Task, TaskState, Worker, WorkerState
@@ -154,6 +155,7 @@ class WorkerPool:
         if not self.starting[worker.packages]:
             del self.starting[worker.packages]
 
+    @on(WorkerStarted)
     def started(self, message: WorkerStarted) -> None:
         """The process exists; it is a worker once it has said Hello."""
 
@@ -173,6 +175,7 @@ class WorkerPool:
             self.node.small_values.tell(worker.process)
         self.is_idle(worker)
 
+    @on(WorkerStartFailed)
     def start_failed(self, message: WorkerStartFailed) -> None:
         """Try again, to a limit; then say so to all that wait.  Packages that cannot be had are not tried again."""
         worker = self.workers.pop(message.worker, None)
@@ -307,6 +310,7 @@ class WorkerPool:
             task.job = heir
         self.node.function_table.outlives(worker.actor, job)
 
+    @on(WorkerExited)
     def exited(self, message: WorkerExited) -> None:
         """A worker is dead.  What it had begun last is blamed; what it had not begun is not."""
         node = self.node
@@ -368,10 +372,3 @@ class WorkerPool:
                 node.lifecycle.fail(task, "WorkerCrashedError", text, death.details(name_of(node.address)))
             else:
                 node.lifecycle.run_again(task)
-
-
-HANDLERS: dict[type, Any] = {
-    WorkerStarted: lambda self, message: self.pool.started(message),
-    WorkerStartFailed: lambda self, message: self.pool.start_failed(message),
-    WorkerExited: lambda self, message: self.pool.exited(message),
-}

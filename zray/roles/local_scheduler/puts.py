@@ -18,13 +18,13 @@ And it is known how far each running task has come, since what it has put and is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...ids import ObjectID, TaskID, index_of, is_put, task_of
 from ...wire.gcs import CannotRebuild
 from ...wire.objects import PutMissing
 from ...wire.task_spec import StoredValue
+from ..role import on
 from .tables import TaskState
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ class Puts:
         elif self._has_put(task, object_id):
             self.node.send(self.node.addresses.shard_of(object_id), CannotRebuild(self.node.address, object_id))
 
+    @on(PutMissing)
     def on_put_missing(self, message: PutMissing) -> None:
         """PutMissing: nothing is said of a task that is over, or has not come yet."""
         task = self.node.tasks.get(task_of(message.object_id))
@@ -156,8 +157,3 @@ class Puts:
             assert entry is not None and entry.value is None, "puts kept for a result that is here, or gone"
             assert entry.holders is not None or entry.count, "puts kept for a result that nobody holds"
             assert all(item in entries for item in kept), "something that is kept, and gone"
-
-
-HANDLERS: dict[type, Callable[..., None]] = {
-    PutMissing: lambda self, message: self.recovery.puts.on_put_missing(message),
-}

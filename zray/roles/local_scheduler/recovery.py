@@ -13,7 +13,6 @@ The verdict on a node is final: what still comes from it changes nothing.  Sourc
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error, is_error_value
@@ -23,6 +22,7 @@ from ...wire.scheduling import TaskPlaced
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.where import host_of
 from ..latest import LOST_MAX, Latest
+from ..role import on
 from . import once_more
 from .puts import Puts
 from .tables import Job, ObjectEntry, Process, Task, TaskState
@@ -65,6 +65,7 @@ class Recovery:
 
     # --- tasks that ran there ---
 
+    @on(TaskPlaced)
     def on_task_placed(self, message: TaskPlaced) -> None:
         """TaskPlaced: where a task of ours went; or an actor is to go."""
         node = self.node
@@ -141,6 +142,7 @@ class Recovery:
 
     # --- objects that were there ---
 
+    @on(RebuildObject)
     def rebuild(self, message: RebuildObject) -> None:
         """RebuildObject."""
         node, object_id, spec = self.node, message.object_id, message.spec
@@ -212,6 +214,7 @@ class Recovery:
         node.remote.take_arguments(task, 0)
         return task
 
+    @on(ObjectLost)
     def object_lost(self, message: ObjectLost) -> None:
         """ObjectLost: it is an error now for all that wait for it here."""
         node = self.node
@@ -243,10 +246,3 @@ class Recovery:
         """Its task runs again here: the error that stands in its place goes."""
         if entry.is_lost:
             self._forget_loss(entry)
-
-
-RECOVERY_HANDLERS: dict[type, Callable[..., None]] = {
-    TaskPlaced: lambda self, message: self.recovery.on_task_placed(message),
-    RebuildObject: lambda self, message: self.recovery.rebuild(message),
-    ObjectLost: lambda self, message: self.recovery.object_lost(message),
-}

@@ -32,6 +32,7 @@ from ...wire.limits import portions
 from ...wire.objects import InlineRead, ReadInline
 from ...wire.scheduling import PlaceTask, SpillRefused, TaskAccepted, TaskGivenBack
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
+from ..role import on
 from .tables import ObjectEntry, Task, TaskState
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class Remote:
             elif task.state == TaskState.SPILLED:
                 node.departures.go(task, is_quiet=False)
 
+    @on(TaskAccepted)
     def on_task_accepted(self, message: TaskAccepted) -> None:
         """TaskAccepted: the other node holds what the task takes."""
         self.node.fates.has_arrived(message.task_id, message.trip, self.node.sender)
@@ -153,6 +155,7 @@ class Remote:
 
     # --- tasks that come down ---
 
+    @on(PlaceTask)
     def on_place_task(self, message: PlaceTask) -> None:
         """PlaceTask: it runs here, whatever our load (or two full nodes would play ball with it)."""
         node, spec = self.node, message.spec
@@ -313,6 +316,7 @@ class Remote:
             shard = self.node.addresses.shard_of(entry.object_id)
             self.node.send(shard, SubscribeObject(self.node.address, entry.object_id))
 
+    @on(ObjectLocated)
     def on_object_located(self, message: ObjectLocated) -> None:
         """ObjectLocated: a copy exists.  Its task, if we spilled it, is done."""
         node = self.node
@@ -379,6 +383,7 @@ class Remote:
         if entry is not None and entry.value is not None and entry.shared is not None and not entry.is_lost:
             self.share_value(entry)
 
+    @on(ReadInline)
     def read_inline(self, message: ReadInline) -> None:
         """ReadInline: another node's object manager pulls a small value."""
         entry = self.node.objects.entries.get(message.object_id)
@@ -388,6 +393,7 @@ class Remote:
         reply = InlineRead(message.object_id, message.puller, inline, contained)
         self.node.send(self.node.addresses.object_manager, reply)
 
+    @on(FreeCopies)
     def on_free_copies(self, message: FreeCopies) -> None:
         """FreeCopies: no node holds them."""
         freed = []

@@ -17,6 +17,7 @@ from ...wire.actors import (
 )
 from ...wire.scheduling import JobFacts
 from ...wire.task_spec import parse_options
+from ..role import on
 from . import once_more
 from .tables import Job, Process, Task
 
@@ -45,6 +46,7 @@ class RemoteCalls:
         if batch:
             self.node.send(origin, CallsFinished(batch, self.node.logs.receipt(origin)))
 
+    @on(ForwardCalls)
     def on_forward_calls(self, message: ForwardCalls) -> None:
         """ForwardCalls."""
         node, origin = self.node, self.node.sender
@@ -104,8 +106,3 @@ class RemoteCalls:
     def node_lost(self, lost: str) -> None:
         """Nobody there waits for anything."""
         self.results.pop(lost, None)
-
-
-HANDLERS: dict[type, Any] = {
-    ForwardCalls: lambda self, message: self.remote_calls.on_forward_calls(message),
-}

@@ -10,10 +10,11 @@ until its constructor is done.  Actors of a node that was drained have a new hom
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
 from ...wire.message import Local
+from ..role import on
 from .names import in_words, name_of_call
 from .tables import Actor, Task
 from .unpulled import Asked
@@ -64,6 +65,7 @@ class Restarts:
         self.node.lifecycle.fail_with(call, encode_system_error("ActorUnavailableError", text))
         return True
 
+    @on(RestartTimeout)
     def on_timeout(self, message: RestartTimeout) -> None:
         """RestartTimeout."""
         actor = self.node.calls.actors.get(message.actor_id)
@@ -97,6 +99,7 @@ class Restarts:
         self.node.lifecycle.fail_with(call, encode_system_error("ActorUnavailableError", text))
         return True
 
+    @on(HomeTimeout)
     def on_home_timeout(self, message: HomeTimeout) -> None:
         """HomeTimeout."""
         route = self.node.routes.by_actor.get(message.actor_id)
@@ -110,9 +113,3 @@ class Restarts:
 def _gives_up(call: Task) -> bool:
     """Whether it does not wait for a new home: not what an actor that recovers is asked."""
     return not call.options.max_retries and not call.options.is_logged and type(call) is not Asked
-
-
-HANDLERS: dict[type, Any] = {
-    HomeTimeout: lambda self, message: self.ends.restarts.on_home_timeout(message),
-    RestartTimeout: lambda self, message: self.ends.restarts.on_timeout(message),
-}

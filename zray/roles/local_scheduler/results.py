@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...ids import return_id
 from ...wire.actors import ResultsHeld
 from ...wire.gcs import ObjectLocated
 from ...wire.scheduling import TaskAccepted, TaskDone
 from ...wire.task_spec import StoredValue
+from ..role import on
 from .tables import Process, Task, TaskState
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ class Results:
         small += small[:1] * (len(node.lifecycle.returns_of(task)) - len(small))  # an error stands in each
         node.send(task.origin, TaskDone(task.spec.task_id, task.trip, small))
 
+    @on(ResultsHeld)
     def on_results_held(self, message: ResultsHeld) -> None:
         """ResultsHeld."""
         kept = self.unheld.get(self.node.sender, [])
@@ -150,6 +152,7 @@ class Results:
 
     # --- taken ---
 
+    @on(TaskDone)
     def on_task_done(self, message: TaskDone) -> None:
         """TaskDone; where the shards are told too, that is behind it, and then nobody waits for it."""
         node = self.node
@@ -187,9 +190,3 @@ class Results:
         """They need not be kept for us."""
         if object_ids:
             self.node.send(self.node.sender, ResultsHeld(object_ids))
-
-
-HANDLERS: dict[type, Any] = {
-    TaskDone: lambda self, message: self.results.on_task_done(message),
-    ResultsHeld: lambda self, message: self.results.on_results_held(message),
-}

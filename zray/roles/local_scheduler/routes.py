@@ -7,7 +7,7 @@ object while calls are under way, so that the actor does not end before they do.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from ...wire.actors import (
 )
 from ...wire.homes import ActorKilled, ActorLocated, LocateActor
 from ...wire.where import host_of
+from ..role import on
 from .names import MADE_ANEW, gone_error, name_of_call
 from .route import Leaving, Route
 from .tables import Job, ObjectEntry, Task, TaskState
@@ -102,6 +103,7 @@ class Routes:
         item.is_ready = True
         self.touched[item.task.options.actor_id] = None
 
+    @on(ActorLocated)
     def located(self, message: ActorLocated) -> None:
         """ActorLocated."""
         route = self.by_actor.get(message.actor_id)
@@ -252,6 +254,7 @@ class Routes:
         for object_id in refs:  # and what may be repeated keeps them until it is done
             self.node.objects.retain(object_id)
 
+    @on(CallsAccepted)
     def accepted(self, message: CallsAccepted) -> None:
         """CallsAccepted."""
         lent = self.lent.get(self.node.sender)
@@ -262,6 +265,7 @@ class Routes:
         if not lent:
             del self.lent[self.node.sender]
 
+    @on(CallsFinished)
     def finished(self, message: CallsFinished) -> None:
         """CallsFinished."""
         home = self.node.sender
@@ -423,10 +427,3 @@ class Routes:
                 if not is_drained:
                     self.node.ends.restarts.home_lost(route, self.node.now)
                 self.locate(route, lost=lost)
-
-
-HANDLERS: dict[type, Any] = {
-    ActorLocated: lambda self, message: self.routes.located(message),
-    CallsAccepted: lambda self, message: self.routes.accepted(message),
-    CallsFinished: lambda self, message: self.routes.finished(message),
-}

@@ -36,36 +36,25 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...wire.gcs import (
-    FreeCopies,
-    ObjectLocated,
-)
 from ...wire.objects import (
     FreeObjects,
     ProcessGone,
-    ReadInline,
     SealObjects,
 )
-from ...wire.scheduling import BOTTOM_UP, JobEnded, JobFacts, PlaceTask, TaskAccepted
+from ...wire.scheduling import BOTTOM_UP, JobEnded, JobFacts
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import (
-    CancelWait,
     Function,
     ObjectsReady,
-    SubmitTasks,
-    TasksFinished,
-    TasksReturned,
-    WaitObjects,
 )
 from ...wire.where import NODE_ID_LABEL, host_of
 from ..effects import (
     ForgetProcess,
     ProcessJoined,
     ProcessLeft,
-    TasksReclaimed,
 )
 from ..latest import Latest
-from ..role import Role
+from ..role import Role, on
 from .acks import Acks
 from .actor_ends import ActorEnds
 from .actor_moves import ActorMoves
@@ -76,17 +65,18 @@ from .bundles import Bundles
 from .calls import Calls
 from .code import JobCode
 from .departures import Departures
-from .dispatch import Dispatch, ProgressTimeout
+from .dispatch import Dispatch
 from .drain import Drain
 from .ended import Ended
 from .explain import Explanations
 from .fates import Fates
 from .fetches import Fetches
 from .flights import Flights
+from .freeing import Freeing
 from .functions import Functions
 from .groups import Groups
 from .guards import Guards
-from .handlers import ROOM_HANDLERS
+from .holding import Holding
 from .infeasible import Infeasible
 from .keeping import Keeping
 from .lifecycle import Lifecycle
@@ -192,9 +182,19 @@ class LocalScheduler(Role):
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
+        self.handle_with(
+            *(self.waits, self.pool, self.dispatch, self.calls, self.actor_room, self.ends, self.fates, self.lifecycle),
+            *(self.function_table, self.lineage, self.undoing, self.remote, self.fetches, self.trips, self.departures),
+            *(self.stealing, self.groups, self.bundles, self.keeping, self.load, self.names, self.moves, self.guards),
+            *(self.acks, self.logs, self.routes, self.remote_calls, self.results, self.members, self.recovery),
+            *(self.infeasible, self.flights, self.drain, self.explanations, self.listings, self.code, self.output),
+            *(self.notices, self.small_values, Holding(self), Freeing(self), self.ends.shutdowns, self.ends.restarts),
+            *(self.drain.going, self.drain.taking, self.fetches.room, self.recovery.puts),
+        )
 
     # --- processes ---
 
+    @on(ProcessJoined)
     def on_process_joined(self, message: ProcessJoined) -> None:
         if message.kind == "worker":
             self.pool.join(message)
@@ -209,6 +209,7 @@ class LocalScheduler(Role):
             self.small_values.tell(process)
         self.pool.prestart()
 
+    @on(ProcessLeft)
     def on_process_left(self, message: ProcessLeft) -> None:
         """A driver's end is its job's end: tasks cancelled, objects freed, actors (not detached) stopped."""
         process = self.processes.get(message.process)
@@ -223,6 +224,7 @@ class LocalScheduler(Role):
             for peer in self.members.peers:
                 self.send(peer, JobEnded(job.job_id))
 
+    @on(JobEnded)
     def on_job_ended(self, message: JobEnded) -> None:
         """Its driver was another node's."""
         job = self.jobs.get(message.job_id)
@@ -398,22 +400,3 @@ class LocalScheduler(Role):
         from .bounds import bounds_of
 
         return bounds_of(self)
-
-    HANDLERS = {
-        ProcessJoined: on_process_joined,
-        ProcessLeft: on_process_left,
-        SubmitTasks: lambda self, message: self.lifecycle.submit(message),
-        TasksFinished: lambda self, message: self.lifecycle.tasks_finished(message),
-        TasksReturned: lambda self, message: self.dispatch.tasks_returned(message),
-        TasksReclaimed: lambda self, message: self.dispatch.tasks_reclaimed(message),
-        ReadInline: lambda self, message: self.remote.read_inline(message),
-        WaitObjects: lambda self, message: self.waits.begin(message),
-        CancelWait: lambda self, message: self.waits.cancel(message),
-        ProgressTimeout: lambda self, message: self.dispatch.on_progress_timeout(),
-        PlaceTask: lambda self, message: self.remote.on_place_task(message),
-        TaskAccepted: lambda self, message: self.remote.on_task_accepted(message),
-        ObjectLocated: lambda self, message: self.remote.on_object_located(message),
-        FreeCopies: lambda self, message: self.remote.on_free_copies(message),
-        JobEnded: on_job_ended,
-        **ROOM_HANDLERS,
-    }

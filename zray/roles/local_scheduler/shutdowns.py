@@ -8,11 +8,12 @@ when that call has ended in time.  Nothing waits for other actors.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...wire.actors import SHUTDOWN_SECONDS
 from ...wire.message import Local
 from ...wire.tasks import StopWorker
+from ..role import on
 from ..work_effects import ActorsHaveStopped, SessionEnds
 from .tables import Actor, ActorState, Worker
 
@@ -75,7 +76,8 @@ class Shutdowns:
         self._set_timer()
         return True
 
-    def on_session_ends(self) -> None:
+    @on(SessionEnds)
+    def on_session_ends(self, message: SessionEnds) -> None:
         """SessionEnds: no call begins on those that stop."""
         self.session_ends = True
         for actor in self.node.calls.actors.values():
@@ -102,7 +104,8 @@ class Shutdowns:
             self.timer_is_set = True
             self.node.set_timer(max(0.0, deadline - self.node.now), ShutdownTimeout())
 
-    def on_timeout(self) -> None:
+    @on(ShutdownTimeout)
+    def on_timeout(self, message: ShutdownTimeout) -> None:
         """ShutdownTimeout."""
         self.timer_is_set = False
         for address in [address for address, deadline in self.stopping.items() if deadline <= self.node.now]:
@@ -111,9 +114,3 @@ class Shutdowns:
                 self.node.pool.kill(worker)
         self._look()
         self._set_timer()
-
-
-HANDLERS: dict[type, Any] = {
-    SessionEnds: lambda self, message: self.ends.shutdowns.on_session_ends(),
-    ShutdownTimeout: lambda self, message: self.ends.shutdowns.on_timeout(),
-}

@@ -12,12 +12,12 @@ takes it is to run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import is_error_value
 from ...wire.objects import InlineLimit
 from ...wire.task_spec import StoredValue
+from ..role import on
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -61,6 +61,7 @@ class SmallValues:
         if self.are_many:
             self.node.send(peer, InlineLimit(self.bytes_max))
 
+    @on(InlineLimit)
     def on_inline_limit(self, message: InlineLimit) -> None:
         """InlineLimit, of another node."""
         node = self.node
@@ -95,8 +96,3 @@ class SmallValues:
         arguments: Any = (task.spec.args for task in self.node.tasks.values())
         counted = sum(len(data) for data in (*values, *arguments) if len(data) > objects.small_max)
         assert objects.inline_bytes == counted, f"{objects.inline_bytes} bytes of small values counted, {counted} here"
-
-
-HANDLERS: dict[type, Callable[..., None]] = {
-    InlineLimit: lambda self, message: self.small_values.on_inline_limit(message),
-}

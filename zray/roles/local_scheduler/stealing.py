@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...wire.amounts import is_enough
 from ...wire.scheduling import NO_LOCALITY, StealTasks
 from ...wire.task_spec import StoredValue
 from ..effects import ReclaimTasks
+from ..role import on
 from .tables import ReadyQueue, Task
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Stealing:
         self.wait_s = 0.0  # of what waits here
         self.bytes_gone = 0  # that the tasks of this portion take along
 
+    @on(StealTasks)
     def on_steal_tasks(self, message: StealTasks) -> None:
         """StealTasks."""
         node = self.node
@@ -126,6 +128,3 @@ class Stealing:
             node.remote.comes_back(task)
         else:
             node.departures.spill(task)
-
-
-HANDLERS: dict[type, Any] = {StealTasks: lambda self, message: self.stealing.on_steal_tasks(message)}

@@ -16,11 +16,13 @@ happens.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...wire.gcs import HeartbeatReply, NodeLost
 from ...wire.reasons import Explain
 from ..effects import HeadChanged, HostProbed
+from ..role import Handlers
 from ..work_effects import HearAgain, HoldBack, StopWorkers
 from .lease import LoadTimeout
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 # Messages that are kept.  Programs here say no more than their links hold, and others stop when they hear of the
 # verdict, within seconds; timers do not come again.  With more than that this node gives itself up.
 KEPT_MAX = 20_000
+# What a suspended node handles as ever.
+HEARD = (LoadTimeout, HeartbeatReply, HostProbed, Explain)
 
 
 class Suspension:
@@ -39,12 +43,16 @@ class Suspension:
         self.node = node
         self.is_on = False
         self.kept: list[tuple[str, Any]] = []  # (sender, message)
+        self.handlers = node.handlers  # of a node that is not suspended
 
     def begin(self) -> None:
         """The lease is over."""
         if not self.is_on:
             self.is_on = self.node.members.lease.is_over = True
-            self.node.handlers = MEANWHILE
+            self.handlers = self.node.handlers
+            meanwhile: Handlers = {kind: self.handlers[kind] for kind in HEARD}
+            meanwhile |= {NodeLost: self.on_node_lost, HeadChanged: self.on_head_changed}
+            self.node.handlers = _Meanwhile(meanwhile, self.keep)
             self.node.perform(HoldBack(True))
             self.node.perform(StopWorkers(True))
 
@@ -53,7 +61,7 @@ class Suspension:
         self.is_on = False
         node, kept = self.node, self.kept
         self.kept = []
-        node.handlers = node.HANDLERS
+        node.handlers = self.handlers
         node.perform(HearAgain(kept))
         node.perform(StopWorkers(False))
         node.perform(HoldBack(False))
@@ -80,24 +88,12 @@ class Suspension:
         self.end()
 
 
-class _Meanwhile(dict[type, Any]):
-    """What is handled; all else is kept."""
+class _Meanwhile(Handlers):
+    """Handlers of these messages; `keep` gets all others."""
+
+    def __init__(self, handlers: Handlers, keep: Callable[[Any], None]) -> None:
+        super().__init__(handlers)
+        self.keep = keep
 
     def get(self, kind: type, default: Any = None) -> Any:
-        return super().get(kind, _keep)
-
-
-def _keep(scheduler: LocalScheduler, message: Any) -> None:
-    scheduler.members.suspension.keep(message)
-
-
-MEANWHILE = _Meanwhile(
-    {
-        LoadTimeout: lambda self, message: self.members.on_load_timeout(),
-        HeartbeatReply: lambda self, message: self.members.on_heartbeat_reply(message),
-        HostProbed: lambda self, message: self.members.on_host_probed(message),
-        NodeLost: lambda self, message: self.members.suspension.on_node_lost(message),
-        HeadChanged: lambda self, message: self.members.suspension.on_head_changed(message),
-        Explain: lambda self, message: self.explanations.on_explain(message),
-    }
-)
+        return super().get(kind, self.keep)

@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...wire.message import Local
 from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
 from ...wire.task_spec import RESOURCE_UNIT
+from ..role import on
 from .departures import TASKS_PER_TURN
 from .resources import CPU
 from .tables import ObjectEntry, ReadyQueue, Task, TaskState
@@ -317,6 +318,7 @@ class Trips:
 
     # --- back ---
 
+    @on(TaskGivenBack)
     def on_given_back(self, message: TaskGivenBack) -> None:
         """TaskGivenBack."""
         task = self.on_its_way(message.task_id, message.trip)
@@ -328,6 +330,7 @@ class Trips:
             else:
                 self._set_aside(task)
 
+    @on(TaskDeferred)
     def on_deferred(self, message: TaskDeferred) -> None:
         """TaskDeferred."""
         task = self.on_its_way(message.task_id, message.trip)
@@ -353,7 +356,8 @@ class Trips:
             self.timer_is_set = True
             self.node.set_timer(ASK_AGAIN_SECONDS, AskAgainTimeout())
 
-    def on_ask_again_timeout(self) -> None:
+    @on(AskAgainTimeout)
+    def on_ask_again_timeout(self, message: AskAgainTimeout) -> None:
         """AskAgainTimeout."""
         self.timer_is_set = False
         self.count_max = ASK_AGAIN_COUNT_MIN if self.has_come_back else min(4 * self.count_max, ASK_AGAIN_COUNT_MAX)
@@ -373,10 +377,3 @@ class Trips:
             self.kinds_aside[blob] -= 1
             if not self.kinds_aside[blob]:
                 del self.kinds_aside[blob]
-
-
-HANDLERS: dict[type, Any] = {
-    TaskGivenBack: lambda self, message: self.trips.on_given_back(message),
-    TaskDeferred: lambda self, message: self.trips.on_deferred(message),
-    AskAgainTimeout: lambda self, message: self.trips.on_ask_again_timeout(),
-}

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...wire.message import Local
+from ..role import on
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -47,6 +48,10 @@ class Undoing:
         if len(self.steps) == 1:
             self.go_on()
 
+    @on(UndoTimeout)
+    def on_undo_timeout(self, message: UndoTimeout) -> None:
+        self.go_on()
+
     def go_on(self) -> None:
         """One portion."""
         left = PORTION_COUNT_MAX
@@ -61,6 +66,3 @@ class Undoing:
         for task in tasks:
             self.node.lifecycle.fail_with(task, error)
             yield
-
-
-HANDLERS: dict[type, Any] = {UndoTimeout: lambda self, message: self.undoing.go_on()}

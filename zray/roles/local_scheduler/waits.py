@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...exceptions import ProtocolError
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import AwaitRoom, CancelWait, WaitObjects, WaitReply
+from ..role import on
 from .tables import ObjectEntry, Process, TaskState, Wait
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Waits:
         self.node = node
         self.replies: list[tuple[Process, WaitReply]] = []
 
+    @on(WaitObjects)
     def begin(self, message: WaitObjects) -> None:
         """WaitObjects."""
         node = self.node
@@ -68,6 +70,7 @@ class Waits:
             raise ProtocolError(f"more than {WAITS_MAX:,} waits of one process at once")
         return process
 
+    @on(AwaitRoom)
     def await_room(self, message: AwaitRoom) -> None:
         """AwaitRoom: a wait for no object, which CancelWait ends."""
         process = self._who_waits(message.request)
@@ -106,6 +109,7 @@ class Waits:
             if self._is_satisfied(wait):
                 self.end(wait)
 
+    @on(CancelWait)
     def cancel(self, message: CancelWait) -> None:
         """CancelWait: answered with what is there; a blocked worker still waits for its CPU, unless it goes on."""
         process = self.node.processes.get(self.node.sender)

@@ -19,7 +19,6 @@ Small values, which lie with the local scheduler, are given at once to everybody
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ from ...wire.objects import (
 )
 from ..effects import RangeRead, ReadRange
 from ..latest import Latest
+from ..role import on
 from .pulls import HERE, Pull
 from .sources import WINDOW_BYTES_MAX
 
@@ -94,6 +94,7 @@ class Gives:
 
     # --- orders ---
 
+    @on(PullObject)
     def give(self, message: PullObject) -> None:
         """PullObject."""
         object_id, puller = message.object_id, self.manager.sender
@@ -106,6 +107,7 @@ class Gives:
             self.asked[object_id, puller] = message
             self.manager.send(self.manager.local_scheduler, ReadInline(object_id, puller))
 
+    @on(InlineRead)
     def inline_read(self, message: InlineRead) -> None:
         """InlineRead."""
         order = self.asked.pop((message.object_id, message.puller), None)
@@ -210,6 +212,7 @@ class Gives:
         self.reading[self.token] = (puller, chunk)
         self.manager.perform(ReadRange(place.segment, place.offset + offset, size, self.token))
 
+    @on(RangeRead)
     def read(self, message: RangeRead) -> None:
         """RangeRead: on its way, if it is still wanted."""
         puller, chunk = self.reading.pop(message.token)
@@ -233,6 +236,7 @@ class Gives:
 
     # --- slots ---
 
+    @on(PullDone)
     def done(self, message: PullDone) -> None:
         """PullDone."""
         puller = self.manager.sender
@@ -298,11 +302,3 @@ class Gives:
             assert 0 < len(give.slots) <= self.gives_max, "more copies at once than agreed, or none"
             assert not give.waiting or len(give.slots) == self.gives_max, "somebody waits though there is a slot"
             assert all(puller in give.slots for pullers in give.later.values() for puller in pullers)
-
-
-GIVE_HANDLERS: dict[type, Callable[..., None]] = {
-    PullObject: lambda self, message: self.gives.give(message),
-    PullDone: lambda self, message: self.gives.done(message),
-    InlineRead: lambda self, message: self.gives.inline_read(message),
-    RangeRead: lambda self, message: self.gives.read(message),
-}

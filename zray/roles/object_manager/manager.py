@@ -41,10 +41,10 @@ from ...wire.objects import (
 )
 from ...wire.task_spec import StoredValue
 from ..effects import CreateSegment, PagesAreThere, PagesRefused, ReservePages, SegmentCreated, SegmentCreateFailed
-from ..role import Role
+from ..role import Role, on
 from ..work_effects import CountStore, RoomWanted, StoreCounted
-from .gives import GIVE_HANDLERS, GIVES_MAX, Gives
-from .pulls import CHUNK_BYTES, PULL_HANDLERS, Pulls
+from .gives import GIVES_MAX, Gives
+from .pulls import CHUNK_BYTES, Pulls
 from .ranges import Ranges, aligned
 
 SEGMENT = 0
@@ -122,9 +122,11 @@ class ObjectManager(Role):
         self.copying: dict[int, Stored] = {}  # by token
         self.pulls = Pulls(self)
         self.gives = Gives(self, gives_max, is_outside=is_outside)
+        self.handle_with(self.pulls, self.pulls.patience, self.pulls.room, self.gives)
 
     # --- allocation ---
 
+    @on(AllocateObject)
     def on_allocate_object(self, message: AllocateObject) -> None:
         stored = self.objects.get(message.object_id)
         if message.size < 0 or (stored is not None and stored.process == self.sender):
@@ -208,6 +210,7 @@ class ObjectManager(Role):
         self.perform(ReservePages(SEGMENT, stored.place.offset + stored.reserved, length, self.token))
         self.reserving = length
 
+    @on(PagesAreThere)
     def on_pages_are_there(self, message: PagesAreThere) -> None:
         stored = self.growing
         if stored is None or message.token != self.token:
@@ -217,6 +220,7 @@ class ObjectManager(Role):
             self._tell_writer(stored)
         self._reserve_more()
 
+    @on(PagesRefused)
     def on_pages_refused(self, message: PagesRefused) -> None:
         stored = self.growing
         if stored is None or message.token != self.token:
@@ -250,11 +254,13 @@ class ObjectManager(Role):
         else:
             self.send(process, message)
 
+    @on(ObjectClaimed)
     def on_object_claimed(self, message: ObjectClaimed) -> None:
         self.asked = deque(
             item for item in self.asked if item.process != message.process or item.object_id != message.object_id
         )
 
+    @on(FullTimeout)
     def on_full_timeout(self, message: FullTimeout) -> None:
         for asked in self.asked:
             if asked.waits == message.number:
@@ -293,14 +299,17 @@ class ObjectManager(Role):
             state = ", still on its way from another node"
         return f"ObjectRef({stored.object_id.hex()}): {stored.place.size:,} bytes, {origin}{state}"
 
+    @on(SegmentCreated)
     def on_segment_created(self, message: SegmentCreated) -> None:
         self.segment_state = "there"
 
+    @on(SegmentCreateFailed)
     def on_segment_create_failed(self, message: SegmentCreateFailed) -> None:
         self.segment_state = f"No shared memory: {message.reason}"
 
     # --- the rest of an object's life ---
 
+    @on(SealObjects)
     def on_seal_objects(self, message: SealObjects) -> None:
         come = set()
         for object_id in message.object_ids:
@@ -312,6 +321,7 @@ class ObjectManager(Role):
             if asked.object_id in come:
                 self.send(self.local_scheduler, ClaimObject(asked.object_id, asked.process))
 
+    @on(FreeObjects)
     def on_free_objects(self, message: FreeObjects) -> None:
         for object_id in message.object_ids:
             self.pulls.cancel(object_id)
@@ -366,6 +376,7 @@ class ObjectManager(Role):
         stored.copies -= 1
         self._retire(stored)
 
+    @on(AbandonObject)
     def on_abandon_object(self, message: AbandonObject) -> None:
         stored = self.objects.get(message.object_id)
         if stored is not None and stored.process == self.sender:
@@ -374,11 +385,13 @@ class ObjectManager(Role):
         gone = (self.sender, message.object_id)
         self.asked = deque(item for item in self.asked if (item.process, item.object_id) != gone)
 
+    @on(ProcessGone)
     def on_process_gone(self, message: ProcessGone) -> None:
         for stored in [stored for stored in self.objects.values() if stored.process == message.process]:
             self.free(stored.object_id)
         self.asked = deque(item for item in self.asked if item.process != message.process)
 
+    @on(CountStore)
     def on_count_store(self, message: CountStore) -> None:
         self.send(self.local_scheduler, StoreCounted(self.ranges.used_bytes))
 
@@ -402,20 +415,3 @@ class ObjectManager(Role):
             "store_used_bytes": self.ranges.used_bytes,
             "store_objects": len(self.objects),
         }
-
-    HANDLERS = {
-        AllocateObject: on_allocate_object,
-        AbandonObject: on_abandon_object,
-        SealObjects: on_seal_objects,
-        FreeObjects: on_free_objects,
-        ProcessGone: on_process_gone,
-        PagesAreThere: on_pages_are_there,
-        PagesRefused: on_pages_refused,
-        SegmentCreated: on_segment_created,
-        SegmentCreateFailed: on_segment_create_failed,
-        ObjectClaimed: on_object_claimed,
-        FullTimeout: on_full_timeout,
-        CountStore: on_count_store,
-        **PULL_HANDLERS,
-        **GIVE_HANDLERS,
-    }

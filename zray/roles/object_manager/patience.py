@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...wire.message import Local
+from ..role import on
 
 if TYPE_CHECKING:
     from .pulls import Pulls
@@ -30,6 +31,7 @@ class Patience:
             self.has_timer = True
             self.pulls.manager.set_timer(SILENCE_SECONDS, SilenceTimeout())
 
+    @on(SilenceTimeout)
     def timeout(self, message: SilenceTimeout) -> None:
         """SilenceTimeout: whoever has been asked and has sent nothing for long is left for another."""
         pulls, self.has_timer = self.pulls, False

@@ -19,7 +19,6 @@ authenticates every frame), that they were read as they should be, by the ticket
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...wire.gcs import NodeLost
@@ -40,9 +39,10 @@ from ...wire.objects import (
 from ...wire.task_spec import StoredValue
 from ..effects import RangeWritten, WriteRange
 from ..latest import LOST_MAX, Latest
-from .patience import Patience, SilenceTimeout
+from ..role import on
+from .patience import Patience
 from .ranges import aligned
-from .room import Room, RoomTimeout
+from .room import Room
 from .sources import Windows, object_manager_of
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class Pulls:
         self.patience = Patience(self)
         self.room = Room(self)
 
+    @on(FetchObject)
     def fetch(self, message: FetchObject) -> None:
         """FetchObject; a second order for the same object is the first one, and may make it urgent."""
         known = self.coming.get(message.object_id)
@@ -262,6 +263,7 @@ class Pulls:
             return None
         return pull
 
+    @on(ObjectChunk)
     def chunk(self, message: ObjectChunk) -> None:
         """ObjectChunk."""
         pull = self._of_ticket(message)
@@ -314,6 +316,7 @@ class Pulls:
                 return
             self._ask_more(other)
 
+    @on(RangeWritten)
     def written(self, message: RangeWritten) -> None:
         """RangeWritten."""
         pull, indices = self.writing.pop(message.token)
@@ -331,6 +334,7 @@ class Pulls:
             self._ask_more(pull)
         self.manager.gives.chunks_are_here(pull, indices)
 
+    @on(ObjectInline)
     def inline(self, message: ObjectInline) -> None:
         """ObjectInline."""
         pull = self._of_ticket(message)
@@ -363,6 +367,7 @@ class Pulls:
         if object_id in self.coming:
             self._fail(self.coming[object_id], "it is freed")
 
+    @on(StopFetching)
     def stop(self, message: StopFetching) -> None:
         """StopFetching."""
         if message.object_id in self.coming:
@@ -371,6 +376,7 @@ class Pulls:
 
     # --- sources ---
 
+    @on(PullRefused)
     def refused(self, message: PullRefused) -> None:
         """PullRefused: another one, for what is missing."""
         pull = self._of_ticket(message)
@@ -386,6 +392,7 @@ class Pulls:
             pull.wants_whole = True  # whoever sent us there would send us there again
         self.go_on(pull)
 
+    @on(PullElsewhere)
     def elsewhere(self, message: PullElsewhere) -> None:
         """PullElsewhere: one that is pulling it, and will have it a little earlier than we; or has it."""
         pull = self._of_ticket(message)
@@ -398,6 +405,7 @@ class Pulls:
             self._turn_to(pull, message.source)
         self._ask(pull)
 
+    @on(NodeLost)
     def node_lost(self, message: NodeLost) -> None:
         """NodeLost, by the local scheduler: what came from there goes on elsewhere."""
         gone = object_manager_of(message.node)
@@ -408,17 +416,3 @@ class Pulls:
                 self._source_is_none(pull)
             elif gone in pull.sources:
                 pull.sources.remove(gone)
-
-
-PULL_HANDLERS: dict[type, Callable[..., None]] = {
-    FetchObject: lambda self, message: self.pulls.fetch(message),
-    ObjectChunk: lambda self, message: self.pulls.chunk(message),
-    ObjectInline: lambda self, message: self.pulls.inline(message),
-    PullRefused: lambda self, message: self.pulls.refused(message),
-    PullElsewhere: lambda self, message: self.pulls.elsewhere(message),
-    NodeLost: lambda self, message: self.pulls.node_lost(message),
-    RangeWritten: lambda self, message: self.pulls.written(message),
-    SilenceTimeout: lambda self, message: self.pulls.patience.timeout(message),
-    RoomTimeout: lambda self, message: self.pulls.room.timeout(message),
-    StopFetching: lambda self, message: self.pulls.stop(message),
-}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...wire.message import Local
 from ...wire.objects import FetchWaits
+from ..role import on
 from ..work_effects import RoomWanted
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Room:
     def _set_timer(self) -> None:
         self.pulls.manager.set_timer(ROOM_SECONDS, RoomTimeout(self.number))
 
+    @on(RoomTimeout)
     def timeout(self, message: RoomTimeout) -> None:
         """RoomTimeout."""
         pull, pulls = self.waiting, self.pulls
