@@ -79,7 +79,7 @@ class Batches:
         while makers and count < INFLIGHT_COUNT_MAX and room_us > 0:
             maker = makers.pop(0)
             for entry in self.node.lifecycle.returns_of(maker):
-                for follower in entry.waiting or ():
+                for follower in entry.waiting_tasks():
                     if (
                         follower.state == TaskState.WAITING
                         and follower.spec.options == queue.blob

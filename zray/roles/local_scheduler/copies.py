@@ -10,28 +10,35 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...ids import FIRST_RETURN
-from ...wire.task_spec import DEFAULT_OPTIONS, TaskSpec, parse_options
+from ...wire.task_spec import TaskSpec, parse_options
 from ...wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from .answers import drop_orphans
 from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal
 from .reads import is_kept
-from .tables import Job, Task, TaskState
+from .tables import Job, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
 
-class Step(Task, gc=False, eq=False):
+@final
+class Step(Struct, gc=False, eq=False):
     """A call or a checkpoint that is not yet here altogether.  missing: values, and the word of the shards.
 
     spec: its deps are all that is to be here; of a call, what it takes and what is to come beside that.
     """
 
+    spec: TaskSpec
+    copy: Copy
+    job: Job  # for which what it takes is made again, should it be lost
+    missing: int = 0
+    is_over: bool = False  # nobody waits for it any more
     is_void: bool = False
     call: LoggedCall | None = None
     nested: NestedAnswer | None = None  # or what one of its calls has made
@@ -123,7 +130,7 @@ class Copy:
         for begun in message.begun:
             self.nested_count += 1
             spec = _with(begun.spec, begun.beside)
-            step = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), begun=begun, count=self.nested_count)
+            step = Step(spec, self, self.job_of(), begun=begun, count=self.nested_count)
             step.beside = begun.beside
             self._put(step)
         for task_id in message.taken:
@@ -148,13 +155,13 @@ class Copy:
             self._apply(call)
             return
         whole = _with(spec, call.beside)
-        step = Step(whole, DEFAULT_OPTIONS, None, self.job_of(), call=call, is_void=call.is_void, count=count)
+        step = Step(whole, self, self.job_of(), call=call, is_void=call.is_void, count=count)
         step.beside = call.beside
         self._put(step)
 
     def _nested(self, nested: NestedAnswer, holds: Sequence[bytes], deps: Sequence[bytes] = ()) -> None:
         spec = TaskSpec(nested.task_id, b"", deps=tuple(deps), holds=tuple(holds))
-        self._put(Step(spec, DEFAULT_OPTIONS, None, self.job_of(), nested=nested, count=self.nested_count))
+        self._put(Step(spec, self, self.job_of(), nested=nested, count=self.nested_count))
 
     def _put(self, step: Step) -> None:
         self.steps.append(step)
@@ -167,15 +174,14 @@ class Copy:
 
     def _offer(self, object_id: bytes, count: int, all_of: Sequence[bytes] = (), beside: Sequence[bytes] = ()) -> None:
         spec = TaskSpec(object_id[:16], b"", deps=(object_id, *beside))
-        self.offered = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), count=count)
+        self.offered = Step(spec, self, self.job_of(), count=count)
         self.offered.all_of, self.offered.beside = all_of, beside
         self._await(self.offered)
         self._advance()
 
     def _await(self, step: Step) -> None:
         node, spec = self.node, step.spec
-        step.state, step.missing = TaskState.LOGGED, 1
-        step.worker = self
+        step.missing = 1
         wanted = []
         for object_id in (*spec.deps, *spec.holds):
             entry = node.objects.retain(object_id)
@@ -195,14 +201,19 @@ class Copy:
         request = node.acks.next_request()
         object_ids = list(dict.fromkeys((*spec.deps, *spec.holds)))
         expected = node.remote._hold_at_shards(object_ids, request)
-        node.acks.expect(request, expected, lambda: node.lifecycle.argument_is_here(step))
+        node.acks.expect(request, expected, lambda: self.argument_is_here(step))
         for entry in wanted:
             node.remote.want(entry)
 
     # --- what is here ---
 
-    def is_here(self, step: Step) -> None:
-        """All of it."""
+    def argument_is_here(self, step: Step) -> None:
+        """One thing that it waited for has come."""
+        if step.is_over:
+            return
+        step.missing -= 1
+        if step.missing:
+            return
         if step in self.pulls:
             self.pulls.remove(step)
             self._let_go(step)
@@ -267,7 +278,7 @@ class Copy:
         if nested.is_beside and any(node.objects.entries[object_id].value is None for object_id in nested.large):
             # The actor's own: it lies nowhere before the call that it answers is here.
             spec = TaskSpec(nested.task_id, b"", deps=tuple(nested.large))
-            self.pulls.append(Step(spec, DEFAULT_OPTIONS, None, self.job_of()))
+            self.pulls.append(Step(spec, self, self.job_of()))
             self._await(self.pulls[-1])
 
     def _take_checkpoint(self, step: Step) -> None:
@@ -285,11 +296,11 @@ class Copy:
     def _let_go(self, step: Step) -> None:
         """What it takes is not waited for, nor held, for its sake."""
         entries = self.node.objects.entries
-        step.state = TaskState.DONE
+        step.is_over = True
         for object_id in dict.fromkeys(step.spec.deps):
             entry = entries[object_id]
             if entry.waiting is not None:
-                entry.waiting = [task for task in entry.waiting if task is not step] or None
+                entry.waiting = [waiter for waiter in entry.waiting if waiter is not step] or None
         self.node.objects.drop_all((*step.spec.deps, *step.spec.holds))
 
     # --- ends ---

@@ -183,7 +183,7 @@ class Fetches:
     def _has_no_room(self, entry: ObjectEntry, reason: str) -> None:
         """It can never be here: whoever waits for it gets an error, and nobody brings what else such a task takes."""
         assert entry.shared is not None
-        doomed = [task for task in entry.waiting or () if task.state == TaskState.WAITING]
+        doomed = [task for task in entry.waiting_tasks() if task.state == TaskState.WAITING]
         texts = [self._in_words(task, reason) for task in doomed]
         self.node.trips.stop_waiting(doomed)
         for task, text in zip(doomed, texts, strict=True):
@@ -192,7 +192,7 @@ class Fetches:
         self._stop_for(doomed)
         if doomed and not entry.waiting and not entry.watchers:
             return
-        calls = [task for task in entry.waiting or () if task.state == TaskState.CALL]
+        calls = [task for task in entry.waiting_tasks() if task.state == TaskState.CALL]
         entry.shared.is_lost = True  # to us: what stands here is no copy
         self.node.object_is_here(entry, encode_system_error("ObjectStoreFullError", reason))
         self._stop_for(calls, reason)  # which fail in their turns
@@ -227,7 +227,7 @@ class Fetches:
             entry = self.node.objects.entries.get(object_id)
             if object_id not in self.ordered or entry is None or entry.watchers or object_id in wanted:
                 continue
-            if all(id(task) in own for task in entry.waiting or ()):
+            if all(id(waiter) in own for waiter in entry.waiting or ()):
                 self.stop(object_id, reason)
 
     def why_no_room(self, object_id: bytes) -> str:
@@ -260,9 +260,7 @@ class Fetches:
         node, stuck = self.node, set(self.ordered)
         following = [node.objects.entries[object_id] for object_id in stuck if object_id in node.objects.entries]
         while following:
-            for task in following.pop().waiting or ():
-                if task.state == TaskState.LOGGED:
-                    continue  # it returns nothing here
+            for task in following.pop().waiting_tasks():
                 for entry in node.lifecycle.returns_of(task):
                     if entry.object_id not in stuck:
                         stuck.add(entry.object_id)

@@ -12,6 +12,7 @@ from ...ids import FIRST_RETURN, return_id
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
 from ..role import on
+from .copies import Step
 from .tables import ChildTask, Job, ObjectEntry, Process, ReadyQueue, RebuiltTask, Task, TaskState
 
 if TYPE_CHECKING:
@@ -177,8 +178,11 @@ class Lifecycle:
         if elsewhere is not None:
             self.node.trips.bring_or_go(task, elsewhere)
 
-    def argument_is_here(self, task: Task) -> None:
-        """One thing that the task waited for has come."""
+    def argument_is_here(self, task: Task | Step) -> None:
+        """One thing that it waited for has come."""
+        if type(task) is Step:
+            task.copy.argument_is_here(task)
+            return
         if task.state == TaskState.DONE:
             return  # it was cancelled
         task.missing -= 1
@@ -187,8 +191,6 @@ class Lifecycle:
                 self.node.dispatch.enqueue(task, has_waited=True)
             elif task.state == TaskState.CALL:
                 self.node.calls.arguments_are_here(task)
-            elif task.state == TaskState.LOGGED:
-                task.worker.is_here(task)
         elif self.node.members.peers:
             self.node.trips.argument_is_here(task)
 

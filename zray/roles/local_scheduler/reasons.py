@@ -158,9 +158,9 @@ class Reasons:
 
     def _home_of(self, entry: ObjectEntry) -> str:
         """Where the driver is of whoever waits for it: its node may know the task."""
-        for task in entry.waiting or ():
-            if task.job.home:
-                return str(task.job.home)
+        for waiter in entry.waiting or ():
+            if waiter.job.home:
+                return str(waiter.job.home)
         for wait in entry.watchers or ():
             if wait.process.job.home:
                 return str(wait.process.job.home)

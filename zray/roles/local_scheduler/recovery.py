@@ -132,7 +132,7 @@ class Recovery:
     def _drop_orphans(self, entry: ObjectEntry) -> None:
         """What they take is lost."""
         states = (TaskState.WAITING, TaskState.CALL)
-        orphans = [task for task in entry.waiting or () if task.state in states and self._is_orphan(task)]
+        orphans = [task for task in entry.waiting_tasks() if task.state in states and self._is_orphan(task)]
         self.node.trips.stop_waiting(orphans)
         for task in dict.fromkeys(orphans):
             if task.options.actor_id:
@@ -183,7 +183,7 @@ class Recovery:
         """The job of whoever waits for it here, or has refs on it."""
         if entry is None:
             return None
-        jobs: list[Job] = [task.job for task in entry.waiting or ()]
+        jobs: list[Job] = [waiter.job for waiter in entry.waiting or ()]
         jobs += [wait.process.job for wait in entry.watchers or ()]
         holders = entry.holders
         if type(holders) is Process:

@@ -344,7 +344,7 @@ class Remote:
         is_small = message.size <= node.inline_bytes_max
         if entry.waiting and not entry.watchers and not is_small and not shared.is_fetching:
             node.trips.go_to_arguments(entry)
-        is_taken = bool(entry.waiting) and (is_small or not all(map(node.trips.is_for_others, entry.waiting)))
+        is_taken = bool(entry.waiting) and (is_small or not node.trips.are_for_others(entry.waiting))
         is_kept = message.object_id in node.guards.wanted
         comes_unasked = entry.holders is not None and message.size <= node.small_values.bytes_max
         if is_taken or entry.watchers or is_kept or comes_unasked:

@@ -33,7 +33,6 @@ class TaskState(enum.IntEnum):
     SPILLED = 3  # handed up: another node runs it
     CALL = 4  # an actor call, in its actor's `queue`
     DONE = 5  # in no collection
-    LOGGED = 6  # none of ours: what it takes is to be here, for an actor that recovers (copies)
 
 
 class Process:
@@ -248,7 +247,7 @@ class ObjectEntry(Struct, gc=False, eq=False):
     value: bytes | StoredValue | None = None  # None: not here
     count: int = 0
     task: Any = None  # the Task that makes it, while unfinished here
-    waiting: Any = None  # list of Tasks
+    waiting: Any = None  # list of Tasks, and of Steps of actors' logs (copies)
     watchers: Any = None  # list of Waits
     contained: tuple[bytes, ...] = ()
     pushed_to: Any = None  # the Process that was sent the value when it came
@@ -262,6 +261,10 @@ class ObjectEntry(Struct, gc=False, eq=False):
         if shared is None:
             shared = self.shared = Shared()
         return shared
+
+    def waiting_tasks(self) -> list[Task]:
+        """The tasks that wait for it."""
+        return [waiter for waiter in self.waiting or () if isinstance(waiter, Task)]
 
     @property
     def is_released(self) -> bool:

@@ -16,9 +16,9 @@ Each trip up has a number, so that what is said of an earlier one changes nothin
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...wire.message import Local
 from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
@@ -184,16 +184,18 @@ class Trips:
         if not node.members.peers:
             return
         is_long_way = self.is_long_way([entry])
-        tasks, entry.waiting = entry.waiting, []
-        leaving = []
-        for task in tasks:
-            if (is_long_way or self.is_for_others(task)) and self._only_lacks_what_is_elsewhere(task):
-                leaving.append(task)
-            else:
-                entry.waiting.append(task)
-        entry.waiting = entry.waiting or None
+        leaving = [
+            task
+            for task in entry.waiting_tasks()
+            if (is_long_way or self.is_for_others(task)) and self._only_lacks_what_is_elsewhere(task)
+        ]
+        self._wait_no_more(entry, set(map(id, leaving)))
         for task in dict.fromkeys(leaving):
             node.departures.spill(task)
+
+    def are_for_others(self, waiting: Iterable[Any]) -> bool:
+        """Whether all that wait for an object are such tasks."""
+        return all(isinstance(waiter, Task) and self.is_for_others(waiter) for waiter in waiting)
 
     def _only_lacks_what_is_elsewhere(self, task: Task) -> bool:
         if task.state != TaskState.WAITING or is_bound(task):
@@ -209,10 +211,14 @@ class Trips:
         gone = set(map(id, tasks))  # membership only: tasks have no equals
         for object_id in dict.fromkeys(object_id for task in tasks for object_id in task.spec.deps):
             entry = self.node.objects.entries[object_id]
-            if entry.waiting is not None:
-                entry.waiting = [other for other in entry.waiting if id(other) not in gone] or None
+            self._wait_no_more(entry, gone)
         for task in tasks:
             task.missing = 0
+
+    @staticmethod
+    def _wait_no_more(entry: ObjectEntry, gone: set[int]) -> None:
+        if entry.waiting is not None:
+            entry.waiting = [waiter for waiter in entry.waiting if id(waiter) not in gone] or None
 
     def wait_again(self, task: Task) -> bool:
         """It is back.  Whether it waits for what it takes."""
