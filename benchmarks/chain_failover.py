@@ -66,12 +66,8 @@ def object_of(number: int) -> bytes:
     return return_id(number.to_bytes(16, "big"), 1)
 
 
-class Ask(Local):
-    """The next question."""
-
-
-class Beat(Local):
-    """The next heartbeat."""
+class Enough(Local):
+    """The time of a run is over."""
 
 
 class Asker(Role):
@@ -94,16 +90,16 @@ class Asker(Role):
             self.member.addresses.monitor, RegisterNode(self.address, {}, "driver", self.member.endpoint, keys.public)
         )
         self.send(self.shard, HoldAtNode(self.address, [counter(number) for number in range(COUNTERS)], 0))
-        self.on_beat(Beat())
-        self.on_ask(Ask())
+        self.beat()
+        self.ask()
 
-    @on(Beat)
-    def on_beat(self, message: Beat) -> None:
+    def beat(self) -> None:
+        """Heartbeats, regularly."""
         self.send(self.member.addresses.monitor, Heartbeat(self.address))
-        self.set_timer(HEARTBEAT_SECONDS, Beat())
+        self.after(HEARTBEAT_SECONDS, self.beat)
 
-    @on(Ask)
-    def on_ask(self, message: Ask) -> None:
+    def ask(self) -> None:
+        """Questions, regularly."""
         if self.is_asking:
             self.asked += 1
             object_id = object_of(self.asked)
@@ -112,7 +108,7 @@ class Asker(Role):
             self.send(self.shard, HoldAtNode(self.address, [object_id], self.asked))
             self.send(self.shard, AddLocations(self.address, [(object_id, 1)]))
             self.send(self.reader, Look())
-            self.set_timer(ASK_SECONDS, Ask())
+            self.after(ASK_SECONDS, self.ask)
 
     @on(HoldAtNodeReply)
     def on_held(self, message: HoldAtNodeReply) -> None:
@@ -184,11 +180,10 @@ class Probe:
     def run(self, seconds: float) -> None:
         """Let it ask for so long."""
         self.reactor.ended = ""
-        self.reactor.set_timer(seconds, self.asker.address, Beat())
         watch = Stop(self.reactor)
         self.reactor.role_by_address.setdefault(watch.address, watch)  # type: ignore[arg-type]
         self.reactor.role_by_address[watch.address] = watch  # type: ignore[assignment]
-        self.reactor.set_timer(seconds, watch.address, Beat())
+        self.reactor.set_timer(seconds, watch.address, Enough())
         self.reactor.run()
 
 

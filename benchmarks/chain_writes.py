@@ -19,7 +19,7 @@ from zray.cluster_utils import Cluster
 from zray.roles.role import on
 from zray.wire.gcs import HeartbeatReply, HoldAtNode, HoldAtNodeReply
 
-from .chain_failover import READY_SECONDS, Ask, Asker, Probe, machines, object_of, process_of
+from .chain_failover import READY_SECONDS, Asker, Probe, machines, object_of, process_of
 from .figures.emulated import cpu_seconds
 from .timing import compile_zray
 
@@ -34,8 +34,8 @@ class Writer(Asker):
         super().__init__(address, member, reader)
         self.done = 0
 
-    @on(Ask)
-    def on_ask(self, message: Ask) -> None:
+    def ask(self) -> None:
+        """The first ones."""
         for _ in range(UNDER_WAY):
             self._write()
 

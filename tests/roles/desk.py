@@ -1,5 +1,6 @@
 """A local scheduler on a desk: its effects are performed by hand, one message at a time."""
 
+from tests.roles.timers import Timers
 from zray.ids import return_id
 from zray.roles import effects as e
 from zray.roles.local_scheduler import LocalScheduler
@@ -27,6 +28,7 @@ class Desk:
         self.queues = {}  # worker -> specs that it was sent
         self.windows = {}
         self.killed = []
+        self.timers = Timers()
         self.count = 0
         self.tell("host", e.ProcessJoined(DRIVER, "driver", 1, JOB))
         self.tell(DRIVER, PublishFunction(Function(FUNCTION, "f", b"code")))
@@ -39,7 +41,17 @@ class Desk:
         self._perform(self.scheduler.end_turn(self.now))
         self.scheduler.check_everything()
 
+    def join_cluster(self):
+        """Register; the node reports from now on."""
+        self.scheduler.members.start()
+        self._perform(self.scheduler.take_effects())
+
+    def timer(self, name, *, stays=False):
+        """One turn with a timer that is set, as in Timers."""
+        self.tell("timer", self.timers.take(name, stays=stays))
+
     def _perform(self, effects):
+        self.timers.note(effects)
         for effect in effects:
             if type(effect) is e.Send:
                 self.sent.append((effect.destination, effect.message))

@@ -1,5 +1,6 @@
 """Object managers on a desk: their effects are performed by hand, one message at a time; and several of them."""
 
+from tests.roles.timers import Timers
 from zray.roles import effects as e
 from zray.roles.object_manager import ObjectManager
 from zray.wire.gcs import NodeLost
@@ -28,7 +29,7 @@ class Desk:
             f"{name}/objects", f"{name}/local", capacity=capacity, reserve_bytes=64 << 10, chunk_bytes=CHUNK, **options
         )
         self.outcomes = []  # of slow effects, not yet told
-        self.timers = []
+        self.timers = Timers()
         self.memory = bytearray(capacity)
         self.now = 0.0
 
@@ -36,12 +37,11 @@ class Desk:
         """One turn.  Returns what was sent."""
         sent = []
         effects = self.manager.handle(sender, message, self.now) + self.manager.end_turn(self.now)
+        self.timers.note(effects)
         while effects:
             effect = effects.pop(0)
             if type(effect) is e.Send:
                 sent.append((effect.destination, effect.message))
-            elif type(effect) is e.SetTimer:
-                self.timers.append(effect.message)
             elif type(effect) is e.CreateSegment:
                 self.outcomes.append(e.SegmentCreated(effect.segment))
             elif type(effect) is e.ReservePages:
@@ -53,6 +53,10 @@ class Desk:
                 self.outcomes.append(Write(effect))
         self.manager.check_everything()
         return sent
+
+    def timer(self, name, *, stays=False):
+        """One turn with a timer that is set, as in Timers.  Returns what was sent."""
+        return self.tell("timer", self.timers.take(name, stays=stays))
 
     def tell_outcome(self, number=0):
         """Of a slow effect; it is performed only now."""

@@ -7,7 +7,7 @@ from tests.roles.desk import DRIVER, Acknowledged, Desk
 from zray.exceptions import decode_system_error
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import ProcessJoined, ProcessLeft
-from zray.roles.local_scheduler.actor_names import KILLED_SECONDS, RegisterAgain
+from zray.roles.local_scheduler.actor_names import KILLED_SECONDS
 from zray.wire.actors import (
     ActorNameTaken,
     ActorRegistered,
@@ -65,7 +65,7 @@ def test_another_has_it_as_soon_as_the_shard_has_heard(desk):
         desk.tell("gcs-0", ActorNameTaken(spec.task_id, OLD))
         assert not any(type(message) is ObjectsReady for _, message in desk.heard())
         assert not desk.told
-        desk.tell("local", RegisterAgain(spec.task_id))
+        desk.timer("ActorNames.register_again")
     desk.tell("gcs-0", ActorRegistered(spec.task_id))
     assert spec.task_id in desk.scheduler.calls.actors
 

@@ -8,8 +8,6 @@ from zray.roles.local_scheduler.departures import (
     LOOK_AGAIN_SECONDS,
     PATIENCE_SECONDS,
     TASKS_PER_TURN,
-    DepartTimeout,
-    LookAgainTimeout,
 )
 from zray.wire.gcs import NodeJoined
 from zray.wire.scheduling import PlaceTask, SpillTask, TaskAccepted, TaskDone, TaskPlaced
@@ -33,10 +31,10 @@ def gone_up(desk):
 def look_again(desk, seconds=LOOK_AGAIN_SECONDS):
     """What goes up in the turns that follow, so much later."""
     desk.now += seconds
-    desk.tell("timer", LookAgainTimeout())
+    desk.timer("Departures.let_more_go")
     found = gone_up(desk)
     while desk.scheduler.departures.waiting:
-        desk.tell("timer", DepartTimeout())
+        desk.timer("Departures.depart_some")
         found += gone_up(desk)
     return found
 
@@ -65,7 +63,7 @@ def test_what_cannot_run_here_leaves_a_few_in_each_turn():
     submit(desk, TASKS_PER_TURN + 10, resources=there)
     assert len(gone_up(desk)) == TASKS_PER_TURN
     desk.now += 1.0
-    desk.tell("timer", DepartTimeout())
+    desk.timer("Departures.depart_some")
     assert len(gone_up(desk)) == 10
 
 
@@ -75,7 +73,7 @@ def test_what_is_over_before_its_turn_does_not_leave():
     submit(desk, TASKS_PER_TURN + 10, resources={"there": RESOURCE_UNIT})
     gone_up(desk)
     desk.tell("host", ProcessLeft(DRIVER, "exit code 0"))
-    desk.tell("timer", DepartTimeout())
+    desk.timer("Departures.depart_some")
     assert not gone_up(desk) and not desk.scheduler.departures.waiting
 
 

@@ -181,7 +181,7 @@ def test_a_child_that_the_retry_has_asked_for_already_goes_on(desk, monkeypatch)
         desk.give_birth()
     desk.by(desk.runs(parent), child)
     monkeypatch.undo()
-    desk.tell("local", undoing.UndoTimeout())
+    desk.timer("Undoing.go_on")
     assert child.task_id in desk.scheduler.tasks and not desk.killed
 
 

@@ -8,9 +8,9 @@ from tests.roles.object_desk import Desk as Store
 from zray.exceptions import ObjectStoreFullError, decode_system_error
 from zray.ids import return_id
 from zray.roles import effects as e
-from zray.roles.local_scheduler.fetches import ROOM_SECONDS_MAX, StillHere
+from zray.roles.local_scheduler.fetches import ROOM_SECONDS_MAX
 from zray.roles.local_scheduler.tables import TaskState
-from zray.roles.object_manager.room import ROOM_SECONDS, RoomTimeout
+from zray.roles.object_manager.room import ROOM_SECONDS
 from zray.roles.work_effects import RoomWanted
 from zray.wire.gcs import (
     AddLocations,
@@ -79,8 +79,9 @@ def test_what_is_here_already_was_said_to_be():
 def after(desk, seconds):
     """What the store says when so much time has gone by."""
     desk.now += seconds
-    timers, desk.timers = desk.timers, []
-    return [said for timer in timers if type(timer) is RoomTimeout for said in desk.tell("timer", timer)]
+    timers = desk.timers.named("Room.look")
+    desk.timers.clear()
+    return [said for timer in timers for said in desk.tell("timer", timer)]
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_who_has_waited_for_room_gets_it(full):
     full.tell_all_outcomes()
     assert ONE in full.manager.objects
     assert after(full, ROOM_SECONDS) == []
-    assert not any(type(timer) is RoomTimeout for timer in full.timers)
+    assert not full.timers.named("Room.look")
 
 
 def test_what_somebody_waits_for_who_runs_goes_ahead(full):
@@ -231,7 +232,7 @@ def dying(desk):
 def test_what_is_still_being_read_here_need_not_come(dying):
     """The order for it waited for its last reader, and that one for the order (found by seed 1700001217)."""
     wait_for(dying, ONE, 3)
-    dying.tell("timer", StillHere(ONE))
+    dying.timer("Fetches.take_what_is_here")
     sent = [message for _, message in dying.take_sent()]
     assert ObjectsReady([(ONE, StoredValue(0, 0, SIZE))]) in sent
     assert AddLocations("local", [(ONE, SIZE)]) in sent
@@ -243,7 +244,7 @@ def test_what_is_still_being_read_here_need_not_come(dying):
 def test_what_its_last_reader_lets_go_of_in_that_moment_is_ordered(dying):
     dying.tell(DRIVER, UnpinObjects([(ONE, 1)]))
     assert dying.take_sent(FreeObjects) == [("objects", FreeObjects([ONE]))]
-    dying.tell("timer", StillHere(ONE))
+    dying.timer("Fetches.take_what_is_here")
     assert [message.object_id for _, message in dying.take_sent(SubscribeObject)] == [ONE]
     located(dying, ONE)
     assert len(dying.take_sent(FetchObject)) == 1
@@ -252,7 +253,7 @@ def test_what_its_last_reader_lets_go_of_in_that_moment_is_ordered(dying):
 def test_what_is_wanted_no_more_in_that_moment_goes_when_its_last_reader_does(dying):
     dying.tell(DRIVER, CancelWait(2))
     dying.tell(DRIVER, ReleaseObjects([ONE]))
-    dying.tell("timer", StillHere(ONE))
+    dying.timer("Fetches.take_what_is_here")
     dying.tell("gcs-0", FreeCopies([ONE]))
     assert not dying.take_sent(FreeObjects)
     dying.tell(DRIVER, UnpinObjects([(ONE, 1)]))
@@ -272,7 +273,7 @@ def dying_with_a_ref(desk):
     wait_for(desk, ONE, 2)
     located(desk, ONE)
     desk.take_sent()
-    desk.tell("timer", StillHere(ONE))
+    desk.timer("Fetches.take_what_is_here")
     assert desk.take_sent() == [("gcs-0", HoldAtNode("local", [INNER], 2, are_inside=True))]
     return desk
 

@@ -5,7 +5,6 @@ import pytest
 from tests.roles.desk import DRIVER, JOB, Desk
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import HeadChanged, ProcessLeft, SchedulerGone
-from zray.roles.local_scheduler.trips import AskAgainTimeout
 from zray.wire.gcs import (
     AddLocations,
     FreeCopies,
@@ -151,7 +150,7 @@ def test_what_was_given_back_and_went_up_again_is_sought_on_its_new_trip(desk):
     """That who had it first accepted it late tells nothing of the second trip."""
     task_id = hand_up(desk)
     desk.tell(N2, TaskGivenBack(task_id, 1, 0))
-    desk.tell("timer", AskAgainTimeout())
+    desk.timer("Trips.ask_again")
     assert handed_again(desk) == [("global", task_id)]
     desk.tell(N2, TaskAccepted(task_id, 1))
     questions = lose_scheduler(desk)
@@ -223,7 +222,7 @@ def test_what_that_node_has_no_more_goes_up_again(desk):
     desk.tell(N2, TaskAccepted(task_id))
     desk.tell("gcs-0", RebuildObject(task_id + FIRST_RETURN, desk.scheduler.tasks[task_id].spec))
     desk.tell(N2, TaskGivenBack(task_id, 1, 0))
-    desk.tell("timer", AskAgainTimeout())
+    desk.timer("Trips.ask_again")
     assert handed_again(desk) == [("global", task_id)]
 
 

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from zray.roles.effects import Send, SetTimer
 from zray.roles.gcs import GcsShard
 from zray.roles.local_scheduler import LocalScheduler
-from zray.roles.local_scheduler.keeping import GroupsTimeout
 from zray.roles.local_scheduler.scheduler import Addresses
+from zray.sim.trace import name_of
 from zray.wire.bundles import plan
 from zray.wire.gcs import NodeLost
 from zray.wire.groups import (
@@ -51,7 +51,7 @@ class Reservations(RuleBasedStateMachine):
             self.nodes[name] = LocalScheduler(name, addresses, total={"CPU": 4}, is_embedded=False)
         self.queues = {}  # (sender, receiver) -> messages, in order
         self.questions = deque()  # (keeper, FindPlaces)
-        self.timers = set()
+        self.timers = {}  # keeper -> what brings it to ask again
         self.used = []  # (node, amount) of what runs beside the groups
         self.count = 0
         self.now = 0.0
@@ -72,8 +72,8 @@ class Reservations(RuleBasedStateMachine):
         for effect in effects:
             if type(effect) is Send:
                 self.say(role.address, effect.destination, effect.message)
-            elif type(effect) is SetTimer and type(effect.message) is GroupsTimeout:
-                self.timers.add(role.address)
+            elif type(effect) is SetTimer and name_of(effect.message) == "Keeping.ask_in_time":
+                self.timers[role.address] = effect.message
 
     def deliver_one(self, pair):
         message = self.queues[pair].popleft()
@@ -129,8 +129,7 @@ class Reservations(RuleBasedStateMachine):
     @rule()
     def time_passes(self):
         for name in sorted(self.timers):
-            self.timers.discard(name)
-            self.turn(self.nodes[name], name, GroupsTimeout())
+            self.turn(self.nodes[name], name, self.timers.pop(name))
 
     @rule(number=st.integers(1, 50), who=st.sampled_from(NAMES))
     def remove(self, number, who):
@@ -156,7 +155,7 @@ class Reservations(RuleBasedStateMachine):
         if name not in self.nodes:
             return
         del self.nodes[name]
-        self.timers.discard(name)
+        self.timers.pop(name, None)
         for pair in [pair for pair in self.queues if name in pair]:
             del self.queues[pair]
         self.say("monitor", SHARD, NodeLost(name, "as it pleases"))

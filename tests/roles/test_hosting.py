@@ -2,11 +2,12 @@
 
 import pytest
 
+from tests.roles.timers import Timers
 from zray.host.keys import Key
 from zray.host.neighbour import Neighbour
 from zray.roles.effects import Send, SetTimer
 from zray.roles.gcs.master import ChainMaster
-from zray.roles.hosting import LASTED_SECONDS, REST_SECONDS_MAX, REST_SECONDS_MIN, Hosting, SpreadAgain
+from zray.roles.hosting import LASTED_SECONDS, REST_SECONDS_MAX, REST_SECONDS_MIN, Hosting
 from zray.roles.replica_effects import (
     LetInReplica,
     MachineIsFree,
@@ -45,11 +46,18 @@ class Desk:
             "h/hosting", shards, replicas=2, master="h/chains", services="h/services", monitor="h/monitor"
         )
         self.now = 0.0
+        self.timers = Timers()
         for node in ("a", "b"):
             self.say("h/monitor", NodeJoined(f"{node}/local", {}, "node", f"{node}:6", b"n"))
 
     def say(self, sender, message):
-        return self.hosting.handle(sender, message, self.now)
+        effects = self.hosting.handle(sender, message, self.now)
+        self.timers.note(effects)
+        return effects
+
+    def timer(self, name):
+        """As in Timers."""
+        return self.say("timer", self.timers.take(name))
 
     def run(self, node, order):
         """What that order leads to, until it is let in."""
@@ -127,14 +135,14 @@ def test_a_node_where_all_end_in_one_moment_is_asked_again():
     running = [desk.run("a", order)[0] for order in orders(desk.say("a/replicas", MayHost(True, [])))]
     for replica in running:
         assert not orders(desk.say("a/replicas", ReplicaEnded(replica.host, "killed"))), "not at once"
-    assert [order.shard for order in orders(desk.say("timer", SpreadAgain("a")))] == SHARDS
+    assert [order.shard for order in orders(desk.timer("Hosting.spread_again"))] == SHARDS
 
 
 def test_a_node_where_none_may_start_for_a_moment_is_asked_again():
     desk = Desk(SHARDS)
     for order in orders(desk.say("a/replicas", MayHost(True, []))):
         assert not orders(desk.say("a/replicas", ReplicaRefused(order.number, "fork: try again"))), "not at once"
-    assert len(orders(desk.say("timer", SpreadAgain("a")))) == len(SHARDS)
+    assert len(orders(desk.timer("Hosting.spread_again"))) == len(SHARDS)
 
 
 def test_the_ends_of_what_ran_do_not_add_up():
@@ -144,7 +152,7 @@ def test_the_ends_of_what_ran_do_not_add_up():
     desk.say("b/replicas", MayHost(True, []))
     for replica in running:
         assert len(orders(desk.say("a/replicas", ReplicaEnded(replica.host, "killed")))) == 1
-        desk.say("timer", SpreadAgain("a"))
+        desk.timer("Hosting.spread_again")
     assert len(orders(desk.say("h/monitor", NodeLost("b/local", "killed")))) == len(SHARDS)
 
 

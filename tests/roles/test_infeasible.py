@@ -5,8 +5,7 @@ import pytest
 from tests.roles.desk import Desk
 from zray.exceptions import decode_system_error
 from zray.roles import effects as e
-from zray.roles.local_scheduler.actor_moves import AskAgainTimeout
-from zray.roles.local_scheduler.infeasible import NOTICES_MAX, WARN_SECONDS, OnceMoreTimeout, WarnTimeout
+from zray.roles.local_scheduler.infeasible import NOTICES_MAX, WARN_SECONDS
 from zray.wire.actors import CreateActor, SpillActor
 from zray.wire.gcs import HoldAtNodeReply, NodeJoined, NodeLost, RecordTasksReply
 from zray.wire.scheduling import JobFacts, JobNotice, SpillRefused, SpillTask
@@ -24,10 +23,6 @@ class Node(Desk):
         self.scheduler.is_embedded = is_embedded
         self.tell("host", e.ProcessJoined("driver-2", "driver", 2, b"job-0002", 0, JobFacts(infeasible=infeasible)))
         self.job = self.scheduler.jobs[b"job-0002"]
-
-    def _perform(self, effects):
-        self.timers = [*getattr(self, "timers", ()), *(it.message for it in effects if type(it) is e.SetTimer)]
-        super()._perform(effects)
 
     def ask_for(self, name="f", **resources):
         """By the second driver.  The task's id."""
@@ -58,7 +53,7 @@ class Node(Desk):
 
     def pass_time(self, seconds, timer):
         self.now += seconds
-        self.tell("timer", timer)
+        self.timer(timer)
 
 
 def test_alone_it_is_an_error_at_once():
@@ -76,7 +71,7 @@ def test_alone_it_waits_for_ever_where_that_is_asked_for():
     node = Node("wait", is_embedded=True)
     node.ask_for("patient", CPU=64)
     assert not node.errors()
-    node.pass_time(WARN_SECONDS, WarnTimeout())
+    node.pass_time(WARN_SECONDS, "Infeasible.warn")
     ((driver, text),) = node.notices()
     assert driver == "driver-2"
     assert text.startswith("task patient has waited for 10 s: it asks for 64 CPU; the largest node (local) has 2 CPU")
@@ -89,7 +84,7 @@ def test_in_a_cluster_it_waits_and_its_user_is_told_once():
         node.ask_for(GPU=1)
     node.ask_for("other", disk=1)
     assert not node.errors() and len(node.scheduler.infeasible.parked) == 101
-    node.pass_time(WARN_SECONDS, WarnTimeout())
+    node.pass_time(WARN_SECONDS, "Infeasible.warn")
     texts = [text for _, text in node.notices()]
     assert len(texts) == 2
     assert "task f has waited for 10 s: it asks for 1 GPU; the largest node (local) has 0 GPU" in texts[0]
@@ -133,7 +128,7 @@ def test_it_goes_up_when_a_node_joins_that_can_run_it():
     # The global scheduler has not heard of that node yet.
     node.tell("global", SpillRefused(gpu, "it asks for 1 GPU; nobody has it"))
     assert not node.errors() and gpu in node.scheduler.infeasible.parked
-    node.pass_time(1.0, OnceMoreTimeout())
+    node.pass_time(1.0, "Infeasible.pass_up_once_more")
     assert node.acknowledge() == [gpu]
     assert list(node.scheduler.infeasible.parked) == [disk]
 
@@ -151,8 +146,8 @@ def test_a_scheduler_that_has_not_heard_of_a_node_yet_decides_nothing(infeasible
     for _ in range(2):
         node.timers.clear()
         node.tell("global", SpillRefused(gpu, "it asks for 1 GPU; the largest node (local) has 0 GPU"))
-        assert not node.errors() and OnceMoreTimeout() in node.timers
-        node.pass_time(1.0, OnceMoreTimeout())
+        assert not node.errors() and node.timers.named("Infeasible.pass_up_once_more")
+        node.pass_time(1.0, "Infeasible.pass_up_once_more")
         assert node.acknowledge() == [gpu]
     node.tell("monitor", NodeLost("third/local", "gone"))
     node.acknowledge()
@@ -184,17 +179,18 @@ def test_nor_of_an_actor(infeasible):
     assert len(node.take_sent(SpillActor)) == 1
     node.tell("global", SpillRefused(spec.task_id, "it asks for 1 GPU; the largest node (local) has 0 GPU"))
     assert not node.errors()
-    node.pass_time(1.0, AskAgainTimeout())
+    node.pass_time(1.0, "ActorMoves.ask_in_time")
     assert len(node.take_sent(SpillActor)) == 1
 
 
 def test_what_found_a_node_in_time_is_not_told_of():
     node = Node()
     node.ask_for(GPU=1)
-    node.pass_time(WARN_SECONDS / 2, HoldAtNodeReply(0))
+    node.now += WARN_SECONDS / 2
+    node.tell("gcs-0", HoldAtNodeReply(0))  # any turn
     node.join("third/local", CPU=4, GPU=1)
     node.acknowledge()
-    node.pass_time(WARN_SECONDS / 2, WarnTimeout())
+    node.pass_time(WARN_SECONDS / 2, "Infeasible.warn")
     assert not node.notices() and not node.scheduler.infeasible.suspects
 
 
@@ -203,7 +199,7 @@ def test_the_end_of_its_job_is_its_end():
     node.ask_for(GPU=1)
     node.tell("host", e.ProcessLeft("driver-2", "gone"))
     assert not node.scheduler.infeasible.parked and not node.scheduler.tasks
-    node.pass_time(WARN_SECONDS, WarnTimeout())
+    node.pass_time(WARN_SECONDS, "Infeasible.warn")
     assert not node.notices()
 
 
@@ -212,7 +208,7 @@ def test_an_actor_waits_too_and_its_user_is_told():
     spec = node.new_spec()
     node.tell("driver-2", CreateActor(spec, ActorOptions(resources={"GPU": UNIT}, class_name="Trainer")))
     assert spec.task_id in node.scheduler.calls.actors
-    node.pass_time(WARN_SECONDS, WarnTimeout())
+    node.pass_time(WARN_SECONDS, "Infeasible.warn")
     ((_, text),) = node.notices()
     assert text.startswith("actor Trainer has waited for 10 s: it asks for 1 GPU; the largest node (local) has 0 GPU")
 
@@ -231,7 +227,7 @@ def test_a_users_terminal_is_not_flooded():
     node = Node()
     for number in range(3 * NOTICES_MAX):
         node.ask_for(**{f"disk-{number}": 1})
-    node.pass_time(WARN_SECONDS, WarnTimeout())
+    node.pass_time(WARN_SECONDS, "Infeasible.warn")
     assert len(node.notices()) == NOTICES_MAX
     for number in range(5 * NOTICES_MAX):
         node.tell("other/local", JobNotice(b"job-0002", f"something {number}"))

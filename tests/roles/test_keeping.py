@@ -6,7 +6,6 @@ from tests.roles.desk import DRIVER, Desk
 from zray.ids import put_id, return_id
 from zray.roles.effects import Send
 from zray.roles.gcs import GcsShard, keeping
-from zray.roles.local_scheduler.lineage import LineageTimeout
 from zray.wire.gcs import (
     HoldAtNode,
     HoldAtNodeReply,
@@ -182,7 +181,7 @@ def recorded_and_dropped(desk):
     desk.submit(child)
     desk.run_all()
     desk.tell(DRIVER, ReleaseObjects([result]))
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     return result, desk.take_sent()
 
 

@@ -6,7 +6,7 @@ from tests.roles.desk import Desk
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostProbed, ProbeHost
 from zray.roles.local_scheduler.lease import RETURN_SECONDS
-from zray.roles.local_scheduler.members import LOAD_SECONDS, LoadTimeout
+from zray.roles.local_scheduler.members import LOAD_SECONDS
 from zray.roles.monitor import RETURN_TICKS_MAX, TICK_SECONDS
 from zray.roles.work_effects import HoldBack, StopWorkers
 from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost
@@ -62,7 +62,8 @@ def run_lease(desk, seconds):
     """So much time passes in steps, without an answer.  The number of the last heartbeat."""
     for _ in range(round(seconds / LOAD_SECONDS)):
         desk.now += LOAD_SECONDS
-        desk.tell("timer", LoadTimeout())
+        if desk.timers.named("Members.report"):  # else it has ended
+            desk.timer("Members.report")
     beats = [message.number for _, message in desk.take_sent(Heartbeat)]
     return beats[-1] if beats else 0
 
@@ -209,7 +210,7 @@ def test_a_node_that_was_stopped_asks_before_it_gives_up(desk):
     done = fence_of(desk)
     run_lease(desk, 0.3)
     desk.now += 600.0
-    desk.tell("timer", LoadTimeout())
+    desk.timer("Members.report")
     assert {type(effect) for effect in done} <= {ProbeHost}
     number = run_lease(desk, 0.1)
     desk.tell("monitor", HeartbeatReply(number))

@@ -2,7 +2,7 @@
 
 from tests.roles.desk import Desk
 from zray.ids import return_id
-from zray.roles.local_scheduler.actor_room import SHORT_TASK_SECONDS, LookAgainTimeout
+from zray.roles.local_scheduler.actor_room import SHORT_TASK_SECONDS
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, encode_options
 from zray.wire.tasks import CancelWait, TaskResult, TasksFinished, WaitObjects, WaitReply
 
@@ -169,5 +169,5 @@ def test_nothing_is_kept_for_it_while_the_rest_does_not_come():
     desk.submit(desk.new_spec())
     assert not desk.queues[first]
     desk.now += 2 * SHORT_TASK_SECONDS
-    desk.tell("local", LookAgainTimeout())
+    desk.timer("ActorRoom.look_again")
     assert desk.queues[first]

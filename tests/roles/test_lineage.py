@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from tests.roles.desk import DRIVER, JOB, Desk
 from zray.roles.local_scheduler import lineage
-from zray.roles.local_scheduler.lineage import PORTION_COUNT, YOUNG_MAX, YOUTH_SECONDS, LineageTimeout
+from zray.roles.local_scheduler.lineage import PORTION_COUNT, YOUNG_MAX, YOUTH_SECONDS
 from zray.roles.local_scheduler.log_batches import BATCH_BYTES_MAX
 from zray.wire import limits
-from zray.wire.gcs import HoldAtNode, RecordTasks, RecordTasksReply, ReleaseAtNode
+from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, RecordTasks, RecordTasksReply, ReleaseAtNode
 from zray.wire.objects import ReleaseObjects
 from zray.wire.scheduling import PlaceTask
 
@@ -18,9 +18,9 @@ def recorded(desk):
 
 def let_pass(desk, seconds):
     """Lineage looks at what is fresh now, and then."""
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     desk.now += seconds
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
 
 
 def a_recorded_result_that_is_dropped():
@@ -45,18 +45,18 @@ def test_a_task_that_is_placed_here_anew_does_not_keep_the_hold_of_its_first_run
     """It is the node that placed it which holds the result now."""
     desk, spec, result = a_recorded_result_that_is_dropped()
     desk.tell("global", PlaceTask(spec, "n2/local", JOB))
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     assert released(desk) == [result]
 
 
 def test_a_task_that_is_submitted_here_anew_does():
     desk, spec, result = a_recorded_result_that_is_dropped()
     desk.submit(spec)
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     assert released(desk) == []
     desk.run_all()
     desk.tell(DRIVER, ReleaseObjects([result]))
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     assert released(desk) == [result]
 
 
@@ -67,7 +67,7 @@ def test_tasks_that_take_nothing_wait_before_the_shard_hears_of_them():
     let_pass(desk, YOUTH_SECONDS / 2)
     assert recorded(desk) == []
     desk.now += YOUTH_SECONDS / 2
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     assert recorded(desk) == [spec]
 
 
@@ -75,7 +75,7 @@ def test_a_burst_that_is_dropped_by_then_costs_the_shard_nothing():
     desk = Desk()
     results = desk.submit(*(desk.new_spec() for _ in range(100)))
     desk.run_all()
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     desk.tell(DRIVER, ReleaseObjects(results))
     let_pass(desk, YOUTH_SECONDS)
     assert recorded(desk) == [] and released(desk) == []
@@ -85,10 +85,10 @@ def test_what_came_later_still_waits_when_the_first_are_told():
     desk = Desk()
     first, second = desk.new_spec(), desk.new_spec()
     desk.submit(first)
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     desk.now += YOUTH_SECONDS
     desk.submit(second)
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     assert recorded(desk) == [first]
     let_pass(desk, YOUTH_SECONDS)
     assert recorded(desk) == [second]
@@ -106,7 +106,7 @@ def test_in_a_flood_that_is_dropped_at_once_what_is_kept_grows_old(monkeypatch):
         results = desk.submit(*(desk.new_spec() for _ in range(15)))
         desk.run_all()
         desk.tell(DRIVER, ReleaseObjects(results))
-        desk.tell("timer", LineageTimeout())
+        desk.timer("Lineage.send_portion")
         desk.now += 0.02
         told += recorded(desk)
         assert len(room.fresh) <= 31
@@ -117,10 +117,10 @@ def test_a_task_that_takes_something_has_all_recorded_at_the_next_batch():
     desk = Desk()
     parent = desk.new_spec()
     (result,) = desk.submit(parent)
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     child = desk.new_spec(deps=(result,))
     desk.submit(child)
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     assert recorded(desk) == [parent, child]
 
 
@@ -130,7 +130,7 @@ def test_more_than_may_wait_are_told_in_portions():
     desk.submit(*specs)
     portions = []
     while len(portions) * PORTION_COUNT < len(specs):
-        desk.tell("timer", LineageTimeout())
+        desk.timer("Lineage.send_portion")
         portions.append(recorded(desk))
     assert sum(portions, []) == specs
     assert max(map(len, portions)) == PORTION_COUNT
@@ -148,7 +148,7 @@ def test_the_ends_of_many_at_once_are_told_in_portions(monkeypatch):
     desk.take_sent()
     portions = []
     for _ in range(3):
-        desk.tell("timer", LineageTimeout())
+        desk.timer("Lineage.send_portion")
         portions.append(released(desk))
     assert sum(portions, []) == results
     assert list(map(len, portions)) == [count, count, 1]
@@ -185,9 +185,9 @@ def test_large_arguments_are_recorded_in_messages_that_fit_into_frames():
     desk = Desk()
     specs = [replace(desk.new_spec(), args=b"x" * (100 << 10)) for _ in range(300)]
     desk.submit(*specs)
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     desk.now += YOUTH_SECONDS
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     parts = [message.specs for _, message in desk.take_sent(RecordTasks)]
     assert sum(parts, []) == specs
     assert max(sum(len(spec.args) for spec in part) for part in parts) <= BATCH_BYTES_MAX + (100 << 10)
@@ -197,9 +197,9 @@ def test_a_portion_in_several_messages_is_heard_of_when_all_are():
     desk = Desk()
     specs = [replace(desk.new_spec(), args=b"x" * (100 << 10)) for _ in range(30)]
     desk.submit(*specs)
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     desk.now += YOUTH_SECONDS
-    desk.tell("timer", LineageTimeout())
+    desk.timer("Lineage.send_portion")
     told = [message.request for _, message in desk.take_sent(RecordTasks)]
     assert len(told) > 1 and len(set(told)) == 1
     for request in told:
@@ -214,7 +214,7 @@ def test_more_ids_than_a_message_may_name_are_told_in_several(monkeypatch):
     ids = [bytes([n]) * 20 for n in range(10)]
     assert desk.scheduler.remote._hold_at_shards(ids, 5) == 4  # each is answered
     desk.scheduler.lineage.let_go(ids)
-    desk.tell("timer", LineageTimeout())
+    desk.tell("gcs-0", HoldAtNodeReply(0))  # any turn
     sent = desk.take_sent()
     for kind in (HoldAtNode, ReleaseAtNode):
         parts = [message.object_ids for _, message in sent if type(message) is kind]

@@ -7,7 +7,6 @@ from zray.ids import return_id
 from zray.roles.effects import WorkerExited
 from zray.roles.local_scheduler import ended as ended_module
 from zray.roles.local_scheduler import listing as module
-from zray.roles.local_scheduler.listing import ListingTimeout
 from zray.wire.actors import KillActor
 from zray.wire.listing import ActorFact, ListWork, TaskFact, WorkListed
 from zray.wire.task_spec import ActorOptions, TaskOptions, encode_options
@@ -85,7 +84,7 @@ def test_node_that_is_silent_is_named():
     desk = Cluster()
     desk.tell(DRIVER, ListWork(7))
     desk.tell(THERE, WorkListed(1, [], [task(1)]))
-    desk.tell("host", ListingTimeout(1))
+    desk.timer("Listings.answer_without_silent")
     _, reply = answer(desk)
     assert reply.silent == ["third/local"] and len(reply.tasks) == 1
     desk.tell("third/local", WorkListed(1, [], []))

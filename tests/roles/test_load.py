@@ -4,7 +4,6 @@ from tests.roles.desk import FUNCTION, JOB
 from tests.roles.test_trips import OTHER, desk_with_a_peer
 from zray.roles.global_scheduler.placement import NodeLoad
 from zray.roles.local_scheduler.load import IDLE_REPORT_SECONDS
-from zray.roles.local_scheduler.members import LoadTimeout
 from zray.roles.work_effects import CountStore, StoreCounted
 from zray.wire.amounts import STORE_MEMORY
 from zray.wire.scheduling import LoadReport, PlaceTask
@@ -59,12 +58,13 @@ def test_of_what_its_own_programs_do_the_regular_reports_say_enough():
 def test_what_a_scheduler_places_that_it_has_not_been_told_of_counts():
     """That of a head that was started again: what is in no report it took to be under way, and in use, for good."""
     desk, worker = desk_with_a_worker()
+    desk.join_cluster()
     place(desk, 2, 3, scheduler="n9/global")
     place(desk, 4, scheduler="n9/local")
     run_all(desk, worker)
     desk.scheduler.addresses.add_schedulers(["n9/global"], ())
     desk.take_sent()
-    desk.tell("timer", LoadTimeout())
+    desk.timer("Members.report")
     counts = {target: report.placed_count for target, report in desk.take_sent(LoadReport)}
     assert counts == {"global": 1, "n9/global": 2}
     assert "n9/local" not in desk.scheduler.load.placed_counts
@@ -89,10 +89,12 @@ def test_report_of_many_resources_names_those_in_use():
 
 def test_store_in_use_is_in_the_next_report():
     desk = desk_with_a_peer()
+    desk.join_cluster()
+    desk.take_sent()
     desk.scheduler.load.store_bytes = 1_000
-    desk.tell(desk.scheduler.address, LoadTimeout())
+    desk.timer("Members.report")
     assert [target for target, _ in desk.take_sent(CountStore)] == [desk.scheduler.addresses.object_manager]
     desk.tell(desk.scheduler.addresses.object_manager, StoreCounted(300))
-    desk.tell(desk.scheduler.address, LoadTimeout())
+    desk.timer("Members.report")
     (report,) = [message for _, message in desk.take_sent(LoadReport)]
     assert report.free[STORE_MEMORY] == 700 * RESOURCE_UNIT

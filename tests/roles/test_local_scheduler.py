@@ -9,8 +9,8 @@ from tests.roles.desk import DRIVER, JOB, Desk
 from zray.exceptions import SYSTEM_ERROR
 from zray.ids import return_id
 from zray.roles import effects as e
-from zray.roles.local_scheduler.dispatch import ProgressTimeout
 from zray.roles.local_scheduler.pool import START_FAILURES_MAX
+from zray.roles.role import Later
 from zray.wire.objects import HoldObjects, PutObject, PutObjects, ReleaseObjects, UnpinObjects
 from zray.wire.task_spec import StoredValue, TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import (
@@ -117,10 +117,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule()
     def time_passes(self):
         self.desk.now += 0.01
-        self.desk.scheduler.dispatch.looks_at = self.desk.now
-        from zray.roles.local_scheduler.dispatch import ProgressTimeout
-
-        self.desk.tell("timer", ProgressTimeout())
+        dispatch = self.desk.scheduler.dispatch
+        dispatch.looks_at = self.desk.now
+        self.desk.tell("timer", Later(dispatch.check_progress, ()))
 
     @invariant()
     def agrees(self):
@@ -293,7 +292,7 @@ def test_a_worker_that_has_lost_half_of_its_tasks_loses_the_rest_when_it_does_no
         desk.give_birth()
     assert desk.scheduler.pool.workers[first].stale, "none of its tasks went to the others"
     desk.now += 1.0
-    desk.tell("timer", ProgressTimeout())
+    desk.timer("Dispatch.check_progress")
     assert {len(worker.inflight) for worker in desk.scheduler.dispatch.leased.values()} == {1}
     assert desk.scheduler.dispatch.ready_count == 60 - len(desk.scheduler.dispatch.leased)
 

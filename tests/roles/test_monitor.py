@@ -6,8 +6,8 @@ from tests.roles.desk import Desk
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost, Send
 from zray.roles.local_scheduler.lease import LEASE_SECONDS
-from zray.roles.local_scheduler.members import LoadTimeout
-from zray.roles.monitor import LOSSES_TOLD, RETURN_TICKS_MAX, TICK_SECONDS, Monitor, MonitorTimeout
+from zray.roles.monitor import LOSSES_TOLD, RETURN_TICKS_MAX, TICK_SECONDS, Monitor
+from zray.roles.role import Later
 from zray.wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from zray.wire.where import NODE_ID_LABEL
 
@@ -22,6 +22,11 @@ def desk():
     desk.tell("monitor", NodeJoined(N2, {}))
     desk.take_sent()
     return desk
+
+
+def tick(monitor, now):
+    """The effects of its timer."""
+    return monitor.handle("timer", Later(monitor.tick, ()), now)
 
 
 def sent(role, sender, message):
@@ -49,7 +54,7 @@ class Watch:
         self.now += seconds
         for node in alive:
             self.monitor.handle(node, Heartbeat(node), self.now)
-        effects = self.monitor.handle("timer", MonitorTimeout(), self.now)
+        effects = tick(self.monitor, self.now)
         self.looks = [effect.role for effect in effects if type(effect) is ProbeHost]
         told = [(effect.destination, effect.message) for effect in effects if type(effect) is Send]
         lost = {message.node for _, message in told if type(message) is NodeLost}
@@ -124,7 +129,7 @@ def test_who_is_cut_off_is_looked_at_again():
     watch = Watch()
     watch.link(N2, False)
     watch.find(N2, Finding.OUT_OF_REACH)
-    effects = watch.monitor.handle("timer", MonitorTimeout(), TICK_SECONDS)
+    effects = tick(watch.monitor, TICK_SECONDS)
     assert ProbeHost(N2, f"{N2}:1") in effects
 
 
@@ -238,7 +243,7 @@ def ticks(monitor, count, *alive):
         monitor.now += TICK_SECONDS
         for node in alive:
             monitor.handle(node, Heartbeat(node, 1), monitor.now)
-        effects = monitor.handle("timer", MonitorTimeout(), monitor.now)
+        effects = tick(monitor, monitor.now)
         lost += [effect.node for effect in effects if type(effect) is NoteLost]
     return lost
 
@@ -334,7 +339,7 @@ def test_who_comes_back_late_has_missed_nothing(follower):
 
 
 def test_who_has_ended_meanwhile_is_looked_at_and_lost_at_once(follower):
-    effects = follower.handle("timer", MonitorTimeout(), TICK_SECONDS)
+    effects = tick(follower, TICK_SECONDS)
     assert [effect.role for effect in effects if type(effect) is ProbeHost] == [N1, N2, N3]
     follower.handle("host", HostProbed(N2, Finding.ENDED), TICK_SECONDS)
     follower.handle("host", HostProbed(N3, Finding.OUT_OF_REACH), TICK_SECONDS)
@@ -354,7 +359,7 @@ def test_a_node_registers_at_the_new_head_with_those_that_it_knows(desk):
     assert ("n9/monitor", again) in desk.sent
     assert desk.scheduler.addresses.global_schedulers == ["n9/global"]
     assert "n1/local" in desk.scheduler.recovery.lost  # what the head's node was is gone with it
-    desk.tell("timer", LoadTimeout())
+    desk.timer("Members.report")
     assert "n9/monitor" in {target for target, message in desk.sent if type(message) is Heartbeat}
 
 

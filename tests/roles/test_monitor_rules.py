@@ -26,8 +26,8 @@ from zray.roles.monitor import (
     STRANGER_TICKS_MAX,
     TICK_SECONDS,
     Monitor,
-    MonitorTimeout,
 )
+from zray.roles.role import Later
 from zray.wire.drains import DrainNode, DrainReport
 from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 
@@ -177,8 +177,9 @@ class MonitorMachine(RuleBasedStateMachine):
             self.strangers[node] += 1
             if self.strangers[node] > STRANGER_TICKS_MAX:
                 must_lose.append(node)
-        said = self._tell("timer", MonitorTimeout(), must_lose)
-        assert [effect for effect in said if type(effect) is SetTimer] == [SetTimer(TICK_SECONDS, MonitorTimeout())]
+        tick = Later(self.monitor.tick, ())
+        said = self._tell("timer", tick, must_lose)
+        assert [effect for effect in said if type(effect) is SetTimer] == [SetTimer(TICK_SECONDS, tick)]
         looked_at = {effect.role for effect in said if type(effect) is ProbeHost}
         assert self.down - self.ended.keys() - self.returning <= looked_at <= self.silent.keys()
 

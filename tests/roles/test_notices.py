@@ -2,26 +2,28 @@
 
 from tests.roles.desk import Desk
 from zray.roles import effects as e
-from zray.roles.local_scheduler.notices import NOTICE_SECONDS, NOTICES_MAX, NoticesTimeout
+from zray.roles.local_scheduler.notices import NOTICE_SECONDS, NOTICES_MAX
 from zray.roles.work_effects import WriteLine
+from zray.sim.trace import name_of
 from zray.wire.gcs import NodeLost
 from zray.wire.scheduling import JobFacts, JobNotice
 from zray.wire.task_spec import TaskOptions, encode_options
 from zray.wire.tasks import SubmitTasks
 
 JOB, DRIVER = b"job-0002", "driver-2"
+END = "Notices.end_window"
 
 
 class Node(Desk):
     def __init__(self, *, log_to_driver=True):
         super().__init__(cpus=1)
-        self.lines, self.timers = [], []
+        self.lines = []
         self.tell("host", e.ProcessJoined(DRIVER, "driver", 2, JOB, 0, JobFacts(log_to_driver=log_to_driver)))
 
     def _perform(self, effects):
         self.lines = [*getattr(self, "lines", ()), *(it.text for it in effects if type(it) is WriteLine)]
-        timers = [it for it in effects if type(it) is e.SetTimer and type(it.message) is NoticesTimeout]
-        self.timers = [*getattr(self, "timers", ()), *timers]
+        ends = [it for it in effects if type(it) is e.SetTimer and name_of(it.message) == END]
+        assert all(end.delay == NOTICE_SECONDS for end in ends)
         super()._perform(effects)
 
     def notices(self):
@@ -40,10 +42,8 @@ class Node(Desk):
             self.kill(worker)
 
     def time_passes(self):
-        for timer in self.timers:
-            assert timer.delay == NOTICE_SECONDS
-            self.tell("host", timer.message)
-        self.timers = []
+        for _ in self.timers.named(END):
+            self.timer(END)
 
 
 def test_each_retry_is_told_in_one_line_and_logged():

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.roles.actor_desk import ActorDesk
-from zray.roles.local_scheduler.actor_room import LookAgainTimeout
 from zray.wire.actors import StartActor
 from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskOptions, encode_options
 from zray.wire.tasks import StartTasks
@@ -94,4 +93,4 @@ def test_actor_waits_for_no_worker_that_cannot_be_had(monkeypatch):
     monkeypatch.setattr(desk.scheduler.pool, "may_have", lambda queue: False)
     desk.give_birth()
     assert desk.begun() == [FIRST] and task in desk.scheduler.tasks
-    desk.tell("local", LookAgainTimeout())
+    desk.timer("ActorRoom.look_again")

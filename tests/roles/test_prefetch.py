@@ -1,7 +1,7 @@
 """How much work a worker has before it, and when what it has not begun is another's."""
 
 from tests.roles.desk import FUNCTION, Desk
-from zray.roles.local_scheduler.dispatch import MEAN_WEIGHT, PROGRESS_SECONDS, ProgressTimeout
+from zray.roles.local_scheduler.dispatch import MEAN_WEIGHT, PROGRESS_SECONDS
 from zray.roles.local_scheduler.tables import INFLIGHT_US_BUSY, INFLIGHT_US_MAX
 from zray.wire.task_spec import TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import STEADY_US, TaskResult, TasksFinished, Timing
@@ -52,7 +52,7 @@ def test_who_has_nothing_left_takes_over_at_once_what_another_has_not_begun():
     assert [len(desk.queues[worker]) for worker in (first, second)] == [2, 1]
     finish(desk, second, 1)
     assert len(desk.scheduler.pool.workers[first].inflight) == 1
-    desk.tell("timer", ProgressTimeout())  # any turn: what was taken back is ready
+    desk.timer("Dispatch.check_progress")  # any turn: what was taken back is ready
     assert len(desk.queues[second]) == 1
 
 
@@ -61,18 +61,18 @@ def test_a_worker_is_looked_at_when_it_should_have_moved():
     desk, (first, _) = desk_with_workers(50_000)
     begun = desk.scheduler.pool.workers[first].progress_at
     desk.now = begun + PROGRESS_SECONDS
-    desk.tell("timer", ProgressTimeout())
+    desk.timer("Dispatch.check_progress")
     assert begun + 0.09 < desk.scheduler.dispatch.looks_at <= desk.now + 0.1
     assert len(desk.scheduler.pool.workers[first].inflight) == 2
     desk.now = begun + 0.101
-    desk.tell("timer", ProgressTimeout())
+    desk.timer("Dispatch.check_progress")
     assert len(desk.scheduler.pool.workers[first].inflight) == 1, "what is behind a task that lasts is another's"
 
 
 def test_a_look_that_came_too_late_for_another_changes_nothing():
     desk, _ = desk_with_workers(50_000)
     at = desk.scheduler.dispatch.looks_at = desk.now + 1.0
-    desk.tell("timer", ProgressTimeout())
+    desk.timer("Dispatch.check_progress")
     assert desk.scheduler.dispatch.looks_at == at
 
 

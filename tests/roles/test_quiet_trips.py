@@ -7,8 +7,6 @@ from tests.roles.test_code import Node
 from tests.roles.test_trips import OTHER, TASK, acknowledge, desk_with_a_peer
 from zray.ids import return_id
 from zray.roles.local_scheduler import undoing
-from zray.roles.local_scheduler.drain import TakeTimeout
-from zray.roles.local_scheduler.members import LoadTimeout
 from zray.roles.local_scheduler.tables import TaskState
 from zray.wire.actors import ResultsHeld
 from zray.wire.drains import CopiesTaken, TakeCopies
@@ -147,10 +145,11 @@ def test_what_is_not_awaited_need_not_be_kept():
 def test_one_that_takes_longer_is_accepted_when_loads_are_reported():
     """The others are done before."""
     desk = desk_with_a_peer()
+    desk.join_cluster()
     desk.tell("global", PlaceTask(SPEC, OTHER, JOB, is_quiet=True))
     assert not desk.take_sent(TaskAccepted)
     for _ in range(2):
-        desk.tell("timer", LoadTimeout())
+        desk.timer("Members.report")
     assert desk.take_sent(TaskAccepted) == [(OTHER, TaskAccepted(TASK, 1))]
 
 
@@ -249,14 +248,14 @@ def test_a_node_that_is_to_leave_hears_of_a_copy_when_that_is_announced():
     for target, hold in desk.take_sent(HoldAtNode):
         desk.tell(target, HoldAtNodeReply(hold.request))
     holds = [item for item in desk.take_sent() if type(item[1]) is HoldAtNode and item[1].request]
-    desk.tell("timer", TakeTimeout())
+    desk.timer("Taking.see_what_has_come")
     for target, hold in desk.take_sent(HoldAtNode):
         desk.tell(target, HoldAtNodeReply(hold.request))
     assert not desk.take_sent(CopiesTaken)
     for target, hold in holds:
         desk.tell(target, HoldAtNodeReply(hold.request))
     assert desk.take_sent(AddLocations)
-    desk.tell("timer", TakeTimeout())
+    desk.timer("Taking.see_what_has_come")
     for target, hold in desk.take_sent(HoldAtNode):
         desk.tell(target, HoldAtNodeReply(hold.request))
     assert desk.take_sent(CopiesTaken) == [(OTHER, CopiesTaken(1, [REF]))]
@@ -325,6 +324,7 @@ def test_one_that_is_here_already_for_another_node_goes_back():
 def test_what_has_left_is_not_said_to_be_here(sender, message, left, portion, monkeypatch):
     monkeypatch.setattr(undoing, "PORTION_COUNT_MAX", portion)
     desk = desk_with_a_peer()
+    desk.join_cluster()
     desk.tell("monitor", NodeJoined("n3/local", {"CPU": RESOURCE_UNIT}))
     for task_id in (TASK, b"u" * 16, b"v" * 16):
         spec = TaskSpec(task_id, FUNCTION)
@@ -332,6 +332,6 @@ def test_what_has_left_is_not_said_to_be_here(sender, message, left, portion, mo
     desk.tell(sender, message)
     assert [what for what, count, count_max in desk.scheduler.bounds() if count > count_max] == []
     desk.take_sent()
-    desk.tell("timer", LoadTimeout())
+    desk.timer("Members.report")
     assert [accepted.task_id for _, accepted in desk.take_sent(TaskAccepted)] == left
     assert set(desk.scheduler.results.unaccepted) == set()

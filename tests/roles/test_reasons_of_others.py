@@ -7,8 +7,6 @@ from tests.roles.desk import DRIVER
 from tests.roles.reasons_desk import Node, ref
 from zray.ids import FIRST_RETURN, return_id
 from zray.roles.effects import Finding, HostProbed
-from zray.roles.local_scheduler.explain import HopTimeout
-from zray.roles.local_scheduler.members import LoadTimeout
 from zray.roles.replica_effects import ShardStalled
 from zray.wire.gcs import HeartbeatReply, HoldAtNodeReply, NodeJoined, ObjectLocated, RecordTasksReply
 from zray.wire.objects import HoldObjects
@@ -23,6 +21,7 @@ from zray.wire.where import LabelRule, Where, no_such_labels
 def member():
     """One of two nodes."""
     node = Node(is_embedded=False)
+    node.join_cluster()
     node.tell("monitor", NodeJoined("far4567890abcdef/local", {"CPU": 4 * RESOURCE_UNIT}))
     return node
 
@@ -148,7 +147,7 @@ def test_the_other_node_does_not_answer(member):
     (request,) = member.scheduler.explanations.asked
     member.tell("stranger/local", ExplainReply(request, ["nonsense"]))
     assert member.heard() is None
-    member.tell("timer", HopTimeout(request))
+    member.timer("Explanations.answer_alone")
     assert member.heard()[1] == "  on node far45678: no answer within 0.8 s"
     member.tell(FAR, ExplainReply(request, ["late"]))
     assert member.heard() is None
@@ -165,7 +164,7 @@ def pass_seconds(node, seconds, finding):
     """The head answers nothing; that is what its machine looks like."""
     for _ in range(10 * seconds):
         node.now += 0.1
-        node.tell("timer", LoadTimeout())
+        node.timer("Members.report")
         node.tell("host", HostProbed("monitor", finding))
 
 

@@ -3,7 +3,7 @@
 from tests.roles.actor_desk import ActorDesk
 from tests.roles.desk import DRIVER, Acknowledged
 from zray.ids import return_id
-from zray.roles.local_scheduler.restarts import RESTART_SECONDS, HomeTimeout, RestartTimeout
+from zray.roles.local_scheduler.restarts import RESTART_SECONDS
 from zray.wire.gcs import NodeLost
 from zray.wire.homes import ActorLocated
 from zray.wire.objects import HoldObjects
@@ -36,7 +36,7 @@ class Mortal(ActorDesk):
 
     def after(self, seconds):
         self.now += seconds
-        self.tell("local", RestartTimeout(ACTOR))
+        self.timer("Restarts.refuse_waiting")
 
     def waiting(self):
         return [task.spec.task_id for task in self.scheduler.calls.actors[ACTOR].queue]
@@ -80,8 +80,9 @@ def test_time_for_a_restart_counts_from_the_first_death_of_several():
 def test_calls_wait_for_an_actor_that_recovers():
     desk = Mortal(checkpoint_interval=2)
     call = desk.call(0)
-    desk.after(2 * RESTART_SECONDS)
-    assert desk.waiting() == [call]
+    desk.now += 2 * RESTART_SECONDS
+    late = desk.call(0)
+    assert desk.waiting() == [call, late] and not desk.timers.named("Restarts.refuse_waiting")
 
 
 def test_call_whose_argument_is_missing_fails_too():
@@ -117,9 +118,10 @@ class Elsewhere(Acknowledged, ActorDesk):
         self.tell(DRIVER, SubmitTasks([spec]))
         return spec.task_id
 
-    def after(self, seconds):
+    def after(self, seconds, *, is_early=False):
+        """is_early: the timer is that of an earlier loss."""
         self.now += seconds
-        self.tell("local", HomeTimeout(ACTOR))
+        self.timer("Restarts.give_up_home", stays=is_early)
 
     def waiting(self):
         return [item.task.spec.task_id for item in self.scheduler.routes.by_actor[ACTOR].queue]
@@ -132,7 +134,7 @@ class Elsewhere(Acknowledged, ActorDesk):
 def test_call_without_retries_waits_for_a_new_home_only_so_long():
     desk = Elsewhere()
     early, repeated, logged = desk.call(0), desk.call(1), desk.call(0, is_logged=True)
-    desk.after(RESTART_SECONDS / 2)
+    desk.after(RESTART_SECONDS / 2, is_early=True)
     assert desk.waiting() == [early, repeated, logged]
     desk.after(RESTART_SECONDS / 2)
     assert b"ActorUnavailableError" in desk.failed(early) and b"has not begun" in desk.failed(early)
@@ -163,5 +165,6 @@ def test_new_home_in_time_takes_the_calls():
 def test_calls_wait_for_the_new_home_of_an_actor_whose_node_was_drained():
     desk = Elsewhere(is_drained=True)
     call = desk.call(0)
-    desk.after(2 * RESTART_SECONDS)
-    assert desk.waiting() == [call]
+    desk.now += 2 * RESTART_SECONDS
+    late = desk.call(0)
+    assert desk.waiting() == [call, late] and not desk.timers.named("Restarts.give_up_home")

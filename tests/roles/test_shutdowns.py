@@ -5,14 +5,15 @@ import pytest
 from tests.roles.actor_desk import ActorDesk
 from tests.roles.desk import DRIVER, JOB
 from zray.roles.effects import ProcessLeft, SetTimer
-from zray.roles.local_scheduler.shutdowns import ShutdownTimeout
 from zray.roles.work_effects import ActorsHaveStopped, SessionEnds
+from zray.sim.trace import name_of
 from zray.wire.actors import SHUTDOWN_SECONDS, ActorStarted
 from zray.wire.objects import ReleaseObjects
 from zray.wire.task_spec import ActorOptions
 from zray.wire.tasks import StopWorker, SubmitTasks
 
 ACTOR = b"a" * 16
+KILL_OVERDUE = "Shutdowns.kill_overdue"
 
 
 class ShutdownDesk(ActorDesk):
@@ -20,17 +21,16 @@ class ShutdownDesk(ActorDesk):
 
     def __init__(self):
         self.may_end = 0
-        self.timers = []
+        self.deadlines = []
         super().__init__()
 
     def _perform(self, effects):
         for effect in effects:
             if type(effect) is ActorsHaveStopped:
                 self.may_end += 1
-            elif type(effect) is SetTimer and type(effect.message) is ShutdownTimeout:
-                self.timers.append(self.now + effect.delay)
-            elif type(effect) is not SetTimer:
-                super()._perform([effect])
+            elif type(effect) is SetTimer and name_of(effect.message) == KILL_OVERDUE:
+                self.deadlines.append(self.now + effect.delay)
+            super()._perform([effect])
 
     def actor(self, *, has_shutdown=True, **options):
         """A worker that has become one, and its actor's object."""
@@ -51,8 +51,8 @@ class ShutdownDesk(ActorDesk):
         return [target for target, message in self.take_sent() if type(message) is StopWorker]
 
     def time_out(self):
-        self.now = self.timers[-1]
-        self.tell("local", ShutdownTimeout())
+        self.now = self.deadlines[-1]
+        self.timer(KILL_OVERDUE)
 
     @property
     def are_due(self):
@@ -86,7 +86,7 @@ def test_session_ends_when_such_an_actor_has_stopped(desk):
 def test_session_does_not_wait_longer_than_it_may(desk):
     worker, _ = desk.actor()
     desk.tell("local", SessionEnds())
-    assert SHUTDOWN_SECONDS < desk.timers[-1] - desk.now < SHUTDOWN_SECONDS + 1
+    assert SHUTDOWN_SECONDS < desk.deadlines[-1] - desk.now < SHUTDOWN_SECONDS + 1
     desk.time_out()
     assert worker in desk.killed and desk.may_end == 1
 
@@ -104,9 +104,9 @@ def test_session_waits_for_an_actor_whose_last_handle_has_gone_before(desk):
     worker, ref = desk.actor()
     desk.tell(DRIVER, ReleaseObjects([ref]))
     assert desk.stopped() == [worker]
-    assert not desk.timers and desk.are_due
+    assert not desk.deadlines and desk.are_due
     desk.tell("local", SessionEnds())
-    assert desk.timers and not desk.may_end
+    assert desk.deadlines and not desk.may_end
     desk.kill(worker)
     assert desk.may_end == 1
 

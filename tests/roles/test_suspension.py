@@ -7,8 +7,9 @@ from tests.roles.test_leases import run_lease
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostProbed
 from zray.roles.local_scheduler import suspension
+from zray.roles.local_scheduler.lineage import YOUTH_SECONDS
 from zray.roles.work_effects import HearAgain, HoldBack, OthersUnheard, StopWorkers
-from zray.wire.gcs import HeartbeatReply, NodeJoined, NodeLost, RegisterNode
+from zray.wire.gcs import HeartbeatReply, NodeJoined, NodeLost, RecordTasks, RegisterNode
 from zray.wire.reasons import Explain, ExplainReply
 from zray.wire.tasks import ObjectsReady
 
@@ -70,6 +71,18 @@ def test_nothing_is_handed_out_meanwhile(desk):
     desk.tell("monitor", HeartbeatReply(run_lease(desk, 0.1)))
     desk.run_all()
     assert not desk.scheduler.tasks
+
+
+def test_other_timers_than_that_of_heartbeats_are_kept_too(desk):
+    """Lineage would have the shards hear of tasks."""
+    for _ in range(2):
+        desk.now += YOUTH_SECONDS
+        desk.timer("Lineage.send_portion", stays=True)
+    assert not desk.take_sent(RecordTasks)
+    desk.tell("monitor", HeartbeatReply(run_lease(desk, 0.1)))
+    desk.now += YOUTH_SECONDS
+    desk.timer("Lineage.send_portion")
+    assert desk.take_sent(RecordTasks)
 
 
 def test_an_answer_to_an_old_heartbeat_is_none(desk):

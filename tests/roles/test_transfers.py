@@ -6,7 +6,7 @@ import pytest
 
 from tests.roles.object_desk import CHUNK, Desk, Fleet
 from zray.roles.object_manager import gives
-from zray.roles.object_manager.patience import SILENCE_SECONDS, SilenceTimeout
+from zray.roles.object_manager.patience import SILENCE_SECONDS
 from zray.roles.object_manager.sources import WINDOW_BYTES_MAX
 from zray.wire.message import Bulk
 from zray.wire.objects import (
@@ -421,8 +421,11 @@ def test_everyone_gets_it_whoever_dies_on_the_way(seed, monkeypatch):
 
 
 def test_timers_of_a_node_that_fetches_nothing_end():
-    desk = Desk()
-    assert desk.tell("timer", SilenceTimeout()) == [] and not desk.timers
+    desk = Desk(name="n2")
+    desk.tell("n2/local", fetch_order(SIZE))
+    desk.tell_all_outcomes()
+    desk.tell("n2/local", StopFetching(ONE))
+    assert desk.timer("Patience.leave_silent") == [] and not desk.timers
 
 
 def test_one_order_never_asks_for_more_than_a_window():

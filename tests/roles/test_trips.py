@@ -2,7 +2,6 @@
 
 from tests.roles.desk import DRIVER, FUNCTION, JOB, Desk
 from zray.ids import put_id
-from zray.roles.local_scheduler.trips import AskAgainTimeout
 from zray.wire.actors import CreateActor
 from zray.wire.gcs import (
     AddLocations,
@@ -99,7 +98,7 @@ def test_what_is_given_back_asks_again_later():
     desk.tell(OTHER, TaskGivenBack(TASK, 1, 1))
     assert not desk.scheduler.recovery.placed
     assert desk.take_sent(SpillTask) == []
-    desk.tell("timer", AskAgainTimeout())
+    desk.timer("Trips.ask_again")
     acknowledge(desk)
     ((_, again),) = desk.take_sent(SpillTask)
     assert (again.trip, again.attempts) == (2, 1)
@@ -109,7 +108,7 @@ def test_news_of_an_earlier_trip_changes_nothing():
     desk = desk_with_a_peer()
     spilled(desk)
     desk.tell("global", TaskDeferred(TASK, 1))
-    desk.tell("timer", AskAgainTimeout())
+    desk.timer("Trips.ask_again")
     acknowledge(desk)
     desk.tell("global", TaskPlaced(TASK, OTHER, 1))
     desk.tell(OTHER, TaskGivenBack(TASK, 1, 0))
@@ -123,7 +122,7 @@ def test_others_of_the_kind_wait_for_the_one_that_asks():
     desk.tell("global", TaskDeferred(TASK, 1))
     desk.submit(desk.new_spec())
     assert desk.take_sent(SpillTask) == []
-    desk.tell("timer", AskAgainTimeout())
+    desk.timer("Trips.ask_again")
     acknowledge(desk)
     assert [message.trip for _, message in desk.take_sent(SpillTask)] == [1, 2]
 

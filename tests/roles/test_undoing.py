@@ -26,7 +26,7 @@ def test_the_tasks_of_a_driver_that_is_gone_end_in_portions(portion, monkeypatch
     turns = 0
     while node.undoing.steps:
         left = len(node.objects.entries)
-        desk.tell("local", undoing.UndoTimeout())
+        desk.timer("Undoing.go_on")
         assert left - len(node.objects.entries) <= 2 * portion  # a result, and the argument that nobody else takes
         turns += 1
     assert not node.objects.entries
@@ -41,7 +41,7 @@ def test_what_two_programs_leave_goes_one_after_the_other(monkeypatch):
     desk.tell("host", e.ProcessLeft(DRIVER, "killed"))
     desk.tell("host", e.ProcessLeft("driver-2", "killed"))
     while desk.scheduler.undoing.steps:
-        desk.tell("local", undoing.UndoTimeout())
+        desk.timer("Undoing.go_on")
     assert not desk.scheduler.objects.entries
 
 
@@ -58,5 +58,5 @@ def test_what_comes_for_a_program_that_is_gone_is_not_pinned_for_ever(monkeypatc
     assert desk.scheduler.undoing.steps
     desk.tell("objects", ObjectFetched(wanted, StoredValue(0, 0, 1_000_000)))
     while desk.scheduler.undoing.steps:
-        desk.tell("local", undoing.UndoTimeout())
+        desk.timer("Undoing.go_on")
     assert not desk.scheduler.objects.pins

@@ -8,19 +8,19 @@ import pytest
 
 from tests.scripts import ROOT
 from tests.sim.scenarios import SCENARIOS
-from zray.sim.trace import render
+from zray.sim.trace import name_of, render
 
 pytestmark = pytest.mark.sim
 
 FOLDER = ROOT / "tests" / "transcripts"
 # Regular reports and ticks say nothing of a conversation.
-REGULAR = {"Heartbeat", "HeartbeatReply", "LineageTimeout", "LoadReport", "LoadTimeout", "MonitorTimeout"}
+REGULAR = {"Heartbeat", "HeartbeatReply", "Lineage.send_portion", "LoadReport", "Members.report", "Monitor.tick"}
 
 
 def transcript(scenario):
     """Text of a scenario: its description, then one message a line."""
     world = scenario()
-    lines = [render(line).rstrip() for line in world.trace.lines if type(line[-1]).__name__ not in REGULAR]
+    lines = [render(line).rstrip() for line in world.trace.lines if name_of(line[-1]) not in REGULAR]
     return "\n".join([scenario.__doc__, "", *lines, ""])
 
 

@@ -25,8 +25,8 @@ class Send(Struct, gc=False):
     message: Message | Local
 
 
-class SetTimer(Struct, gc=False):
-    """Give `message` back to this role in `delay` seconds."""
+class SetTimer(Struct):
+    """Give `message` back to this role in `delay` seconds.  (With gc: a `Later` refers to what refers to its role.)"""
 
     delay: float
     message: Local

@@ -33,7 +33,6 @@ from ..wire.hosting import (
     StopReplica,
 )
 from ..wire.hosts import RELAYED
-from ..wire.message import Local
 from .latest import LOST_MAX, Latest
 from .replica_effects import (
     LetInReplica,
@@ -54,12 +53,6 @@ REST_SECONDS_MIN = 0.1
 REST_SECONDS_MAX = 30.0
 # A replica that was let in so long ago has lasted: what it cannot do (have its state, write it) has shown by then.
 LASTED_SECONDS = 2.0
-
-
-class SpreadAgain(Local):
-    """A node may be given replicas again."""
-
-    node: str
 
 
 class Candidate:
@@ -147,13 +140,13 @@ class Hosting(Role):
             candidate.rests = True
             seconds = REST_SECONDS_MIN if has_lasted else max(REST_SECONDS_MIN, 2 * candidate.rest)
             candidate.rest = min(REST_SECONDS_MAX, seconds)
-            self.set_timer(candidate.rest, SpreadAgain(node))
+            self.after(candidate.rest, self.spread_again, node)
         self._look_whether_free(node, candidate)
         self._spread()
 
-    @on(SpreadAgain)
-    def on_spread_again(self, message: SpreadAgain) -> None:
-        if candidate := self.candidates.get(message.node):
+    def spread_again(self, node: str) -> None:
+        """Let a node be given replicas again."""
+        if candidate := self.candidates.get(node):
             candidate.rests = False
             self._spread()
 

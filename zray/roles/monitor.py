@@ -12,7 +12,7 @@ Dialog (who says it -> what we do):
                                           node has not registered yet
     our host           HostProbed      its process has ended
     hosting            MachineIsFree   nor does the cluster run anything of its own there any more
-    our timer          MonitorTimeout  whose process has ended, or who has been silent for too long, is lost: NodeLost
+    our timer          tick            whose process has ended, or who has been silent for too long, is lost: NodeLost
 
 A connection that broke tells little: the process may have ended, or the network between us.  Only where its machine
 says that nobody listens on its port any more is the process known to be dead.  Otherwise the verdict waits until the
@@ -36,7 +36,6 @@ from collections.abc import Iterable, Sized
 
 from ..wire.drains import DrainNode, DrainReport
 from ..wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
-from ..wire.message import Local
 from ..wire.where import host_of
 from .effects import DrainOrdered, Finding, HostLeft, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost
 from .isolation import LOOK_TICKS, WAIT_SECONDS, Isolation
@@ -73,10 +72,6 @@ DRAINED = "it has left the cluster: it was drained"
 # What a host has to say of another one is a sentence; a verdict repeats what a host has said, or what a node waits for.
 REASON_CHARACTERS_MAX = 300
 VERDICT_CHARACTERS_MAX = 10_000
-
-
-class MonitorTimeout(Local):
-    """One tick."""
 
 
 class Draining:
@@ -138,7 +133,7 @@ class Monitor(Role):
         if self.nodes and not self.is_ticking:
             self.is_ticking = True
             self.ticked_at = self.now
-            self.set_timer(TICK_SECONDS, MonitorTimeout())
+            self.after(TICK_SECONDS, self.tick)
 
     @on(RegisterNode)
     def on_register_node(self, message: RegisterNode) -> None:
@@ -270,9 +265,9 @@ class Monitor(Role):
             self.ended_ticks.setdefault(message.role, 0)
         self.isolation.found(message.role, message.finding)
 
-    @on(MonitorTimeout)
-    def on_monitor_timeout(self, message: MonitorTimeout) -> None:
-        self.set_timer(TICK_SECONDS, MonitorTimeout())
+    def tick(self) -> None:
+        """Look who is silent: regularly."""
+        self.after(TICK_SECONDS, self.tick)
         if self.now - self.ticked_at > TICK_SECONDS + STALL_SECONDS:
             self.silent_ticks = dict.fromkeys(self.silent_ticks, 0)
             self.unheard = dict.fromkeys(self.silent_ticks)

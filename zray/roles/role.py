@@ -8,16 +8,21 @@ A host's duties, in this order: handle every message of a turn, perform the effe
 perform; then let the messages out, one frame per destination.  `now` is in seconds of a clock that never goes
 back.  A role never looks at a clock, a socket, a file or a random source; handlers reject, then change, then
 send.  A message that no method handles is counted and dropped.  `@on(TaskPlaced)` marks the method that handles one,
-in the role itself or in one of its components.
+in the role itself or in one of its components.  `after(0.2, self.ask_again)` sets a timer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..wire.message import Local, Message
 from .effects import Effect, Send, SetTimer
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVarTuple, Unpack
+
+    Arguments = TypeVarTuple("Arguments")
 
 Method = TypeVar("Method", bound=Callable[..., None])
 Handlers = dict[type, Callable[[Any], None]]
@@ -50,6 +55,13 @@ def handlers_of(component: Any) -> Handlers:
     """The marked methods of an object, by the types of messages that they handle."""
     marked: dict[type, str] = getattr(component, "HANDLERS", {})
     return {kind: getattr(component, name) for kind, name in marked.items()}
+
+
+class Later(Local, gc=True):
+    """Message of a timer: this action is due.  gc=True: it is a method of an object that leads back to its role."""
+
+    action: Callable[..., None]
+    arguments: tuple[Any, ...]
 
 
 class Role:
@@ -100,9 +112,14 @@ class Role:
         """Collect a Send."""
         self._effects.append(Send(destination, message))
 
-    def set_timer(self, delay: float, message: Local) -> None:
-        """Collect a SetTimer; delay in seconds."""
-        self._effects.append(SetTimer(delay, message))
+    def after(self, seconds: float, action: Callable[[Unpack[Arguments]], None], *arguments: Unpack[Arguments]) -> None:
+        """Have a method of this role, or of a part of it, called once, in so many seconds."""
+        self._effects.append(SetTimer(seconds, Later(action, arguments)))
+
+    @on(Later)
+    def on_later(self, message: Later) -> None:
+        """Later: a timer of ours."""
+        message.action(*message.arguments)
 
     def perform(self, effect: Effect) -> None:
         """Collect any other effect."""

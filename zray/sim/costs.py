@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..roles.effects import Send
+from .trace import name_of
 
 END_OF_TURN, QUIET_END_OF_TURN = "end of turn", "quiet end of turn"
 PACK, UNPACK = "pack", "unpack"
@@ -88,4 +89,4 @@ def things_done(message: Any, effects: list[Any]) -> int:
 
 def kind_of(role: Any, message: Any) -> str:
     """Who handles what."""
-    return f"{type(role).__name__}: {type(message).__name__}"
+    return f"{type(role).__name__}: {name_of(message)}"

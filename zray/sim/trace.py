@@ -6,6 +6,8 @@ from collections import deque
 from hashlib import blake2b
 from typing import Any
 
+from ..roles.role import Later
+
 # So many of the last messages can be told when a run fails.
 TRANSCRIPT_MAX = 20_000
 WORDS_MAX = 240
@@ -28,7 +30,7 @@ class Trace:
     def message(self, now: float, source: str, target: str, message: Any) -> None:
         """A message is handled."""
         self.steps += 1
-        self._hash.update(type(message).__name__.encode())
+        self._hash.update(name_of(message).encode())
         if self.keeps_messages:
             self.lines.append((now, source, target, message))
 
@@ -56,10 +58,18 @@ def render(line: tuple[float, str, str, Any]) -> str:
     return f"{now:11.6f}  {source} -> {target}  {shorten(message)}"
 
 
+def name_of(message: Any) -> str:
+    """Name of its type, or of what a timer calls."""
+    return message.action.__qualname__ if type(message) is Later else type(message).__name__
+
+
 def shorten(message: Any) -> str:
     """A message in words: ids as their last bytes in hex, long things cut."""
-    fields = ", ".join(f"{name}={_words(getattr(message, name))}" for name in message.__struct_fields__)
-    text = f"{type(message).__name__}({fields})"
+    if type(message) is Later:
+        fields = ", ".join(map(_words, message.arguments))
+    else:
+        fields = ", ".join(f"{name}={_words(getattr(message, name))}" for name in message.__struct_fields__)
+    text = f"{name_of(message)}({fields})"
     return text if len(text) <= WORDS_MAX else f"{text[: WORDS_MAX - 4]} ...)"
 
 

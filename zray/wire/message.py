@@ -5,7 +5,7 @@ documentation and the validator at once.  A frame is one `Envelope` with a list 
 
 The name tells the kind of a message.  Verb + noun is a request or an order (`SubmitTasks`).  `...Reply` and
 `...Refused` are answers.  Noun + participle is a fact (`TasksFinished`).  Noun + noun is a regular report
-(`LoadReport`).  Noun + `Timeout` is a timer that a role set for itself.
+(`LoadReport`).  A timer that a role set for itself brings `Later` (roles/role.py), with the method to call.
 """
 
 # No `from __future__ import annotations` in modules of messages: each process would compile 800 texts, for 35 ms.

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from ...ids import task_of
 from ...wire.chain import LineageFound, Update
-from ...wire.message import Local
 from ...wire.task_spec import TaskSpec
 from ..effects import PageLost, PageRead, PageRefused, PageWritten, ReadPage, WritePage
 from ..role import on
@@ -41,10 +40,6 @@ STAYS = 0.75
 # While the disk takes no pages (it is full), so many times as much at most: then nothing more is taken on.
 OVER = 2
 RETRY_SECONDS = 1.0
-
-
-class RetryFlush(Local):
-    """There may be space again."""
 
 
 class Flushing:
@@ -140,7 +135,7 @@ class Flushing:
         self._oldest.extendleft(task_id for task_id, _ in reversed(going))
         self._excess += sum(weight_of(spec) for _, spec in going)
         if not self.refused:
-            self.member.set_timer(RETRY_SECONDS, RetryFlush())
+            self.member.after(RETRY_SECONDS, self.retry)
         self.refused = self.trouble = message.reason
 
     @property
@@ -149,9 +144,8 @@ class Flushing:
         replica = self.member.replica
         return self.trouble != "" and replica is not None and replica.shard.tasks.weight > OVER * self.limit
 
-    @on(RetryFlush)
-    def on_retry(self, message: RetryFlush) -> None:
-        """RetryFlush: the end of this turn does it."""
+    def retry(self) -> None:
+        """Write on at the end of this turn: there may be space again."""
         self.refused = ""
 
     def forget(self) -> None:

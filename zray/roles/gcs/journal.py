@@ -16,7 +16,6 @@ from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from ...wire.chain import Update
-from ...wire.message import Local
 from ..effects import AppendToLog, LogAppended, LogRefused, SaveSnapshot
 from ..role import on
 from .replica import Dump, Replica
@@ -38,10 +37,6 @@ class Entry(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
     epoch: int
     update: Update | None
-
-
-class RetryAppend(Local):
-    """There may be space again."""
 
 
 _encode = Encoder().encode
@@ -213,11 +208,10 @@ class Journal:
         elif self._order is None or message.token != self._order.token:
             return
         self.refused = self.trouble = message.reason
-        self.member.set_timer(RETRY_SECONDS, RetryAppend())
+        self.member.after(RETRY_SECONDS, self.retry)
 
-    @on(RetryAppend)
-    def on_retry(self, message: RetryAppend) -> None:
-        """RetryAppend: the same order; what has gathered meanwhile comes after it."""
+    def retry(self) -> None:
+        """Give the same order again: there may be space.  What has gathered meanwhile comes after it."""
         if self._is_paused:
             self._is_paused = False
             self.refused = ""

@@ -19,7 +19,6 @@ from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
 from ...wire.actors import ActorAccepted, ActorDeferred, ActorHandedOver, PlaceActor, SpillActor
 from ...wire.homes import ActorAt, ActorClaimed, ActorForgotten, ActorLife, ActorRefused, UnguardActor
-from ...wire.message import Local
 from ...wire.scheduling import SpillRefused
 from ...wire.task_spec import ActorOptions, TaskSpec
 from ...wire.where import nobody_can
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
 
 # An actor that nobody has room for asks again after so long.
 ASK_AGAIN_SECONDS = 0.2
-
-
-class AskAgainTimeout(Local):
-    """Ask again for the actors that nobody had room for."""
 
 
 class Ask(Struct, gc=False, eq=False):
@@ -320,7 +315,7 @@ class ActorMoves:
         self.node.calls.touch(ask.actor.actor_id)
         if not self.timer_is_set:
             self.timer_is_set = True
-            self.node.set_timer(ASK_AGAIN_SECONDS, AskAgainTimeout())
+            self.node.after(ASK_AGAIN_SECONDS, self.ask_in_time)
 
     def stays(self, actor: Actor) -> bool:
         """Whether it may start here: nobody else may be about to have it."""
@@ -341,9 +336,8 @@ class ActorMoves:
             return False
         return ask.is_deferred and not self.node.calls.is_barred(ask.actor.options)
 
-    @on(AskAgainTimeout)
-    def on_ask_again_timeout(self, message: AskAgainTimeout) -> None:
-        """AskAgainTimeout."""
+    def ask_in_time(self) -> None:
+        """Ask again for the actors that nobody had room for."""
         self.timer_is_set = False
         for ask in list(self.asks.values()):
             if ask.is_deferred:

@@ -27,7 +27,6 @@ from ...wire.actors import (
     RegisterActor,
 )
 from ...wire.limits import ITEMS_MAX
-from ...wire.message import Local
 from ..latest import Latest
 from ..role import on
 from .found_elsewhere import FoundElsewhere
@@ -53,12 +52,6 @@ NOTHING = b"\xc0"
 def name_key(namespace: str, name: str) -> bytes:
     """What hashes to the shard that is the authority for a name."""
     return f"{namespace}\0{name}".encode().rjust(16, b"\0")[-16:]
-
-
-class RegisterAgain(Local):
-    """Whoever has its name was killed: has its node said so by now?"""
-
-    actor_id: bytes
 
 
 class Listing(Struct, eq=False):
@@ -103,16 +96,15 @@ class ActorNames:
         """ActorNameTaken."""
         actor = self._registering(message.actor_id)
         if actor is not None and self._was_killed(message.holder):
-            self.node.set_timer(REGISTER_AGAIN_SECONDS, RegisterAgain(message.actor_id))
+            self.node.after(REGISTER_AGAIN_SECONDS, self.register_again, message.actor_id)
         elif actor is not None:
             name = actor.options.name
             text = f"An actor named {name!r} exists already in namespace {actor.options.namespace!r}."
             self.node.ends.bury(actor, encode_system_error("ActorAlreadyExistsError", text), was_named=False)
 
-    @on(RegisterAgain)
-    def register_again(self, message: RegisterAgain) -> None:
-        """RegisterAgain."""
-        if actor := self._registering(message.actor_id):
+    def register_again(self, actor_id: bytes) -> None:
+        """Ask for its name once more: the node of the killed actor that has it may have said so by now."""
+        if actor := self._registering(actor_id):
             self.register(actor)
 
     def _registering(self, actor_id: bytes) -> Actor | None:

@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ...wire.message import Local
 from ...wire.task_spec import ActorOptions
-from ..role import on
 from .tables import Actor, ReadyQueue, Task, TaskState, Worker
 
 if TYPE_CHECKING:
@@ -39,10 +37,6 @@ SHORT_TASK_SECONDS = 1.0
 # So long for an actor of another node: it asks again after 0.2 s, and by then its global scheduler has had our report.
 WISH_SECONDS = 0.5
 WISHES_MAX = 100
-
-
-class LookAgainTimeout(Local):
-    """Lease what is kept for nobody any more."""
 
 
 class Wish(Struct, gc=False, eq=False):
@@ -95,7 +89,7 @@ class ActorRoom:
         """Whether what is kept is kept for somebody still."""
         if not self.timer_is_set:
             self.timer_is_set = True
-            self.node.set_timer(LOOK_AGAIN_SECONDS, LookAgainTimeout())
+            self.node.after(LOOK_AGAIN_SECONDS, self.look_again)
 
     def is_lacking(self, worker: Worker, queue: ReadyQueue) -> bool:
         """Whether an actor lacks what this lease has."""
@@ -105,9 +99,8 @@ class ActorRoom:
         has = worker.frames[0].resources
         return any(has.get(name) for name in self.node.resources.lacking(found.amounts))
 
-    @on(LookAgainTimeout)
-    def on_look_again_timeout(self, message: LookAgainTimeout) -> None:
-        """LookAgainTimeout."""
+    def look_again(self) -> None:
+        """Lease what is kept for nobody any more."""
         self.timer_is_set = False
         self.node.dispatch.is_dirty = True
         self.node.calls.wanting_worker_changed()

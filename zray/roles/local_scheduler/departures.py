@@ -13,9 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ...wire.limits import ITEMS_MAX
-from ...wire.message import Local
 from ...wire.scheduling import SpillTask
-from ..role import on
 from .tables import ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -29,14 +27,6 @@ HORIZON_SECONDS = 0.5
 AWAY_MIN, AWAY_MAX = 64, 20_000
 LOOK_AGAIN_SECONDS = 0.02
 PATIENCE_SECONDS = 0.5
-
-
-class DepartTimeout(Local):
-    """A new turn."""
-
-
-class LookAgainTimeout(Local):
-    """Some of those that are away may be done."""
 
 
 class Kind:
@@ -77,19 +67,18 @@ class Departures:
             self._depart(task)
             return
         if not self.waiting:
-            self.node.set_timer(0.0, DepartTimeout())
+            self.node.after(0.0, self.depart_some)
         self.waiting.append((task, task.trip))
 
-    @on(DepartTimeout)
-    def on_depart_timeout(self, message: DepartTimeout) -> None:
-        """DepartTimeout."""
+    def depart_some(self) -> None:
+        """Hand up those of one turn."""
         waiting = self.waiting
         for _ in range(min(TASKS_PER_TURN, len(waiting))):
             task, trip = waiting.popleft()
             if task.state == TaskState.SPILLED and task.trip == trip:  # or it is over, or back
                 self._depart(task)
         if waiting:
-            self.node.set_timer(0.0, DepartTimeout())
+            self.node.after(0.0, self.depart_some)
 
     # --- one of them ---
 
@@ -180,11 +169,10 @@ class Departures:
         """Some stay here that might go later."""
         if not self.looks_again:
             self.looks_again = True
-            self.node.set_timer(LOOK_AGAIN_SECONDS, LookAgainTimeout())
+            self.node.after(LOOK_AGAIN_SECONDS, self.let_more_go)
 
-    @on(LookAgainTimeout)
-    def on_look_again_timeout(self, message: LookAgainTimeout) -> None:
-        """LookAgainTimeout."""
+    def let_more_go(self) -> None:
+        """Look again: some of those that are away may be done."""
         self.looks_again = False
         self.node.dispatch.is_dirty = True
         here = {queue.blob for queue in self.node.dispatch.queues}

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from ...exceptions import encode_system_error
 from ...ids import PARENT_HASH_BYTES
 from ...wire.groups import plain_name
-from ...wire.message import Local
 from ...wire.scheduling import CENTRAL
 from ...wire.tasks import STEADY_US, TasksReturned
 from ..effects import ReclaimTasks, TasksReclaimed
@@ -47,10 +46,6 @@ LEASE_SECONDS = 0.02
 OVERTAKEN_MAX = 256
 
 
-class ProgressTimeout(Local):
-    """Look for workers that have not moved."""
-
-
 class Dispatch:
     """Ready queues and leases of one node."""
 
@@ -72,7 +67,7 @@ class Dispatch:
         """A worker has tasks that it has not begun: look in on it, so much later."""
         if self.node.now + seconds < self.looks_at:
             self.looks_at = self.node.now + seconds
-            self.node.set_timer(seconds, ProgressTimeout())
+            self.node.after(seconds, self.check_progress)
 
     # --- queues ---
 
@@ -385,8 +380,7 @@ class Dispatch:
             if mean * unbegun >= INFLIGHT_US_MAX // 2 or self.node.now - worker.progress_at > PROGRESS_SECONDS:
                 self.node.perform(ReclaimTasks(worker.address, (unbegun + 1) // 2))
 
-    @on(ProgressTimeout)
-    def on_progress_timeout(self, message: ProgressTimeout) -> None:
+    def check_progress(self) -> None:
         """A worker that has not moved for long loses what it has not begun."""
         node = self.node
         if node.now < self.looks_at - CLOCK_SECONDS:

@@ -21,7 +21,6 @@ from msgspec import Struct
 
 from ...wire.drains import CopiesTaken, DrainNode, DrainReport, TakeCopies
 from ...wire.gcs import HoldAtNode, ObjectLocated, SubscribeObject
-from ...wire.message import Local
 from ...wire.task_spec import StoredValue
 from ...wire.where import Where
 from ..role import on
@@ -43,14 +42,6 @@ _STATES = {
     TaskState.SPILLED: "remote task",
     TaskState.CALL: "actor call",
 }
-
-
-class DrainTimeout(Local):
-    """See how far we are."""
-
-
-class TakeTimeout(Local):
-    """See what has come."""
 
 
 class Moving(Struct, gc=False, eq=False):
@@ -87,7 +78,7 @@ class Drain:
         if not self.is_on:
             self.is_on = True
             self.node.dispatch.is_dirty = True
-            self.on_timeout(DrainTimeout())
+            self.step()
 
     def send_away(self) -> None:
         """What is ready here, and has not begun, goes; but for what only we can run."""
@@ -118,13 +109,12 @@ class Drain:
         """Whether a task that no other node can run stays with us after all."""
         return self.is_on and depth > 0
 
-    @on(DrainTimeout)
-    def on_timeout(self, message: DrainTimeout) -> None:
-        """DrainTimeout."""
+    def step(self) -> None:
+        """See how far we are: regularly."""
         node = self.node
         if node.members.is_fenced:
             return
-        node.set_timer(STEP_SECONDS, DrainTimeout())
+        node.after(STEP_SECONDS, self.step)
         if self.is_done:
             if self.is_alone:
                 self._look_again()
@@ -333,11 +323,10 @@ class Taking:
     def _set_timer(self) -> None:
         if not self.timer_is_set:
             self.timer_is_set = True
-            self.node.set_timer(STEP_SECONDS, TakeTimeout())
+            self.node.after(STEP_SECONDS, self.see_what_has_come)
 
-    @on(TakeTimeout)
-    def on_timeout(self, message: TakeTimeout) -> None:
-        """TakeTimeout."""
+    def see_what_has_come(self) -> None:
+        """Look which copies have come; those that have failed to are ordered again."""
         self.timer_is_set = False
         node = self.node
         for (asker, request), wanted in list(self.orders.items()):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...wire.amounts import name_of
-from ...wire.message import Local
 from ...wire.reasons import EXPLAINED_MAX, LINE_CHARACTERS_MAX, LINES_MAX, Explain, ExplainReply
 from ..role import on
 from .reasons import Hop, Reasons
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
 HOP_SECONDS = 0.8
 # Questions under way to other nodes; further ones are answered without.
 ASKED_COUNT_MAX = 100
-
-
-class HopTimeout(Local):
-    """The other node has not answered."""
-
-    request: int
 
 
 class Asked(Struct, gc=False):
@@ -79,7 +72,7 @@ class Explanations:
         self.count += 1
         self.asked[self.count] = Asked(node.sender, message.request, reasons.lines, hop)
         node.send(hop.node, Explain(self.count, [hop.object_id]))
-        node.set_timer(HOP_SECONDS, HopTimeout(self.count))
+        node.after(HOP_SECONDS, self.answer_alone, self.count)
 
     @on(ExplainReply)
     def on_reply(self, message: ExplainReply) -> None:
@@ -88,11 +81,10 @@ class Explanations:
         if asked is not None and self.node.sender == asked.hop.node:
             self._answer(message.request, message.lines[:LINES_MAX])
 
-    @on(HopTimeout)
-    def on_hop_timeout(self, message: HopTimeout) -> None:
-        """HopTimeout."""
-        if message.request in self.asked:
-            self._answer(message.request, [f"no answer within {HOP_SECONDS:g} s"])
+    def answer_alone(self, request: int) -> None:
+        """The other node has not answered in time."""
+        if request in self.asked:
+            self._answer(request, [f"no answer within {HOP_SECONDS:g} s"])
 
     def _answer(self, request: int, heard: list[str]) -> None:
         asked = self.asked.pop(request)

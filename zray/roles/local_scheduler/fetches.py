@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from ...exceptions import encode_system_error
 from ...ids import ObjectID
 from ...wire.amounts import name_of
-from ...wire.message import Local
 from ...wire.objects import FetchFailed, FetchObject, FetchWaits, ObjectFetched, StopFetching
 from ...wire.task_spec import StoredValue
 from ..role import on
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
 ROOM_SECONDS_MAX = 600.0
 # What was said of a full store holds for so long: it is said again twice as often, while nothing else comes either.
 FULL_NEWS_SECONDS = 10.0
-
-
-class StillHere(Local):
-    """An order for what is being read here."""
-
-    object_id: ObjectID
 
 
 class Fetches:
@@ -65,7 +58,7 @@ class Fetches:
             if not is_ordered:
                 shared.is_fetching = True
                 self.ordered[object_id] = True
-                self.node.set_timer(0.0, StillHere(object_id))
+                self.node.after(0.0, self.take_what_is_here, object_id)
             return
         if not is_ordered:
             shared.is_fetching = True
@@ -78,10 +71,9 @@ class Fetches:
         objects = self.node.objects
         return object_id in objects.revivable and size in (-1, objects.dying[object_id].size)
 
-    @on(StillHere)
-    def still_here(self, message: StillHere) -> None:
-        """StillHere: unless it has been freed in the meantime."""
-        object_id, objects = message.object_id, self.node.objects
+    def take_what_is_here(self, object_id: ObjectID) -> None:
+        """Take what is being read here for the order, unless it has been freed in the meantime."""
+        objects = self.node.objects
         entry = objects.entries.get(object_id)
         if entry is None or entry.value is not None:
             self.ordered.pop(object_id, None)

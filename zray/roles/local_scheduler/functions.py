@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...wire.gcs import FetchFunction, FetchFunctionReply, ReleaseFunctions
-from ...wire.message import Local
 from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, PublishFunction, why_too_many
 from ..role import on
 from .tables import Actor, Job, Task, TaskState
@@ -25,12 +24,6 @@ FETCH_AGAIN_SECONDS = 1.0
 # Kept although no task needs them: more than a program has, and little beside what its workers take.
 IDLE_COUNT_MAX = 10_000
 IDLE_BYTES_MAX = 256 << 20
-
-
-class FetchAgainTimeout(Local):
-    """Ask for its code again."""
-
-    function_id: bytes
 
 
 class Functions:
@@ -135,13 +128,12 @@ class Functions:
         if function.code:
             self.is_here(function)
         else:
-            self.node.set_timer(FETCH_AGAIN_SECONDS, FetchAgainTimeout(function.function_id))
+            self.node.after(FETCH_AGAIN_SECONDS, self.fetch_again, function.function_id)
 
-    @on(FetchAgainTimeout)
-    def on_fetch_again(self, message: FetchAgainTimeout) -> None:
-        """FetchAgainTimeout."""
-        if message.function_id in self.node.function_waiters:
-            self._fetch(message.function_id)
+    def fetch_again(self, function_id: bytes) -> None:
+        """Ask for its code again, if anybody waits for it."""
+        if function_id in self.node.function_waiters:
+            self._fetch(function_id)
 
     def is_here(self, function: Function) -> None:
         """Tasks that waited for its code wait no more."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ...wire.amounts import init_arguments, is_enough, why_nowhere
-from ...wire.message import Local
 from ...wire.scheduling import JobNotice
 from ...wire.where import nobody_can
 from ..role import on
@@ -32,14 +31,6 @@ ONCE_MORE_SECONDS = 1.0
 TIMER_SECONDS = 1e-3
 # Different things that the user of one job is told of.
 NOTICES_MAX = 20
-
-
-class WarnTimeout(Local):
-    """Look what still waits."""
-
-
-class OnceMoreTimeout(Local):
-    """Pass up what was refused just after a node had joined."""
 
 
 class Suspect(Struct, gc=False, eq=False):
@@ -109,7 +100,7 @@ class Infeasible:
         """Nobody can run it, as far as we or the global scheduler know."""
         node, request = self.node, task.options.resources
         if node.strategies.is_met(task.options.where, request):
-            node.set_timer(ONCE_MORE_SECONDS, OnceMoreTimeout())
+            node.after(ONCE_MORE_SECONDS, self.pass_up_once_more)
         elif not self.is_patient(task.job):
             node.lifecycle.fail(task, "TaskUnschedulableError", self.text("run this task", reason, request))
             return
@@ -121,11 +112,10 @@ class Infeasible:
         """What it could run goes up."""
         if self.parked:
             self._release(total)
-            self.node.set_timer(ONCE_MORE_SECONDS, OnceMoreTimeout())
+            self.node.after(ONCE_MORE_SECONDS, self.pass_up_once_more)
 
-    @on(OnceMoreTimeout)
-    def on_once_more_timeout(self, message: OnceMoreTimeout) -> None:
-        """OnceMoreTimeout."""
+    def pass_up_once_more(self) -> None:
+        """Pass up what was refused just after a node had joined."""
         for node, total in self.totals().items():
             if node != self.node.address:
                 self._release(total)
@@ -183,12 +173,11 @@ class Infeasible:
             return
         job.noticed[key] = None
         if not self.suspects:
-            self.node.set_timer(WARN_SECONDS, WarnTimeout())
+            self.node.after(WARN_SECONDS, self.warn)
         self.suspects[key] = Suspect(job, what, request, is_actor, self.node.now, reason, group_id)
 
-    @on(WarnTimeout)
-    def on_warn_timeout(self, message: WarnTimeout) -> None:
-        """WarnTimeout: who has waited for so long is told of."""
+    def warn(self) -> None:
+        """Tell the users of what has waited for so long."""
         now = self.node.now
         for key, suspect in list(self.suspects.items()):
             if now - suspect.since < WARN_SECONDS - TIMER_SECONDS:
@@ -200,7 +189,7 @@ class Infeasible:
                 suspect.job.noticed.pop(key, None)
         if self.suspects:
             first = min(suspect.since for suspect in self.suspects.values())
-            self.node.set_timer(first + WARN_SECONDS - now, WarnTimeout())
+            self.node.after(first + WARN_SECONDS - now, self.warn)
 
     def _still_waits(self, suspect: Suspect) -> bool:
         job, request = suspect.job, suspect.request

@@ -39,7 +39,6 @@ from ...wire.groups import (
     plain,
 )
 from ...wire.limits import ITEMS_MAX
-from ...wire.message import Local
 from ...wire.where import nobody_can
 from ..role import on
 from .tables import Process
@@ -51,10 +50,6 @@ if TYPE_CHECKING:
 ASK_AGAIN_SECONDS = 0.1
 # So long after a node has joined, "no node could ever have it" is not taken as the last word.
 NEWS_SECONDS = 1.0
-
-
-class GroupsTimeout(Local):
-    """Ask again for the groups that have no places."""
 
 
 class Kept(Struct, eq=False):
@@ -196,24 +191,23 @@ class Keeping:
         self.later[group_id] = None
         if not self.timer_is_set:
             self.timer_is_set = True
-            self.node.set_timer(ASK_AGAIN_SECONDS, GroupsTimeout())
+            self.node.after(ASK_AGAIN_SECONDS, self.ask_in_time)
 
-    @on(GroupsTimeout)
-    def on_timeout(self, message: GroupsTimeout) -> None:
-        """GroupsTimeout."""
+    def ask_in_time(self) -> None:
+        """Ask again for the groups that have no places."""
         self.timer_is_set = False
-        later, self.later = self.later, {}
-        for group_id in later:
-            if group_id in self.kept:
-                self._find_places(self.kept[group_id])
+        self._ask_now()
 
     def room_changed(self) -> None:
         """Here.  A node alone need not wait for reports."""
         if self.node.is_embedded:
-            later, self.later = self.later, {}
-            for group_id in later:
-                if group_id in self.kept:
-                    self._find_places(self.kept[group_id])
+            self._ask_now()
+
+    def _ask_now(self) -> None:
+        later, self.later = self.later, {}
+        for group_id in later:
+            if group_id in self.kept:
+                self._find_places(self.kept[group_id])
 
     def nodes_changed(self) -> None:
         """One has joined, and perhaps the global schedulers have not heard of it."""

@@ -26,8 +26,6 @@ from __future__ import annotations
 
 from collections import deque
 
-from ...wire.message import Local
-
 # Before the monitor's own count for a silent node (2.7 s at least) is, with room for a turn that takes its time.
 LEASE_SECONDS = 2.2
 # No turn of a node that works takes so long.
@@ -44,10 +42,6 @@ NEVER = float("-inf")
 # A head that was started again gives no verdict on those that it knew for so long, and a little more: less than
 # Monitor's RETURN_TICKS_MAX (10 s).
 RETURN_SECONDS = 8.0
-
-
-class LoadTimeout(Local):
-    """Time for a heartbeat, and to report the load again."""
 
 
 class Lease:

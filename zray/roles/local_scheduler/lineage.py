@@ -30,7 +30,6 @@ from ...wire.gcs import (
     ReleaseAtNode,
 )
 from ...wire.limits import ITEMS_MAX, portions
-from ...wire.message import Local
 from ...wire.task_spec import TaskSpec
 from ..role import on
 from .log_batches import BATCH_BYTES_MAX, in_batches
@@ -55,10 +54,6 @@ PORTION_SECONDS = 0.005
 UNHEARD_MAX = 32
 # What has died leaves the fresh ones meanwhile, each time that there are twice as many, and so many at least.
 FRESH_COUNT = 1_000
-
-
-class LineageTimeout(Local):
-    """Send the batch."""
 
 
 class Owed(Struct, gc=False, eq=False):
@@ -117,10 +112,9 @@ class Lineage:
         if not self.timer_is_set and (self.fresh or self.chosen or self.node.objects.freed_recorded):
             self.timer_is_set = True
             is_behind = self.chosen or len(self.node.objects.freed_recorded) >= PORTION_COUNT
-            self.node.set_timer(PORTION_SECONDS if is_behind else LINEAGE_SECONDS, LineageTimeout())
+            self.node.after(PORTION_SECONDS if is_behind else LINEAGE_SECONDS, self.send_portion)
 
-    @on(LineageTimeout)
-    def on_lineage_timeout(self, message: LineageTimeout) -> None:
+    def send_portion(self) -> None:
         """Send a portion, once it is time."""
         self.timer_is_set = False
         if len(self.unheard) >= UNHEARD_MAX:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 from ...wire.listing import ROWS_MAX, ActorFact, ListWork, TaskFact, WorkerFact, WorkListed
-from ...wire.message import Local
 from ..role import on
 from .tables import Actor, ActorState, Task, TaskState
 
@@ -45,12 +44,6 @@ RUNNING = "RUNNING"
 ENDED = frozenset(("FINISHED", "FAILED", DEAD))
 
 Fact = TypeVar("Fact", TaskFact, ActorFact)
-
-
-class ListingTimeout(Local):
-    """Some nodes have not answered."""
-
-    request: int
 
 
 class Listing(Struct, eq=False):
@@ -93,7 +86,7 @@ class Listings:
         for peer in node.members.peers:
             listing.silent[peer] = None
             node.send(peer, ListWork(self.count, most))
-        node.set_timer(ANSWER_SECONDS, ListingTimeout(self.count))
+        node.after(ANSWER_SECONDS, self.answer_without_silent, self.count)
 
     @on(WorkListed)
     def on_reply(self, message: WorkListed) -> None:
@@ -108,10 +101,9 @@ class Listings:
         if not listing.silent:
             self._answer(self.open.pop(message.request))
 
-    @on(ListingTimeout)
-    def on_timeout(self, message: ListingTimeout) -> None:
-        """ListingTimeout."""
-        if listing := self.open.pop(message.request, None):
+    def answer_without_silent(self, request: int) -> None:
+        """Answer, though some nodes have not done so in time."""
+        if listing := self.open.pop(request, None):
             self._answer(listing)
 
     def _answer(self, listing: Listing) -> None:

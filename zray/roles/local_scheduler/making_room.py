@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from ...ids import ObjectID
 from ...wire.gcs import OfferCopies
 from ...wire.limits import portions
-from ...wire.message import Local
 from ...wire.task_spec import StoredValue
 from ..role import on
 from ..work_effects import RoomWanted
@@ -30,12 +29,6 @@ AGAIN_SECONDS = 0.1
 WANTED_SECONDS = 5.0
 # So many copies are known before those that have gone are thrown out.
 COPIES_MIN = 1_000
-
-
-class OfferAgain(Local):
-    """Timer of the next offer.  The one with the last `number` counts."""
-
-    number: int
 
 
 class MakingRoom:
@@ -80,12 +73,11 @@ class MakingRoom:
 
     def _set_timer(self, seconds: float) -> None:
         self.number += 1
-        self.node.set_timer(seconds, OfferAgain(self.number))
+        self.node.after(seconds, self.offer_again, self.number)
 
-    @on(OfferAgain)
-    def on_offer_again(self, message: OfferAgain) -> None:
-        """OfferAgain."""
-        if message.number == self.number and self.node.now - self.wanted_at < WANTED_SECONDS:
+    def offer_again(self, number: int) -> None:
+        """Make the next offer; of the timers, the one with the last number counts."""
+        if number == self.number and self.node.now - self.wanted_at < WANTED_SECONDS:
             self.node.recovery.puts.let_go_of_all()
             self._offer()
 

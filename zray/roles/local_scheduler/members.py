@@ -17,7 +17,7 @@ from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, 
 from ..replica_effects import ShardStalled
 from ..role import on
 from ..work_effects import OthersUnheard
-from .lease import HEAD_WAIT_SECONDS, Lease, LoadTimeout
+from .lease import HEAD_WAIT_SECONDS, Lease
 from .suspension import Suspension
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Members:
         self.facts = (kind, endpoint, public_key)
         self.hostname = hostname
         self._register()
-        self.on_load_timeout(LoadTimeout())
+        self.report()
 
     @property
     def is_guest(self) -> bool:
@@ -118,9 +118,8 @@ class Members:
         for shard in node.addresses.shards:
             node.send(shard, AttendShard(node.address, self.facts[0] != "driver"))
 
-    @on(LoadTimeout)
-    def on_load_timeout(self, message: LoadTimeout) -> None:
-        """LoadTimeout: report, regularly."""
+    def report(self) -> None:
+        """Say that we are there, and how loaded: regularly."""
         node = self.node
         if self.is_fenced:
             return
@@ -138,7 +137,7 @@ class Members:
             node.load.count_store()
             node.results.accept()
         node.send(node.addresses.monitor, Heartbeat(node.address, lease.next_heartbeat()))
-        node.set_timer(LOAD_SECONDS, LoadTimeout())
+        node.after(LOAD_SECONDS, self.report)
 
     @on(NodeJoined)
     def on_node_joined(self, message: NodeJoined) -> None:

@@ -13,10 +13,7 @@ from msgspec import Struct
 
 from ...exceptions import FIRST_MARK, PAST_MARKS
 from ...wire.amounts import name_of
-from ...wire.message import Local
 from ...wire.scheduling import JobNotice
-from ..effects import SetTimer
-from ..role import on
 from ..unfetched import unheard
 from ..work_effects import WriteLine
 from .names import in_words
@@ -31,12 +28,6 @@ NOTICES_MAX = 5
 NOTICE_SECONDS = 10.0
 # Jobs with notices in that time; those of further ones are left out.
 JOBS_MAX = 1_000
-
-
-class NoticesTimeout(Local):
-    """The time is over in which a job may have had NOTICES_MAX notices."""
-
-    job_id: bytes
 
 
 class Window(Struct, gc=False, eq=False):
@@ -108,7 +99,7 @@ class Notices:
             if len(self.windows) >= JOBS_MAX:
                 return
             window = self.windows[job.job_id] = Window()
-            self.node.perform(SetTimer(NOTICE_SECONDS, NoticesTimeout(job.job_id)))
+            self.node.after(NOTICE_SECONDS, self.end_window, job.job_id)
         if window.count >= NOTICES_MAX:
             window.left_out += 1
         else:
@@ -121,11 +112,10 @@ class Notices:
         if job.facts.log_to_driver:
             self.node.infeasible.tell(JobNotice(job.job_id, text, True), job)
 
-    @on(NoticesTimeout)
-    def on_timeout(self, message: NoticesTimeout) -> None:
-        """NoticesTimeout."""
-        window = self.windows.pop(message.job_id, None)
-        job = self.node.jobs.get(message.job_id)
+    def end_window(self, job_id: bytes) -> None:
+        """End of the time in which a job may have had NOTICES_MAX notices."""
+        window = self.windows.pop(job_id, None)
+        job = self.node.jobs.get(job_id)
         if window is not None and window.left_out and job is not None:
             many = "s" * (window.left_out > 1)
             self._say(job, f"{window.left_out:,} further notice{many} in {NOTICE_SECONDS:g} s left out here")

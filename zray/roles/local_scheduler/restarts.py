@@ -13,8 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
-from ...wire.message import Local
-from ..role import on
 from .names import in_words, name_of_call
 from .tables import Actor, Task
 from .unpulled import Asked
@@ -29,18 +27,6 @@ RESTART_SECONDS = 0.35
 CLOCK_SECONDS = 1e-6
 
 
-class RestartTimeout(Local):
-    """An actor has not been restarted in time, or it has died again since."""
-
-    actor_id: bytes
-
-
-class HomeTimeout(Local):
-    """An actor of a node that is lost has no new home in time, or it has lost that too."""
-
-    actor_id: bytes
-
-
 class Restarts:
     """Of the actors of one node."""
 
@@ -51,7 +37,7 @@ class Restarts:
         """Its process has died.  The time counts from the first death on: a constructor may die again and again."""
         if actor.down_since is None and actor.journal is None:
             actor.down_since = self.node.now
-            self.node.set_timer(RESTART_SECONDS, RestartTimeout(actor.actor_id))
+            self.node.after(RESTART_SECONDS, self.refuse_waiting, actor.actor_id)
 
     def refuses(self, actor: Actor, call: Task) -> bool:
         """Whether the call has failed because the actor is not there and it cannot wait."""
@@ -65,10 +51,9 @@ class Restarts:
         self.node.lifecycle.fail_with(call, encode_system_error("ActorUnavailableError", text))
         return True
 
-    @on(RestartTimeout)
-    def on_timeout(self, message: RestartTimeout) -> None:
-        """RestartTimeout."""
-        actor = self.node.calls.actors.get(message.actor_id)
+    def refuse_waiting(self, actor_id: bytes) -> None:
+        """Fail calls that cannot wait: the actor has not been restarted in time, or it has died again since."""
+        actor = self.node.calls.actors.get(actor_id)
         if actor is None or not self._is_late(actor):
             return
         for call in list(actor.queue):
@@ -85,7 +70,7 @@ class Restarts:
         """It is made again elsewhere, or is dead: its shard will say."""
         if route.lost_at is None:
             route.lost_at = since
-            self.node.set_timer(max(0.0, since + RESTART_SECONDS - self.node.now), HomeTimeout(route.actor_id))
+            self.node.after(max(0.0, since + RESTART_SECONDS - self.node.now), self.give_up_home, route.actor_id)
 
     def has_no_home(self, route: Route, call: Task) -> bool:
         """Whether the call has failed because the actor has no home and it cannot wait."""
@@ -99,10 +84,9 @@ class Restarts:
         self.node.lifecycle.fail_with(call, encode_system_error("ActorUnavailableError", text))
         return True
 
-    @on(HomeTimeout)
-    def on_home_timeout(self, message: HomeTimeout) -> None:
-        """HomeTimeout."""
-        route = self.node.routes.by_actor.get(message.actor_id)
+    def give_up_home(self, actor_id: bytes) -> None:
+        """Fail calls that cannot wait: the actor has no new home in time, or it has lost that too."""
+        route = self.node.routes.by_actor.get(actor_id)
         if route is not None and route.lost_at is not None and self._is_past(route.lost_at):
             self.node.routes.give_up_waiting(route)
 

@@ -150,8 +150,7 @@ class LocalScheduler(Role):
         self.ends, self.fates = ActorEnds(self), Fates(self)
         self.lifecycle = Lifecycle(self)
         self.function_table = Functions(self)
-        self.lineage = Lineage(self)
-        self.undoing = Undoing(self)
+        self.lineage, self.undoing = Lineage(self), Undoing(self)
         self.remote = Remote(self)
         self.fetches = Fetches(self)
         self.trips = Trips(self)
@@ -182,14 +181,17 @@ class LocalScheduler(Role):
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
+        self._handle_with_parts()
+
+    def _handle_with_parts(self) -> None:
         self.handle_with(
-            *(self.waits, self.pool, self.dispatch, self.calls, self.actor_room, self.ends, self.fates, self.lifecycle),
-            *(self.function_table, self.lineage, self.undoing, self.remote, self.fetches, self.trips, self.departures),
-            *(self.stealing, self.groups, self.bundles, self.keeping, self.load, self.names, self.moves, self.guards),
-            *(self.acks, self.logs, self.routes, self.remote_calls, self.results, self.members, self.recovery),
-            *(self.infeasible, self.flights, self.drain, self.explanations, self.listings, self.code, self.output),
-            *(self.notices, self.small_values, Holding(self), Freeing(self), self.ends.shutdowns, self.ends.restarts),
-            *(self.drain.going, self.drain.taking, self.fetches.room, self.recovery.puts),
+            *(self.waits, self.pool, self.dispatch, self.calls, self.ends, self.fates, self.lifecycle, self.lineage),
+            *(self.function_table, self.remote, self.fetches, self.trips, self.stealing, self.groups, self.bundles),
+            *(self.keeping, self.load, self.names, self.moves, self.guards, self.acks, self.logs, self.routes),
+            *(self.remote_calls, self.results, self.members, self.recovery, self.infeasible, self.flights, self.drain),
+            *(self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
+            *(Freeing(self), self.ends.shutdowns, self.drain.going, self.drain.taking, self.fetches.room),
+            self.recovery.puts,
         )
 
     # --- processes ---

@@ -11,7 +11,6 @@ import math
 from typing import TYPE_CHECKING
 
 from ...wire.actors import SHUTDOWN_SECONDS
-from ...wire.message import Local
 from ...wire.tasks import StopWorker
 from ..role import on
 from ..work_effects import ActorsHaveStopped, SessionEnds
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
 
 # A worker ends its methods itself; this much later it is taken for stuck.
 GRACE_SECONDS = 0.5
-
-
-class ShutdownTimeout(Local):
-    """Kill what has not stopped in time."""
 
 
 class Shutdowns:
@@ -102,11 +97,10 @@ class Shutdowns:
         deadline = min(self.stopping.values(), default=math.inf)
         if not self.timer_is_set and deadline < math.inf:
             self.timer_is_set = True
-            self.node.set_timer(max(0.0, deadline - self.node.now), ShutdownTimeout())
+            self.node.after(max(0.0, deadline - self.node.now), self.kill_overdue)
 
-    @on(ShutdownTimeout)
-    def on_timeout(self, message: ShutdownTimeout) -> None:
-        """ShutdownTimeout."""
+    def kill_overdue(self) -> None:
+        """Kill what has not stopped in time."""
         self.timer_is_set = False
         for address in [address for address, deadline in self.stopping.items() if deadline <= self.node.now]:
             del self.stopping[address]

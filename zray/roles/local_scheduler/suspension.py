@@ -10,7 +10,7 @@ cannot tell that from being cut off themselves.  It is as safe as to end at once
 neither to other nodes nor to the programs here, and no worker runs.  What others hear afterwards is what they would
 have heard from a node that had stood still; those that the monitor has told of our loss do not listen.
 
-What is heard meanwhile: our own timer (heartbeats, looks), what the monitor says of us, and questions why nothing
+What is heard meanwhile: our timer for heartbeats and looks, what the monitor says of us, and questions why nothing
 happens.
 """
 
@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 from ...wire.gcs import HeartbeatReply, NodeLost
 from ...wire.reasons import Explain
 from ..effects import HeadChanged, HostProbed
-from ..role import Handlers
+from ..role import Handlers, Later
 from ..work_effects import HearAgain, HoldBack, StopWorkers
-from .lease import LoadTimeout
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 # verdict, within seconds; timers do not come again.  With more than that this node gives itself up.
 KEPT_MAX = 20_000
 # What a suspended node handles as ever.
-HEARD = (LoadTimeout, HeartbeatReply, HostProbed, Explain)
+HEARD = (HeartbeatReply, HostProbed, Explain)
 
 
 class Suspension:
@@ -51,7 +50,7 @@ class Suspension:
             self.is_on = self.node.members.lease.is_over = True
             self.handlers = self.node.handlers
             meanwhile: Handlers = {kind: self.handlers[kind] for kind in HEARD}
-            meanwhile |= {NodeLost: self.on_node_lost, HeadChanged: self.on_head_changed}
+            meanwhile |= {NodeLost: self.on_node_lost, HeadChanged: self.on_head_changed, Later: self.on_later}
             self.node.handlers = _Meanwhile(meanwhile, self.keep)
             self.node.perform(HoldBack(True))
             self.node.perform(StopWorkers(True))
@@ -78,6 +77,13 @@ class Suspension:
         """NodeLost, of us or of another one."""
         if message.node == self.node.address:
             self.node.members.on_node_lost(message)
+        else:
+            self.keep(message)
+
+    def on_later(self, message: Later) -> None:
+        """Later: the timer of members, or another one."""
+        if message.action == self.node.members.report:
+            self.node.on_later(message)
         else:
             self.keep(message)
 

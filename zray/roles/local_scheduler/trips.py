@@ -7,7 +7,7 @@ such a task is stranded, and goes back to whoever spilled it.
     ready, and would wait too long here, or stranded     up (Departures.spill)
     placed here by another node, and stranded            TaskGivenBack to that node, which sets it aside
     TaskDeferred: actors hold what it needs everywhere   set aside
-    set aside                                            up again at the next AskAgainTimeout
+    set aside                                            up again in ASK_AGAIN_SECONDS
     done on another node                                 TaskDone: Results; or Remote
 
 Each trip up has a number, so that what is said of an earlier one changes nothing.
@@ -20,7 +20,6 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...wire.message import Local
 from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
 from ...wire.task_spec import RESOURCE_UNIT
 from ..role import on
@@ -50,10 +49,6 @@ ASK_AGAIN_COUNT_MIN, ASK_AGAIN_COUNT_MAX = 64, 16_384
 def is_bound(task: Task) -> bool:
     """Whether it was placed here, or is retried here."""
     return bool(task.origin) or task.is_retried_here
-
-
-class AskAgainTimeout(Local):
-    """Ask again for tasks that nobody had room for."""
 
 
 class Trips:
@@ -360,11 +355,10 @@ class Trips:
     def _set_timer(self) -> None:
         if not self.timer_is_set:
             self.timer_is_set = True
-            self.node.set_timer(ASK_AGAIN_SECONDS, AskAgainTimeout())
+            self.node.after(ASK_AGAIN_SECONDS, self.ask_again)
 
-    @on(AskAgainTimeout)
-    def on_ask_again_timeout(self, message: AskAgainTimeout) -> None:
-        """AskAgainTimeout."""
+    def ask_again(self) -> None:
+        """Ask again for tasks that nobody had room for."""
         self.timer_is_set = False
         self.count_max = ASK_AGAIN_COUNT_MIN if self.has_come_back else min(4 * self.count_max, ASK_AGAIN_COUNT_MAX)
         self.has_come_back = False

@@ -10,19 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...wire.message import Local
-from ..role import on
-
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
     from .tables import Process, Task
 
 # Tasks ended or entries looked at in one turn: 10 ms at most, far below a heartbeat's distance.
 PORTION_COUNT_MAX = 1_000
-
-
-class UndoTimeout(Local):
-    """The next portion."""
 
 
 class Undoing:
@@ -48,17 +41,13 @@ class Undoing:
         if len(self.steps) == 1:
             self.go_on()
 
-    @on(UndoTimeout)
-    def on_undo_timeout(self, message: UndoTimeout) -> None:
-        self.go_on()
-
     def go_on(self) -> None:
         """One portion."""
         left = PORTION_COUNT_MAX
         while self.steps:
             left -= sum(1 for _ in islice(self.steps[0], left))
             if left <= 0:
-                self.node.set_timer(0.0, UndoTimeout())
+                self.node.after(0.0, self.go_on)
                 return
             self.steps.popleft()
 

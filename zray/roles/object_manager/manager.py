@@ -26,7 +26,6 @@ from typing import Any
 from msgspec import Struct
 
 from ...ids import is_put
-from ...wire.message import Local
 from ...wire.objects import (
     AbandonObject,
     AllocateObject,
@@ -59,12 +58,6 @@ SHOWN_MAX = 5
 # What else helps, where the store is too small, and where the machine has not got the memory for it.
 LARGER_STORE = "start with a larger object_store_memory"
 MORE_PAGES = "give this machine more shared memory (`df -h /dev/shm` shows what it has)"
-
-
-class FullTimeout(Local):
-    """A writer has waited long enough: wait `number`."""
-
-    number: int
 
 
 class Asked(Struct, gc=False, eq=False):
@@ -122,7 +115,7 @@ class ObjectManager(Role):
         self.copying: dict[int, Stored] = {}  # by token
         self.pulls = Pulls(self)
         self.gives = Gives(self, gives_max, is_outside=is_outside)
-        self.handle_with(self.pulls, self.pulls.patience, self.pulls.room, self.gives)
+        self.handle_with(self.pulls, self.gives)
 
     # --- allocation ---
 
@@ -172,7 +165,7 @@ class ObjectManager(Role):
                     self.waits += 1
                     asked.waits = self.waits
                     self.send(self.local_scheduler, RoomWanted())
-                    self.set_timer(FULL_SECONDS, FullTimeout(asked.waits))
+                    self.after(FULL_SECONDS, self.refuse_late, asked.waits)
         self.asked = waiting
         if not waiting:
             self.pulls.admit()  # what runs already goes first: it ends, and makes room
@@ -260,13 +253,13 @@ class ObjectManager(Role):
             item for item in self.asked if item.process != message.process or item.object_id != message.object_id
         )
 
-    @on(FullTimeout)
-    def on_full_timeout(self, message: FullTimeout) -> None:
+    def refuse_late(self, number: int) -> None:
+        """Refuse a writer that has waited long enough: wait `number`."""
         for asked in self.asked:
-            if asked.waits == message.number:
+            if asked.waits == number:
                 if asked.has_moved_up:
                     asked.has_moved_up = False
-                    self.set_timer(FULL_SECONDS, message)
+                    self.after(FULL_SECONDS, self.refuse_late, number)
                     return
                 self.asked.remove(asked)
                 self.send(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))

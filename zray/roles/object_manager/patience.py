@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...wire.message import Local
-from ..role import on
-
 if TYPE_CHECKING:
     from .pulls import Pulls
 
 # A source that sends nothing for so long is left, if there is another: longer than the verdict on a lost node takes.
 SILENCE_SECONDS = 5.0
-
-
-class SilenceTimeout(Local):
-    """Look for sources that have fallen silent."""
 
 
 class Patience:
@@ -29,11 +22,10 @@ class Patience:
         """Something is pulled."""
         if not self.has_timer:
             self.has_timer = True
-            self.pulls.manager.set_timer(SILENCE_SECONDS, SilenceTimeout())
+            self.pulls.manager.after(SILENCE_SECONDS, self.leave_silent)
 
-    @on(SilenceTimeout)
-    def timeout(self, message: SilenceTimeout) -> None:
-        """SilenceTimeout: whoever has been asked and has sent nothing for long is left for another."""
+    def leave_silent(self) -> None:
+        """Leave sources that have been asked and have sent nothing for long, for others."""
         pulls, self.has_timer = self.pulls, False
         if not pulls.coming:
             return

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...wire.message import Local
 from ...wire.objects import FetchWaits
-from ..role import on
 from ..work_effects import RoomWanted
 
 if TYPE_CHECKING:
@@ -18,12 +16,6 @@ if TYPE_CHECKING:
 
 # As long as a writer is held back in a full store (manager.FULL_SECONDS).
 ROOM_SECONDS = 5.0
-
-
-class RoomTimeout(Local):
-    """Look whether there is room for it now: wait `number`."""
-
-    number: int
 
 
 class Room:
@@ -48,13 +40,12 @@ class Room:
             manager.send(manager.local_scheduler, RoomWanted())
 
     def _set_timer(self) -> None:
-        self.pulls.manager.set_timer(ROOM_SECONDS, RoomTimeout(self.number))
+        self.pulls.manager.after(ROOM_SECONDS, self.look, self.number)
 
-    @on(RoomTimeout)
-    def timeout(self, message: RoomTimeout) -> None:
-        """RoomTimeout."""
+    def look(self, number: int) -> None:
+        """Look whether there is room by now: in wait `number`."""
         pull, pulls = self.waiting, self.pulls
-        if pull is None or message.number != self.number:
+        if pull is None or number != self.number:
             return
         if pulls.queue.get(pull.object_id) is not pull:
             self.waiting = None
