@@ -239,8 +239,7 @@ class Runtime:
 
     def _handle(self, messages: Iterable[Message]) -> None:
         """With the lock held."""
-        client = self.client
-        handlers = client.handlers
+        client, handlers = self.client, self.client.handlers
         for message in messages:
             handler = handlers.get(type(message))
             if handler is not None:

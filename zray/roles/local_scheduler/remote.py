@@ -20,14 +20,7 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error, is_error_value
 from ...ids import return_id
-from ...wire.gcs import (
-    AddLocations,
-    FreeCopies,
-    HoldAtNode,
-    ObjectLocated,
-    RemoveLocations,
-    SubscribeObject,
-)
+from ...wire.gcs import AddLocations, FreeCopies, HoldAtNode, ObjectLocated, RemoveLocations, SubscribeObject
 from ...wire.limits import portions
 from ...wire.objects import InlineRead, ReadInline
 from ...wire.scheduling import PlaceTask, SpillRefused, TaskAccepted, TaskGivenBack
