@@ -74,7 +74,17 @@ class Desk:
         sent, self.sent = self.sent, []
         return [(target, message) for target, message in sent if kind is None or type(message) is kind]
 
+    def tasks_in(self, *states):
+        """Ids of the tasks in these states."""
+        return [task_id for task_id, task in self.scheduler.tasks.items() if task.state in states]
+
     # --- what the others do ---
+
+    def shards_acknowledge(self):
+        """They have heard all that they were told so far."""
+        for request, expected in list(self.scheduler.acks.expected.items()):
+            for _ in range(expected.count):
+                self.tell("gcs-0", RecordTasksReply(request))
 
     def new_spec(self, deps=(), holds=()):
         """A task not submitted before."""

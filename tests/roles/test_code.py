@@ -11,11 +11,9 @@ from zray.wire.actors import ActorAccepted, ActorHandedOver, ActorStarted, Creat
 from zray.wire.gcs import (
     AddLocations,
     HoldAtNode,
-    HoldAtNodeReply,
     NodeJoined,
     NodeLost,
     ObjectLocated,
-    RecordTasksReply,
     SubscribeObject,
 )
 from zray.wire.homes import ActorLife, GuardActor, UnguardActor
@@ -52,12 +50,7 @@ class Node(Desk):
         self.tell(by, PublishCode(list(bundles)))
 
     def acknowledge(self):
-        for request, (_, count) in list(self.scheduler.remote.leaving.items()):
-            for _ in range(count):
-                self.tell("gcs-0", RecordTasksReply(request))
-        for request, expected in list(self.scheduler.acks.expected.items()):
-            for _ in range(expected.count):
-                self.tell("gcs-0", HoldAtNodeReply(request))
+        self.shards_acknowledge()
 
     def place(self, job_facts):
         """A task of another node's driver, which runs here."""

@@ -399,7 +399,7 @@ def test_a_task_on_another_node_may_make_room():
     spec = desk.new_spec(deps=[TWO])
     spec.options = encode_options(TaskOptions(resources={"other": RESOURCE_UNIT}))
     desk.submit(spec)
-    assert desk.scheduler.tasks[spec.task_id].state == TaskState.SPILLED
+    assert desk.tasks_in(TaskState.THROTTLED, TaskState.RECORDING) == [spec.task_id]
     wait_for(desk, ONE)
     located(desk, ONE)
     desk.take_sent()

@@ -5,6 +5,7 @@ import pytest
 from tests.roles.desk import DRIVER, JOB, Desk
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import HeadChanged, ProcessLeft, SchedulerGone
+from zray.roles.local_scheduler.tables import TaskState
 from zray.wire.gcs import (
     AddLocations,
     FreeCopies,
@@ -104,7 +105,7 @@ def test_a_word_that_it_was_placed_is_no_proof(desk):
     for peer in (N2, N3):
         desk.tell(peer, TasksFound(1, []))
     assert handed_again(desk) == [("global-2", task_id)]
-    assert task_id not in desk.scheduler.recovery.placed
+    assert not desk.tasks_in(TaskState.PLACED, TaskState.ACCEPTED)
 
 
 def test_who_is_lost_has_nothing(desk):
@@ -134,7 +135,7 @@ def test_a_job_that_ends_takes_its_tasks_along(desk):
     for peer in (N2, N3):
         desk.tell(peer, TasksFound(1, []))
     assert handed_again(desk) == []
-    assert not desk.scheduler.flights.aloft and not desk.scheduler.flights.searches
+    assert not desk.tasks_in(TaskState.SCHEDULER, TaskState.SEARCHED) and not desk.scheduler.flights.searches
 
 
 def test_with_the_head_all_its_schedulers_are_gone(desk):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.roles.desk import Desk
-from zray.wire.gcs import NodeJoined, NodeLost, RecordTasksReply
+from zray.wire.gcs import NodeJoined, NodeLost
 from zray.wire.groups import CREATED, GroupFact, GroupLocated, GroupSpec
 from zray.wire.scheduling import PlaceTask
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, encode_options
@@ -28,8 +28,7 @@ class Node(Desk):
         """What leaves for there."""
         fact = GroupFact(GROUP, GroupSpec([CPU] * len(places), "PACK"), CREATED, list(places))
         self.tell("gcs-0", GroupLocated(fact))
-        for request in list(self.scheduler.remote.leaving):
-            self.tell("gcs-0", RecordTasksReply(request))
+        self.shards_acknowledge()
         return [target for target, _ in self.take_sent(PlaceTask)]
 
 

@@ -6,8 +6,9 @@ from tests.roles.desk import Desk
 from zray.exceptions import decode_system_error
 from zray.roles import effects as e
 from zray.roles.local_scheduler.infeasible import NOTICES_MAX, WARN_SECONDS
+from zray.roles.local_scheduler.tables import TaskState
 from zray.wire.actors import CreateActor, SpillActor
-from zray.wire.gcs import HoldAtNodeReply, NodeJoined, NodeLost, RecordTasksReply
+from zray.wire.gcs import HoldAtNodeReply, NodeJoined, NodeLost
 from zray.wire.scheduling import JobFacts, JobNotice, SpillRefused, SpillTask
 from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskOptions, encode_options
 from zray.wire.tasks import ObjectsReady, SubmitTasks
@@ -46,9 +47,7 @@ class Node(Desk):
 
     def acknowledge(self):
         """The shards have heard what leaves; what goes up then."""
-        for request in list(self.scheduler.remote.leaving):
-            while request in self.scheduler.remote.leaving:
-                self.tell("gcs-0", RecordTasksReply(request))
+        self.shards_acknowledge()
         return [message.spec.task_id for _, message in self.take_sent(SpillTask)]
 
     def pass_time(self, seconds, timer):
@@ -83,7 +82,7 @@ def test_in_a_cluster_it_waits_and_its_user_is_told_once():
     for _ in range(100):
         node.ask_for(GPU=1)
     node.ask_for("other", disk=1)
-    assert not node.errors() and len(node.scheduler.infeasible.parked) == 101
+    assert not node.errors() and len(node.tasks_in(TaskState.PARKED)) == 101
     node.pass_time(WARN_SECONDS, "Infeasible.warn")
     texts = [text for _, text in node.notices()]
     assert len(texts) == 2
@@ -124,13 +123,13 @@ def test_it_goes_up_when_a_node_joins_that_can_run_it():
     assert not node.acknowledge()
     node.join("third/local", CPU=4, GPU=1)
     assert node.acknowledge() == [gpu]
-    assert list(node.scheduler.infeasible.parked) == [disk]
+    assert node.tasks_in(TaskState.PARKED) == [disk]
     # The global scheduler has not heard of that node yet.
     node.tell("global", SpillRefused(gpu, "it asks for 1 GPU; nobody has it"))
-    assert not node.errors() and gpu in node.scheduler.infeasible.parked
+    assert not node.errors() and gpu in node.tasks_in(TaskState.PARKED)
     node.pass_time(1.0, "Infeasible.pass_up_once_more")
     assert node.acknowledge() == [gpu]
-    assert list(node.scheduler.infeasible.parked) == [disk]
+    assert node.tasks_in(TaskState.PARKED) == [disk]
 
 
 @pytest.mark.parametrize("infeasible", ["raise", "wait", ""])
@@ -198,7 +197,7 @@ def test_the_end_of_its_job_is_its_end():
     node = Node()
     node.ask_for(GPU=1)
     node.tell("host", e.ProcessLeft("driver-2", "gone"))
-    assert not node.scheduler.infeasible.parked and not node.scheduler.tasks
+    assert not node.scheduler.tasks
     node.pass_time(WARN_SECONDS, "Infeasible.warn")
     assert not node.notices()
 

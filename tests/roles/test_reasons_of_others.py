@@ -8,7 +8,7 @@ from tests.roles.reasons_desk import Node, ref
 from zray.ids import FIRST_RETURN, return_id
 from zray.roles.effects import Finding, HostProbed
 from zray.roles.replica_effects import ShardStalled
-from zray.wire.gcs import HeartbeatReply, HoldAtNodeReply, NodeJoined, ObjectLocated, RecordTasksReply
+from zray.wire.gcs import HeartbeatReply, HoldAtNodeReply, NodeJoined, ObjectLocated
 from zray.wire.objects import HoldObjects
 from zray.wire.reasons import ExplainReply
 from zray.wire.scheduling import SpillRefused, TaskDeferred, TaskPlaced
@@ -31,9 +31,7 @@ FAR = "far4567890abcdef/local"
 
 def spilled(node, name="f", cpus=2.0):
     one = node.run_task(name, cpus=cpus)
-    for request in list(node.scheduler.remote.leaving):
-        while request in node.scheduler.remote.leaving:
-            node.tell("gcs-0", RecordTasksReply(request))
+    node.shards_acknowledge()
     return one
 
 
@@ -62,8 +60,7 @@ def test_no_node_has_the_label(member):
     where = Where(hard=rules)
     spec.options = encode_options(TaskOptions(resources={"CPU": RESOURCE_UNIT}, name="f", where=where))
     (one,) = member.submit(spec)
-    for request in list(member.scheduler.remote.leaving):
-        member.tell("gcs-0", RecordTasksReply(request))
+    member.shards_acknowledge()
     member.tell("global", SpillRefused(spec.task_id, no_such_labels(where)))
     lines = member.ask(one)
     assert lines == [f"{ref(one)}: task f waits for a node that can run it: {no_such_labels(where)}"]
@@ -119,9 +116,7 @@ def test_the_other_node_is_asked(member):
 
 def place(node, one):
     """It goes up, and to the other node."""
-    for request in list(node.scheduler.remote.leaving):
-        while request in node.scheduler.remote.leaving:
-            node.tell("gcs-0", RecordTasksReply(request))
+    node.shards_acknowledge()
     node.tell("global", TaskPlaced(one[:16], FAR, node.scheduler.tasks[one[:16]].trip))
     return one
 

@@ -8,6 +8,7 @@ from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.global_scheduler.placement import NodeLoad
 from zray.roles.global_scheduler.stealing import PORTION_MAX, thefts
 from zray.roles.local_scheduler.stealing import PORTION_SECONDS, TRIPS_MAX
+from zray.roles.local_scheduler.tables import TaskState
 from zray.wire.drains import DrainNode
 from zray.wire.gcs import NodeJoined
 from zray.wire.scheduling import LoadReport, PlaceTask, SpillTask, StealTasks, TaskGivenBack, TaskPlaced, Thief
@@ -209,7 +210,7 @@ def test_a_task_that_is_back_for_a_thief_goes_up_at_once():
     gone(desk)
     desk.tell("global", TaskPlaced(task_id, OTHER, 1))
     desk.tell(OTHER, TaskGivenBack(task_id, 1, 0, THIEF))
-    assert not desk.scheduler.recovery.placed
+    assert not desk.tasks_in(TaskState.PLACED, TaskState.ACCEPTED)
     acknowledge(desk)
     desk.tell(OTHER, TaskGivenBack(task_id, 1, 0, THIEF))  # a repeat
     assert desk.scheduler.tasks[task_id].trip == 2

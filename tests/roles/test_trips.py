@@ -2,6 +2,7 @@
 
 from tests.roles.desk import DRIVER, FUNCTION, JOB, Desk
 from zray.ids import put_id
+from zray.roles.local_scheduler.tables import TaskState
 from zray.wire.actors import CreateActor
 from zray.wire.gcs import (
     AddLocations,
@@ -96,7 +97,7 @@ def test_what_is_given_back_asks_again_later():
     assert spilled(desk).trip == 1
     desk.tell("global", TaskPlaced(TASK, OTHER, 1))
     desk.tell(OTHER, TaskGivenBack(TASK, 1, 1))
-    assert not desk.scheduler.recovery.placed
+    assert desk.tasks_in(TaskState.DEFERRED) == [TASK]
     assert desk.take_sent(SpillTask) == []
     desk.timer("Trips.ask_again")
     acknowledge(desk)
@@ -112,8 +113,7 @@ def test_news_of_an_earlier_trip_changes_nothing():
     acknowledge(desk)
     desk.tell("global", TaskPlaced(TASK, OTHER, 1))
     desk.tell(OTHER, TaskGivenBack(TASK, 1, 0))
-    assert not desk.scheduler.recovery.placed
-    assert not desk.scheduler.trips.aside
+    assert not desk.tasks_in(TaskState.PLACED, TaskState.ACCEPTED, TaskState.DEFERRED)
 
 
 def test_others_of_the_kind_wait_for_the_one_that_asks():
@@ -133,7 +133,7 @@ def test_a_task_that_is_sent_back_to_a_node_full_of_actors_waits():
     spilled(desk)
     place(desk, origin="local", trip=1)
     assert desk.take_sent(SpillTask) == []
-    assert list(desk.scheduler.trips.aside) == [TASK]
+    assert desk.tasks_in(TaskState.DEFERRED) == [TASK]
 
 
 def test_only_its_drivers_node_ends_a_job():

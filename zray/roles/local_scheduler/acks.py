@@ -45,7 +45,6 @@ class Acks:
         """A reply to a request of ours, or of `remote`: HoldAtNodeReply, RecordTasksReply, or what they settle."""
         expected = self.expected.get(request)
         if expected is None:
-            self.node.remote.acknowledged(request)
             return
         expected.count -= 1
         if not expected.count:

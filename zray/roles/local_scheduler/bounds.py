@@ -39,6 +39,7 @@ from . import (
     waits,
     weak_handles,
 )
+from .tables import TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -110,14 +111,12 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
 def _of_tasks(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     """At most one per task."""
     tasks = len(node.tasks)
-    yield "tasks with a global scheduler", len(node.flights.aloft), tasks
-    yield "tasks that others run", len(node.recovery.placed), tasks
+    yield "forwarded tasks", sum(map(len, node.forwarded.index.values())), tasks
     unaccepted = node.results.unaccepted
     yield "tasks whose origin has not heard that they are here", len(unaccepted), tasks
     yield "tasks that are gone, and said to be here later", len(unaccepted.keys() - node.tasks.keys()), 0
-    yield "tasks that go up again", len(node.trips.aside), tasks
-    yield "kinds of tasks that go up again", len(node.trips.kinds_aside), len(node.trips.aside)
-    yield "tasks that no node can run", len(node.infeasible.parked), tasks
+    deferred = node.forwarded.index[TaskState.DEFERRED]
+    yield "kinds of tasks that go up again", len(node.forwarded.deferred_kinds), len(deferred)
     yield "functions that tasks wait for", len(node.function_waiters), tasks
     yield "ready tasks", node.dispatch.ready_count, tasks
     yield "calls on actors of others", sum(len(route.sent) for route in node.routes.by_actor.values()), tasks

@@ -21,7 +21,7 @@ from ...wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoin
 from .answers import drop_orphans
 from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal
 from .reads import is_kept
-from .tables import Job, TaskState
+from .tables import FORWARDED, Job
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -196,7 +196,7 @@ class Copy:
                 entry.waiting = entry.waiting or []
                 entry.waiting.append(step)
                 step.missing += 1
-                if entry.task is None or entry.task.state == TaskState.SPILLED:
+                if entry.task is None or entry.task.state >= FORWARDED:
                     wanted.append(entry)
         request = node.acks.next_request()
         object_ids = list(dict.fromkeys((*spec.deps, *spec.holds)))

@@ -10,10 +10,12 @@ still here: more go.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ...wire.limits import ITEMS_MAX
 from ...wire.scheduling import SpillTask
+from .forwarded import ASKED, LEAVING, THERE, Event
 from .tables import ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ TASKS_PER_TURN = 128
 HORIZON_SECONDS = 0.5
 # Of one kind, beyond one for each place where it could run.
 AWAY_MIN, AWAY_MAX = 64, 20_000
+# In which tasks wait at other nodes, or for these.
+AWAY = (*LEAVING, *ASKED, *THERE)
 LOOK_AGAIN_SECONDS = 0.02
 PATIENCE_SECONDS = 0.5
 
@@ -58,7 +62,10 @@ class Departures:
         """Hand it up, in this turn or soon."""
         if task.missing:
             self.node.trips.stop_waiting((task,))
-        task.state = TaskState.SPILLED
+        node = self.node
+        if not node.forwarded.happened(task, Event.SPILLED):
+            node.reject("a task that is on its way already")
+            return
         task.trip += 1
         if self.node.now != self.turn_at:
             self.turn_at, self.count = self.node.now, 0
@@ -75,7 +82,7 @@ class Departures:
         waiting = self.waiting
         for _ in range(min(TASKS_PER_TURN, len(waiting))):
             task, trip = waiting.popleft()
-            if task.state == TaskState.SPILLED and task.trip == trip:  # or it is over, or back
+            if task.state == TaskState.THROTTLED and task.trip == trip:  # or it is over, or back
                 self._depart(task)
         if waiting:
             self.node.after(0.0, self.depart_some)
@@ -92,7 +99,12 @@ class Departures:
         request = node.acks.next_request()
         expected = self.record(task, request)
         expected += node.remote._share([*spec.deps, *spec.holds, *code], request)
-        node.remote.leaving[request] = [task, expected]
+        node.forwarded.happened(task, Event.DEPARTS)
+        node.acks.expect(request, expected, partial(self._is_recorded, task, task.trip))
+
+    def _is_recorded(self, task: Task, trip: int) -> None:
+        if task.state == TaskState.RECORDING and task.trip == trip:
+            self.go(task, is_quiet=False)
 
     def _is_quiet(self, task: Task) -> bool:
         """Whether nothing leaves with it that the shards must have heard of.  Of what went wrong once, they hear."""
@@ -119,7 +131,7 @@ class Departures:
             return
         schedulers = node.addresses.global_schedulers
         chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
-        node.flights.handed_up(task, chosen)
+        node.forwarded.happened(task, Event.HANDED_UP, scheduler=chosen)
         of_job, located = (job.job_id, job.facts), self._located(task)
         node.send(chosen, SpillTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet, located))
 
@@ -192,13 +204,8 @@ class Departures:
 
     def _count(self) -> dict[bytes, int]:
         """Tasks that are away, by their options."""
-        node = self.node
-        leaving: list[Any] = [pending[0] for pending in node.remote.leaving.values()]
-        ids = {task.spec.task_id for task in leaving}
-        ids.update((task.spec.task_id for task, _ in self.waiting), node.flights.aloft, node.recovery.placed)
         counts: dict[bytes, int] = {}
-        for task_id in ids:
-            task = node.tasks.get(task_id)
-            if task is not None and task.state == TaskState.SPILLED:
+        for state in AWAY:
+            for task in self.node.forwarded.index[state].values():
                 counts[task.spec.options] = counts.get(task.spec.options, 0) + 1
         return counts

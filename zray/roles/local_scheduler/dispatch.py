@@ -160,8 +160,7 @@ class Dispatch:
             self.ready_count -= len(queue.tasks)
             queue.tasks.clear()
         self.queues = deque(queue for queue in self.queues if queue.job is not job)
-        unsent = (TaskState.READY, TaskState.WAITING, TaskState.SPILLED)
-        doomed = [task for task in self.node.tasks.values() if task.job is job and task.state in unsent]
+        doomed = [task for task in self.node.tasks.values() if task.job is job and task.is_unsent]
         for task in doomed:
             self.node.trips.is_over(task)
         error = encode_system_error("WorkerCrashedError", "The driver of this task has ended.")

@@ -25,7 +25,7 @@ from ...wire.task_spec import StoredValue
 from ...wire.where import Where
 from ..role import on
 from .going import Going
-from .tables import ActorState, ObjectEntry, ReadyQueue, TaskState
+from .tables import FORWARDED, ActorState, ObjectEntry, ReadyQueue, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -39,8 +39,8 @@ _STATES = {
     TaskState.WAITING: "waiting task",
     TaskState.READY: "ready task",
     TaskState.SENT: "running task",
-    TaskState.SPILLED: "remote task",
     TaskState.CALL: "actor call",
+    FORWARDED: "remote task",
 }
 
 
@@ -162,11 +162,11 @@ class Drain:
         drivers = sum(process.kind == "driver" for process in node.processes.values())
         goes = self.going.goes
         actors = sum(actor.state != ActorState.DEAD and not goes(actor) for actor in node.calls.actors.values())
-        tasks = Counter(task.state for task in node.tasks.values() if not self.going.is_of_one(task))
+        tasks = Counter(min(task.state, FORWARDED) for task in node.tasks.values() if not self.going.is_of_one(task))
         told = [_count(tasks[state], what) for state, what in _STATES.items() if tasks[state]]
         told += [_count(number, what) for number, what in ((actors, "actor"), (drivers, "program")) if number]
         expected = [request for request in node.acks.expected if request not in self.own_requests]
-        under_way = sum(map(len, (node.remote.leaving, node.remote.arriving, expected, node.moves.offers)))
+        under_way = len(expected) + len(node.moves.offers)
         told = told or ([_count(under_way, "message") + " under way"] if under_way else [])
         is_work_here = actors or drivers or tasks[TaskState.SENT]
         return told, 0 if is_work_here else tasks.total() + under_way

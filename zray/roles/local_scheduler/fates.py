@@ -27,7 +27,7 @@ from ..latest import Latest
 from ..role import on
 from .names import died
 from .route import Route
-from .tables import Actor, ActorState, ChildTask, ObjectEntry, Process, Task, TaskState, Worker
+from .tables import FORWARDED, Actor, ActorState, ChildTask, ObjectEntry, Process, Task, TaskState, Worker
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -136,9 +136,9 @@ class Fates:
             node.trips.stop_waiting((task,))
         if task.state == TaskState.READY:
             self._take_out(task)
-        elif task.state == TaskState.SPILLED:
+        elif task.state >= FORWARDED:
             self.ended[task_id] = task.trip
-            self.has_arrived(task_id, task.trip, node.recovery.placed.get(task_id, ""))
+            self.has_arrived(task_id, task.trip, task.forward.peer)
         elif task.state == TaskState.SENT and worker is not None:
             task.worker = None
             worker.has_ended_tasks = True

@@ -21,7 +21,7 @@ from ...wire.objects import FetchFailed, FetchObject, FetchWaits, ObjectFetched,
 from ...wire.task_spec import StoredValue
 from ..role import on
 from .making_room import MakingRoom
-from .tables import ObjectEntry, Process, Shared, Task, TaskState
+from .tables import FORWARDED, ObjectEntry, Process, Shared, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -241,7 +241,7 @@ class Fetches:
     def _may_make_room(self) -> bool:
         """Whether somebody may let go of what he has here: a process that goes on, or a task on another node."""
         node, stuck = self.node, self._without_room()
-        if any(task.state == TaskState.SPILLED and (task.spec.deps or task.spec.holds) for task in node.tasks.values()):
+        if any(task.state >= FORWARDED and (task.spec.deps or task.spec.holds) for task in node.tasks.values()):
             return True
         return any(
             self._goes_on(process, stuck) and self._has_something(process) for process in node.processes.values()

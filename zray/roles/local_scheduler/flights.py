@@ -16,7 +16,7 @@ yet.  But it may be, and the copy be gone ahead of the news of it; so whoever to
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -26,6 +26,7 @@ from ...wire.scheduling import FindTasks, TaskGivenBack, TasksFound
 from ..effects import SchedulerGone
 from ..latest import Latest
 from ..role import on
+from .forwarded import THERE, Event
 from .tables import Task, TaskState
 
 if TYPE_CHECKING:
@@ -49,19 +50,10 @@ class Flights:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.aloft: dict[bytes, str] = {}  # task -> the global scheduler that was handed it; "": it is searched for
         self.gone: Latest[str, None] = Latest(GONE_MAX)  # schedulers that we hear nothing from any more
         self.searches: dict[int, Search] = {}
         self.count = 0  # of searches
         self.questions: dict[str, list[tuple[str, FindTasks]]] = {}  # about schedulers that we still listen to
-
-    def handed_up(self, task: Task, scheduler: str) -> None:
-        """A task of ours."""
-        self.aloft[task.spec.task_id] = scheduler
-
-    def landed(self, task_id: bytes) -> None:
-        """It is accepted, or it is over."""
-        self.aloft.pop(task_id, None)
 
     def scheduler_gone(self, scheduler: str) -> None:
         """It has ended, and all that it has said has arrived."""
@@ -70,19 +62,18 @@ class Flights:
         self.node.load.placed_counts.pop(scheduler, None)
         for asker, question in self.questions.pop(scheduler, ()):
             self._answer(asker, question)
-        tasks = self.node.tasks
-        sought = [tasks[task_id] for task_id, holder in self.aloft.items() if holder == scheduler and task_id in tasks]
-        trips = [(task.spec.task_id, task.trip) for task in sought]
-        for start in range(0, len(trips), TASKS_MAX):
-            self._search(scheduler, trips[start : start + TASKS_MAX])
+        sought = self.node.forwarded.with_scheduler(scheduler)
+        for start in range(0, len(sought), TASKS_MAX):
+            self._search(scheduler, sought[start : start + TASKS_MAX])
         self.node.keeping.ask_again()
 
-    def _search(self, scheduler: str, trips: list[tuple[bytes, int]]) -> None:
+    def _search(self, scheduler: str, tasks: list[Task]) -> None:
         self.count += 1
         peers = list(self.node.members.peers)
+        trips = [(task.spec.task_id, task.trip) for task in tasks]
         self.searches[self.count] = Search(dict(trips), dict.fromkeys(peers))
-        for task_id, _ in trips:
-            self.aloft[task_id] = ""
+        for task in tasks:
+            self.node.forwarded.happened(task, Event.SCHEDULER_GONE)
         for peer in peers:
             self.node.send(peer, FindTasks(scheduler, self.count, trips))
         self._maybe_end(self.count)
@@ -109,7 +100,7 @@ class Flights:
     def _answer(self, asker: str, question: FindTasks) -> None:
         node = self.node
         # It may be done, and not accepted yet.  What was given back is on another trip by now.
-        arriving: list[Any] = [pending[0] for pending in node.remote.arriving.values()]
+        arriving = node.remote.arriving.values()
         here = {(task.spec.task_id, task.trip) for task in arriving if task.origin == asker}
         found = []
         for task_id, trip in question.tasks:
@@ -131,10 +122,9 @@ class Flights:
         del search.silent[node.sender]
         for task_id in message.task_ids:
             task = node.tasks.get(task_id)
-            if self._is_still_sought(search, task):
+            if task is not None and self._is_still_sought(search, task):
                 del search.trips[task_id]
-                self.landed(task_id)
-                node.recovery.placed[task_id] = node.sender
+                node.forwarded.happened(task, Event.FOUND, peer=node.sender)
         self._maybe_end(message.request)
 
     def node_lost(self, lost: str) -> None:
@@ -156,25 +146,21 @@ class Flights:
         for task_id in search.trips:
             task = node.tasks.get(task_id)
             if task is not None and self._is_still_sought(search, task):
-                self.landed(task_id)
-                node.recovery.placed.pop(task_id, None)
                 node.departures.spill(task)
 
-    def _is_still_sought(self, search: Search, task: Task | None) -> bool:
+    @staticmethod
+    def _is_still_sought(search: Search, task: Task) -> bool:
         """Whether nothing has been heard of it since."""
-        if task is None or task.state != TaskState.SPILLED:
-            return False
-        task_id = task.spec.task_id
-        return self.aloft.get(task_id) == "" and search.trips.get(task_id) == task.trip
+        return task.state == TaskState.SEARCHED and search.trips.get(task.spec.task_id) == task.trip
 
     # --- missed ---
 
     def is_missed(self, task: Task, object_id: ObjectID) -> None:
         """A task of ours may run again, was accepted, and there is no copy of this, which it returns."""
-        task_id = task.spec.task_id
-        place = self.node.recovery.placed.get(task_id)
-        if place is not None and task_id not in self.aloft and task.options.may_run_again:
-            self.node.send(place, ResultMissing(object_id, task.trip, task.attempts))
+        forward = task.forward
+        is_there = task.state in THERE and not forward.via
+        if is_there and task.options.may_run_again:
+            self.node.send(forward.peer, ResultMissing(object_id, task.trip, task.attempts))
 
     @on(ResultMissing)
     def on_result_missing(self, message: ResultMissing) -> None:

@@ -29,6 +29,7 @@ from ...wire.task_spec import ActorOptions
 from ...wire.where import Where
 from ..role import on
 from .bundles import leaves_gpus_idle
+from .forwarded import Event
 from .tables import Actor, ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Groups:
             return
         waiting, view.waiting = view.waiting, {}
         for task in waiting.values():
-            if task.state == TaskState.SPILLED:
+            if task.state == TaskState.GROUP:
                 self._go(task)
         for actor in list(self.unsettled.values()):
             if _group_of(actor) == group_id:
@@ -92,7 +93,7 @@ class Groups:
             text, names = fact.reason, ("TaskUnschedulableError", "ActorUnschedulableError")
         waiting, view.waiting = view.waiting, {}
         for task in waiting.values():
-            if task.state == TaskState.SPILLED:
+            if task.state == TaskState.GROUP:
                 node.lifecycle.fail(task, names[0], text)
         error = encode_system_error(names[1], text)
         for actor in [*self.unsettled.values(), *(ask.actor for ask in node.moves.asks.values())]:
@@ -167,7 +168,7 @@ class Groups:
         elif task.origin != node.address and task.origin not in node.recovery.lost:
             node.trips.give_back(task)
         else:
-            task.origin = ""
+            node.forwarded.comes_from(task, "")
             self._go(task)
 
     def _go(self, task: Task) -> None:
@@ -183,7 +184,7 @@ class Groups:
             if task.trip:
                 node.remote.comes_back(task)
             else:
-                task.state = TaskState.READY
+                node.forwarded.left(task, TaskState.READY)
                 node.dispatch.append(task, node.dispatch.queue_of(task))
         elif target:
             node.departures.spill(task)
@@ -194,7 +195,7 @@ class Groups:
         """Nobody knows where its bundle is."""
         where = task.options.where
         assert where is not None
-        task.state = TaskState.SPILLED
+        self.node.forwarded.happened(task, Event.HAS_NO_PLACE)
         self._view(where.group).waiting[task.spec.task_id] = task
 
     @staticmethod
@@ -220,7 +221,7 @@ class Groups:
         elif not target or target in node.recovery.lost:  # one that we have not been told of yet has its mail later
             self.wait(task)
         else:
-            node.recovery.placed[task.spec.task_id] = target
+            node.forwarded.happened(task, Event.ADDRESSED, peer=target)
             of_job = (job.job_id, job.facts)
             node.send(target, PlaceTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet))
 

@@ -4,7 +4,7 @@
     in a cluster                                      it waits for a node that can; after WARN_SECONDS its user is told
     as its job says (init(infeasible=...))            the one or the other
 
-A task that waits is spilled, as far as others can see, and stands in `parked`; it goes up when a node joins that could
+A task that waits is parked; it goes up when a node joins that could
 run it.  An actor that waits asks again and again (actor_moves), as one that finds no room.
 """
 
@@ -19,6 +19,7 @@ from ...wire.amounts import init_arguments, is_enough, why_nowhere
 from ...wire.scheduling import JobNotice
 from ...wire.where import nobody_can
 from ..role import on
+from .forwarded import Event
 from .tables import Actor, ActorState, Job, Task, TaskState
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ class Infeasible:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.parked: dict[bytes, Task] = {}
         self.suspects: dict[Any, Suspect] = {}
 
     # --- what can be, and what cannot ---
@@ -93,7 +93,6 @@ class Infeasible:
         if self.is_met_elsewhere(request):
             self.node.departures.spill(task)
         else:
-            task.state = TaskState.SPILLED
             self.refuse_or_park(task, why_nowhere(request, self.totals()))
 
     def refuse_or_park(self, task: Task, reason: str) -> None:
@@ -104,13 +103,13 @@ class Infeasible:
         elif not self.is_patient(task.job):
             node.lifecycle.fail(task, "TaskUnschedulableError", self.text("run this task", reason, request))
             return
-        self.parked[task.spec.task_id] = task
+        node.forwarded.happened(task, Event.REFUSED)
         name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
         self._note(task.job, f"task {name}", request, is_actor=False, reason=reason if task.options.where else "")
 
     def node_joined(self, total: Mapping[str, int]) -> None:
         """What it could run goes up."""
-        if self.parked:
+        if self.node.forwarded.index[TaskState.PARKED]:
             self._release(total)
             self.node.after(ONCE_MORE_SECONDS, self.pass_up_once_more)
 
@@ -121,8 +120,8 @@ class Infeasible:
                 self._release(total)
 
     def _release(self, total: Mapping[str, int]) -> None:
-        for task in [task for task in self.parked.values() if is_enough(total, task.options.resources)]:
-            del self.parked[task.spec.task_id]
+        parked = self.node.forwarded.index[TaskState.PARKED].values()
+        for task in [task for task in parked if is_enough(total, task.options.resources)]:
             self.node.departures.spill(task)
 
     # --- actors ---
@@ -196,7 +195,8 @@ class Infeasible:
         if suspect.group_id:
             return self.node.keeping.is_without_place(suspect.group_id)
         if not suspect.is_actor:
-            return any(task.job is job and task.options.resources == request for task in self.parked.values())
+            parked = self.node.forwarded.index[TaskState.PARKED].values()
+            return any(task.job is job and task.options.resources == request for task in parked)
         if self.node.resources.could_ever_fit(request) or self.is_met_elsewhere(request):
             return False
         early = (ActorState.REGISTERING, ActorState.PENDING)

@@ -13,7 +13,8 @@ from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
 from ..role import on
 from .copies import Step
-from .tables import ChildTask, Job, ObjectEntry, Process, ReadyQueue, RebuiltTask, Task, TaskState
+from .forwarded import Forward
+from .tables import FORWARDED, ChildTask, Job, ObjectEntry, Process, ReadyQueue, RebuiltTask, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -80,7 +81,7 @@ class Lifecycle:
                 if function is None and spec.function_id in job.refused:
                     self.node.function_table.refuse(task)
                     continue
-                if task.missing or task.state == TaskState.SPILLED:
+                if task.missing or task.state >= FORWARDED:
                     continue
             if queue is None:
                 queue = dispatch.enqueue(task)
@@ -133,7 +134,7 @@ class Lifecycle:
         if before:
             task: Task = RebuiltTask(spec, options, entry, job, attempts=before, before=before)
         else:
-            task = Task(spec, options, entry, job, origin=origin)
+            task = Task(spec, options, entry, job, forward=Forward(origin) if origin else None)
         entry.task = task
         if options.num_returns != 1:
             self._make_further_returns(task, None)
@@ -156,7 +157,7 @@ class Lifecycle:
         for object_id in spec.deps:
             entry = self.node.objects.retain(object_id)
             if entry.value is None:
-                if entry.task is None or entry.task.state == TaskState.SPILLED:
+                if entry.task is None or entry.task.state >= FORWARDED:
                     if self.node.is_embedded:
                         self.node.remote.want(entry)
                         if entry.value is not None:
@@ -269,7 +270,7 @@ class Lifecycle:
             self._pin_for(writer, task, values)
         if task.attempts and not task.options.actor_id:
             self.node.lineage.has_run_again(task)
-        if task.origin:
+        if task.forward is not None and task.forward.origin:
             if task.options.actor_id:
                 self.node.remote_calls.finish(task, values, contained, writer)
                 return
@@ -281,6 +282,8 @@ class Lifecycle:
             if not contained:
                 self.node.results.tell_origin(task, values)
         self.node.finished_count += 1
+        if task.state >= FORWARDED:
+            self.node.forwarded.left(task, TaskState.DONE)
         task.state = TaskState.DONE
         task.worker = None
         entry, spec = task.entry, task.spec

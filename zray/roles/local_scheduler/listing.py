@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ...wire.listing import ROWS_MAX, ActorFact, ListWork, TaskFact, WorkerFact, WorkListed
 from ..role import on
-from .tables import Actor, ActorState, Task, TaskState
+from .tables import FORWARDED, Actor, ActorState, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -37,8 +37,8 @@ TASK_STATES = {
     TaskState.WAITING: "PENDING_ARGS_AVAIL",
     TaskState.READY: "PENDING_NODE_ASSIGNMENT",
     TaskState.SENT: "SUBMITTED_TO_WORKER",
-    TaskState.SPILLED: "PENDING_NODE_ASSIGNMENT",
     TaskState.CALL: "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY",
+    **dict.fromkeys((state for state in TaskState if state >= FORWARDED), "PENDING_NODE_ASSIGNMENT"),
 }
 RUNNING = "RUNNING"
 ENDED = frozenset(("FINISHED", "FAILED", DEAD))
@@ -178,7 +178,7 @@ class Listings:
             options.actor_id,
             pid or 0,
             task.attempts,
-            task.state == TaskState.SPILLED or self._is_of_others(options.actor_id),
+            task.state >= FORWARDED or self._is_of_others(options.actor_id),
         )
 
     def _is_of_others(self, actor_id: bytes) -> bool:

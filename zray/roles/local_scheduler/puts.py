@@ -25,7 +25,7 @@ from ...wire.gcs import CannotRebuild
 from ...wire.objects import PutMissing
 from ...wire.task_spec import StoredValue
 from ..role import on
-from .tables import TaskState
+from .tables import FORWARDED
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -127,10 +127,9 @@ class Puts:
 
     def is_missing(self, task: Task, object_id: ObjectID) -> None:
         """Somebody waits for this, and there is no copy.  The task is in hand here: it may put it yet."""
-        if task.state == TaskState.SPILLED:
-            place = self.node.recovery.placed.get(task.spec.task_id)
-            if place is not None:
-                self.node.send(place, PutMissing(object_id))
+        if task.state >= FORWARDED:
+            if task.forward.peer:
+                self.node.send(task.forward.peer, PutMissing(object_id))
         elif self._has_put(task, object_id):
             self.node.send(self.node.addresses.shard_of(object_id), CannotRebuild(self.node.address, object_id))
 
@@ -139,7 +138,7 @@ class Puts:
         """PutMissing: nothing is said of a task that is over, or has not come yet."""
         task = self.node.tasks.get(task_of(message.object_id))
         entry = self.node.objects.entries.get(message.object_id)
-        if task is not None and task.state != TaskState.SPILLED and (entry is None or entry.value is None):
+        if task is not None and task.state < FORWARDED and (entry is None or entry.value is None):
             self.is_missing(task, message.object_id)
 
     def _has_put(self, task: Task, object_id: ObjectID) -> bool:

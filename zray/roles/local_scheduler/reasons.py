@@ -20,7 +20,7 @@ from ...wire.amounts import in_words, name_of, number, why_nowhere
 from ...wire.groups import plain_name
 from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX, Explain
 from ...wire.task_spec import StoredValue
-from .tables import Actor, ActorState, Frame, ObjectEntry, Task, TaskState, Worker
+from .tables import FORWARDED, Actor, ActorState, Frame, ObjectEntry, Task, TaskState, Worker
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -190,7 +190,7 @@ class Reasons:
             self._of_missing(task, depth, name)
         elif task.state == TaskState.READY:
             self._of_ready(task, depth, name)
-        elif task.state == TaskState.SPILLED:
+        elif task.state >= FORWARDED:
             self._of_spilled(task, object_id, depth, name)
         elif task.state == TaskState.CALL:
             self._of_call(task, object_id, depth, name)
@@ -325,17 +325,17 @@ class Reasons:
     def _of_spilled(self, task: Task, object_id: bytes, depth: int, name: str) -> None:
         """It has gone up."""
         node = self.node
-        place = node.recovery.placed.get(task.spec.task_id)
-        if task.spec.task_id in node.infeasible.parked:
+        place = task.forward.peer
+        if task.state == TaskState.PARKED:
             reason = node.strategies.why_no_labels(task.options.where)
             reason = reason or why_nowhere(task.options.resources, node.infeasible.totals())
             self.say(depth, f"{name} waits for a node that can run it: {reason}")
-        elif task.spec.task_id in node.trips.aside:
+        elif task.state == TaskState.DEFERRED:
             request = in_words(task.options.resources)
             self.say(depth, f"{name} waits for {request}, which actors hold on every node that has it")
-        elif place is not None:
+        elif place:
             self._of_sent_away(task, place, object_id, depth, f"{name} was placed on node {name_of(place)}")
-        elif any(leaving[0] is task for leaving in node.remote.leaving.values()):
+        elif task.state == TaskState.RECORDING:
             self.say(depth, f"{name} moves to another node when the GCS has recorded the task and its arguments")
         elif (where := task.options.where) is not None and where.group:
             self.say(depth, f"{name} waits for {node.groups.state_in_words(where.group)}")

@@ -24,8 +24,9 @@ from ...wire.where import host_of
 from ..latest import LOST_MAX, Latest
 from ..role import on
 from . import once_more
+from .forwarded import Event
 from .puts import Puts
-from .tables import Job, ObjectEntry, Process, Task, TaskState
+from .tables import FORWARDED, Job, ObjectEntry, Process, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -37,7 +38,6 @@ class Recovery:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.lost: Latest[str, str] = Latest(LOST_MAX)  # local schedulers of lost nodes -> why
-        self.placed: dict[bytes, str] = {}  # our tasks that others run -> where
         self.puts = Puts(node)
 
     # --- the verdict ---
@@ -59,9 +59,9 @@ class Recovery:
                 is_wanted = bool(entry.waiting or entry.watchers)
                 if is_wanted and entry.value is None and not shared.locations and not shared.is_fetching:
                     node.remote.subscribe(entry)
-        for task_id in [task_id for task_id, place in self.placed.items() if place == gone]:
+        for task in node.forwarded.with_peer(gone):
             # A node that was drained had not begun it.
-            self._take_back(task_id, gone, is_attempt=not message.is_drained)
+            self._take_back(task, gone, is_attempt=not message.is_drained)
 
     # --- tasks that ran there ---
 
@@ -73,24 +73,17 @@ class Recovery:
             node.moves.placed(message.task_id, is_lost=message.node in self.lost)
             return
         node.fates.has_arrived(message.task_id, message.trip, message.node)
-        task = node.tasks.get(message.task_id)
-        if task is None or task.state != TaskState.SPILLED or task.trip != message.trip:
-            return
-        if message.task_id in node.trips.aside:
-            return  # given back before this came
-        self.placed[message.task_id] = message.node
+        task = node.trips.on_its_way(message.task_id, message.trip)
+        if task is None:
+            return  # or given back before this came
+        node.forwarded.happened(task, Event.PLACED, peer=message.node)
         if message.node in self.lost:
             # Placed before the global scheduler had heard of it: it never began.
-            self._take_back(message.task_id, message.node, is_attempt=False)
+            self._take_back(task, message.node, is_attempt=False)
 
-    def _take_back(self, task_id: bytes, gone: str, *, is_attempt: bool) -> None:
+    def _take_back(self, task: Task, gone: str, *, is_attempt: bool) -> None:
         """Up again, if it may run once more."""
         node = self.node
-        del self.placed[task_id]
-        node.flights.landed(task_id)
-        task = node.tasks.get(task_id)
-        if task is None or task.state != TaskState.SPILLED:
-            return
         if is_attempt and not node.lifecycle.may_retry(task):
             name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
             often = f", in the last of {task.attempts + 1} attempts" if task.attempts else ""
@@ -152,9 +145,9 @@ class Recovery:
         if known is not None and not is_put(object_id):
             # In hand: what it returns will be announced, if it was not to be before.
             if self._is_orphan(known) and not known.options.actor_id:
-                known.origin = ""  # others count on it now, whatever it comes to
+                node.forwarded.comes_from(known, "")  # others count on it now, whatever it comes to
             node.remote.share_returns(known)
-            if known.state == TaskState.SPILLED:
+            if known.state >= FORWARDED:
                 node.flights.is_missed(known, object_id)
         elif is_here:
             assert entry is not None

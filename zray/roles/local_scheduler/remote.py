@@ -16,6 +16,7 @@ The other node says what it returns to this one alone (results); the shards hear
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error, is_error_value
@@ -26,7 +27,8 @@ from ...wire.objects import InlineRead, ReadInline
 from ...wire.scheduling import PlaceTask, SpillRefused, TaskAccepted, TaskGivenBack
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ..role import on
-from .tables import ObjectEntry, Task, TaskState
+from .forwarded import ASKED, THERE, Event
+from .tables import FORWARDED, ObjectEntry, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -38,9 +40,7 @@ class Remote:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.request = 0
-        # Spilled tasks whose arguments and spec the shards have not all acknowledged: task, replies missing.
-        self.leaving: dict[int, list[object]] = {}
-        self.arriving: dict[int, list[object]] = {}  # placed tasks whose holds are not acknowledged
+        self.arriving: dict[int, Task] = {}  # placed tasks whose holds are not acknowledged, by request
         self.subscribed: set[bytes] = set()  # membership only
         # Values that are here, and not said to be, until the shards have acknowledged what they contain: the request.
         self.unsaid: dict[bytes, int] = {}
@@ -102,35 +102,19 @@ class Remote:
                 count += 1
         return count
 
-    def acknowledged(self, request: int) -> None:
-        """By one shard, or each in its turn."""
-        node = self.node
-        for table in (self.leaving, self.arriving):
-            pending = table.get(request)
-            if pending is None:
-                continue
-            pending[1] -= 1  # type: ignore[operator]
-            if pending[1]:
-                return
-            del table[request]
-            task: Task = pending[0]  # type: ignore[assignment]
-            if table is self.arriving:
-                # It may be done by now, or given back.
-                node.send(task.origin, TaskAccepted(task.spec.task_id, task.trip))
-            elif task.state == TaskState.SPILLED:
-                node.departures.go(task, is_quiet=False)
+    def _is_held(self, task: Task, request: int) -> None:
+        """What a placed task takes.  It may be done by now, or given back."""
+        self.arriving.pop(request, None)
+        self.node.send(task.origin, TaskAccepted(task.spec.task_id, task.trip))
 
     @on(TaskAccepted)
     def on_task_accepted(self, message: TaskAccepted) -> None:
         """TaskAccepted: the other node holds what the task takes."""
         self.node.fates.has_arrived(message.task_id, message.trip, self.node.sender)
-        task = self.node.tasks.get(message.task_id)
-        if task is None or task.state != TaskState.SPILLED or task.trip != message.trip:
-            return
-        if message.task_id in self.node.trips.aside:
-            return  # given back before it held all
-        self.node.flights.landed(message.task_id)
-        self.node.recovery.placed[message.task_id] = self.node.sender
+        task = self.node.trips.on_its_way(message.task_id, message.trip)
+        if task is None:
+            return  # or given back before it held all
+        self.node.forwarded.happened(task, Event.ACCEPTED, peer=self.node.sender)
         for entry in self.node.lifecycle.returns_of(task):
             if entry.shared is not None:  # else TaskDone says it
                 self.subscribe(entry)
@@ -138,9 +122,7 @@ class Remote:
     def on_spill_refused(self, message: SpillRefused) -> None:
         """SpillRefused: no node could ever run it."""
         task = self.node.tasks.get(message.task_id)
-        if task is not None and task.state == TaskState.SPILLED:
-            self.node.recovery.placed.pop(message.task_id, None)
-            self.node.flights.landed(message.task_id)
+        if task is not None and task.state in (*ASKED, *THERE):
             if self.node.drain.refused(task.depth):
                 self.comes_back(task)
             else:
@@ -167,7 +149,7 @@ class Remote:
                 # What it returns comes by way of the shards: its origin has it recorded when it goes up again.
                 node.send(message.origin, TaskGivenBack(spec.task_id, message.trip, message.attempts))
                 return
-            if known.state == TaskState.SPILLED and not known.origin and not (is_ours and known.trip != message.trip):
+            if known.state >= FORWARDED and not known.origin and not (is_ours and known.trip != message.trip):
                 # Ours; or that of another node where its parent runs again: then it must not wait for us while we
                 # wait for whoever has ours, which may be that very node.
                 self.comes_back(known)
@@ -177,7 +159,8 @@ class Remote:
                 if (
                     known.origin in lost or known.origin == message.origin
                 ):  # the parent runs again, where this comes from
-                    known.origin, known.trip = message.origin, message.trip
+                    node.forwarded.comes_from(known, message.origin)
+                    known.trip = message.trip
                 self.share_returns(known)
                 node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
             return
@@ -199,9 +182,8 @@ class Remote:
             self.request += 1
             expected = self.take_arguments(task, self.request)
             if expected:
-                self.arriving[self.request] = [task, expected]
-            else:
-                node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
+                self.arriving[self.request] = task
+            node.acks.expect(self.request, expected, partial(self._is_held, task, self.request))
         node.lifecycle.retain_arguments(task)
         if not task.missing:
             node.dispatch.enqueue(task)
@@ -266,18 +248,14 @@ class Remote:
     def comes_back(self, task: Task) -> None:
         """The global scheduler chose this node after all: all that it takes is still held here."""
         node = self.node
-        node.recovery.placed.pop(task.spec.task_id, None)
-        node.flights.landed(task.spec.task_id)
-        node.trips.forget(task)
-        node.infeasible.parked.pop(task.spec.task_id, None)
-        task.origin = node.address  # not up again, unless it is stranded, or stolen
+        node.forwarded.left(task, TaskState.WAITING)
+        node.forwarded.comes_from(task, node.address)  # not up again, unless it is stranded, or stolen
         if not node.trips.wait_again(task):
             node.dispatch.enqueue(task)
             return
-        task.state = TaskState.WAITING
         for object_id in task.spec.deps:
             entry = node.objects.entries[object_id]
-            if entry.value is None and (entry.task is None or entry.task.state == TaskState.SPILLED):
+            if entry.value is None and (entry.task is None or entry.task.state >= FORWARDED):
                 self.want(entry)
 
     # --- objects ---

@@ -55,7 +55,8 @@ class RemoteCalls:
             options = parse_options(spec.options)
             known, actor = node.tasks.get(spec.task_id), node.calls.actors.get(options.actor_id)
             if known is not None:
-                known.origin = origin  # its caller runs again, on another node; or the call ran ahead of it
+                # Its caller runs again, on another node; or the call ran ahead of it.
+                node.forwarded.comes_from(known, origin)
                 if actor is not None and actor.shipping is not None:
                     actor.shipping.answers.asked_for(spec.task_id, origin)
                 node.reject("a call forwarded twice")

@@ -161,7 +161,7 @@ class Results:
         if task is None or node.sender in node.recovery.lost:
             self._do_not_want(lying)
             return
-        if node.recovery.placed.get(message.task_id, node.sender) != node.sender:
+        if (task.forward.peer or node.sender) != node.sender:
             node.reject("a result of a task that is with another node")
             self._do_not_want(lying)
             return

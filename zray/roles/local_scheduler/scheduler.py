@@ -72,6 +72,7 @@ from .explain import Explanations
 from .fates import Fates
 from .fetches import Fetches
 from .flights import Flights
+from .forwarded import ForwardedTasks
 from .freeing import Freeing
 from .functions import Functions
 from .groups import Groups
@@ -150,7 +151,7 @@ class LocalScheduler(Role):
         self.ends, self.fates = ActorEnds(self), Fates(self)
         self.lifecycle = Lifecycle(self)
         self.function_table = Functions(self)
-        self.lineage, self.undoing = Lineage(self), Undoing(self)
+        self.lineage, self.undoing, self.forwarded = Lineage(self), Undoing(self), ForwardedTasks()
         self.remote = Remote(self)
         self.fetches = Fetches(self)
         self.trips = Trips(self)
@@ -391,6 +392,7 @@ class LocalScheduler(Role):
     def check_everything(self) -> None:
         self.objects.check_everything()
         self.dispatch.check_everything()
+        self.forwarded.check_everything()
         self.bundles.check_everything()
         self.function_table.check_everything()
         self.small_values.check_everything()

@@ -89,7 +89,7 @@ class Stealing:
             if task.origin and task.origin != node.address:
                 node.trips.give_back(task, thief)
             else:
-                task.origin = ""
+                node.forwarded.comes_from(task, "")
                 node.departures.spill(task)
         return len(leaving)
 
@@ -123,7 +123,6 @@ class Stealing:
     def is_back(self, task: Task, thief: str) -> None:
         """A task of ours, which another node had in its queue: up again, or it runs here, where nothing is to do."""
         node = self.node
-        node.flights.landed(task.spec.task_id)
         if thief == node.address and node.resources.fits(task.options.resources) and not node.drain.is_on:
             node.remote.comes_back(task)
         else:

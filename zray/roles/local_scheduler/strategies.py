@@ -14,7 +14,7 @@ from ...wire.task_spec import ActorOptions
 from ...wire.where import LabelRule, Where, host_of, matches, no_such_labels, no_such_node, nobody_can, rules_of
 from .gpus import GPU
 from .resources import CPU
-from .tables import ReadyQueue, Task, TaskState
+from .tables import ReadyQueue, Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -109,7 +109,6 @@ class Strategies:
             if self._peers():
                 node.departures.spill(task)
             else:
-                task.state = TaskState.SPILLED
                 self.refuse(task, SpillRefused(task.spec.task_id, self._why_nowhere(where), bool(where.node)))
         elif queue.is_infeasible:
             node.infeasible.cannot_run_here(task)

@@ -30,9 +30,21 @@ class TaskState(enum.IntEnum):
     WAITING = 0  # an argument (or its function) is not here: in the `waiting` list of each missing object
     READY = 1  # in its job's queue for its options
     SENT = 2  # in a worker's `inflight`, or in a frame of a blocked worker
-    SPILLED = 3  # handed up: another node runs it
-    CALL = 4  # an actor call, in its actor's `queue`
-    DONE = 5  # in no collection
+    CALL = 3  # an actor call, in its actor's `queue`
+    DONE = 4  # in no collection
+    # From here on another node is to run it, and `forwarded` says what moves it on.
+    THROTTLED = 5  # goes up in one of the next turns
+    RECORDING = 6  # as soon as the shards have acknowledged what leaves with it
+    SCHEDULER = 7  # a global scheduler has it
+    SEARCHED = 8  # that one is gone: other nodes are asked
+    PLACED = 9  # a node is named
+    ACCEPTED = 10  # that holds what the task takes
+    DEFERRED = 11  # nobody has room: it goes up again later
+    PARKED = 12  # no node could ever run it: it waits for one that can
+    GROUP = 13  # its placement group has no place yet
+
+
+FORWARDED = TaskState.THROTTLED
 
 
 class Process:
@@ -295,13 +307,23 @@ class Task(Struct, gc=False, eq=False):
     worker: Any = None
     attempts: int = 0  # how many runs have been blamed for a worker's death, or raised and may be retried
     more: Any = None  # ObjectEntries of the further returns
-    origin: str = ""  # address of the local scheduler that spilled it here
     trip: int = 0  # how often it has gone up; of a call: which one of its actor's it is
+    forward: Any = None  # Forward, of one from another node, or that another node is to run
+
+    @property
+    def origin(self) -> str:
+        """The local scheduler that spilled it here; our own address: a global scheduler chose this node after all."""
+        return self.forward.origin if self.forward is not None else ""
 
     @property
     def is_retried_here(self) -> bool:
         """Whether it has run here, and does so again."""
         return self.attempts > 0
+
+    @property
+    def is_unsent(self) -> bool:
+        """Whether it waits here, or another node is to run it."""
+        return self.state in (TaskState.READY, TaskState.WAITING) or self.state >= FORWARDED
 
     @property
     def is_quiet(self) -> bool:

@@ -24,8 +24,9 @@ from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
 from ...wire.task_spec import RESOURCE_UNIT
 from ..role import on
 from .departures import TASKS_PER_TURN
+from .forwarded import ASKED, THERE, Event
 from .resources import CPU
-from .tables import ObjectEntry, ReadyQueue, Task, TaskState
+from .tables import FORWARDED, ObjectEntry, ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -42,6 +43,8 @@ SAMPLE_MAX = 512
 STAY_SECONDS = 0.1
 # What was set aside asks again after so long: by then the global schedulers have had a report of every node.
 ASK_AGAIN_SECONDS = 0.2
+# States of tasks that are with a global scheduler or another node, as far as is known.
+UNDER_WAY = (*ASKED, *THERE)
 # So many of them; four times as many each time that none of the last ones came back.
 ASK_AGAIN_COUNT_MIN, ASK_AGAIN_COUNT_MAX = 64, 16_384
 
@@ -56,8 +59,6 @@ class Trips:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.aside: dict[bytes, Task] = {}  # those that ask again later
-        self.kinds_aside: dict[bytes, int] = {}  # their options -> how many of them
         self.count_max = ASK_AGAIN_COUNT_MIN
         self.has_come_back = False  # one that asked again
         self.timer_is_set = False
@@ -231,15 +232,14 @@ class Trips:
         tasks, queue.tasks = queue.tasks, deque()
         for task in tasks:
             if task.origin == node.address:
-                task.origin = ""  # chosen by a global scheduler that did not know yet
-                task.state = TaskState.SPILLED
+                node.forwarded.comes_from(task, "")  # chosen by a global scheduler that did not know yet
                 self._set_aside(task)
             elif task.origin and task.origin not in node.recovery.lost:
                 self.give_back(task)
-            elif queue.blob in self.kinds_aside:
+            elif queue.blob in node.forwarded.deferred_kinds:
                 queue.tasks.append(task)  # others of the kind ask for it
             else:
-                task.origin = ""
+                node.forwarded.comes_from(task, "")
                 node.departures.spill(task)
         node.dispatch.ready_count -= len(tasks) - len(queue.tasks)
 
@@ -251,13 +251,12 @@ class Trips:
             if task.origin == node.address and task.depth:
                 queue.tasks.append(task)  # no other node could
             elif task.origin == node.address:
-                task.origin = ""
-                task.state = TaskState.SPILLED
+                node.forwarded.comes_from(task, "")
                 self._set_aside(task)
             elif task.origin and task.origin not in node.recovery.lost:
                 self.give_back(task)
             else:
-                task.origin = ""
+                node.forwarded.comes_from(task, "")
                 node.departures.spill(task)
         node.dispatch.ready_count -= len(tasks) - len(queue.tasks)
 
@@ -276,7 +275,7 @@ class Trips:
         node, spec = self.node, task.spec
         node.small_values.forget_task(spec.task_id)
         node.results.unaccepted.pop(spec.task_id, None)
-        task.state = TaskState.DONE
+        node.forwarded.left(task, TaskState.DONE)
         for entry in node.lifecycle.returns_of(task):
             entry.task = None
             if entry.waiting or entry.watchers:
@@ -292,7 +291,7 @@ class Trips:
     def is_made(self, entry: ObjectEntry) -> None:
         """It is somewhere: its task, if it went up, is done with that."""
         task = entry.task
-        if task is not None and task.state == TaskState.SPILLED:
+        if task is not None and task.state >= FORWARDED:
             entry.task = None
             if all(other.task is None for other in self.node.lifecycle.returns_of(task)):
                 self.landed(task)
@@ -308,14 +307,10 @@ class Trips:
     def is_over(self, task: Task) -> None:
         """Nothing starts it any more, wherever it is: out of all tables in which tasks are before they begin."""
         node, task_id = self.node, task.spec.task_id
-        task.state = TaskState.DONE  # so that the end of one does not start another
+        node.forwarded.left(task, TaskState.DONE)  # so that the end of one does not start another
         node.small_values.forget_task(task_id)
-        node.recovery.placed.pop(task_id, None)
-        node.infeasible.parked.pop(task_id, None)
-        node.flights.landed(task_id)
         node.groups.forget(task)
         node.results.unaccepted.pop(task_id, None)
-        self.forget(task)
 
     # --- back ---
 
@@ -324,7 +319,6 @@ class Trips:
         """TaskGivenBack."""
         task = self.on_its_way(message.task_id, message.trip)
         if task is not None:
-            self.node.recovery.placed.pop(message.task_id, None)
             task.attempts = message.attempts
             if message.thief:
                 self.node.stealing.is_back(task, message.thief)
@@ -341,15 +335,11 @@ class Trips:
     def on_its_way(self, task_id: bytes, trip: int) -> Task | None:
         """The task, if it is on that trip."""
         task = self.node.tasks.get(task_id)
-        is_it = task is not None and task.state == TaskState.SPILLED and task.trip == trip
-        return task if is_it and task_id not in self.aside else None
+        return task if task is not None and task.state in UNDER_WAY and task.trip == trip else None
 
     def _set_aside(self, task: Task) -> None:
-        self.node.flights.landed(task.spec.task_id)
+        self.node.forwarded.happened(task, Event.DEFERRED)
         self.has_come_back = self.has_come_back or task.trip > 1
-        blob = task.spec.options
-        self.aside[task.spec.task_id] = task
-        self.kinds_aside[blob] = self.kinds_aside.get(blob, 0) + 1
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -362,18 +352,9 @@ class Trips:
         self.timer_is_set = False
         self.count_max = ASK_AGAIN_COUNT_MIN if self.has_come_back else min(4 * self.count_max, ASK_AGAIN_COUNT_MAX)
         self.has_come_back = False
-        for task in list(islice(self.aside.values(), self.count_max)):
-            self.forget(task)
-            if task.state == TaskState.SPILLED:
-                self.node.departures.spill(task)
-        if self.aside:
+        deferred = self.node.forwarded.index[TaskState.DEFERRED]
+        for task in list(islice(deferred.values(), self.count_max)):
+            self.node.departures.spill(task)
+        if deferred:
             self._set_timer()
         self.node.dispatch.is_dirty = True  # others of their kinds may go with them
-
-    def forget(self, task: Task) -> None:
-        """It asks no more."""
-        if self.aside.pop(task.spec.task_id, None) is not None:
-            blob = task.spec.options
-            self.kinds_aside[blob] -= 1
-            if not self.kinds_aside[blob]:
-                del self.kinds_aside[blob]

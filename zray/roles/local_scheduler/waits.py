@@ -15,7 +15,7 @@ from ...exceptions import ProtocolError
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import AwaitRoom, CancelWait, WaitObjects, WaitReply
 from ..role import on
-from .tables import ObjectEntry, Process, TaskState, Wait
+from .tables import FORWARDED, ObjectEntry, Process, Wait
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -44,7 +44,7 @@ class Waits:
             if object_id in wait.pending:
                 continue
             entry = node.objects.retain(object_id)
-            if entry.value is None and (entry.task is None or entry.task.state == TaskState.SPILLED):
+            if entry.value is None and (entry.task is None or entry.task.state >= FORWARDED):
                 node.remote.want(entry, is_urgent=True)
             if entry.value is not None:
                 wait.ready.append(object_id)
