@@ -15,12 +15,14 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 MARK = "ZRAY_BENCHMARK_RUN"
 REPORT = "benchmark report: "
+# Of clock_getcpuclockid: the clock of what the scheduler has given a process, in nanoseconds.
+CPUCLOCK_SCHED = 2
 PRELUDE = """
 import importlib, json, sys, time
 MODULE, OPTIONS = sys.argv[1], json.loads(sys.argv[2])
@@ -91,14 +93,31 @@ def session_processes(program: Program) -> set[int]:
     """
     needle = f"{MARK}={program.mark}".encode()
     found = {program.process.pid}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if needle in (entry / "environ").read_bytes():
+                    found.add(int(entry.name))
+    return descendants(found)
+
+
+def parent_of(process: int) -> int:
+    """The process that has started it.
+
+    Raises:
+        OSError: it has ended.
+    """
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def descendants(processes: Iterable[int]) -> set[int]:
+    """These processes, their children, the children of those, and so on."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
-                if needle in (entry / "environ").read_bytes():
-                    found.add(int(entry.name))
+                children.setdefault(parent_of(int(entry.name)), []).append(int(entry.name))
+    found = set(processes)
     grown = list(found)
     while grown:
         new = set(children.get(grown.pop(), ())) - found
@@ -116,11 +135,18 @@ def proportional_bytes(process: int) -> int:
     return 0
 
 
-def cpu_seconds(process: int) -> float:
-    """User and system time that a process has taken. 0 when it has ended."""
+def anonymous_bytes(process: int) -> int:
+    """PSS of a process without what it maps from files: how much of that is its share depends on what else runs."""
     with contextlib.suppress(OSError):
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
+    return 0
+
+
+def cpu_seconds(process: int) -> float:
+    """User and system time that a process has taken, of all its threads. 0 when it has ended."""
+    with contextlib.suppress(OSError):
+        return time.clock_gettime(~process << 3 | CPUCLOCK_SCHED)
     return 0.0
 
 

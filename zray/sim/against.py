@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -108,10 +109,39 @@ class Tree:
         program = (
             f"__name__ = 'against'; exec(compile(open({__file__!r}).read(), {__file__!r}, 'exec')); serve({request!r})"
         )
-        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONHASHSEED": "0"}
         return subprocess.Popen(
-            [sys.executable, "-c", program], cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", program],
+            cwd=self.folder,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            text=True,
         )
+
+    def environment(self) -> dict[str, str]:
+        """The environment of a process that imports this tree."""
+        return {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONHASHSEED": "0"}
+
+
+@contextmanager
+def unpacked(commit: str) -> Iterator[Tree]:
+    """A commit of this tree's repository, in a temporary folder.
+
+    Raises:
+        RuntimeError: there is no such commit.
+    """
+    with tempfile.TemporaryDirectory(prefix="zray-against-") as folder:
+        packed = subprocess.run(
+            ["git", "archive", commit, "zray"], cwd=this_tree().folder, capture_output=True, check=False
+        )
+        if packed.returncode:
+            raise RuntimeError(f"git archive {commit}: {packed.stderr.decode(errors='replace').strip()}")
+        subprocess.run(["tar", "-x", "-C", folder], input=packed.stdout, check=True)
+        yield Tree(Path(folder), commit)
+
+
+def this_tree() -> Tree:
+    """The tree of this file, as it lies in its folder."""
+    return Tree(Path(__file__).resolve().parents[2], "this tree")
 
 
 def lines_of(process: subprocess.Popen[str], tree: Tree) -> Iterator[Any]:
@@ -165,10 +195,5 @@ def compare_with(commit: str, seeds: list[int], asked: dict[str, Any]) -> str:
     Raises:
         RuntimeError: there is no such commit.
     """
-    here = Path(__file__).resolve().parents[2]
-    with tempfile.TemporaryDirectory(prefix="zray-against-") as folder:
-        packed = subprocess.run(["git", "archive", commit, "zray"], cwd=here, capture_output=True, check=False)
-        if packed.returncode:
-            raise RuntimeError(f"git archive {commit}: {packed.stderr.decode(errors='replace').strip()}")
-        subprocess.run(["tar", "-x", "-C", folder], input=packed.stdout, check=True)
-        return compare(Tree(here, "this tree"), Tree(Path(folder), commit), seeds, asked)
+    with unpacked(commit) as theirs:
+        return compare(this_tree(), theirs, seeds, asked)
