@@ -108,6 +108,36 @@ def test_a_word_that_it_was_placed_is_no_proof(desk):
     assert not desk.tasks_in(TaskState.PLACED, TaskState.ACCEPTED)
 
 
+def test_task_that_a_node_accepts_during_the_search_stays_there(desk):
+    task_id = hand_up(desk)
+    lose_scheduler(desk)
+    desk.tell(N2, TaskAccepted(task_id, 1))
+    desk.tell(N2, TaskAccepted(task_id, 1))  # placed there twice
+    for peer in (N2, N3):
+        desk.tell(peer, TasksFound(1, []))
+    assert handed_again(desk) == [] and desk.tasks_in(TaskState.ACCEPTED) == [task_id]
+
+
+def test_task_that_is_given_back_during_the_search_is_deferred(desk):
+    task_id = hand_up(desk)
+    lose_scheduler(desk)
+    desk.tell(N2, TaskGivenBack(task_id, 1, 0))
+    for peer in (N2, N3):
+        desk.tell(peer, TasksFound(1, []))
+    assert handed_again(desk) == [] and desk.tasks_in(TaskState.DEFERRED) == [task_id]
+    desk.timer("Trips.ask_again")
+    assert handed_again(desk) == [("global-2", task_id)]
+
+
+def test_node_that_is_named_during_the_search_and_lost_may_have_begun_the_task(desk):
+    task_id = hand_up(desk, max_retries=0)
+    lose_scheduler(desk)
+    desk.tell("global", TaskPlaced(task_id, N2, 1))
+    assert desk.tasks_in(TaskState.SEARCHED) == [task_id]
+    desk.tell("monitor", NodeLost(N2, "killed"))
+    assert handed_again(desk) == [] and not desk.scheduler.tasks  # its one attempt is used up
+
+
 def test_who_is_lost_has_nothing(desk):
     task_id = hand_up(desk)
     lose_scheduler(desk)

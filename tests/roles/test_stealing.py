@@ -216,6 +216,17 @@ def test_a_task_that_is_back_for_a_thief_goes_up_at_once():
     assert desk.scheduler.tasks[task_id].trip == 2
 
 
+def test_task_that_is_back_before_its_scheduler_has_named_the_node_goes_up_at_once():
+    desk, _ = desk_with_thief(1)
+    steal(desk)
+    (task_id,) = [task_id for task_id in desk.scheduler.tasks if task_id[-1] == 0]
+    gone(desk)
+    desk.tell(OTHER, TaskGivenBack(task_id, 1, 0, THIEF))
+    acknowledge(desk)
+    desk.tell("global", TaskPlaced(task_id, OTHER, 1))  # of the attempt before
+    assert desk.tasks_in(TaskState.SCHEDULER) == [task_id]
+
+
 def test_a_task_that_is_back_for_us_runs_here():
     desk, worker = desk_with_thief(1)
     steal(desk)

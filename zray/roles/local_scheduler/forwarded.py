@@ -62,9 +62,10 @@ TRANSITIONS: dict[tuple[int, Event], TaskState] = {
     (TaskState.SEARCHED, Event.FOUND): TaskState.PLACED,
     **_rows((*ASKED, *THERE), Event.ACCEPTED, TaskState.ACCEPTED),
     **_rows((TaskState.SCHEDULER, TaskState.PLACED), Event.SCHEDULER_GONE, TaskState.SEARCHED),
-    **_rows((*LOCAL, *ASKED, *THERE), Event.DEFERRED, TaskState.DEFERRED),
-    **_rows((*LOCAL, *ASKED, *THERE), Event.REFUSED, TaskState.PARKED),
-    **_rows((*LOCAL, *LEAVING, TaskState.GROUP), Event.HAS_NO_PLACE, TaskState.GROUP),
+    **_rows((TaskState.READY, *ASKED, *THERE), Event.DEFERRED, TaskState.DEFERRED),
+    **_rows((TaskState.READY, TaskState.SCHEDULER), Event.REFUSED, TaskState.PARKED),
+    **_rows((TaskState.READY, TaskState.RECORDING, TaskState.THROTTLED), Event.HAS_NO_PLACE, TaskState.GROUP),
+    (TaskState.GROUP, Event.HAS_NO_PLACE): TaskState.GROUP,
 }
 # What an event leaves of who has the task: all else forgets both.
 KEEPS_PEER = (Event.SCHEDULER_GONE, Event.PLACED, Event.ACCEPTED)

@@ -27,7 +27,7 @@ from ...wire.objects import InlineRead, ReadInline
 from ...wire.scheduling import PlaceTask, SpillRefused, TaskAccepted, TaskGivenBack
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ..role import on
-from .forwarded import ASKED, THERE, Event
+from .forwarded import Event
 from .tables import FORWARDED, ObjectEntry, Task, TaskState
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Remote:
     def on_spill_refused(self, message: SpillRefused) -> None:
         """SpillRefused: no node could ever run it."""
         task = self.node.tasks.get(message.task_id)
-        if task is not None and task.state in (*ASKED, *THERE):
+        if task is not None and task.state == TaskState.SCHEDULER:
             if self.node.drain.refused(task.depth):
                 self.comes_back(task)
             else:

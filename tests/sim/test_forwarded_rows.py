@@ -1,0 +1,74 @@
+"""Each row of the table of forwarded tasks is taken: by a few seeds, or by messages in a named test."""
+
+import pytest
+
+from tests.scripts import ROOT
+from zray.roles.local_scheduler.forwarded import TRANSITIONS, Event, ForwardedTasks
+from zray.roles.local_scheduler.tables import TaskState
+from zray.sim.main import run_seed
+from zray.sim.options import Wanted
+
+pytestmark = pytest.mark.sim
+
+SCHEDULERS = Wanted(nodes=4, deaths=True, schedulers=True, drains=True)
+SEEDS = (
+    *((seed, SCHEDULERS) for seed in (3, 7, 10)),
+    (12, Wanted(nodes=4, groups=True, deaths=True)),
+    (5, Wanted(nodes=3, deaths=True)),
+)
+# Rows that few seeds take, and the tests in tests/roles that take them.
+BY_MESSAGES = {
+    (
+        TaskState.PARKED,
+        Event.SPILLED,
+    ): "test_infeasible.py::test_a_scheduler_that_has_not_heard_of_a_node_yet_decides_nothing",
+    (TaskState.SCHEDULER, Event.SPILLED): (
+        "test_stealing.py::test_task_that_is_back_before_its_scheduler_has_named_the_node_goes_up_at_once"
+    ),
+    (TaskState.PLACED, Event.PLACED): (
+        "test_losses.py::test_a_task_placed_on_a_node_that_was_lost_before_uses_up_no_attempt"
+    ),
+    (TaskState.SEARCHED, Event.PLACED): (
+        "test_flights.py::test_node_that_is_named_during_the_search_and_lost_may_have_begun_the_task"
+    ),
+    (TaskState.SEARCHED, Event.FOUND): "test_flights.py::test_what_somebody_has_is_left_there",
+    (TaskState.SEARCHED, Event.ACCEPTED): (
+        "test_flights.py::test_task_that_a_node_accepts_during_the_search_stays_there"
+    ),
+    (TaskState.ACCEPTED, Event.ACCEPTED): (
+        "test_flights.py::test_task_that_a_node_accepts_during_the_search_stays_there"
+    ),
+    (TaskState.SEARCHED, Event.DEFERRED): (
+        "test_flights.py::test_task_that_is_given_back_during_the_search_is_deferred"
+    ),
+    (TaskState.READY, Event.DEFERRED): "test_trips.py::test_a_task_that_is_sent_back_to_a_node_full_of_actors_waits",
+    (TaskState.READY, Event.REFUSED): "test_infeasible.py::test_alone_it_waits_for_ever_where_that_is_asked_for",
+    (TaskState.SCHEDULER, Event.REFUSED): (
+        "test_infeasible.py::test_a_scheduler_that_has_not_heard_of_a_node_yet_decides_nothing"
+    ),
+    (TaskState.THROTTLED, Event.HAS_NO_PLACE): (
+        "test_group_tasks.py::test_it_does_not_go_to_a_node_that_is_lost_and_goes_where_its_bundle_is_made_anew"
+    ),
+}
+
+
+def test_each_row_is_taken(monkeypatch):
+    taken, happened = set(), ForwardedTasks.happened
+
+    def record(self, task, event, **facts):
+        state = TaskState(task.state)
+        has_moved = happened(self, task, event, **facts)
+        if has_moved:
+            taken.add((state, event))
+        return has_moved
+
+    monkeypatch.setattr(ForwardedTasks, "happened", record)
+    for seed, wanted in SEEDS:
+        assert not run_seed(seed, wanted).error
+    assert set(TRANSITIONS) - taken == set(BY_MESSAGES) - taken
+
+
+@pytest.mark.parametrize("place", sorted(set(BY_MESSAGES.values())))
+def test_named_test_exists(place):
+    file, _, name = place.partition("::")
+    assert f"def {name}(" in (ROOT / "tests" / "roles" / file).read_text()
