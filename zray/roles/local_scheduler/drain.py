@@ -85,7 +85,7 @@ class Drain:
         node = self.node
         for queue in list(node.dispatch.queues):
             if queue.tasks and not self._must_stay(queue):
-                node.trips.leave(queue)
+                node.trips.leave(queue, must_all=True)
 
     def _give_back(self) -> None:
         """What others have placed here, and waits for its arguments."""

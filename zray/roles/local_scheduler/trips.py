@@ -80,7 +80,7 @@ class Trips:
                 and queue.tasks
                 and not node.resources.fits_beside_actors(queue.resources, node.pool.gpus_of_actors())
             ):
-                self._all_leave(queue)
+                self.leave(queue, must_all=False)
                 continue
             first = node.dispatch.mean_us.get(queue.tasks[0].spec.function_id) if queue.tasks else None
             seconds = first / 1e6 if first is not None else UNKNOWN_TASK_SECONDS
@@ -226,38 +226,26 @@ class Trips:
                 task.missing += 1
         return bool(task.missing)
 
-    def _all_leave(self, queue: ReadyQueue) -> None:
-        """Actors hold what they need."""
+    def leave(self, queue: ReadyQueue, *, must_all: bool) -> None:
+        """Its tasks cannot run here: actors hold what they need; or, where `must_all`, this node is about to leave."""
         node = self.node
         tasks, queue.tasks = queue.tasks, deque()
         for task in tasks:
-            if task.origin == node.address:
-                node.forwarded.comes_from(task, "")  # chosen by a global scheduler that did not know yet
-                self._set_aside(task)
-            elif task.origin and task.origin not in node.recovery.lost:
+            is_chosen = task.origin == node.address  # by a global scheduler that did not know yet
+            if task.origin and not is_chosen and task.origin not in node.recovery.lost:
                 self.give_back(task)
-            elif queue.blob in node.forwarded.deferred_kinds:
-                queue.tasks.append(task)  # others of the kind ask for it
+            elif (
+                (is_chosen and task.depth)
+                if must_all
+                else (not is_chosen and queue.blob in node.forwarded.deferred_kinds)
+            ):
+                queue.tasks.append(task)  # no other node could run it; or others of the kind ask for it
             else:
                 node.forwarded.comes_from(task, "")
-                node.departures.spill(task)
-        node.dispatch.ready_count -= len(tasks) - len(queue.tasks)
-
-    def leave(self, queue: ReadyQueue) -> None:
-        """All that this node does not have to run itself: it is about to leave."""
-        node = self.node
-        tasks, queue.tasks = queue.tasks, deque()
-        for task in tasks:
-            if task.origin == node.address and task.depth:
-                queue.tasks.append(task)  # no other node could
-            elif task.origin == node.address:
-                node.forwarded.comes_from(task, "")
-                self._set_aside(task)
-            elif task.origin and task.origin not in node.recovery.lost:
-                self.give_back(task)
-            else:
-                node.forwarded.comes_from(task, "")
-                node.departures.spill(task)
+                if is_chosen:
+                    self._set_aside(task)
+                else:
+                    node.departures.spill(task)
         node.dispatch.ready_count -= len(tasks) - len(queue.tasks)
 
     def give_back_waiting(self, task: Task) -> None:
