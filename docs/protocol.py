@@ -9,7 +9,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -39,6 +39,7 @@ from zray.wire import (
     tasks,
     wards,
 )
+from zray.wire.allowed import ALLOWED
 from zray.wire.codec import MESSAGE_TYPES, Envelope
 
 DIALOGS = (
@@ -61,6 +62,31 @@ DIALOGS = (
     relay,
     hosting,
 )
+
+# Names in routes -> words.  The last five are no kinds of addresses: these parties of a connection have none yet.
+PARTIES = {
+    "driver": "driver",
+    "worker": "worker",
+    "command": "command line",
+    "host": "host",
+    "local": "local scheduler",
+    "objects": "object manager",
+    "global": "global scheduler",
+    "gcs": "GCS shard",
+    "shard": "stand-in of a replicated shard",
+    "chains": "chain master",
+    "monitor": "monitor",
+    "services": "register of services",
+    "hosting": "hosting",
+    "replicas": "replica keeper",
+    "tunnels": "tunnels of a host",
+    "relay": "relay",
+    "node": "node",
+    "head": "head",
+    "joiner": "newcomer",
+    "reader": "reader",
+    "neighbour": "neighbouring host",
+}
 
 # Thousands of message names would cover the guides in the search.
 HEAD = """\
@@ -97,11 +123,28 @@ process anything.
 |---|---|---|
 {lengths}
 
+## Parties
+
+An address ends in its kind and a number: `9f.../gcs-0`. The tables below use words for the kinds.
+
+| kind | words |
+|---|---|
+{parties}
+
 ## All messages
 
 | tag | message | route |
 |---:|---|---|
 {index}
+
+## Permissions
+
+The permission to send a message follows from its route (`zray/wire/allowed.py`). A message without permission reaches
+no role. A node sends to its own processes without permission. Within a host, roles need no permission either.
+
+| sender | receiver | messages |
+|---|---|---|
+{permissions}
 """
 
 
@@ -135,10 +178,24 @@ def sentence(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def split_route(docstring: str) -> tuple[str, str]:
-    """The two parts of `a -> b.  Meaning.`"""
-    route, _, meaning = inspect.cleandoc(docstring).partition(".")
-    return route.strip(), meaning.strip()
+def in_words(route: str) -> str:
+    """A route with words for its names."""
+    return re.sub(r"\w+", lambda name: PARTIES[name[0]], route)
+
+
+def permissions() -> str:
+    """The table of permissions: a row for each pair of sender and receiver."""
+    order = list(PARTIES)
+    pairs = sorted(ALLOWED, key=lambda pair: (order.index(pair[0]), order.index(pair[1])))
+    return "\n".join(
+        f"| {PARTIES[sender]} | {PARTIES[receiver]} | {names_of(ALLOWED[sender, receiver])} |"
+        for sender, receiver in pairs
+    )
+
+
+def names_of(messages: Iterable[type[message.Message]]) -> str:
+    """Names of messages, in order."""
+    return ", ".join(sorted(kind.__name__ for kind in messages))
 
 
 def class_nodes(module: ModuleType) -> Iterator[tuple[type, ast.ClassDef, list[str]]]:
@@ -176,12 +233,10 @@ def struct_section(struct: type[Any], node: ast.ClassDef, lines: list[str]) -> s
     """The section of a message or a record."""
     tag = struct.__struct_config__.tag
     if tag is None:
-        head, text = f"### {node.name} (a record)", struct.__doc__ or ""
-        body = inspect.cleandoc(text)
+        head = f"### {node.name} (a record)"
     else:
-        route, meaning = split_route(struct.__doc__ or "")
-        head, body = f"### {tag} {node.name}", f"*{route}.*" + (f"  {meaning}" if meaning else "")
-    return f"{head}\n\n{body}\n\n{fields(node, lines)}"
+        head = f"### {tag} {node.name}\n\n*{in_words(message.ROUTES[tag])}*"
+    return f"{head}\n\n{inspect.cleandoc(struct.__doc__ or '')}\n\n{fields(node, lines)}"
 
 
 def dialog_section(module: ModuleType) -> str:
@@ -213,10 +268,7 @@ def lengths() -> str:
 
 def document() -> str:
     """The whole page."""
-    index = [
-        f"| {tag} | {kind.__name__} | {sentence(split_route(kind.__doc__ or '')[0])} |"
-        for tag, kind in MESSAGE_TYPES.items()
-    ]
+    index = [f"| {tag} | {kind.__name__} | {in_words(message.ROUTES[tag])} |" for tag, kind in MESSAGE_TYPES.items()]
     head = HEAD.format(
         message=prose(message.__doc__),
         link=prose(link.__doc__),
@@ -224,7 +276,9 @@ def document() -> str:
         version=message.PROTOCOL_VERSION,
         limits=prose(limits.__doc__),
         lengths=lengths(),
+        parties="\n".join(f"| `{name}` | {words} |" for name, words in PARTIES.items()),
         index="\n".join(index),
+        permissions=permissions(),
     )
     specs = [struct_section(*item) for item in class_nodes(task_spec)]
     title = "## Task specs\n\n" + prose(task_spec.__doc__) + "\n\n"

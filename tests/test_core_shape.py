@@ -8,9 +8,9 @@ from tests.core_shape import changed, code_lines, fields_of, measure
 
 MOST = {
     "files": 330,
-    "code lines": 39_787,
+    "code lines": 39_601,
     "statements": 32_487,
-    "lines of imports": 4_078,
+    "lines of imports": 3_918,
     "fields with foreign writers": 148,
 }
 # A count that is lower than its limit by so much has to be written down.

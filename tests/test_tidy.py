@@ -82,25 +82,6 @@ def test_module_has_a_docstring():
     assert not [name(path) for path in PYTHON if path.parent.name != "tests" and not outline(path)[0]]
 
 
-def message_classes():
-    """Every Message in zray/wire that has a wire tag: (file, class)."""
-    for path in sorted((ROOT / "zray" / "wire").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and any(keyword.arg == "tag" for keyword in node.keywords):
-                if any(isinstance(base, ast.Name) and base.id == "Message" for base in node.bases):
-                    yield path, node
-
-
-def test_every_message_has_a_route():
-    """The first line names sender and receiver: `a -> b`."""
-    without = [
-        f"{name(path)}:{node.name}"
-        for path, node in message_classes()
-        if "->" not in (ast.get_docstring(node) or "").partition("\n")[0]
-    ]
-    assert not without
-
-
 def test_tests_do_not_sleep():
     """Tests wait for conditions; a sleep is either too short or too long."""
     sleeping = []

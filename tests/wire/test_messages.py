@@ -1,10 +1,11 @@
-"""The vocabulary: every message travels, has a number of its own for ever, and says who says it to whom."""
+"""The vocabulary: every message travels, has a number of its own for ever, and has a route."""
 
 import re
 
 import pytest
 from hypothesis import given, settings
 
+from docs.protocol import PARTIES
 from tests.scripts import ROOT
 from tests.wire.strategies import of_type
 from zray.roles.client import Client
@@ -20,8 +21,9 @@ from zray.roles.monitor import Monitor
 from zray.roles.object_manager import ObjectManager
 from zray.roles.relay import Relay
 from zray.roles.replica_keeper import ReplicaKeeper
+from zray.wire import allowed, codec
 from zray.wire.codec import MESSAGE_TYPES, Envelope, decode, encode
-from zray.wire.message import RETIRED_TAGS
+from zray.wire.message import RETIRED_TAGS, ROUTES
 
 # Tags are forever: a new message gets a new line here; the line of a removed one moves to RETIRED_TAGS.
 TAGS = {
@@ -277,7 +279,7 @@ BUILT_ROLES = (
     LocalScheduler("local", Addresses("objects", ["global"], ["gcs-0"], "monitor"), total={"CPU": 1}),
     ObjectManager("objects", "local", capacity=4096),
 )
-ROUTE = re.compile(r"^[a-zA-Z ,]+( -> [a-zA-Z ,]+)+[.,]")
+ROUTE = re.compile(r"(?:^|; )[a-z]+(, [a-z]+)*( -> [a-z]+(, [a-z]+)*)+")
 
 
 @pytest.mark.parametrize("message_type", MESSAGE_TYPES.values(), ids=lambda message_type: message_type.__name__)
@@ -298,9 +300,51 @@ def test_tags_are_what_they_have_always_been():
 
 
 @pytest.mark.parametrize("message_type", MESSAGE_TYPES.values(), ids=lambda message_type: message_type.__name__)
-def test_every_message_says_who_says_it_to_whom(message_type):
-    first = message_type.__doc__.partition("\n")[0]
-    assert ROUTE.match(first), first
+def test_route_of_a_message_has_the_form_of_a_route_between_known_parties(message_type):
+    route = ROUTES[message_type.__struct_config__.tag]
+    assert not ROUTE.sub("", route), route
+    assert set(re.findall(r"\w+", route)) <= PARTIES.keys()
+
+
+def test_routes_belong_to_messages_and_use_each_party():
+    assert ROUTES.keys() == MESSAGE_TYPES.keys()
+    assert {name for route in ROUTES.values() for name in re.findall(r"\w+", route)} == PARTIES.keys()
+
+
+def test_pairs_of_a_route_are_those_of_its_steps():
+    assert list(allowed.pairs("a, b -> c -> d; e -> f, g")) == [
+        ("a", "c"),
+        ("b", "c"),
+        ("c", "d"),
+        ("e", "f"),
+        ("e", "g"),
+    ]
+
+
+def test_permissions_are_the_routes_between_hosts_and_from_processes():
+    granted = {(sender, kind, receiver) for (sender, receiver), kinds in allowed.ALLOWED.items() for kind in kinds}
+    routed = {
+        (*pair, kind) for kind in MESSAGE_TYPES.values() for pair in allowed.pairs(ROUTES[kind.__struct_config__.tag])
+    }
+    assert granted == {
+        (sender, kind, receiver)
+        for sender, receiver, kind in routed
+        if sender in allowed.SENDERS and receiver in allowed.ROLES and (sender, receiver) not in allowed.WITHIN_A_HOST
+    }
+    # Handshakes stand outside of letters, and no role or process may send them in one.
+    handshakes = {"Hello", "Welcome", "HostHello", "HostWelcome", "HostAside", "JoinCluster", "JoinClusterReply"}
+    assert not handshakes & {kind.__name__ for _, kind, _ in granted}
+
+
+def test_message_without_a_route_is_refused(monkeypatch):
+    monkeypatch.delitem(ROUTES, 1)
+    with pytest.raises(TypeError, match=r"Hello needs a tag of its own with a route \(message.routed\), not 1"):
+        codec._message_types()
+
+
+@pytest.mark.parametrize("message_type", MESSAGE_TYPES.values(), ids=lambda message_type: message_type.__name__)
+def test_docstring_of_a_message_says_what_its_route_does_not(message_type):
+    assert message_type.__doc__ and " -> " not in message_type.__doc__.partition("\n")[0]
 
 
 def test_a_message_is_an_array_with_its_tag_in_front():

@@ -37,7 +37,7 @@ from msgspec import Meta, Struct
 from ..ids import OBJECT_ID_BYTES, ActorID, ObjectID, TaskID
 from .homes import ActorLife
 from .limits import Many, Payload, Plenty, ShortBytes, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 from .scheduling import JobFacts
 from .task_spec import ActorOptions, TaskSpec
 from .tasks import Argument, Function
@@ -46,8 +46,8 @@ from .tasks import Argument, Function
 SHUTDOWN_SECONDS = 5.0
 
 
-class CreateActor(Message, tag=60):
-    """driver, worker -> local scheduler.  A new actor.  Its ActorID is the task id of the spec.
+class CreateActor(Message, tag=routed(60, "driver, worker -> local")):
+    """A new actor.  Its ActorID is the task id of the spec.
 
     The sender holds the first return of the spec.
     """
@@ -56,8 +56,8 @@ class CreateActor(Message, tag=60):
     options: ActorOptions
 
 
-class RegisterActor(Message, tag=61):
-    """local scheduler -> GCS shard.  An entry for the actor table.  Named actors enter only if the name is free."""
+class RegisterActor(Message, tag=routed(61, "local -> gcs")):
+    """An entry for the actor table.  Named actors enter only if the name is free."""
 
     actor_id: ActorID
     options: ActorOptions
@@ -65,27 +65,27 @@ class RegisterActor(Message, tag=61):
     guardian: Text = ""  # backup node, which has the actor re-created if `node` is lost
 
 
-class ActorRegistered(Message, tag=62):
-    """GCS shard -> local scheduler.  The actor is in the table."""
+class ActorRegistered(Message, tag=routed(62, "gcs -> local")):
+    """The actor is in the table."""
 
     actor_id: ActorID
 
 
-class ActorNameTaken(Message, tag=63):
-    """GCS shard -> local scheduler.  Another living actor has the name in the namespace (definite)."""
+class ActorNameTaken(Message, tag=routed(63, "gcs -> local")):
+    """Another living actor has the name in the namespace (definite)."""
 
     actor_id: ActorID
     holder: ShortBytes
 
 
-class ActorRemoved(Message, tag=64):
-    """local scheduler -> GCS shard.  The actor is dead for good, and its name is free."""
+class ActorRemoved(Message, tag=routed(64, "local -> gcs")):
+    """The actor is dead for good, and its name is free."""
 
     actor_id: ActorID
 
 
-class FindActor(Message, tag=65):
-    """driver, worker -> local scheduler.  A look-up of the actor with this name.
+class FindActor(Message, tag=routed(65, "driver, worker -> local")):
+    """A look-up of the actor with this name.
 
     is_weak: the handle of the sender does not count.
     """
@@ -96,8 +96,8 @@ class FindActor(Message, tag=65):
     is_weak: bool = False
 
 
-class FindActorReply(Message, tag=66):
-    """local scheduler -> driver, worker.  The actor; an empty `actor_id` means no such actor.
+class FindActorReply(Message, tag=routed(66, "local -> driver, worker")):
+    """The actor; an empty `actor_id` means no such actor.
 
     The process that asked now holds the object of the handle, unless the handle is weak.  node: home of the actor, for
     a weak handle.
@@ -109,15 +109,15 @@ class FindActorReply(Message, tag=66):
     node: Text = ""
 
 
-class LookUpActor(Message, tag=67):
-    """local scheduler -> GCS shard.  A look-up of the actor with this name."""
+class LookUpActor(Message, tag=routed(67, "local -> gcs")):
+    """A look-up of the actor with this name."""
 
     namespace: Text
     name: Text
 
 
-class LookUpActorReply(Message, tag=68):
-    """GCS shard -> local scheduler.  The answer to LookUpActor."""
+class LookUpActorReply(Message, tag=routed(68, "gcs -> local")):
+    """The answer to LookUpActor."""
 
     namespace: Text
     name: Text
@@ -127,8 +127,8 @@ class LookUpActorReply(Message, tag=68):
     is_detached: bool = False
 
 
-class FindActorNames(Message, tag=271):
-    """driver, worker -> local scheduler.  A look-up of the names of living actors.
+class FindActorNames(Message, tag=routed(271, "driver, worker -> local")):
+    """A look-up of the names of living actors.
 
     The names are those of `namespace`, or with `in_all` those of all namespaces.
     """
@@ -138,31 +138,30 @@ class FindActorNames(Message, tag=271):
     in_all: bool = False
 
 
-class ActorNamesFound(Message, tag=272):
-    """local scheduler -> driver, worker.  Pairs (namespace, name), in order."""
+class ActorNamesFound(Message, tag=routed(272, "local -> driver, worker")):
+    """Pairs (namespace, name), in order."""
 
     request: int
     names: Many[tuple[Text, Text]]
 
 
-class LookUpActorNames(Message, tag=273):
-    """local scheduler -> GCS shard.  The same look-up as FindActorNames, at one shard."""
+class LookUpActorNames(Message, tag=routed(273, "local -> gcs")):
+    """The same look-up as FindActorNames, at one shard."""
 
     request: int
     namespace: Text
     in_all: bool = False
 
 
-class ActorNamesListed(Message, tag=274):
-    """GCS shard -> local scheduler.  The names that belong to this shard."""
+class ActorNamesListed(Message, tag=routed(274, "gcs -> local")):
+    """The names that belong to this shard."""
 
     request: int
     names: Many[tuple[Text, Text]]
 
 
-class KillActor(Message, tag=69):
-    """driver, worker -> local scheduler -> local scheduler of its node.  Immediate end of the actor.  Pending calls
-    fail.
+class KillActor(Message, tag=routed(69, "driver, worker -> local -> local")):
+    """The immediate end of the actor, as an order to its node.  Pending calls fail.
 
     found_at: as in TaskOptions.
     """
@@ -172,8 +171,8 @@ class KillActor(Message, tag=69):
     found_at: Text = ""
 
 
-class StartActor(Message, tag=70):
-    """local scheduler -> worker.  Become this actor: run the creation task."""
+class StartActor(Message, tag=routed(70, "local -> worker")):
+    """The order to become this actor: to run the creation task."""
 
     spec: TaskSpec
     options: ActorOptions
@@ -189,8 +188,8 @@ class StartActor(Message, tag=70):
     gpus: Many[Text] | None = None  # GPUs of the actor, as CUDA_VISIBLE_DEVICES names them; None: a node without GPUs
 
 
-class ActorSaved(Message, tag=197):
-    """worker -> local scheduler.  The actor's state after `call_count` calls is an object that the sender has put.
+class ActorSaved(Message, tag=routed(197, "worker -> local")):
+    """The actor's state after `call_count` calls is an object that the sender has put.
 
     Readonly calls are not counted.
     """
@@ -200,8 +199,8 @@ class ActorSaved(Message, tag=197):
     call_count: Natural
 
 
-class ActorStarted(Message, tag=71):
-    """worker -> local scheduler.  The constructor returned.
+class ActorStarted(Message, tag=routed(71, "worker -> local")):
+    """The constructor returned.
 
     `has_shutdown`: the class has code to run before the process ends, unless the process is killed.
     """
@@ -210,22 +209,22 @@ class ActorStarted(Message, tag=71):
     has_shutdown: bool = False
 
 
-class ActorStartFailed(Message, tag=72):
-    """worker -> local scheduler.  The constructor raised.  `error` is an error value."""
+class ActorStartFailed(Message, tag=routed(72, "worker -> local")):
+    """The constructor raised.  `error` is an error value."""
 
     actor_id: ActorID
     error: Payload
 
 
-class ActorExited(Message, tag=73):
-    """worker -> local scheduler.  The actor left by itself, and is not restarted."""
+class ActorExited(Message, tag=routed(73, "worker -> local")):
+    """The actor left by itself, and is not restarted."""
 
     actor_id: ActorID
     reason: Text
 
 
-class SpillActor(Message, tag=170):
-    """local scheduler -> global scheduler.  The node has no space for the actor now.  `origin` is the sender's address.
+class SpillActor(Message, tag=routed(170, "local -> global")):
+    """The node has no space for the actor now.  `origin` is the sender's address.
 
     `may_borrow` allows CPUs that waiting tasks have lent out.  These tasks may be waiting for this very actor.
     """
@@ -239,10 +238,11 @@ class SpillActor(Message, tag=170):
     may_borrow: bool = False
 
 
-class PlaceActor(Message, tag=171):
-    """global scheduler -> local scheduler.  Accept the actor, if space exists.
+class PlaceActor(Message, tag=routed(171, "global, local -> local")):
+    """A request to accept the actor, if space exists.
 
-    The actor starts when its origin hands it over.
+    The actor starts when its origin hands it over.  A local scheduler sends actors of placement groups, whose
+    bundles have nodes already.
     """
 
     spec: TaskSpec
@@ -254,15 +254,15 @@ class PlaceActor(Message, tag=171):
     may_borrow: bool = False
 
 
-class ActorAccepted(Message, tag=172):
-    """local scheduler -> local scheduler of the origin.  The refs that the constructor takes are held here too."""
+class ActorAccepted(Message, tag=routed(172, "local -> local")):
+    """An answer to the origin: the refs that the constructor takes are held here too."""
 
     actor_id: ActorID
     birth: Text
 
 
-class ActorHandedOver(Message, tag=173):
-    """local scheduler of the origin -> local scheduler.  The actor is the receiver's, to claim and to start.
+class ActorHandedOver(Message, tag=routed(173, "local -> local")):
+    """The origin's word that the actor is the receiver's, to claim and to start.
 
     The accepted offer may have been of an earlier incarnation.
     """
@@ -271,22 +271,22 @@ class ActorHandedOver(Message, tag=173):
     life: ActorLife  # incarnation at the receiver
 
 
-class ActorDeferred(Message, tag=174):
-    """global scheduler, local scheduler -> local scheduler of the origin.  No node has space for the actor now."""
+class ActorDeferred(Message, tag=routed(174, "global, local -> local")):
+    """An answer to the origin: no node has space for the actor now."""
 
     actor_id: ActorID
 
 
-class ForwardCalls(Message, tag=179):
-    """local scheduler -> local scheduler.  Calls on actors at the receiver, in order."""
+class ForwardCalls(Message, tag=routed(179, "local -> local")):
+    """Calls on actors at the receiver, in order."""
 
     specs: Many[TaskSpec]
     attempts: Many[Natural] = []  # number of attempts so far for each call; empty: none
     answered: Many[TaskID] = []  # calls that are not run: their answer, lost since, is given again
 
 
-class CallsAccepted(Message, tag=180):
-    """local scheduler -> local scheduler.  The refs that these calls take are held here too."""
+class CallsAccepted(Message, tag=routed(180, "local -> local")):
+    """The refs that these calls take are held here too."""
 
     task_ids: Many[TaskID]
 
@@ -301,8 +301,8 @@ class CallResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     values: Many[Payload | Natural]
 
 
-class CallsFinished(Message, tag=181):
-    """local scheduler -> local scheduler of the caller.  Results of calls.
+class CallsFinished(Message, tag=routed(181, "local -> local")):
+    """Results of calls, for the caller's node.
 
     A `receipt` other than 0 must be acknowledged by the caller's node (AnswersTaken).
 
@@ -313,7 +313,7 @@ class CallsFinished(Message, tag=181):
     receipt: Natural = 0
 
 
-class ResultsHeld(Message, tag=182):
-    """local scheduler of the caller -> local scheduler.  The shards know that the sender holds these objects."""
+class ResultsHeld(Message, tag=routed(182, "local -> local")):
+    """The caller's node holds these objects, and the shards know that."""
 
     object_ids: Many[ObjectID]

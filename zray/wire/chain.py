@@ -86,7 +86,7 @@ from .homes import (
     LocateActor,
 )
 from .limits import Many, Payload, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 from .scheduling import LocateObjects, LocateObjectsReply
 from .task_spec import TaskSpec
 from .tasks import PublishFunction
@@ -188,8 +188,8 @@ class Update(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     found: Many[LineageFound] = []
 
 
-class ChainOffer(Message, tag=150):
-    """member -> chain master.  The sender can be a replica of `shard`.
+class ChainOffer(Message, tag=routed(150, "gcs -> chains")):
+    """The sender can be a replica of `shard`.
 
     `sequence` and `epoch` are the last update and the last epoch in the sender's log; -1 and 0 mean that the sender has
     neither.
@@ -200,14 +200,14 @@ class ChainOffer(Message, tag=150):
     epoch: Natural = 0
 
 
-class ChainFollow(Message, tag=151):
-    """client -> chain master.  A request for the chain of `shard`, now and at each change."""
+class ChainFollow(Message, tag=routed(151, "shard -> chains")):
+    """A request for the chain of `shard`, now and at each change."""
 
     shard: Text
 
 
-class ChainChanged(Message, tag=152):
-    """chain master -> members and clients.  The new chain.  Messages of an older epoch no longer change anything.
+class ChainChanged(Message, tag=routed(152, "chains -> gcs, shard")):
+    """The new chain.  Messages of an older epoch no longer change anything.
 
     `members` are in order from head to tail.  The member `joining` ("": none) gets the tail's state, and is no member
     yet.  A former member that is named in neither field is out for good.
@@ -219,8 +219,8 @@ class ChainChanged(Message, tag=152):
     joining: Text
 
 
-class ChainJoined(Message, tag=153):
-    """member -> chain master.  The sender has all updates that its predecessor had on entering `epoch`.
+class ChainJoined(Message, tag=routed(153, "gcs -> chains")):
+    """The sender has all updates that its predecessor had on entering `epoch`.
 
     From the head, the message says that the head has entered `epoch`.  If the head keeps a log, the epoch is on its
     disk.
@@ -230,15 +230,15 @@ class ChainJoined(Message, tag=153):
     epoch: Natural
 
 
-class ChainMemberLost(Message, tag=154):
-    """host, monitor -> chain master.  The final decision that `member` is dead: its process has ended, or is fenced."""
+class ChainMemberLost(Message, tag=routed(154, "gcs, monitor, services, hosting -> chains")):
+    """The final decision that `member` is dead: its process has ended, or is fenced."""
 
     member: Text
     reason: Text
 
 
-class ChainWrite(Message, tag=155):
-    """client -> head.  Requests `first`, `first` + 1, ... of this client, each with the role that asks.
+class ChainWrite(Message, tag=routed(155, "shard -> gcs")):
+    """Requests `first`, `first` + 1, ... of this client to the head, each with the role that asks.
 
     When the head changes, the client sends all requests again from the first one that may not be done.  `taken` is as
     in Update.
@@ -250,8 +250,8 @@ class ChainWrite(Message, tag=155):
     requests: Many[tuple[Text, ShardRequest]]
 
 
-class ChainResults(Message, tag=156):
-    """tail -> client.  The client's requests up to `applied` are done.
+class ChainResults(Message, tag=routed(156, "gcs -> shard")):
+    """The tail's word that the client's requests up to `applied` are done.
 
     The results `first`, `first` + 1, ... are pairs (role, message).
     """
@@ -261,8 +261,8 @@ class ChainResults(Message, tag=156):
     results: Many[tuple[Text, ShardReply]]
 
 
-class ChainRead(Message, tag=157):
-    """client -> tail.  A question that changes nothing.  `number` comes back with the answer."""
+class ChainRead(Message, tag=routed(157, "shard -> gcs")):
+    """A question to the tail that changes nothing.  `number` comes back with the answer."""
 
     epoch: Natural
     number: Natural
@@ -270,15 +270,15 @@ class ChainRead(Message, tag=157):
     request: LocateObjects
 
 
-class ChainReadReply(Message, tag=158):
-    """tail -> client.  The answer to ChainRead `number`."""
+class ChainReadReply(Message, tag=routed(158, "gcs -> shard")):
+    """The tail's answer to ChainRead `number`."""
 
     number: Natural
     results: Many[tuple[Text, ShardReply]]
 
 
-class ChainHave(Message, tag=159):
-    """member -> its predecessor.  The sender's last update in this epoch; a `sequence` of -1 means no state at all.
+class ChainHave(Message, tag=routed(159, "gcs -> gcs")):
+    """The sender's last update in this epoch, for its predecessor; a `sequence` of -1 means no state at all.
 
     `wants_safe` requests ChainSafe too.
     """
@@ -288,8 +288,8 @@ class ChainHave(Message, tag=159):
     wants_safe: bool = False
 
 
-class ChainState(Message, tag=160):
-    """member -> its successor.  Part `number` (from 1) of the sender's whole state after `sequence`.
+class ChainState(Message, tag=routed(160, "gcs -> gcs")):
+    """Part `number` (from 1) of the sender's whole state after `sequence`, for its successor.
 
     Later updates come between the parts (ChainUpdates), and wait until the state is complete.
     """
@@ -301,23 +301,23 @@ class ChainState(Message, tag=160):
     data: Payload
 
 
-class ChainTaken(Message, tag=165):
-    """member -> its predecessor.  Part `number` of the predecessor's state has arrived."""
+class ChainTaken(Message, tag=routed(165, "gcs -> gcs")):
+    """An acknowledgement to the predecessor: part `number` of its state has arrived."""
 
     epoch: Natural
     number: Natural
 
 
-class ChainLineage(Message, tag=163):
-    """member -> its successor.  A page of specs.  The state that follows names the page by its number."""
+class ChainLineage(Message, tag=routed(163, "gcs -> gcs")):
+    """A page of specs, for the successor.  The state that follows names the page by its number."""
 
     epoch: Natural
     page: Natural
     data: Payload
 
 
-class ChainAgain(Message, tag=164):
-    """head, tail -> client.  Send requests from `number` on, and questions, again.
+class ChainAgain(Message, tag=routed(164, "gcs -> shard")):
+    """A request of the head or the tail to send requests from `number` on, and questions, again.
 
     Space was missing for these messages, or the client had confirmed too few results.  By now this has changed.
     """
@@ -325,22 +325,22 @@ class ChainAgain(Message, tag=164):
     number: Natural
 
 
-class ChainSafe(Message, tag=166):
-    """member -> its successor, on request.  All updates up to `sequence` are on the sender's disk."""
+class ChainSafe(Message, tag=routed(166, "gcs -> gcs")):
+    """All updates up to `sequence` are on the sender's disk.  Its successor has requested this message (ChainHave)."""
 
     epoch: Natural
     sequence: Natural
 
 
-class ChainUpdates(Message, tag=161):
-    """member -> its successor.  The next updates.  The first such message of an epoch ends the catching up."""
+class ChainUpdates(Message, tag=routed(161, "gcs -> gcs")):
+    """The next updates, for the successor.  The first such message of an epoch ends the catching up."""
 
     epoch: Natural
     updates: Many[Update]
 
 
-class ChainAck(Message, tag=162):
-    """member -> its predecessor.  All updates up to `sequence` are at the tail.
+class ChainAck(Message, tag=routed(162, "gcs -> gcs")):
+    """An acknowledgement to the predecessor: all updates up to `sequence` are at the tail.
 
     From a joining member, the updates are at the sender.
     """
@@ -349,8 +349,8 @@ class ChainAck(Message, tag=162):
     sequence: Natural
 
 
-class ChainStalled(Message, tag=167):
-    """member -> chain master -> clients.  The shard's requests wait, for these reasons; none: requests proceed again.
+class ChainStalled(Message, tag=routed(167, "gcs -> chains -> shard")):
+    """The shard's requests wait, for these reasons; none: requests proceed again.
 
     The text is for people alone.  A member reports its disk and the disk's error, in one line.  The master reports the
     state of the shard.

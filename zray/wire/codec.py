@@ -8,12 +8,14 @@ behind the frame, without a copy on the way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Union
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..exceptions import ProtocolError
-from . import (
+from . import (  # noqa: F401  each declares messages
     actors,
     chain,
     drains,
@@ -34,38 +36,15 @@ from . import (
     wards,
 )
 from .limits import BULK_BYTES_MAX, Plenty, Text
-from .message import RETIRED_TAGS, Bulk, Message
+from .message import RETIRED_TAGS, ROUTES, Bulk, Message
 
 
 def _message_types() -> dict[int, type[Message]]:
     table: dict[int, type[Message]] = {}
-    for module in (
-        *(
-            session,
-            tasks,
-            objects,
-            actors,
-            homes,
-            scheduling,
-            gcs,
-            hosts,
-            chain,
-            reasons,
-            groups,
-            orders,
-            output,
-            drains,
-            relay,
-            wards,
-            hosting,
-            listing,
-        ),
-    ):
-        for item in vars(module).values():
-            if isinstance(item, type) and issubclass(item, Message) and item is not Message:
-                tag = item.__struct_config__.tag
-                if not isinstance(tag, int) or table.setdefault(tag, item) is not item or tag in RETIRED_TAGS:
-                    raise TypeError(f"{item.__name__} needs a tag of its own, not {tag}")
+    for item in Message.__subclasses__():
+        tag = item.__struct_config__.tag
+        if tag not in ROUTES or table.setdefault(tag, item) is not item or tag in RETIRED_TAGS:
+            raise TypeError(f"{item.__name__} needs a tag of its own with a route (message.routed), not {tag}")
     return dict(sorted(table.items()))
 
 
@@ -75,7 +54,7 @@ MESSAGE_TYPES = _message_types()
 if TYPE_CHECKING:
     AnyMessage = Message
 else:
-    AnyMessage = Union[tuple(MESSAGE_TYPES.values())]  # noqa: UP007
+    AnyMessage = reduce(or_, MESSAGE_TYPES.values())
 
 
 class Envelope(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):

@@ -8,15 +8,15 @@ local scheduler   TakeCopies -> CopiesTaken    to other nodes: take these object
 
 from ..ids import ObjectID
 from .limits import Many, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 
 
-class DrainNode(Message, tag=210):
-    """monitor -> local scheduler.  Leave the cluster as soon as possible."""
+class DrainNode(Message, tag=routed(210, "monitor -> local")):
+    """The order to leave the cluster as soon as possible."""
 
 
-class DrainReport(Message, tag=211):
-    """local scheduler -> monitor.  `waits_for` says in words what must end first.
+class DrainReport(Message, tag=routed(211, "local -> monitor")):
+    """`waits_for` says in words what must end first.
 
     `is_done`: nothing of other nodes is left here.
     """
@@ -26,9 +26,8 @@ class DrainReport(Message, tag=211):
     is_done: bool = False
 
 
-class TakeCopies(Message, tag=212):
-    """local scheduler -> local scheduler.  Take copies of these objects of the sender, given as (object, size in
-    bytes).
+class TakeCopies(Message, tag=routed(212, "local -> local")):
+    """A request to take copies of these objects of the sender, given as (object, size in bytes).
 
     A message without objects requests an answer once the receiver has all objects named so far.
     """
@@ -37,8 +36,8 @@ class TakeCopies(Message, tag=212):
     objects: Many[tuple[ObjectID, Natural]]
 
 
-class CopiesTaken(Message, tag=213):
-    """local scheduler -> local scheduler.  These objects are here, and the shards know that.
+class CopiesTaken(Message, tag=routed(213, "local -> local")):
+    """These objects are here, and the shards know that.
 
     `is_leaving`: no object is here, since the sender of this message leaves too.
     """
@@ -48,8 +47,8 @@ class CopiesTaken(Message, tag=213):
     is_leaving: bool = False
 
 
-class OrderDrain(Message, tag=214):
-    """command line -> node.  Make a node leave.  `name` is its id, or the beginning of its id.
+class OrderDrain(Message, tag=routed(214, "command -> host")):
+    """The order to make a node leave.  `name` is its id, or the beginning of its id.
 
     A repeated order asks for the progress.
 
@@ -61,8 +60,8 @@ class OrderDrain(Message, tag=214):
     seconds: float = 0.0
 
 
-class DrainReply(Message, tag=215):
-    """node -> command line.  The progress of a drain.  `node` is the id of the draining node.
+class DrainReply(Message, tag=routed(215, "host -> command")):
+    """The progress of a drain.  `node` is the id of the draining node.
 
     `is_gone`: the node is no longer a member.
 

@@ -20,7 +20,7 @@ monitor            HeartbeatReply, NodeJoined, NodeLost
 
 from ..ids import FunctionID, ObjectID, TaskID
 from .limits import Many, ShortBytes, Table, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 from .task_spec import TaskOptions, TaskSpec
 from .tasks import Function
 
@@ -56,8 +56,8 @@ def may_run_once_more(options: TaskOptions, attempts: int) -> bool:
     return options.may_run_again and not 0 <= options.max_retries <= attempts
 
 
-class RecordTasks(Message, tag=100):
-    """local scheduler -> GCS shard.  Specs for the task table.  `node` holds the return values.
+class RecordTasks(Message, tag=routed(100, "local -> gcs")):
+    """Specs for the task table.  `node` holds the return values.
 
     Request 0 asks for no reply.  `shards` is the number of shards.  `attempts` are the further runs of tasks so far.
     """
@@ -69,15 +69,14 @@ class RecordTasks(Message, tag=100):
     attempts: Many[tuple[TaskID, Natural]] = []
 
 
-class RecordTasksReply(Message, tag=101):
-    """GCS shard -> local scheduler.  The acknowledgement of RecordTasks."""
+class RecordTasksReply(Message, tag=routed(101, "gcs -> local")):
+    """The acknowledgement of RecordTasks."""
 
     request: int
 
 
-class AddLocations(Message, tag=102):
-    """local scheduler -> GCS shard.  Copies of objects at `node`, as (object, size in bytes).  `node` holds the
-    objects.
+class AddLocations(Message, tag=routed(102, "local -> gcs")):
+    """Copies of objects at `node`, as (object, size in bytes).  `node` holds the objects.
 
     `attempts` are the further runs of tasks that have ended at `node`.
     """
@@ -87,16 +86,15 @@ class AddLocations(Message, tag=102):
     attempts: Many[tuple[TaskID, Natural]] = []
 
 
-class RemoveLocations(Message, tag=103):
-    """local scheduler -> GCS shard.  Copies that `node` no longer has."""
+class RemoveLocations(Message, tag=routed(103, "local -> gcs")):
+    """Copies that `node` no longer has."""
 
     node: Text
     object_ids: Many[ObjectID]
 
 
-class OfferCopies(Message, tag=119):
-    """local scheduler -> GCS shard.  Copies that may be evicted at `node` if other nodes have copies too, or if no node
-    holds the object.
+class OfferCopies(Message, tag=routed(119, "local -> gcs")):
+    """Copies that may be evicted at `node` if other nodes have copies too, or if no node holds the object.
 
     `node` no longer holds the objects, and lacks space.
     """
@@ -105,8 +103,8 @@ class OfferCopies(Message, tag=119):
     object_ids: Many[ObjectID]
 
 
-class HoldAtNode(Message, tag=104):
-    """local scheduler -> GCS shard.  `node` joins the holders of these objects.
+class HoldAtNode(Message, tag=routed(104, "local -> gcs")):
+    """`node` joins the holders of these objects.
 
     `are_inside`: the refs came inside of a value, or an actor was found by its name.  An object that has no holder, and
     that nobody could make, is then not held, and the reply says so.  It went with the node from which the value came,
@@ -119,8 +117,8 @@ class HoldAtNode(Message, tag=104):
     are_inside: bool = False
 
 
-class HoldAtNodeReply(Message, tag=105):
-    """GCS shard -> local scheduler.  The acknowledgement of HoldAtNode.
+class HoldAtNodeReply(Message, tag=routed(105, "gcs -> local")):
+    """The acknowledgement of HoldAtNode.
 
     `are_gone`: some of these objects no longer existed.
     """
@@ -129,8 +127,8 @@ class HoldAtNodeReply(Message, tag=105):
     are_gone: bool = False
 
 
-class ReleaseAtNode(Message, tag=106):
-    """local scheduler -> GCS shard.  `node` leaves the holders of these objects.
+class ReleaseAtNode(Message, tag=routed(106, "local -> gcs")):
+    """`node` leaves the holders of these objects.
 
     `by_death`: a process of the node has died with the last refs.
     """
@@ -140,8 +138,8 @@ class ReleaseAtNode(Message, tag=106):
     by_death: bool = False
 
 
-class FindUnheld(Message, tag=125):
-    """local scheduler -> GCS shard.  Which of these objects does no node hold, apart from `node` and node `lost`?"""
+class FindUnheld(Message, tag=routed(125, "local -> gcs")):
+    """A question: which of these objects does no node hold, apart from `node` and node `lost`?"""
 
     node: Text
     request: int
@@ -149,30 +147,30 @@ class FindUnheld(Message, tag=125):
     lost: Text = ""
 
 
-class FindUnheldReply(Message, tag=126):
-    """GCS shard -> local scheduler.  The objects of the question that no other node holds."""
+class FindUnheldReply(Message, tag=routed(126, "gcs -> local")):
+    """The objects of the question that no other node holds."""
 
     request: int
     object_ids: Many[ObjectID]
 
 
-class SubscribeObject(Message, tag=107):
-    """local scheduler -> GCS shard.  Answer once, when a copy exists."""
+class SubscribeObject(Message, tag=routed(107, "local -> gcs")):
+    """A request for one answer, as soon as a copy exists."""
 
     node: Text
     object_id: ObjectID
 
 
-class ObjectLocated(Message, tag=108):
-    """GCS shard -> local scheduler.  The local schedulers of the nodes with a copy.  `size` is in bytes."""
+class ObjectLocated(Message, tag=routed(108, "gcs -> local")):
+    """The local schedulers of the nodes with a copy.  `size` is in bytes."""
 
     object_id: ObjectID
     size: Natural
     holders: Many[Text]
 
 
-class FreeCopies(Message, tag=109):
-    """GCS shard -> local scheduler.  No node holds these objects any more.
+class FreeCopies(Message, tag=routed(109, "gcs -> local")):
+    """No node holds these objects any more.
 
     `by_death`: the last holder was a process that has died, or a lost node.  An actor whose handle the object is then
     ends in the middle of its calls.
@@ -182,8 +180,8 @@ class FreeCopies(Message, tag=109):
     by_death: bool = False
 
 
-class FetchFunction(Message, tag=110):
-    """local scheduler -> GCS shard.  A request for a function, answered when the function is there.
+class FetchFunction(Message, tag=routed(110, "local -> gcs")):
+    """A request for a function, answered when the function is there.
 
     `is_over` withdraws the request.
     """
@@ -193,8 +191,8 @@ class FetchFunction(Message, tag=110):
     is_over: bool = False
 
 
-class FetchFunctionReply(Message, tag=111):
-    """GCS shard -> local scheduler.  The function.
+class FetchFunctionReply(Message, tag=routed(111, "gcs -> local")):
+    """The answer to FetchFunction.
 
     Without code, the function is not there, and too many others are awaited.  The node then asks again.
     """
@@ -202,15 +200,15 @@ class FetchFunctionReply(Message, tag=111):
     function: Function
 
 
-class ReleaseFunctions(Message, tag=118):
-    """local scheduler -> GCS shard.  Functions published in the name of `node` and this job are no longer needed."""
+class ReleaseFunctions(Message, tag=routed(118, "local -> gcs")):
+    """Functions published in the name of `node` and this job are no longer needed."""
 
     node: Text
     job_id: ShortBytes
 
 
-class RebuildObject(Message, tag=112):
-    """GCS shard -> local scheduler.  Reconstruct the object, or report its location.
+class RebuildObject(Message, tag=routed(112, "gcs -> local")):
+    """The order to reconstruct the object, or to report its location.
 
     All copies are lost.  `spec` is the spec of the object's task.  The task has run again `attempts` times.
 
@@ -223,8 +221,8 @@ class RebuildObject(Message, tag=112):
     is_granted: bool = False
 
 
-class CannotRebuild(Message, tag=113):
-    """local scheduler -> GCS shard.  `node` does not have the object, does not make it, and no longer wants it.
+class CannotRebuild(Message, tag=routed(113, "local -> gcs")):
+    """`node` does not have the object, does not make it, and no longer wants it.
 
     `was_granted`: as `is_granted` in RebuildObject.
     """
@@ -234,8 +232,8 @@ class CannotRebuild(Message, tag=113):
     was_granted: bool = False
 
 
-class ObjectLost(Message, tag=114):
-    """GCS shard -> local scheduler.  The object is lost and cannot be reconstructed (definite).
+class ObjectLost(Message, tag=routed(114, "gcs -> local")):
+    """The object is lost and cannot be reconstructed (definite).
 
     `reason` is a text for the user.  `has_task`: the object has a task.  The record of this task is lost too, or the
     task may not run again.
@@ -246,8 +244,8 @@ class ObjectLost(Message, tag=114):
     has_task: bool = False
 
 
-class LineageNeeded(Message, tag=115):
-    """GCS shard -> local scheduler -> GCS shard.  A change in the records that one shard needs from another.
+class LineageNeeded(Message, tag=routed(115, "gcs -> local -> gcs")):
+    """A change in the records that one shard needs from another.
 
     Shard `source` of `shards` needs the records of the tasks `needed` at shard `target`, and no longer those of
     `freed`.  `number` counts these messages from 1, for each pair of shards.
@@ -261,16 +259,16 @@ class LineageNeeded(Message, tag=115):
     freed: Many[TaskID]
 
 
-class LineageNeededReply(Message, tag=116):
-    """GCS shard -> local scheduler -> GCS shard.  Shard `target` has received message `number` of shard `source`."""
+class LineageNeededReply(Message, tag=routed(116, "gcs -> local -> gcs")):
+    """Shard `target` has received message `number` of shard `source`."""
 
     source: Natural
     target: Natural
     number: Natural
 
 
-class RegisterNode(Message, tag=120):
-    """local scheduler -> monitor.  A node joins, or returns to a head that was started again.
+class RegisterNode(Message, tag=routed(120, "local -> monitor")):
+    """A node joins, or returns to a head that was started again.
 
     Other nodes reach its host at `endpoint` (HOST:PORT), under `public_key`.  `peers` are the nodes that the sender
     takes for members.  `last_lost` is the last node of whose loss the sender was told.
@@ -287,15 +285,15 @@ class RegisterNode(Message, tag=120):
     last_lost: Text = ""
 
 
-class Heartbeat(Message, tag=121):
-    """local scheduler -> monitor, regularly.  A heartbeat.  `number` counts them."""
+class Heartbeat(Message, tag=routed(121, "local -> monitor")):
+    """A regular sign of life.  `number` counts them."""
 
     node: Text
     number: Natural = 0
 
 
-class HeartbeatReply(Message, tag=124):
-    """monitor -> local scheduler.  The node is still a member.
+class HeartbeatReply(Message, tag=routed(124, "monitor -> local")):
+    """The node is still a member.
 
     Its lease runs from the time at which it sent heartbeat `number`.  `seconds` is the length of the lease; 0 means the
     default of all nodes (local_scheduler/lease.py).
@@ -305,8 +303,8 @@ class HeartbeatReply(Message, tag=124):
     seconds: float = 0.0
 
 
-class GiveUpNode(Message, tag=268):
-    """local or global scheduler, GCS shard -> monitor.  The sender's host can do no more for that node.
+class GiveUpNode(Message, tag=routed(268, "local, global, gcs -> monitor")):
+    """The sender's host can do no more for that node.
 
     The monitor decides about the node.
     """
@@ -315,8 +313,11 @@ class GiveUpNode(Message, tag=268):
     reason: Text
 
 
-class NodeJoined(Message, tag=122):
-    """monitor -> local and global schedulers, about every other node.  Fields as in RegisterNode."""
+class NodeJoined(
+    Message,
+    tag=routed(122, "monitor -> local, global, gcs, chains, relay, hosting, services, shard; services -> global"),
+):
+    """A member of the cluster, other than the receiver's node.  Fields as in RegisterNode."""
 
     node: Text
     total: Table[Text, int]
@@ -328,8 +329,15 @@ class NodeJoined(Message, tag=122):
     hostname: Text = ""
 
 
-class NodeLost(Message, tag=123):
-    """monitor -> all schedulers and shards.  The node is declared dead.  Its later messages change nothing.
+class NodeLost(
+    Message,
+    tag=routed(
+        123,
+        "monitor -> local, global, gcs, chains, relay, hosting, services, shard; "
+        "services -> global, chains; local -> objects",
+    ),
+):
+    """The node is declared dead.  Its later messages change nothing.
 
     `is_drained`: all work of other nodes that had begun there had ended.
     """

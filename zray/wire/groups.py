@@ -30,7 +30,7 @@ from msgspec import Meta, Struct
 
 from ..ids import TaskID
 from .limits import Many, ShortBytes, Table, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 
 PACK, SPREAD, STRICT_PACK, STRICT_SPREAD = STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 # States of a group, as in Ray's table.  UNSCHEDULABLE is zray's own: the present nodes could never hold the group.
@@ -90,30 +90,30 @@ class GroupFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     reason: Text = ""
 
 
-class CreateGroup(Message, tag=240):
-    """driver, worker -> local scheduler.  A new placement group."""
+class CreateGroup(Message, tag=routed(240, "driver, worker -> local")):
+    """A new placement group."""
 
     request: int
     group_id: GroupID
     spec: GroupSpec
 
 
-class CreateGroupReply(Message, tag=241):
-    """local scheduler -> driver, worker.  `holder` is the group that already has the name; b"": the group is made."""
+class CreateGroupReply(Message, tag=routed(241, "local -> driver, worker")):
+    """`holder` is the group that already has the name; b"": the group is made."""
 
     request: int
     holder: ShortBytes
 
 
-class RemoveGroup(Message, tag=242):
-    """driver, worker -> local scheduler -> GCS shard.  The bundles are given back.  Work inside them is killed."""
+class RemoveGroup(Message, tag=routed(242, "driver, worker -> local -> gcs")):
+    """The bundles are given back.  Work inside them is killed."""
 
     group_id: GroupID
     reason: Text
 
 
-class FindGroups(Message, tag=243):
-    """driver, worker -> local scheduler.  The group with this id, or with this name; without both: all groups."""
+class FindGroups(Message, tag=routed(243, "driver, worker -> local")):
+    """A look-up of the group with this id, or with this name; without both, of all groups."""
 
     request: int
     group_id: ShortBytes = b""
@@ -121,22 +121,22 @@ class FindGroups(Message, tag=243):
     name: Text = ""
 
 
-class GroupsFound(Message, tag=244):
-    """local scheduler -> driver, worker.  The answer to FindGroups."""
+class GroupsFound(Message, tag=routed(244, "local -> driver, worker")):
+    """The answer to FindGroups."""
 
     request: int
     groups: Many[GroupFact]
 
 
-class AttendShard(Message, tag=245):
-    """local scheduler -> GCS shard.  The node announces itself.  `has_bundles`: bundles may be reserved here."""
+class AttendShard(Message, tag=routed(245, "local -> gcs")):
+    """The node announces itself.  `has_bundles`: bundles may be reserved here."""
 
     node: Text
     has_bundles: bool
 
 
-class RegisterGroup(Message, tag=246):
-    """local scheduler -> GCS shard.  A new group.  `keeper` finds places for the group.
+class RegisterGroup(Message, tag=routed(246, "local -> gcs")):
+    """A new group.  `keeper` finds places for the group.
 
     `home` is the local scheduler of the group's driver.
     """
@@ -149,15 +149,15 @@ class RegisterGroup(Message, tag=246):
     home: Text
 
 
-class GroupRegistered(Message, tag=247):
-    """GCS shard -> local scheduler.  The answer to RegisterGroup.  `holder` is as in CreateGroupReply."""
+class GroupRegistered(Message, tag=routed(247, "gcs -> local")):
+    """The answer to RegisterGroup.  `holder` is as in CreateGroupReply."""
 
     group_id: GroupID
     holder: ShortBytes = b""
 
 
-class KeepGroup(Message, tag=248):
-    """GCS shard -> local scheduler.  Find places for the bundles without a place, in search `trip`."""
+class KeepGroup(Message, tag=routed(248, "gcs -> local")):
+    """The order to find places for the bundles without a place, in search `trip`."""
 
     fact: GroupFact
     trip: Natural
@@ -165,8 +165,8 @@ class KeepGroup(Message, tag=248):
     home: Text
 
 
-class FindPlaces(Message, tag=249):
-    """local scheduler -> global scheduler.  `bundles` without a place, as (index, amounts).
+class FindPlaces(Message, tag=routed(249, "local -> global")):
+    """A request for places for `bundles` that have none, as (index, amounts).
 
     `taken` lists the nodes of the other bundles.
     """
@@ -178,8 +178,8 @@ class FindPlaces(Message, tag=249):
     taken: Many[Text]
 
 
-class PlacesFound(Message, tag=250):
-    """global scheduler -> local scheduler.  Places for all of the bundles, as (index, node).
+class PlacesFound(Message, tag=routed(250, "global -> local")):
+    """Places for all of the bundles, as (index, node).
 
     An empty list means: not now.  With a reason, it means: never on the present nodes.
     """
@@ -190,8 +190,8 @@ class PlacesFound(Message, tag=250):
     reason: Text = ""
 
 
-class BundlesLeave(Message, tag=269):
-    """local scheduler -> global scheduler.  Bundles of a group that is removed, as (node, amounts).
+class BundlesLeave(Message, tag=routed(269, "local -> global")):
+    """Bundles of a group that is removed, as (node, amounts).
 
     A hint: these amounts count as free until that node's next report.
     """
@@ -199,16 +199,16 @@ class BundlesLeave(Message, tag=269):
     bundles: Annotated[list[tuple[Text, Amounts]], Meta(max_length=BUNDLES_MAX)]
 
 
-class TryPlaces(Message, tag=251):
-    """local scheduler -> GCS shard.  The places that search `trip` has found."""
+class TryPlaces(Message, tag=routed(251, "local -> gcs")):
+    """The places that search `trip` has found."""
 
     group_id: GroupID
     trip: Natural
     places: Many[tuple[Natural, Text]]
 
 
-class GiveUpGroup(Message, tag=252):
-    """local scheduler -> GCS shard.  The present nodes could never hold the group, for this `reason`.
+class GiveUpGroup(Message, tag=routed(252, "local -> gcs")):
+    """The present nodes could never hold the group, for this `reason`.
 
     `waits`: the group is not given up, and waits for other nodes.  A later message with `waits` and without a reason
     says that the present nodes could hold it.
@@ -220,16 +220,16 @@ class GiveUpGroup(Message, tag=252):
     waits: bool = False
 
 
-class PrepareBundles(Message, tag=253):
-    """GCS shard -> local scheduler.  Reserve all of these bundles, or none."""
+class PrepareBundles(Message, tag=routed(253, "gcs -> local")):
+    """The order to reserve all of these bundles, or none."""
 
     group_id: GroupID
     trip: Natural
     bundles: Many[tuple[Natural, Amounts]]
 
 
-class BundlesPrepared(Message, tag=254):
-    """local scheduler -> GCS shard.  The answer to PrepareBundles.  `is_done`: all bundles are reserved."""
+class BundlesPrepared(Message, tag=routed(254, "local -> gcs")):
+    """The answer to PrepareBundles.  `is_done`: all bundles are reserved."""
 
     group_id: GroupID
     trip: Natural
@@ -237,38 +237,36 @@ class BundlesPrepared(Message, tag=254):
     is_done: bool
 
 
-class CommitBundles(Message, tag=255):
-    """GCS shard -> local scheduler.  The prepared bundles belong to the group."""
+class CommitBundles(Message, tag=routed(255, "gcs -> local")):
+    """The prepared bundles belong to the group."""
 
     group_id: GroupID
     trip: Natural
 
 
-class ReturnBundles(Message, tag=256):
-    """GCS shard -> local scheduler.  Give back the bundles of search `trip`; 0: all bundles, because the group is
-    removed.
-    """
+class ReturnBundles(Message, tag=routed(256, "gcs -> local")):
+    """The order to give back the bundles of search `trip`; 0: all bundles, because the group is removed."""
 
     group_id: GroupID
     trip: Natural
     reason: Text = ""
 
 
-class LocateGroup(Message, tag=257):
-    """local scheduler -> GCS shard.  A request for the places of the group, now and at each change."""
+class LocateGroup(Message, tag=routed(257, "local -> gcs")):
+    """A request for the places of the group, now and at each change."""
 
     group_id: GroupID
     node: Text
 
 
-class GroupLocated(Message, tag=258):
-    """GCS shard -> local scheduler.  The answer to LocateGroup."""
+class GroupLocated(Message, tag=routed(258, "gcs -> local")):
+    """The answer to LocateGroup."""
 
     fact: GroupFact
 
 
-class LookUpGroups(Message, tag=259):
-    """local scheduler -> GCS shard.  The same look-up as FindGroups, at one shard."""
+class LookUpGroups(Message, tag=routed(259, "local -> gcs")):
+    """The same look-up as FindGroups, at one shard."""
 
     request: int
     group_id: ShortBytes = b""
@@ -276,8 +274,8 @@ class LookUpGroups(Message, tag=259):
     name: Text = ""
 
 
-class GroupsListed(Message, tag=260):
-    """GCS shard -> local scheduler.  The answer to LookUpGroups."""
+class GroupsListed(Message, tag=routed(260, "gcs -> local")):
+    """The answer to LookUpGroups."""
 
     request: int
     groups: Many[GroupFact]

@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from ..ids import ActorID
 from .limits import ShortBytes, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 from .scheduling import JobFacts
 from .task_spec import ActorOptions, TaskSpec
 
@@ -40,8 +40,8 @@ class ActorLife(Struct, array_like=True, gc=False, forbid_unknown_fields=True, f
     restart_count: Natural = 0
 
 
-class ActorAt(Message, tag=175):
-    """local scheduler -> GCS shard of the actor.  The actor lives at `node`, which may change unless `is_settled`.
+class ActorAt(Message, tag=routed(175, "local -> gcs")):
+    """The actor lives at `node`, which may change unless `is_settled`.
 
     The sender is the future home, or the node that hands the actor over.
     """
@@ -53,8 +53,8 @@ class ActorAt(Message, tag=175):
     guardian: Text = ""  # backup node: a local scheduler; "": none
 
 
-class ActorClaimed(Message, tag=183):
-    """GCS shard -> local scheduler.  The actor is the receiver's, in this incarnation.  `is_held`: a handle exists."""
+class ActorClaimed(Message, tag=routed(183, "gcs -> local")):
+    """The actor is the receiver's, in this incarnation.  `is_held`: a handle exists."""
 
     actor_id: ActorID
     life: ActorLife
@@ -62,16 +62,14 @@ class ActorClaimed(Message, tag=183):
     is_killed: bool = False  # by kill(), for good
 
 
-class ActorKilled(Message, tag=196):
-    """local scheduler -> GCS shard.  A process at the sender's node has killed the actor for good.  The actor's node is
-    told too.
-    """
+class ActorKilled(Message, tag=routed(196, "local -> gcs")):
+    """A process at the sender's node has killed the actor for good.  The actor's node is told too."""
 
     actor_id: ActorID
 
 
-class ActorRefused(Message, tag=184):
-    """GCS shard, local scheduler -> local scheduler.  The actor is not the receiver's: re-created, or living elsewhere.
+class ActorRefused(Message, tag=routed(184, "gcs, local -> local")):
+    """The actor is not the receiver's: re-created, or living elsewhere.
 
     `is_gone`: the actor is dead, and nobody has a handle.
     """
@@ -81,15 +79,15 @@ class ActorRefused(Message, tag=184):
     is_gone: bool = False
 
 
-class ActorForgotten(Message, tag=176):
-    """local scheduler -> GCS shard of the actor.  The actor is dead, and nobody holds a handle."""
+class ActorForgotten(Message, tag=routed(176, "local -> gcs")):
+    """The actor is dead, and nobody holds a handle."""
 
     actor_id: ActorID
     node: Text
 
 
-class LocateActor(Message, tag=177):
-    """local scheduler -> GCS shard of the actor.  A request for the home of an actor.
+class LocateActor(Message, tag=routed(177, "local -> gcs")):
+    """A request for the home of an actor.
 
     With `wait` the answer comes as soon as the home is known, otherwise at once.  `lost` names the former home.  The
     answer then comes when the actor is elsewhere, or dead.
@@ -101,8 +99,8 @@ class LocateActor(Message, tag=177):
     lost: Text = ""
 
 
-class ActorLocated(Message, tag=178):
-    """GCS shard -> local scheduler.  The home of the actor.
+class ActorLocated(Message, tag=routed(178, "gcs -> local")):
+    """The home of the actor.
 
     An empty `node` means an unknown home, or a lost home, which `lost` then names.  `is_coming`: the actor is
     re-created elsewhere.  A further answer will name the new home.
@@ -114,8 +112,8 @@ class ActorLocated(Message, tag=178):
     is_coming: bool = False
 
 
-class GuardActor(Message, tag=185):
-    """local scheduler -> local scheduler.  Be the backup node of this actor, which lives at the sender's node.
+class GuardActor(Message, tag=routed(185, "local -> local")):
+    """The order to be the backup node of this actor, which lives at the sender's node.
 
     `is_unseen` says of a recoverable actor that nobody has seen any effect of its calls.  Its constructor may then run
     again.
@@ -129,22 +127,22 @@ class GuardActor(Message, tag=185):
     is_unseen: bool = False
 
 
-class ActorGuarded(Message, tag=186):
-    """local scheduler -> local scheduler.  The refs that the constructor takes are held here too."""
+class ActorGuarded(Message, tag=routed(186, "local -> local")):
+    """The refs that the constructor takes are held here too."""
 
     actor_id: ActorID
     birth: Text
 
 
-class ActorRestarted(Message, tag=187):
-    """local scheduler -> local scheduler.  An actor with its backup here has a new process, at the sender's node."""
+class ActorRestarted(Message, tag=routed(187, "local -> local")):
+    """An actor with its backup here has a new process, at the sender's node."""
 
     actor_id: ActorID
     life: ActorLife
 
 
-class UnguardActor(Message, tag=188):
-    """local scheduler -> local scheduler.  The receiver is no longer the backup node of the actor.
+class UnguardActor(Message, tag=routed(188, "local -> local")):
+    """The receiver is no longer the backup node of the actor.
 
     `is_dead`: the actor is dead.  Its name, if any, is then free.
     """
@@ -154,17 +152,16 @@ class UnguardActor(Message, tag=188):
     is_dead: bool
 
 
-class ActorUnguarded(Message, tag=189):
-    """local scheduler -> GCS shard of the actor.  The sender is no longer the backup node for this home."""
+class ActorUnguarded(Message, tag=routed(189, "local -> gcs")):
+    """The sender is no longer the backup node for this home."""
 
     actor_id: ActorID
     birth: Text
     term: Natural
 
 
-class ActorOrphaned(Message, tag=270):
-    """GCS shard -> local scheduler.  The actor's home is lost.  The receiver is the backup node, as reported by that
-    home.
+class ActorOrphaned(Message, tag=routed(270, "gcs -> local")):
+    """The actor's home is lost.  The receiver is the backup node, as reported by that home.
 
     Later messages of the backup node may have arrived ahead of that report, and changed nothing.
     """
@@ -174,14 +171,12 @@ class ActorOrphaned(Message, tag=270):
     term: Natural
 
 
-class GuardianLeaves(Message, tag=198):
-    """local scheduler -> local scheduler.  The sender leaves.  The receiver must choose other backup nodes for its
-    actors.
-    """
+class GuardianLeaves(Message, tag=routed(198, "local -> local")):
+    """The sender leaves.  The receiver must choose other backup nodes for its actors."""
 
 
-class HoldCalls(Message, tag=275):
-    """local scheduler -> local scheduler.  The sender leaves.  Send no calls on actors to the sender.
+class HoldCalls(Message, tag=routed(275, "local -> local")):
+    """The sender leaves.  The receiver must send it no calls on actors.
 
     `is_over` permits such calls again.
     """

@@ -15,7 +15,7 @@ the replica that it ordered, and publishes the rights of the key to all others.
 from msgspec import Struct
 
 from .limits import Many, ShortBytes, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 
 # Replicas on one node.
 REPLICAS_MAX = 64
@@ -29,15 +29,15 @@ class HostedReplica(Struct, array_like=True, gc=False, forbid_unknown_fields=Tru
     public_key: ShortBytes
 
 
-class MayHost(Message, tag=261):
-    """replica keeper -> hosting.  A report to each new head.  `replicas` are those that run here."""
+class MayHost(Message, tag=routed(261, "replicas -> hosting")):
+    """A report to each new head.  `replicas` are those that run here."""
 
     is_willing: bool
     replicas: Many[HostedReplica]
 
 
-class StartReplica(Message, tag=262):
-    """hosting -> replica keeper.  Start a replica.  `number` is the number of this order.
+class StartReplica(Message, tag=routed(262, "hosting -> replicas")):
+    """The order to start a replica.  `number` is the number of this order.
 
     `lineage_bytes` bounds the specs in the replica's memory.
     """
@@ -47,35 +47,35 @@ class StartReplica(Message, tag=262):
     lineage_bytes: Natural
 
 
-class ReplicaRuns(Message, tag=263):
-    """replica keeper -> hosting.  The replica of order `number` runs."""
+class ReplicaRuns(Message, tag=routed(263, "replicas -> hosting")):
+    """The replica of order `number` runs."""
 
     number: Natural
     replica: HostedReplica
 
 
-class ReplicaRefused(Message, tag=264):
-    """replica keeper -> hosting.  The replica of order `number` cannot be started, for this reason."""
+class ReplicaRefused(Message, tag=routed(264, "replicas -> hosting")):
+    """The replica of order `number` cannot be started, for this reason."""
 
     number: Natural
     reason: Text
 
 
-class StopReplica(Message, tag=265):
-    """hosting -> replica keeper.  End the replica.  The reason is for logs."""
+class StopReplica(Message, tag=routed(265, "hosting -> replicas")):
+    """The order to end the replica.  The reason is for logs."""
 
     host: Text
     reason: Text
 
 
-class ReplicaEnded(Message, tag=266):
-    """replica keeper -> hosting.  The replica has ended."""
+class ReplicaEnded(Message, tag=routed(266, "replicas -> hosting")):
+    """The replica has ended."""
 
     host: Text
     reason: Text
 
 
-class ReplicaStuck(Message, tag=267):
-    """host -> hosting.  The replica has accepted no messages of the sender's host for a while."""
+class ReplicaStuck(Message, tag=routed(267, "host -> hosting")):
+    """The replica has accepted no messages of the sender's host for a while."""
 
     host: Text

@@ -17,19 +17,19 @@ any other.
 from msgspec import Struct
 
 from .limits import Many, ShortBytes, Table, Text
-from .message import Message
+from .message import Message, routed
 
 
-class HostHello(Message, tag=130):
-    """host -> host.  The first message on each connection.  The key of the connection must belong to `host`."""
+class HostHello(Message, tag=routed(130, "neighbour -> neighbour")):
+    """The first message on each connection.  The key of the connection must belong to `host`."""
 
     protocol: int
     version: Text
     host: Text
 
 
-class HostWelcome(Message, tag=131):
-    """host -> host.  Mail may come, unacknowledged mail first.
+class HostWelcome(Message, tag=routed(131, "neighbour -> neighbour")):
+    """Mail may come, unacknowledged mail first.
 
     A head that was started again is another host under the same key.  The roles are named after the new host, except
     for the global schedulers.
@@ -39,27 +39,27 @@ class HostWelcome(Message, tag=131):
     global_schedulers: Many[Text] = []
 
 
-class HostRefused(Message, tag=132):
-    """host -> host.  The reason of a refusal.  Nothing else will be accepted on this connection."""
+class HostRefused(Message, tag=routed(132, "neighbour -> neighbour; head -> reader")):
+    """The reason of a refusal.  Nothing else will be accepted on this connection."""
 
     reason: Text
 
 
-class HostGoodbye(Message, tag=139):
-    """host -> host.  The sender ends.  The reason is for logs and users."""
+class HostGoodbye(Message, tag=routed(139, "neighbour -> neighbour")):
+    """The sender ends.  The reason is for logs and users."""
 
     reason: Text
 
 
-class HostAside(Message, tag=143):
-    """node -> head.  The first message on a connection beside the sender's link.
+class HostAside(Message, tag=routed(143, "neighbour -> neighbour")):
+    """The first message on a connection beside the sender's link.
 
     Heartbeats take this connection while the link is slow.
     """
 
 
-class HostExpelled(Message, tag=142):
-    """host -> host.  The receiver is no longer accepted.  The reason is for logs and users."""
+class HostExpelled(Message, tag=routed(142, "neighbour -> neighbour")):
+    """The receiver is no longer accepted.  The reason is for logs and users."""
 
     reason: Text
 
@@ -68,8 +68,8 @@ class HostExpelled(Message, tag=142):
 WAS_LOST = "the host of this key was declared dead"
 
 
-class JoinCluster(Message, tag=133):
-    """newcomer -> head, with the key of a token.  A request to join.
+class JoinCluster(Message, tag=routed(133, "joiner -> head")):
+    """A request to join, with the key of a token.
 
     The newcomer draws `public_key` for the host that it becomes.  `former` is the lost host that the newcomer replaces
     without a user's order.  A revoked key of the former host forbids this.
@@ -84,8 +84,8 @@ class JoinCluster(Message, tag=133):
     former: Text = ""
 
 
-class JoinClusterReply(Message, tag=134):
-    """head -> newcomer.  The addresses of the cluster's roles.
+class JoinClusterReply(Message, tag=routed(134, "head -> joiner")):
+    """The addresses of the cluster's roles.
 
     `seen_address` is the newcomer's address, as the head sees it.  `shards` are logical names, in the order to which
     ids are hashed.  `chains` is the chain master, which knows the replicas of the shards.
@@ -105,14 +105,14 @@ class JoinClusterReply(Message, tag=134):
     hash_seed: Text = ""
 
 
-class JoinRefused(Message, tag=135):
-    """head -> newcomer.  The reason of a refusal, in words for the user."""
+class JoinRefused(Message, tag=routed(135, "head -> joiner")):
+    """The reason of a refusal, in words for the user."""
 
     reason: Text
 
 
-class MessageRefused(Message, tag=136):
-    """host -> host, driver, worker.  The sender of a message had no permission for it (PermissionDenied)."""
+class MessageRefused(Message, tag=routed(136, "neighbour -> neighbour; host -> driver, worker, command")):
+    """The sender of a message had no permission for it (PermissionDenied)."""
 
     reason: Text
 
@@ -137,8 +137,8 @@ class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     lost_seconds: float = 0.0
 
 
-class GetNodes(Message, tag=137):
-    """host, reader -> global scheduler, head.  A request for a NodesReply.
+class GetNodes(Message, tag=routed(137, "driver, worker, command -> host -> global; reader -> head")):
+    """A request for a NodesReply.
 
     `with_dead` asks for nodes that have left lately, too.
     """
@@ -147,8 +147,8 @@ class GetNodes(Message, tag=137):
     with_dead: bool = False
 
 
-class NodesReply(Message, tag=138):
-    """global scheduler, head -> host, reader.  The nodes, as of the latest load reports.
+class NodesReply(Message, tag=routed(138, "global -> host -> driver, worker, command; head -> reader")):
+    """The nodes, as of the latest load reports.
 
     `stalls` is for readers, as in StatusReply.
     """
@@ -162,8 +162,8 @@ class NodesReply(Message, tag=138):
 RELAYED = "relay"
 
 
-class HostAdded(Message, tag=140):
-    """head -> host.  A host without a node exists.  `kind` is the kind of its key.
+class HostAdded(Message, tag=routed(140, "services -> host")):
+    """A host without a node exists.  `kind` is the kind of its key.
 
     With `is_earlier`, the receiver connects to the host at `endpoint` (RELAYED: through the head).  Otherwise the host
     connects to the receiver.
@@ -183,8 +183,8 @@ class HostAdded(Message, tag=140):
     node: Text = ""
 
 
-class HostRemoved(Message, tag=141):
-    """head -> host.  The host is gone for good."""
+class HostRemoved(Message, tag=routed(141, "services -> host")):
+    """The host is gone for good."""
 
     host: Text
     reason: Text

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from .limits import ShortBytes, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 
 # Rows of each kind in an answer: some 1.5 MB, less than a second's work for anybody on the way.
 ROWS_MAX = 10_000
@@ -61,15 +61,15 @@ class WorkerFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     actor_id: ShortBytes = b""
 
 
-class ListWork(Message, tag=290):
-    """driver, worker, local scheduler -> local scheduler.  A look-up of at most `most` tasks, actors and processes."""
+class ListWork(Message, tag=routed(290, "driver, worker, local -> local")):
+    """A look-up of at most `most` tasks, actors and processes."""
 
     request: int
     most: Natural = ROWS_MAX
 
 
-class WorkListed(Message, tag=291):
-    """local scheduler -> driver, worker, local scheduler.  The tasks, actors and processes.
+class WorkListed(Message, tag=routed(291, "local -> driver, worker, local")):
+    """The tasks, actors and processes.
 
     `silent` lists nodes that have not answered in time.
     """

@@ -25,7 +25,7 @@ from msgspec import Meta, Struct
 from ..exceptions import encode_system_error
 from ..ids import ObjectID
 from .limits import Many, Payload, Plenty, Refs, Text
-from .message import Bulk, Message, Natural
+from .message import Bulk, Message, Natural, routed
 from .task_spec import StoredValue
 
 
@@ -37,27 +37,26 @@ class PutObject(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     contained: Refs = ()  # refs inside the value, which live as long as the value
 
 
-class PutObjects(Message, tag=30):
-    """driver, worker -> local scheduler."""
+class PutObjects(Message, tag=routed(30, "driver, worker -> local")):
+    """Objects that the process has put, with their values."""
 
     objects: Plenty[PutObject]
 
 
-class HoldObjects(Message, tag=31):
-    """driver, worker -> local scheduler.  The process was handed these objects, and now has refs on them."""
+class HoldObjects(Message, tag=routed(31, "driver, worker -> local")):
+    """The process was handed these objects, and now has refs on them."""
 
     object_ids: Plenty[ObjectID]
 
 
-class ReleaseObjects(Message, tag=32):
-    """driver, worker -> local scheduler.  The process's last refs on these are gone."""
+class ReleaseObjects(Message, tag=routed(32, "driver, worker -> local")):
+    """The process's last refs on these are gone."""
 
     object_ids: Plenty[ObjectID]
 
 
-class FreeValues(Message, tag=58):
-    """driver, worker -> local scheduler -> local scheduler.  Free the values of these objects, whoever has refs
-    on them.
+class FreeValues(Message, tag=routed(58, "driver, worker -> local -> local")):
+    """The order to free the values of these objects, whoever has refs on them.
 
     An error takes the place of each value that is at the receiver.  A task's unfinished result stays.
     """
@@ -65,8 +64,8 @@ class FreeValues(Message, tag=58):
     object_ids: Many[ObjectID]
 
 
-class ValuesFreed(Message, tag=59):
-    """local scheduler -> driver, worker.  The values of these objects are freed.  The process has refs on them."""
+class ValuesFreed(Message, tag=routed(59, "local -> driver, worker")):
+    """The values of these objects are freed.  The process has refs on them."""
 
     object_ids: Many[ObjectID]
 
@@ -77,8 +76,8 @@ def error_of_freed(object_id: ObjectID) -> bytes:
     return encode_system_error("ObjectFreedError", text)
 
 
-class UnpinObjects(Message, tag=33):
-    """driver, worker -> local scheduler.  The process no longer reads these objects.
+class UnpinObjects(Message, tag=routed(33, "driver, worker -> local")):
+    """The process no longer reads these objects.
 
     Each count is the number of times that the process was told the place.
     """
@@ -86,8 +85,8 @@ class UnpinObjects(Message, tag=33):
     pins: Plenty[tuple[ObjectID, int]]
 
 
-class InlineLimit(Message, tag=24):
-    """local scheduler -> driver, worker.  From now on larger values than `bytes_max` are written into the arena.
+class InlineLimit(Message, tag=routed(24, "local -> driver, worker, local")):
+    """Values larger than `bytes_max` are written into the arena from now on.
 
     To another local scheduler: keep the returns of the sender's tasks and calls that are larger than `bytes_max` until
     asked for them.
@@ -96,9 +95,8 @@ class InlineLimit(Message, tag=24):
     bytes_max: Natural
 
 
-class PutMissing(Message, tag=26):
-    """local scheduler -> local scheduler, which runs the task that puts the object.  A process waits, and no copy
-    exists.
+class PutMissing(Message, tag=routed(26, "local -> local")):
+    """A process waits for this put object, and no copy exists.  The receiver runs the task that puts the object.
 
     If the task has put the object already, and will not do so again, the shard is told (CannotRebuild).
     """
@@ -106,8 +104,8 @@ class PutMissing(Message, tag=26):
     object_id: ObjectID
 
 
-class ResultMissing(Message, tag=27):
-    """local scheduler -> local scheduler, which accepted the task that returns the object.  No copy exists.
+class ResultMissing(Message, tag=routed(27, "local -> local")):
+    """A result has no copy.  The receiver accepted the task that returns the object.
 
     If a copy exists by now, or the task is in hand, the shard hears of that.  Otherwise the task is returned with these
     numbers (TaskGivenBack).
@@ -118,15 +116,15 @@ class ResultMissing(Message, tag=27):
     attempts: Natural
 
 
-class AllocateObject(Message, tag=34):
-    """driver, worker -> object manager.  A request of space in the arena.  `size` is in bytes."""
+class AllocateObject(Message, tag=routed(34, "driver, worker -> objects")):
+    """A request of space in the arena.  `size` is in bytes."""
 
     object_id: ObjectID
     size: Natural
 
 
-class ObjectAllocated(Message, tag=35):
-    """object manager -> driver, worker.  The sender of the request may write the range, until PutObjects names it.
+class ObjectAllocated(Message, tag=routed(35, "objects -> driver, worker")):
+    """The sender of the request may write the range, until PutObjects names it.
 
     `reserved` counts the bytes from the start whose pages exist.  More bytes come in PagesReserved.
 
@@ -139,60 +137,60 @@ class ObjectAllocated(Message, tag=35):
     reserved: Annotated[int, Meta(ge=-1)]
 
 
-class PagesReserved(Message, tag=36):
-    """object manager -> driver, worker.  From now on `reserved` bytes from the start may be written."""
+class PagesReserved(Message, tag=routed(36, "objects -> driver, worker")):
+    """The first `reserved` bytes of the range may be written from now on."""
 
     object_id: ObjectID
     reserved: Natural
 
 
-class AllocateRefused(Message, tag=37):
-    """object manager -> driver, worker.  No space is left.  The reason names the contents of the store (definite)."""
+class AllocateRefused(Message, tag=routed(37, "objects -> driver, worker")):
+    """No space is left.  The reason names the contents of the store (definite)."""
 
     object_id: ObjectID
     reason: Text
 
 
-class AbandonObject(Message, tag=38):
-    """driver, worker -> object manager.  An allocated range that will not be sealed."""
+class AbandonObject(Message, tag=routed(38, "driver, worker -> objects")):
+    """An allocated range that will not be sealed."""
 
     object_id: ObjectID
 
 
-class ClaimObject(Message, tag=51):
-    """object manager -> local scheduler.  A process requests space for an object that is here, sealed."""
-
-    object_id: ObjectID
-    process: Text
-
-
-class ObjectClaimed(Message, tag=52):
-    """local scheduler -> object manager.  The process was told the place of the object, and needs no space."""
+class ClaimObject(Message, tag=routed(51, "objects -> local")):
+    """A process requests space for an object that is here, sealed."""
 
     object_id: ObjectID
     process: Text
 
 
-class SealObjects(Message, tag=40):
-    """local scheduler -> object manager.  Objects that are written, and immutable from now on."""
+class ObjectClaimed(Message, tag=routed(52, "local -> objects")):
+    """The process was told the place of the object, and needs no space."""
+
+    object_id: ObjectID
+    process: Text
+
+
+class SealObjects(Message, tag=routed(40, "local -> objects")):
+    """Objects that are written, and immutable from now on."""
 
     object_ids: Plenty[ObjectID]
 
 
-class FreeObjects(Message, tag=41):
-    """local scheduler -> object manager.  Objects without refs and without readers."""
+class FreeObjects(Message, tag=routed(41, "local -> objects")):
+    """Objects without refs and without readers."""
 
     object_ids: Plenty[ObjectID]
 
 
-class ProcessGone(Message, tag=42):
-    """local scheduler -> object manager.  Ranges that the process had allocated and not sealed are free again."""
+class ProcessGone(Message, tag=routed(42, "local -> objects")):
+    """Ranges that the process had allocated and not sealed are free again."""
 
     process: Text
 
 
-class FetchObject(Message, tag=43):
-    """local scheduler -> object manager.  Bring the object here from the object manager of one of these nodes.
+class FetchObject(Message, tag=routed(43, "local -> objects")):
+    """The order to bring the object here from the object manager of one of these nodes.
 
     `is_small`: the object travels inside messages, and needs no space in the arena.  `is_urgent`: the waiter is running
     already.  A second order may make a present order urgent.
@@ -205,16 +203,16 @@ class FetchObject(Message, tag=43):
     is_urgent: bool = False
 
 
-class ObjectFetched(Message, tag=44):
-    """object manager -> local scheduler.  The object is here.  A small value stands inline."""
+class ObjectFetched(Message, tag=routed(44, "objects -> local")):
+    """The object is here.  A small value stands inline."""
 
     object_id: ObjectID
     value: Payload | StoredValue
     contained: Refs = ()
 
 
-class FetchFailed(Message, tag=45):
-    """object manager -> local scheduler.  None of the holders delivered the object.
+class FetchFailed(Message, tag=routed(45, "objects -> local")):
+    """No holder delivered the object.
 
     `is_definite`: the object can never be here.
     """
@@ -224,8 +222,8 @@ class FetchFailed(Message, tag=45):
     is_definite: bool = False
 
 
-class StopFetching(Message, tag=56):
-    """local scheduler -> object manager.  Stop the fetch, and answer FetchFailed, unless the object is here already.
+class StopFetching(Message, tag=routed(56, "local -> objects")):
+    """The order to stop the fetch, and to answer FetchFailed, unless the object is here already.
 
     `reason` says why the object can never be here (`is_definite`); "" if nobody wants the object any more.
     """
@@ -234,8 +232,8 @@ class StopFetching(Message, tag=56):
     reason: Text = ""
 
 
-class FetchWaits(Message, tag=57):
-    """object manager -> local scheduler.  The store has been full for `seconds`, and the object has no space.
+class FetchWaits(Message, tag=routed(57, "objects -> local")):
+    """The store has been full for `seconds`, and the object has no space.
 
     Nothing else arrives either.
     """
@@ -245,8 +243,8 @@ class FetchWaits(Message, tag=57):
     reason: Text  # contents of the full store
 
 
-class PullObject(Message, tag=46):
-    """object manager -> object manager.  Send the bytes [offset, offset + length), chunk by chunk.
+class PullObject(Message, tag=routed(46, "objects -> objects")):
+    """A request for the bytes [offset, offset + length), chunk by chunk.
 
     `ticket` is drawn by the puller, and covers all requests for the object to one node until PullDone.  Until then the
     bytes at that node stay unchanged.  The requested and not yet received bytes of a puller are bounded.  No other flow
@@ -262,8 +260,8 @@ class PullObject(Message, tag=46):
     whole_only: bool = False
 
 
-class ObjectChunk(Message, tag=47):
-    """object manager -> object manager.  Bytes [offset, offset + len(data)) of `size`."""
+class ObjectChunk(Message, tag=routed(47, "objects -> objects")):
+    """Bytes [offset, offset + len(data)) of `size`."""
 
     object_id: ObjectID
     ticket: Natural
@@ -273,8 +271,8 @@ class ObjectChunk(Message, tag=47):
     contained: Refs = ()  # the refs inside, with the first chunk
 
 
-class ObjectInline(Message, tag=53):
-    """object manager -> object manager.  A value outside the arena here.  The puller need not store it in an arena."""
+class ObjectInline(Message, tag=routed(53, "objects -> objects")):
+    """A value outside the arena here.  The puller need not store it in an arena."""
 
     object_id: ObjectID
     ticket: Natural
@@ -282,15 +280,15 @@ class ObjectInline(Message, tag=53):
     contained: Refs = ()
 
 
-class PullRefused(Message, tag=48):
-    """object manager -> object manager.  The object is not here, or no longer here."""
+class PullRefused(Message, tag=routed(48, "objects -> objects")):
+    """The object is not here, or no longer here."""
 
     object_id: ObjectID
     ticket: Natural
 
 
-class PullElsewhere(Message, tag=54):
-    """object manager -> object manager.  The sender already serves the object to its maximum of nodes.
+class PullElsewhere(Message, tag=routed(54, "objects -> objects")):
+    """The sender already serves the object to its maximum of nodes.
 
     Ask `source`, which pulls the object too, or has it.
     """
@@ -300,8 +298,8 @@ class PullElsewhere(Message, tag=54):
     source: Text
 
 
-class PullDone(Message, tag=55):
-    """object manager -> object manager.  The puller needs no more bytes of the object from the receiver.
+class PullDone(Message, tag=routed(55, "objects -> objects")):
+    """The puller needs no more bytes of the object from the receiver.
 
     `is_whole`: the puller has the whole object.
     """
@@ -311,15 +309,15 @@ class PullDone(Message, tag=55):
     is_whole: bool = False
 
 
-class ReadInline(Message, tag=49):
-    """object manager -> its local scheduler.  A pull has come.  The answer names the refs inside, and a small value."""
+class ReadInline(Message, tag=routed(49, "objects -> local")):
+    """A pull has come.  The answer names the refs inside, and a small value."""
 
     object_id: ObjectID
     puller: Text
 
 
-class InlineRead(Message, tag=50):
-    """local scheduler -> its object manager.  The small value, and the refs inside the object.
+class InlineRead(Message, tag=routed(50, "local -> objects")):
+    """The small value, and the refs inside the object.
 
     The value None means: not here, or in the arena.
     """

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from .drains import OrderDrain
 from .limits import Many, ShortBytes, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 
 
 class KeyFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -26,28 +26,28 @@ class KeyFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     is_up: bool  # a connection exists
 
 
-class GetKeys(Message, tag=190):
-    """command line -> node.  A request for a KeysReply."""
+class GetKeys(Message, tag=routed(190, "command -> host")):
+    """A request for a KeysReply."""
 
     request: int
 
 
-class KeysReply(Message, tag=191):
-    """node -> command line.  All keys of the cluster.  Without keys, a refusal says why."""
+class KeysReply(Message, tag=routed(191, "host -> command")):
+    """All keys of the cluster.  Without keys, a refusal says why."""
 
     request: int
     keys: Many[KeyFact]
 
 
-class RevokeKey(Message, tag=192):
-    """command line -> node.  Revoke keys.  `name` is a host's id, a token's name, or the beginning of either."""
+class RevokeKey(Message, tag=routed(192, "command -> host")):
+    """The order to revoke keys.  `name` is a host's id, a token's name, or the beginning of either."""
 
     request: int
     name: Text
 
 
-class DrawToken(Message, tag=193):
-    """command line -> node.  Draw a new token.
+class DrawToken(Message, tag=routed(193, "command -> host")):
+    """The order to draw a new token.
 
     A joiner's token lets others join for `seconds`, `uses` times.  A reader's token lets others look, any number of
     times.
@@ -59,16 +59,16 @@ class DrawToken(Message, tag=193):
     kind: Text = "joiner"  # or "reader"
 
 
-class TokenReply(Message, tag=194):
-    """node -> command line.  The token, which is a secret."""
+class TokenReply(Message, tag=routed(194, "host -> command")):
+    """The token, which is a secret."""
 
     request: int
     token: Text
     cluster: Text  # HOST:PORT
 
 
-class OrderReply(Message, tag=195):
-    """node -> command line.  The effects of an order, or the reason why nothing was done."""
+class OrderReply(Message, tag=routed(195, "host -> command")):
+    """The effects of an order, or the reason why nothing was done."""
 
     request: int
     done: Many[Text]

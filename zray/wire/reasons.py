@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from ..ids import ObjectID
 from .limits import Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 
 # Objects that a question names.  The first of many awaited objects may have arrived already.
 ASKED_MAX = 100
@@ -20,8 +20,8 @@ LINES_MAX = 24
 LINE_CHARACTERS_MAX = 300
 
 
-class Explain(Message, tag=22):
-    """driver, worker, local scheduler -> local scheduler.  A question why these objects are not ready.
+class Explain(Message, tag=routed(22, "driver, worker, local -> local")):
+    """A question why these objects are not ready.
 
     `left_out` counts further objects that are awaited.
     """
@@ -31,8 +31,8 @@ class Explain(Message, tag=22):
     left_out: Natural = 0
 
 
-class ExplainReply(Message, tag=23):
-    """local scheduler -> driver, worker, local scheduler.  The chain of waits.  Deeper lines begin with more spaces."""
+class ExplainReply(Message, tag=routed(23, "local -> driver, worker, local")):
+    """The chain of waits.  Deeper lines begin with more spaces."""
 
     request: int
     lines: Annotated[list[Text], Meta(max_length=2 * LINES_MAX)]

@@ -17,37 +17,37 @@ from typing import Annotated
 from msgspec import Meta
 
 from .limits import Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 
 # Bytes of one TunnelBytes: many times the size of a host's single read (host/tunnels.py).
 PIECE_BYTES_MAX = 1 << 20
 
 
-class OpenTunnel(Message, tag=200):
-    """host -> relay -> host.  A new tunnel.  `number` is A's own count, made odd or even by comparison of the ids."""
+class OpenTunnel(Message, tag=routed(200, "tunnels -> relay -> tunnels")):
+    """A new tunnel.  `number` is A's own count, made odd or even by comparison of the ids."""
 
     peer: Text
     number: int
 
 
-class TunnelBytes(Message, tag=201):
-    """host -> relay -> host.  The next bytes of the connection, in order."""
+class TunnelBytes(Message, tag=routed(201, "tunnels -> relay -> tunnels")):
+    """The next bytes of the connection, in order."""
 
     peer: Text
     number: int
     data: Annotated[bytes, Meta(max_length=PIECE_BYTES_MAX)]
 
 
-class TunnelCredit(Message, tag=202):
-    """host -> relay -> host.  Permission for `count` more bytes."""
+class TunnelCredit(Message, tag=routed(202, "tunnels -> relay -> tunnels")):
+    """Permission for `count` more bytes."""
 
     peer: Text
     number: int
     count: Natural
 
 
-class TunnelClosed(Message, tag=203):
-    """host -> relay -> host.  The connection has ended there, or is impossible.  The reason is for the log."""
+class TunnelClosed(Message, tag=routed(203, "tunnels -> relay -> tunnels")):
+    """The connection has ended there, or is impossible.  The reason is for the log."""
 
     peer: Text
     number: int

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from ..ids import ObjectID, TaskID
 from .environment import EnvVars
 from .limits import Many, Payload, Several, ShortBytes, Table, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 from .task_spec import TaskSpec
 
 # Tasks for whose arguments a global scheduler asks at a time, some kilobytes each.  Further tasks are placed without
@@ -43,8 +43,8 @@ LOCATING_MAX = 10_000
 BOTTOM_UP, CENTRAL, RANDOM, NO_LOCALITY = POLICIES = ("bottom_up", "central", "random", "no_locality")
 
 
-class LoadReport(Message, tag=80):
-    """local scheduler -> global scheduler.  A hint about the node's load, which may be late or lost.
+class LoadReport(Message, tag=routed(80, "local -> global")):
+    """A hint about the node's load, which may be late or lost.
 
     Resources are in RESOURCE_UNITs.  `task_s_mean` is in seconds, 0.0 before the first task.  The free GPUs are those
     that one request may have: the whole GPUs, and the largest part of one GPU.  Most of thousands of resources are
@@ -102,8 +102,8 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
         return replace(self, **changes)
 
 
-class SpillTask(Message, tag=81):
-    """local scheduler -> global scheduler.  Place this task.  `origin` is the sender's address.
+class SpillTask(Message, tag=routed(81, "local -> global")):
+    """A request to place this task.  `origin` is the sender's address.
 
     `trip` is the spill count, and `attempts` the number of attempts so far.
 
@@ -124,8 +124,8 @@ class SpillTask(Message, tag=81):
     located: Many[tuple[ObjectID, Natural, Many[Text]]] = []
 
 
-class SpillRefused(Message, tag=82):
-    """global scheduler -> local scheduler.  No node can run the task (definite while the nodes stay the same).
+class SpillRefused(Message, tag=routed(82, "global -> local")):
+    """No node can run the task (definite while the nodes stay the same).
 
     `is_final`: the refusal holds for good.  `leaving` lists nodes that are about to leave, and do not count.
     """
@@ -136,8 +136,11 @@ class SpillRefused(Message, tag=82):
     leaving: Many[Text] = []
 
 
-class PlaceTask(Message, tag=83):
-    """global scheduler -> local scheduler.  Run the task here.  Fields as in SpillTask."""
+class PlaceTask(Message, tag=routed(83, "global, local -> local")):
+    """The order to run the task here.  Fields as in SpillTask.
+
+    A local scheduler sends tasks of placement groups, whose bundles have nodes already.
+    """
 
     spec: TaskSpec
     origin: Text
@@ -148,16 +151,15 @@ class PlaceTask(Message, tag=83):
     is_quiet: bool = False
 
 
-class TaskAccepted(Message, tag=84):
-    """local scheduler -> local scheduler of the origin.  The refs that the task takes are held here too."""
+class TaskAccepted(Message, tag=routed(84, "local -> local")):
+    """An answer to the origin: the refs that the task takes are held here too."""
 
     task_id: TaskID
     trip: Natural = 1
 
 
-class TaskPlaced(Message, tag=88):
-    """global scheduler -> local scheduler of the origin.  The chosen node.  After the loss of this node, the task must
-    be spilled again.
+class TaskPlaced(Message, tag=routed(88, "global -> local")):
+    """The chosen node, for the origin.  After the loss of this node, the task must be spilled again.
 
     Sent too for an actor, whose creation task has this id.  The node has not accepted the actor yet.
     """
@@ -167,15 +169,15 @@ class TaskPlaced(Message, tag=88):
     trip: Natural = 1
 
 
-class TaskDeferred(Message, tag=89):
-    """global scheduler -> local scheduler of the origin.  Actors hold the needed resources on all possible nodes."""
+class TaskDeferred(Message, tag=routed(89, "global -> local")):
+    """An answer to the origin: actors hold the needed resources on all possible nodes."""
 
     task_id: TaskID
     trip: Natural
 
 
-class TaskGivenBack(Message, tag=90):
-    """local scheduler -> local scheduler of the origin.  The task is returned to its origin.
+class TaskGivenBack(Message, tag=routed(90, "local -> local")):
+    """The task is returned to its origin.
 
     The reason may be, for example, that actors here hold the needed resources.
     """
@@ -186,8 +188,8 @@ class TaskGivenBack(Message, tag=90):
     thief: Text = ""  # an idle node; the task would wait long here
 
 
-class EndTasks(Message, tag=78):
-    """local scheduler -> local scheduler where the tasks were placed, as (task, trip).  Nobody wants their results.
+class EndTasks(Message, tag=routed(78, "local -> local")):
+    """Tasks, as (task, trip), that were placed at the receiver, and whose results nobody wants.
 
     The process that had submitted the tasks has died.
     """
@@ -203,8 +205,8 @@ class Thief(Struct, array_like=True, gc=False, forbid_unknown_fields=True, froze
     held: Table[Text, int] = {}
 
 
-class StealTasks(Message, tag=79):
-    """global scheduler -> local scheduler.  These nodes are idle, and tasks of the receiver wait long.
+class StealTasks(Message, tag=routed(79, "global -> local")):
+    """These nodes are idle, and tasks of the receiver wait long.
 
     Spill some tasks again.
     """
@@ -212,8 +214,8 @@ class StealTasks(Message, tag=79):
     thieves: Many[Thief]
 
 
-class TaskDone(Message, tag=91):
-    """local scheduler -> local scheduler of the origin.  All returns of a task: small values with no refs inside.
+class TaskDone(Message, tag=routed(91, "local -> local")):
+    """All returns of a task, for the origin: small values with no refs inside.
 
     After a quiet spill, the message also has the sizes in bytes of large returns.  The sender's node holds these until
     ResultsHeld.  After any other spill, large returns come by way of the object directory (Ray paper, figure 7b).
@@ -227,9 +229,8 @@ class TaskDone(Message, tag=91):
     attempts: Natural = 0
 
 
-class FindTasks(Message, tag=95):
-    """local scheduler -> local scheduler.  Which of these tasks of the sender, with these spill counts, are at the
-    receiver?
+class FindTasks(Message, tag=routed(95, "local -> local")):
+    """A question: which of these tasks of the sender, with these spill counts, are at the receiver?
 
     The named global scheduler had the tasks, and is gone.  The receiver answers when it hears no more from that
     scheduler.
@@ -240,23 +241,21 @@ class FindTasks(Message, tag=95):
     tasks: Many[tuple[TaskID, Natural]]
 
 
-class TasksFound(Message, tag=96):
-    """local scheduler -> local scheduler.  The tasks that are here."""
+class TasksFound(Message, tag=routed(96, "local -> local")):
+    """The tasks that are here."""
 
     request: int
     task_ids: Many[TaskID]
 
 
-class JobEnded(Message, tag=87):
-    """local scheduler -> local scheduler.  The job's driver, at the sender's node, has ended.  Everything of the job
-    has ended too.
-    """
+class JobEnded(Message, tag=routed(87, "local -> local")):
+    """The job's driver, at the sender's node, has ended.  Everything of the job has ended too."""
 
     job_id: ShortBytes
 
 
-class JobNotice(Message, tag=97):
-    """local scheduler -> driver, or the local scheduler of its node.  A text for the user of the job.
+class JobNotice(Message, tag=routed(97, "local -> local, driver")):
+    """A text for the user of the job: to the driver, or to its node.
 
     is_event: a repaired failure; the driver's node limits the rate of such notices.
     """
@@ -266,8 +265,8 @@ class JobNotice(Message, tag=97):
     is_event: bool = False
 
 
-class PublishCode(Message, tag=98):
-    """driver -> local scheduler.  Code that the job's workers on other nodes need too.  The driver holds the objects.
+class PublishCode(Message, tag=routed(98, "driver -> local")):
+    """Code that the job's workers on other nodes need too.  The driver holds the objects.
 
     `sys_path` lists the folders in which the driver looks for modules from now on; () means unchanged.
 
@@ -281,24 +280,22 @@ class PublishCode(Message, tag=98):
     replaced: Many[ObjectID] = []  # earlier bundles whose contents are all in later ones
 
 
-class CodeAdded(Message, tag=99):
-    """local scheduler -> local scheduler.  The code of a job has changed.  Tasks of the job may be at the receiver."""
+class CodeAdded(Message, tag=routed(99, "local -> local")):
+    """The code of a job has changed.  Tasks of the job may be at the receiver."""
 
     job_id: ShortBytes
     facts: JobFacts
 
 
-class LocateObjects(Message, tag=85):
-    """global scheduler -> GCS shard.  A request for the places of objects."""
+class LocateObjects(Message, tag=routed(85, "global -> gcs")):
+    """A request for the places of objects."""
 
     request: int
     object_ids: Many[ObjectID]
 
 
-class LocateObjectsReply(Message, tag=86):
-    """GCS shard -> global scheduler.  For each object its size in bytes, and the local schedulers of the nodes with a
-    copy.
-    """
+class LocateObjectsReply(Message, tag=routed(86, "gcs -> global")):
+    """The size in bytes of each object, and the local schedulers of the nodes with a copy."""
 
     request: int
     objects: Many[tuple[ObjectID, int, Many[Text]]]

@@ -11,12 +11,12 @@ node              ProcessDropped  the node drops the process, or the node ends; 
 """
 
 from .limits import Many, ShortBytes, Table, Text
-from .message import Message
+from .message import Message, routed
 from .scheduling import JobFacts
 
 
-class Hello(Message, tag=1):
-    """driver, worker, command line -> node.  The first message on a connection."""
+class Hello(Message, tag=routed(1, "driver, worker, command -> node")):
+    """The first message on a connection."""
 
     protocol: int
     version: Text
@@ -28,8 +28,8 @@ class Hello(Message, tag=1):
     facts: JobFacts = JobFacts()  # drivers: all facts but `home`
 
 
-class Welcome(Message, tag=2):
-    """node -> driver, worker.  The answer to Hello."""
+class Welcome(Message, tag=routed(2, "node -> driver, worker, command")):
+    """The answer to Hello."""
 
     address: Text
     node_id: ShortBytes
@@ -38,30 +38,30 @@ class Welcome(Message, tag=2):
     version: Text = ""
 
 
-class HelloRefused(Message, tag=3):
-    """node -> driver, worker.  The refusal of a Hello, with a reason in words for the user.  The connection is over."""
+class HelloRefused(Message, tag=routed(3, "node -> driver, worker, command")):
+    """The refusal of a Hello, with a reason in words for the user.  The connection is over."""
 
     reason: Text
 
 
-class Goodbye(Message, tag=4):
-    """driver, worker -> node.  An orderly end.  Everything that a driver holds is released."""
+class Goodbye(Message, tag=routed(4, "driver, worker, command -> host")):
+    """An orderly end.  Everything that a driver holds is released."""
 
     reason: Text = ""
 
 
-class GoodbyeReply(Message, tag=5):
-    """node -> driver, worker.  All messages before the Goodbye have been handled."""
+class GoodbyeReply(Message, tag=routed(5, "host -> driver, worker, command")):
+    """All messages before the Goodbye have been handled."""
 
 
-class GetStatus(Message, tag=6):
-    """driver, worker, command line -> node.  A request for a StatusReply."""
+class GetStatus(Message, tag=routed(6, "driver, worker, command -> host")):
+    """A request for a StatusReply."""
 
     request: int = 0
 
 
-class StatusReply(Message, tag=7):
-    """node -> driver, worker, command line.  Resources in RESOURCE_UNITs, and counts of the present state.
+class StatusReply(Message, tag=routed(7, "host -> driver, worker, command")):
+    """Resources in RESOURCE_UNITs, and counts of the present state.
 
     `trouble` says in words that the node has no contact with the head of its cluster; "" while contact exists.
     `stalls` names, in words too, the GCS shards whose disks accept no writes.
@@ -79,15 +79,15 @@ class StatusReply(Message, tag=7):
     programs: Many[int] = []
 
 
-class StopSession(Message, tag=8):
-    """command line -> node.  End the session: workers, segments, sockets, folder."""
+class StopSession(Message, tag=routed(8, "command -> host")):
+    """The order to end the session: workers, segments, sockets, folder."""
 
 
-class Ack(Message, tag=9):
-    """either side of a link -> the other.  An acknowledgement in the envelope, and nothing else."""
+class Ack(Message, tag=routed(9, "driver, worker, command -> host -> driver, worker, command; neighbour -> neighbour")):
+    """An acknowledgement in the envelope, and nothing else."""
 
 
-class ProcessDropped(Message, tag=21):
-    """node -> driver, worker.  The link is over for the reason given: bad frames, or the end of the node itself."""
+class ProcessDropped(Message, tag=routed(21, "host -> driver, worker, command")):
+    """The link is over for the reason given: bad frames, or the end of the node itself."""
 
     reason: Text

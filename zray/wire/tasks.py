@@ -17,7 +17,7 @@ from msgspec import Struct
 from ..ids import FunctionID, ObjectID, TaskID
 from .environment import NO_ENVIRONMENT, Environment
 from .limits import Many, Payload, Plenty, Refs, Several, ShortBytes, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 from .scheduling import JobFacts
 from .task_spec import StoredValue, TaskSpec, Value
 
@@ -44,8 +44,8 @@ class Function(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     code: Payload
 
 
-class PublishFunction(Message, tag=10):
-    """driver, worker -> local scheduler -> GCS shard.  An entry for the function table (Ray paper 4.3).
+class PublishFunction(Message, tag=routed(10, "driver, worker -> local -> gcs")):
+    """An entry for the function table (Ray paper 4.3).
 
     A message to a shard names the owner: `node` reports the end of job `job_id` with ReleaseFunctions.
     """
@@ -55,8 +55,8 @@ class PublishFunction(Message, tag=10):
     job_id: ShortBytes = b""
 
 
-class SubmitTasks(Message, tag=11):
-    """driver, worker -> local scheduler.  Tasks and actor calls in the order of submission.
+class SubmitTasks(Message, tag=routed(11, "driver, worker -> local")):
+    """Tasks and actor calls in the order of submission.
 
     From now on the sender holds a ref on every return value of every spec.
     """
@@ -76,8 +76,8 @@ LEARNED_COUNT_MAX = 4_096
 LEARNED_BYTES_MAX = 256 << 20
 
 
-class StartTasks(Message, tag=12):
-    """local scheduler -> worker.  Tasks to run in this order.
+class StartTasks(Message, tag=routed(12, "local -> worker")):
+    """Tasks to run in this order.
 
     A dep that is missing from the arguments is made by a task ahead in the same worker's queue.
     """
@@ -114,30 +114,28 @@ class Timing(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     mean_us: int
 
 
-class TasksFinished(Message, tag=13):
-    """worker -> local scheduler.  Results in the order in which the tasks ran."""
+class TasksFinished(Message, tag=routed(13, "worker -> local")):
+    """Results in the order in which the tasks ran."""
 
     results: Plenty[TaskResult]
     timings: Plenty[Timing] = []  # of functions whose mean has moved
 
 
-class TasksReturned(Message, tag=14):
-    """worker -> local scheduler.  Tasks that were not run, in queue order.  `drained`: the claim window was found
-    empty.
-    """
+class TasksReturned(Message, tag=routed(14, "worker -> local")):
+    """Tasks that were not run, in queue order.  `drained`: the claim window was found empty."""
 
     task_ids: Plenty[TaskID]
     drained: bool = False
 
 
-class ObjectsReady(Message, tag=15):
-    """local scheduler -> driver, worker.  Values.  A StoredValue is pinned for the receiver until unpinned."""
+class ObjectsReady(Message, tag=routed(15, "local -> driver, worker")):
+    """Values of objects.  A StoredValue is pinned for the receiver until unpinned."""
 
     objects: Plenty[tuple[ObjectID, Payload | StoredValue]]
 
 
-class WaitObjects(Message, tag=16):
-    """driver, worker -> local scheduler.  A request for a reply when `count` of the objects are there.
+class WaitObjects(Message, tag=routed(16, "driver, worker -> local")):
+    """A request for a reply when `count` of the objects are there.
 
     `fetch` asks for the values of ready objects too.
 
@@ -158,8 +156,8 @@ class WaitObjects(Message, tag=16):
     limited: bool = False
 
 
-class WaitReply(Message, tag=17):
-    """local scheduler -> driver, worker.  The objects that are ready.  Values went ahead in ObjectsReady.
+class WaitReply(Message, tag=routed(17, "local -> driver, worker")):
+    """The objects that are ready.  Values went ahead in ObjectsReady.
 
     Request 0 answers no wait.  The objects are then large results of the receiver's tasks on other nodes, sent on
     request.
@@ -169,8 +167,8 @@ class WaitReply(Message, tag=17):
     ready: Plenty[ObjectID]
 
 
-class CancelWait(Message, tag=18):
-    """driver, worker -> local scheduler.  Answer WaitObjects `request` now, with the objects that are ready.
+class CancelWait(Message, tag=routed(18, "driver, worker -> local")):
+    """A request to answer WaitObjects `request` now, with the objects that are ready.
 
     `goes_on`: this worker's only thread does not wait for its CPU.  The timeout has passed, or a signal handler has
     raised.  The worker owes the CPU: nothing new starts on that CPU before the worker has it back.  Nested tasks sent
@@ -181,8 +179,8 @@ class CancelWait(Message, tag=18):
     goes_on: bool = False
 
 
-class AwaitRoom(Message, tag=25):
-    """worker -> local scheduler.  This worker's only thread waits for requested space in the object store.
+class AwaitRoom(Message, tag=routed(25, "worker -> local")):
+    """This worker's only thread waits for requested space in the object store.
 
     The CPU may go to work that frees space.  After its answer the worker sends CancelWait `request`.  The reply to
     CancelWait grants the CPU again.
@@ -191,8 +189,8 @@ class AwaitRoom(Message, tag=25):
     request: int
 
 
-class JobStarted(Message, tag=19):
-    """local scheduler -> worker.  The job to which the worker belongs; sent before the first task.
+class JobStarted(Message, tag=routed(19, "local -> worker")):
+    """The job to which the worker belongs; sent before the first task.
 
     `environment` is what the worker's tasks have beyond the job's.  Child tasks have it too.
     """
@@ -202,5 +200,5 @@ class JobStarted(Message, tag=19):
     environment: Environment = NO_ENVIRONMENT
 
 
-class StopWorker(Message, tag=20):
-    """local scheduler -> worker.  Leave after the queued tasks."""
+class StopWorker(Message, tag=routed(20, "local -> worker")):
+    """The order to leave after the queued tasks."""

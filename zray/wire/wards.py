@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from ..ids import OBJECT_ID_BYTES, PARENT_HASH_BYTES, ActorID, ObjectID, TaskID, return_id
 from .limits import Many, Million, Payload, Text
-from .message import Message, Natural
+from .message import Message, Natural, routed
 from .task_spec import TaskSpec
 
 
@@ -90,9 +90,8 @@ def _large(task_id: TaskID, values: list[bytes | Natural]) -> list[ObjectID]:
     return [return_id(task_id, index) for index, value in enumerate(values, 1) if type(value) is int]
 
 
-class LogStart(Message, tag=204):
-    """local scheduler -> local scheduler.  The start of a new call log.  The receiver's former log of the actor is
-    void.
+class LogStart(Message, tag=routed(204, "local -> local")):
+    """The start of a new call log.  The receiver's former log of the actor is void.
 
     `epoch` numbers the logs of this home.  Acknowledgements name the epoch.
 
@@ -108,8 +107,8 @@ class LogStart(Message, tag=204):
     seen: Natural = 0
 
 
-class LogCalls(Message, tag=205):
-    """local scheduler -> local scheduler.  The next entries of the call log.
+class LogCalls(Message, tag=routed(205, "local -> local")):
+    """The next entries of the call log.
 
     `taken` lists calls whose results their callers have.
 
@@ -130,8 +129,8 @@ class LogCalls(Message, tag=205):
     begun: Many[BegunCall] = []
 
 
-class LogCheckpoint(Message, tag=206):
-    """local scheduler -> local scheduler.  A checkpoint: the state after `count` calls, all of which were sent before.
+class LogCheckpoint(Message, tag=routed(206, "local -> local")):
+    """A checkpoint: the state after `count` calls, all of which were sent before.
 
     `all_of` lists prefixes of task ids.  Such tasks were made by calls in the checkpoint.  Their answers are no longer
     needed.
@@ -145,8 +144,8 @@ class LogCheckpoint(Message, tag=206):
     beside: Million[ObjectID] = []  # as in LogStart
 
 
-class CallsLogged(Message, tag=207):
-    """local scheduler -> local scheduler.  An acknowledgement: the state after `count` calls could be restored here.
+class CallsLogged(Message, tag=routed(207, "local -> local")):
+    """An acknowledgement: the state after `count` calls could be restored here.
 
     `offered` is the last checkpoint that need not be offered again, by its count of calls.
 
@@ -164,7 +163,7 @@ class CallsLogged(Message, tag=207):
     nested: Natural = 0
 
 
-class AnswersTaken(Message, tag=208):
-    """local scheduler -> local scheduler.  The results of the CallsFinished with this receipt are held here."""
+class AnswersTaken(Message, tag=routed(208, "local -> local")):
+    """The results of the CallsFinished with this receipt are held here."""
 
     receipt: Natural
