@@ -1,0 +1,28 @@
+"""Messages of the simulator go by their routes, and between hosts only with permission: asserted for each message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..wire.allowed import NOTHING, ROUTED, allowed_between, kind_of
+from ..wire.message import Message
+
+
+def check_permission(source: str, target: str, message: Any) -> None:
+    """A message from another host or from a process: a real host would refuse it without permission."""
+    if isinstance(message, Message):
+        is_allowed = type(message) in allowed_between(source, target)
+        assert is_allowed, f"{source} may not send {type(message).__name__} to {target}"
+
+
+def check_route(source: str, target: str, message: Any, is_here: bool) -> None:
+    """A message that a role sends; a target of "" is no role.
+
+    is_here: within a host, where the stand-in of a replicated shard poses as the shard.
+    """
+    if isinstance(message, Message) and target:
+        pair = kind_of(source), kind_of(target)
+        found = ROUTED.get(pair, NOTHING)
+        if is_here and "shard" in pair:
+            found |= ROUTED.get((pair[0].replace("shard", "gcs"), pair[1].replace("shard", "gcs")), NOTHING)
+        assert type(message) in found, f"{type(message).__name__} has no route from {source} to {target}"
