@@ -50,6 +50,13 @@ def test_ratio_is_of_one_turn_and_the_median_of_all():
     assert marks(before, now, is_paired=False) == {"task.node": ""}
 
 
+def test_figure_is_not_worse_where_its_best_turn_is_as_good():
+    """Other programs of the machine make turns worse, and never better."""
+    assert marks({"task.node": [10.0, 10.0, 10.0]}, {"task.node": [10.0, 15.0, 12.0]}) == {"task.node": ""}
+    found = marks({"simulation.seeds": [10.0, 10.0, 10.0]}, {"simulation.seeds": [10.0, 5.0, 6.0]})
+    assert found == {"simulation.seeds": ""}
+
+
 def test_figure_that_is_not_there_any_more_is_marked_and_a_new_one_is_not():
     assert marks({"task.node": [1.0]}, {"task.node": []}) == {"task.node": "gone"}
     assert marks({"task.node": []}, {"task.node": [1.0]}) == {"task.node": ""}
@@ -66,7 +73,9 @@ def test_table_has_medians_the_ratio_and_why_a_figure_is_not_there():
     before = {"task.node": Samples([1.0, 3.0, 2.0]), "ready.cpu": Samples(why="Addresses is defined in nowhere")}
     rows = rows_of(before, {"task.node": Samples([4.0, 6.0, 4.0]), "ready.cpu": Samples([2.0])}, is_paired=True)
     text = table(rows, ("HEAD~1", "this tree"))
-    assert re.search(r"^task.node +2 us +4 us +2\.000 +2\.00 to 4\.00 +worse +CPU of the node", text, re.MULTILINE)
+    assert re.search(
+        r"^task.node +2 us +4 us +2\.000 +4\.000 +2\.00 to 4\.00 +worse +CPU of the node", text, re.MULTILINE
+    )
     assert re.search(r"^ready.cpu +not there +2 us +CPU of the local", text, re.MULTILINE)
     assert "ready.cpu is not there in HEAD~1: Addresses is defined in nowhere" in text
 

@@ -46,6 +46,10 @@ GROUPS: dict[str, tuple[Figure, ...]] = {
         Figure("ended.cpu", MICROSECONDS, "CPU of the local scheduler for each of these tasks"),
         Figure("ended.memory", BYTES, "memory of an ended task whose result is referred to"),
     ),
+    "bytecodes": (
+        Figure("ended.bytecodes", "bytecodes", "instructions of Python of a local scheduler for a task that runs"),
+        Figure("departing.bytecodes", "bytecodes", "the same for a task that leaves its node"),
+    ),
     "waiting": (Figure("waiting.memory", BYTES, "memory of a task that waits for two arguments, its spec included"),),
     "simulation": (
         Figure("simulation.seeds", "1/s", "simulated runs of three nodes in a second of CPU time", more_is_better=True),

@@ -21,6 +21,7 @@ MODULES = {
     "ready": "roles",
     "departing": "roles",
     "ended": "roles",
+    "bytecodes": "roles",
     "waiting": "roles",
     "simulation": "simulation",
     "life": "life",
