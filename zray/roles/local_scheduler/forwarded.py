@@ -67,6 +67,7 @@ TRANSITIONS: dict[tuple[int, Event], TaskState] = {
     **_rows((TaskState.READY, TaskState.RECORDING, TaskState.THROTTLED), Event.HAS_NO_PLACE, TaskState.GROUP),
     (TaskState.GROUP, Event.HAS_NO_PLACE): TaskState.GROUP,
 }
+DEFERRED = TaskState.DEFERRED
 # What an event leaves of who has the task: all else forgets both.
 KEEPS_PEER = (Event.SCHEDULER_GONE, Event.PLACED, Event.ACCEPTED)
 KEEPS_SCHEDULER = (Event.PLACED,)
@@ -101,10 +102,10 @@ class ForwardedTasks:
         forward = task.forward
         if forward is None:
             forward = task.forward = Forward()
-        if peer or event not in KEEPS_PEER:
+        if peer != forward.peer and (peer or event not in KEEPS_PEER):
             self._name(self.by_peer, task, forward.peer, peer)
             forward.peer = peer
-        if scheduler or event not in KEEPS_SCHEDULER:
+        if scheduler != forward.via and (scheduler or event not in KEEPS_SCHEDULER):
             self._name(self.by_scheduler, task, forward.via, scheduler)
             forward.via = scheduler
         return True
@@ -113,10 +114,13 @@ class ForwardedTasks:
         """It runs here after all, or it is over.  It may have been no forwarded task."""
         self._enter(task, state)
         forward = task.forward
-        if forward is not None:
+        if forward is None:
+            return
+        if forward.peer:
             self._name(self.by_peer, task, forward.peer, "")
+        if forward.via:
             self._name(self.by_scheduler, task, forward.via, "")
-            forward.peer = forward.via = ""
+        forward.peer = forward.via = ""
 
     @staticmethod
     def comes_from(task: Task, origin: str) -> None:
@@ -135,15 +139,15 @@ class ForwardedTasks:
         return list(self.by_scheduler.get(scheduler, {}).values())
 
     def _enter(self, task: Task, state: TaskState) -> None:
-        task_id, former = task.spec.task_id, task.state
+        former = task.state
         if former == state:
             return
         if former >= FORWARDED:
-            del self.index[former][task_id]
+            del self.index[former][task.spec.task_id]
         if state >= FORWARDED:
-            self.index[state][task_id] = task
-        if TaskState.DEFERRED in (former, state):
-            self._count_kind(task.spec.options, 1 if state == TaskState.DEFERRED else -1)
+            self.index[state][task.spec.task_id] = task
+        if state is DEFERRED or former == DEFERRED:
+            self._count_kind(task.spec.options, 1 if state is DEFERRED else -1)
         task.state = state
 
     def _count_kind(self, options: bytes, step: int) -> None:
@@ -155,8 +159,6 @@ class ForwardedTasks:
 
     @staticmethod
     def _name(tables: dict[str, dict[bytes, Task]], task: Task, former: str, name: str) -> None:
-        if former == name:
-            return
         if former:
             tasks = tables[former]
             del tasks[task.spec.task_id]
