@@ -9,6 +9,7 @@ from zray.roles.local_scheduler.departures import (
     PATIENCE_SECONDS,
     TASKS_PER_TURN,
 )
+from zray.roles.local_scheduler.tables import TaskState
 from zray.wire.gcs import NodeJoined
 from zray.wire.scheduling import PlaceTask, SpillTask, TaskAccepted, TaskDone, TaskPlaced
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, TaskSpec, encode_options
@@ -33,7 +34,7 @@ def look_again(desk, seconds=LOOK_AGAIN_SECONDS):
     desk.now += seconds
     desk.timer("Departures.let_more_go")
     found = gone_up(desk)
-    while desk.scheduler.departures.waiting:
+    while desk.tasks_in(TaskState.THROTTLED):
         desk.timer("Departures.depart_some")
         found += gone_up(desk)
     return found
@@ -74,7 +75,7 @@ def test_what_is_over_before_its_turn_does_not_leave():
     gone_up(desk)
     desk.tell("host", ProcessLeft(DRIVER, "exit code 0"))
     desk.timer("Departures.depart_some")
-    assert not gone_up(desk) and not desk.scheduler.departures.waiting
+    assert not gone_up(desk) and not desk.tasks_in(TaskState.THROTTLED)
 
 
 def test_what_the_others_cannot_run_soon_stays_here():

@@ -284,7 +284,6 @@ class Checkers:
         nothing(scheduler.guards.guarded, "actors that are guarded")
         nothing(scheduler.results.unheld, "results that who asked for them does not hold")
         assert not any(scheduler.calls.promised.values()), f"promised: {scheduler.calls.promised}"
-        nothing(scheduler.departures.waiting, "tasks whose turn to leave has not come")
         nothing(scheduler.remote.arriving, "tasks about to arrive")
         nothing(scheduler.remote.subscribed, "subscriptions")
         nothing(scheduler.remote.unsaid, "objects that are here, and not said to be")
@@ -292,7 +291,6 @@ class Checkers:
         nothing(scheduler.lineage.owed_by_object, "objects that shards were not told are let go of")
         nothing([task for tasks in scheduler.forwarded.index.values() for task in tasks], "forwarded tasks")
         nothing(scheduler.groups.unsettled, "actors whose group has no place")
-        nothing([view for view in scheduler.groups.views.values() if view.waiting], "groups that tasks wait for")
         nothing(scheduler.keeping.creating, "groups that are being made")
         nothing(scheduler.keeping.questions, "questions about groups")
         nothing(scheduler.flights.searches, "searches for tasks")

@@ -23,16 +23,17 @@ class Expected(Struct, gc=False, eq=False):
 
 
 class Acks:
-    """Requests of one node to shards, those of `remote` aside; their numbers are shared with that."""
+    """Requests of one node to shards that are acknowledged."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
+        self.request = 0
         self.expected: dict[int, Expected] = {}
 
     def next_request(self) -> int:
         """The number of a new one."""
-        self.node.remote.request += 1
-        return self.node.remote.request
+        self.request += 1
+        return self.request
 
     def expect(self, request: int, count: int, then: Callable[[], None], node: str = "") -> None:
         """So many replies will come; at once `then`, where there is none to wait for."""

@@ -9,8 +9,8 @@ still here: more go.
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...wire.limits import ITEMS_MAX
@@ -50,7 +50,6 @@ class Departures:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.waiting: deque[tuple[Task, int]] = deque()  # tasks that go up in one of the next turns, and their trips
         self.count = 0  # that went up in this turn
         self.turn_at = 0.0
         self.kinds: dict[bytes, Kind] = {}  # by options, while there are more of them here than may go
@@ -69,22 +68,19 @@ class Departures:
         task.trip += 1
         if self.node.now != self.turn_at:
             self.turn_at, self.count = self.node.now, 0
-        if not self.waiting and self.count < TASKS_PER_TURN:
+        is_first = len(node.forwarded.index[TaskState.THROTTLED]) == 1
+        if is_first and self.count < TASKS_PER_TURN:
             self.count += 1
             self._depart(task)
-            return
-        if not self.waiting:
-            self.node.after(0.0, self.depart_some)
-        self.waiting.append((task, task.trip))
+        elif is_first:
+            node.after(0.0, self.depart_some)
 
     def depart_some(self) -> None:
         """Hand up those of one turn."""
-        waiting = self.waiting
-        for _ in range(min(TASKS_PER_TURN, len(waiting))):
-            task, trip = waiting.popleft()
-            if task.state == TaskState.THROTTLED and task.trip == trip:  # or it is over, or back
-                self._depart(task)
-        if waiting:
+        throttled = self.node.forwarded.index[TaskState.THROTTLED]
+        for task in list(islice(throttled.values(), TASKS_PER_TURN)):
+            self._depart(task)
+        if throttled:
             self.node.after(0.0, self.depart_some)
 
     # --- one of them ---

@@ -41,7 +41,6 @@ class View(Struct, eq=False):
 
     fact: GroupFact | None = None  # None: asked for
     turn: int = 0  # of its bundles, for tasks that may run in any
-    waiting: dict[bytes, Task] = {}
 
 
 class Groups:
@@ -73,10 +72,8 @@ class Groups:
         if fact.state in (REMOVED, UNSCHEDULABLE):
             self._end(group_id, view, fact)
             return
-        waiting, view.waiting = view.waiting, {}
-        for task in waiting.values():
-            if task.state == TaskState.GROUP:
-                self._go(task)
+        for task in self._waiting(group_id):
+            self._go(task)
         for actor in list(self.unsettled.values()):
             if _group_of(actor) == group_id:
                 self._settle(actor)
@@ -91,10 +88,8 @@ class Groups:
             names = ("TaskPlacementGroupRemoved", "ActorPlacementGroupRemoved")
         else:
             text, names = fact.reason, ("TaskUnschedulableError", "ActorUnschedulableError")
-        waiting, view.waiting = view.waiting, {}
-        for task in waiting.values():
-            if task.state == TaskState.GROUP:
-                node.lifecycle.fail(task, names[0], text)
+        for task in self._waiting(group_id):
+            node.lifecycle.fail(task, names[0], text)
         error = encode_system_error(names[1], text)
         for actor in [*self.unsettled.values(), *(ask.actor for ask in node.moves.asks.values())]:
             if _group_of(actor) == group_id:
@@ -195,8 +190,11 @@ class Groups:
         """Nobody knows where its bundle is."""
         where = task.options.where
         assert where is not None
+        self._view(where.group)  # asks for it
         self.node.forwarded.happened(task, Event.HAS_NO_PLACE)
-        self._view(where.group).waiting[task.spec.task_id] = task
+
+    def _waiting(self, group_id: bytes) -> list[Task]:
+        return [task for task in self.node.forwarded.index[TaskState.GROUP].values() if _is_in(task, group_id)]
 
     @staticmethod
     def is_for(task: Task) -> bool:
@@ -224,13 +222,6 @@ class Groups:
             node.forwarded.happened(task, Event.ADDRESSED, peer=target)
             of_job = (job.job_id, job.facts)
             node.send(target, PlaceTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet))
-
-    def forget(self, task: Task) -> None:
-        """Its job has ended."""
-        where = task.options.where
-        view = self.views.get(where.group) if where is not None else None
-        if view is not None:
-            view.waiting.pop(task.spec.task_id, None)
 
     # --- actors ---
 
@@ -306,6 +297,10 @@ class Groups:
         message = PlaceActor(actor.creation.spec, actor.options, node.address, actor.life, *of_job, may_borrow)
         node.send(target, message)
         return True
+
+
+def _is_in(task: Task, group_id: bytes) -> bool:
+    return task.options.where is not None and task.options.where.group == group_id
 
 
 def _group_of(actor: Actor) -> bytes:

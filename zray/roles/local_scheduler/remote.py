@@ -39,7 +39,6 @@ class Remote:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.request = 0
         self.arriving: dict[int, Task] = {}  # placed tasks whose holds are not acknowledged, by request
         self.subscribed: set[bytes] = set()  # membership only
         # Values that are here, and not said to be, until the shards have acknowledged what they contain: the request.
@@ -179,11 +178,11 @@ class Remote:
         if message.is_quiet:
             node.results.begin_quietly(task)
         else:
-            self.request += 1
-            expected = self.take_arguments(task, self.request)
+            request = node.acks.next_request()
+            expected = self.take_arguments(task, request)
             if expected:
-                self.arriving[self.request] = task
-            node.acks.expect(self.request, expected, partial(self._is_held, task, self.request))
+                self.arriving[request] = task
+            node.acks.expect(request, expected, partial(self._is_held, task, request))
         node.lifecycle.retain_arguments(task)
         if not task.missing:
             node.dispatch.enqueue(task)

@@ -297,7 +297,6 @@ class Trips:
         node, task_id = self.node, task.spec.task_id
         node.forwarded.left(task, TaskState.DONE)  # so that the end of one does not start another
         node.small_values.forget_task(task_id)
-        node.groups.forget(task)
         node.results.unaccepted.pop(task_id, None)
 
     # --- back ---
