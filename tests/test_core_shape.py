@@ -7,11 +7,11 @@ import pytest
 from tests.core_shape import changed, code_lines, fields_of, measure
 
 MOST = {
-    "files": 330,
-    "code lines": 39_601,
-    "statements": 32_487,
-    "lines of imports": 3_918,
-    "fields with foreign writers": 148,
+    "files": 328,
+    "code lines": 39_554,
+    "statements": 32_486,
+    "lines of imports": 3_862,
+    "fields with foreign writers": 147,
 }
 # A count that is lower than its limit by so much has to be written down.
 SLACK = 0.01

@@ -34,7 +34,7 @@ def test_a_relay_says_how_many_tunnels_a_host_has():
     for host in ("a", "b"):
         relay.handle("monitor", NodeJoined(f"{host}/local", {}), 0.0)
     relay.handle("a/tunnels", OpenTunnel("b", 1), 0.0)
-    assert list(relay.bounds()) == [("tunnels of a", 1, TUNNELS_MAX), ("tunnels of b", 1, TUNNELS_MAX)]
+    assert list(relay.bounds()) == [("Relay.tunnels of a host", 1, TUNNELS_MAX)]
 
 
 def test_a_tail_forgets_what_it_has_told_nodes_that_are_lost():
@@ -60,7 +60,7 @@ def test_a_question_for_code_is_asked_again_where_too_many_wait(monkeypatch):
     again = FetchFunctionReply(Function(b"g" * 16, "", b""))
     assert told(shard.handle("n1/local", FetchFunction("n1/local", b"g" * 16), 0.0)) == [("n1/local", again)]
     assert shard.handle("n2/local", FetchFunction("n2/local", b"f" * 16), 0.0) == []
-    assert ("functions that are awaited", 1, 1) in list(shard.bounds())
+    assert ("GcsShard.function_waiters", 1, 1) in list(shard.bounds())
 
 
 def test_a_shard_forgets_who_wants_code_no_more():
@@ -125,7 +125,7 @@ def test_each_global_scheduler_may_have_so_many_questions_under_way(monkeypatch)
         chain.handle(asker, LocateObjects(1, [b"o" * 20]), 0.0)
     assert [name for name, count, most in chain.bounds() if count > most] == []
     chain.handle("global", LocateObjects(2, [b"o" * 20]), 0.0)
-    assert [name for name, count, most in chain.bounds() if count > most] == ["questions of global under way"]
+    assert [name for name, count, most in chain.bounds() if count > most] == ["ChainClient.questions of one"]
 
 
 def test_what_was_placed_counts_though_nobody_knows_any_more_what_it_asks_for():
@@ -144,7 +144,7 @@ def test_a_process_has_so_many_values_that_wait_for_room_and_others_have_theirs(
     ((_, answer),) = told(role.handle("driver-1", AllocateObject(b"b" * 20, 100), 0.0))
     assert answer == AllocateRefused(b"b" * 20, "1 other values of this process wait for free space")
     assert role.handle("driver-2", AllocateObject(b"c" * 20, 100), 0.0) == []
-    assert ("values of driver-1 that wait for free space", 1, 1) in list(role.bounds())
+    assert ("ObjectManager.values of one process", 1, 1) in list(role.bounds())
 
 
 def test_a_table_of_the_latest_forgets_the_oldest_first():
@@ -173,7 +173,7 @@ def test_kinds_of_tasks_that_are_over_are_forgotten(monkeypatch):
     desk.submit(*held)
     assert {queue.options.name for queue in job.queues.values() if queue.tasks} <= {f"held {n}" for n in range(20)}
     bounds = {what: (count, most) for what, count, most in desk.scheduler.bounds()}
-    count, most = bounds[f"kinds of tasks of job {JOB.hex()}"]
+    count, most = bounds[f"LocalScheduler.jobs[{JOB.hex()}].queues"]
     assert 18 <= count <= most <= 40
     desk.run_all()
     assert desk.scheduler.finished_count == 50

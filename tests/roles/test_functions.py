@@ -55,7 +55,7 @@ def test_a_job_publishes_so_many_bytes(monkeypatch):
     desk.tell(DRIVER, PublishFunction(function(1, 7)))
     desk.tell(DRIVER, PublishFunction(function(2, 6)))
     assert desk.scheduler.jobs[b"job-0001"].refused.keys() == {function(1, 7).function_id}
-    assert ("bytes of code of job " + b"job-0001".hex(), 10, 1 << 30) in list(desk.scheduler.bounds())
+    assert (f"LocalScheduler.jobs[{b'job-0001'.hex()}].code_bytes", 10, 10) in list(desk.scheduler.bounds())
 
 
 def test_code_that_no_task_needs_is_had_again_from_its_shard(monkeypatch):
@@ -89,7 +89,7 @@ def test_a_worker_is_sent_again_what_it_may_have_forgotten(monkeypatch):
         sent += [[it.function_id for it in message.functions] for _, message in desk.take_sent(StartTasks)]
         desk.finish_one(worker)
     assert sent == [[FUNCTION], [], [function(1).function_id], [FUNCTION]]
-    assert (f"functions of {worker}", 1, 1) in list(desk.scheduler.bounds())
+    assert (f"LocalScheduler.pool.workers[{worker}].functions", 1, 1) in list(desk.scheduler.bounds())
     assert return_id(spec.task_id, 1) in desk.scheduler.objects.entries
 
 

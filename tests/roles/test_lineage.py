@@ -173,7 +173,7 @@ def test_while_a_shard_is_behind_it_is_told_no_more_and_what_dies_does_not_wait_
         else:
             desk.tell(DRIVER, ReleaseObjects([result]))
     assert len(requests) == len(room.unheard) == 2 and desk.take_sent(ReleaseAtNode) == []
-    assert ("portions of lineage without an answer", 2, 3) in list(desk.scheduler.bounds())
+    assert ("LocalScheduler.lineage.unheard", 2, 3) in list(desk.scheduler.bounds())
     desk.tell("gcs-0", RecordTasksReply(requests[0]))
     let_pass(desk, YOUTH_SECONDS)
     assert recorded(desk) == kept[2:]

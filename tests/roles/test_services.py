@@ -102,9 +102,9 @@ def test_services_say_how_many_replicas_a_node_runs(services):
     for host in (ONE, TWO):
         told(services, ServiceAdded(host, "replica", b"k", [f"{host}/gcs-0"], "node/local"))
     told(services, ServiceAdded("own", "replica", b"k", ["own/gcs-0"]))
-    assert list(services.bounds()) == [("replicas that node/local runs", 2, REPLICAS_MAX)]
+    assert ("Services.replicas of a node", 2, REPLICAS_MAX) in list(services.bounds())
     told(services, ServiceEnded(ONE, "it was killed"))
-    assert list(services.bounds()) == [("replicas that node/local runs", 1, REPLICAS_MAX)]
+    assert ("Services.replicas of a node", 1, REPLICAS_MAX) in list(services.bounds())
 
 
 def test_a_newcomer_is_told_to_forget_schedulers_that_have_ended_since_it_asked_to_join(services):

@@ -6,7 +6,7 @@ import pytest
 
 from zray.exceptions import encode_system_error
 from zray.ids import return_id
-from zray.roles.local_scheduler import bounds
+from zray.roles.local_scheduler import scheduler
 from zray.sim import task_programs
 from zray.sim.checkers import Checkers
 from zray.sim.main import main, run_options
@@ -161,14 +161,14 @@ def test_a_leak_is_found(monkeypatch):
 
     monkeypatch.setattr(ObjectTable, "drop_all", lambda self, object_ids: None)
     outcome = run_options(Options(seed=3, programs=("fan_in",)))
-    assert "object entries left" in outcome.error
+    assert "LocalScheduler.objects.entries at n1/local left" in outcome.error
 
 
 def test_what_outgrows_its_bound_is_found(monkeypatch):
     """A planted bound that nothing can keep."""
-    monkeypatch.setattr(bounds.scheduler, "ENDED_JOBS_MAX", -1)
+    monkeypatch.setattr(scheduler, "ENDED_JOBS_MAX", -1)
     outcome = run_options(Options(seed=3, programs=("fan_in",)))
-    assert "jobs known to have ended at n1/local, at most -1 allowed" in outcome.error
+    assert "LocalScheduler.ended_jobs at n1/local, at most -1 allowed" in outcome.error
 
 
 def test_a_seed_says_everything():

@@ -74,6 +74,9 @@ Reply = (
 class Client:
     """Refs, values and outbox of one process."""
 
+    PASSING = {"held told reading replies left": None, "further_refs values located": "held"}
+    LASTING = {"asked asked_whether": "borrowed"}
+
     def __init__(self, released: deque[bytes], unread: deque[bytes]) -> None:
         """`released`: ids of refs that died (appended to by their finalizers); `unread`: of arrays that died."""
         self.released = released
@@ -336,16 +339,6 @@ class Client:
         self.request += 1
         self.replies[self.request] = None
         return self.request
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        """What there is at most, while nothing is said: all else is as much as this process has refs."""
-        refs = len(self.held)
-        yield "objects with further refs", len(self.further_refs), refs
-        yield "values", len(self.values), refs
-        yield from self.unfetched.bounds()
-        yield "refs whose values were asked for", len(self.asked), len(self.borrowed)
-        yield "refs that were asked about", len(self.asked_whether), len(self.borrowed)
-        yield "refs that are said to be ready", len(self.located), refs
 
     # --- what the node says ---
 

@@ -33,6 +33,8 @@ WAIT_SECONDS = 60.0  # as Lease.HEAD_WAIT_SECONDS
 class Isolation:
     """Of one monitor, which asks with each tick."""
 
+    LASTING = {"out_of_reach": "monitor.nodes"}
+
     def __init__(self, monitor: Monitor, ticks_max: int) -> None:
         self.monitor = monitor
         self.ticks_max = ticks_max  # so long the verdicts wait

@@ -32,7 +32,7 @@ to register anew; anew from when their connections to us are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable
 
 from ..wire.drains import DrainNode, DrainReport
 from ..wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
@@ -92,6 +92,12 @@ class Monitor(Role):
 
     former, lost: what an earlier monitor of it has had noted.
     """
+
+    LASTING = {
+        "nodes": None,
+        "strangers": "STRANGERS_MAX",
+        "returning silent_ticks down closed unheard ended_ticks awaited draining": "nodes",
+    }
 
     def __init__(
         self,
@@ -349,24 +355,6 @@ class Monitor(Role):
             self.send(message.node, HeartbeatReply(message.number, self.driver_wait if is_driver else 0.0))
         elif message.node in self.lost:
             self.send(message.node, NodeLost(message.node, "its epoch is over"))
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        yield "lost nodes", len(self.lost), LOST_MAX
-        yield "nodes that have not registered", len(self.strangers), STRANGERS_MAX
-        nodes = len(self.nodes)
-        tables: tuple[tuple[str, Sized], ...] = (
-            ("nodes that are awaited", self.returning),
-            ("nodes that are listened to", self.silent_ticks),
-            ("nodes whose connections broke", self.down),
-            ("nodes whose connections were closed", self.closed),
-            ("nodes that have not been heard of since we stood still", self.unheard),
-            ("nodes that have ended", self.ended_ticks),
-            ("nodes that are awaited since we heard of nobody", self.awaited),
-            ("nodes that are out of reach", self.isolation.out_of_reach),
-            ("nodes that are to leave", self.draining),
-        )
-        for what, table in tables:
-            yield what, len(table), nodes
 
 
 def _joined(node: RegisterNode, *, is_earlier: bool = False) -> NodeJoined:

@@ -17,8 +17,6 @@ sends more loses the tunnel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ..wire.gcs import NodeJoined, NodeLost
 from ..wire.message import Message
 from ..wire.relay import OpenTunnel, TunnelBytes, TunnelClosed, TunnelCredit
@@ -44,6 +42,8 @@ class Tunnel:
 
 class Relay(Role):
     """All tunnels of a cluster."""
+
+    LASTING = {"members tunnels": None, "tunnels of a host": (lambda it: map(len, it.members.values()), "TUNNELS_MAX")}
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -147,10 +147,6 @@ class Relay(Role):
         assert pairs == set(self.tunnels)
         for tunnel in self.tunnels.values():
             assert all(0 <= left <= TUNNEL_BYTES_MAX for left in tunnel.left.values())
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        for host, peers in self.members.items():
-            yield f"tunnels of {host}", len(peers), TUNNELS_MAX
 
 
 def _host(role: str) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..wire.message import Local, Message
 from .effects import Effect, Send, SetTimer
+from .kept import bounds_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVarTuple, Unpack
@@ -134,7 +135,7 @@ class Role:
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
         """(what, how much there is, how much there may be) of each table and queue that others can make grow."""
-        return ()
+        return bounds_of(self)
 
     def statistics(self) -> dict[str, Any]:
         """Counts for status and load reports."""

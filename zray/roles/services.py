@@ -19,7 +19,6 @@ are members of one chain, meet through the relay, which is told of them for that
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from ..wire.chain import ChainMemberLost
 from ..wire.gcs import NodeJoined, NodeLost
@@ -54,6 +53,14 @@ class Services(Role):
     """Of one cluster.  master: its chain master; head: the host that we are on, which all of them know; relay: the role
     of that name ("": there is none).
     """
+
+    # The head's own are as many as it was told to start; the nodes as many as the monitor lets in.
+    LASTING = {
+        "replicas of a node": (
+            lambda it: Counter(each.added.node for each in it.services.values() if each.added.node).values(),
+            REPLICAS_MAX,
+        )
+    }
 
     def __init__(self, address: str, master: str, head: str, relay: str = "") -> None:
         super().__init__(address)
@@ -150,12 +157,6 @@ class Services(Role):
         if service.added.kind == "scheduler":
             for role in service.added.roles:
                 self.send(role, message)
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        """The head's own are as many as it was told to start; the nodes as many as the monitor lets in."""
-        hosted = Counter(service.added.node for service in self.services.values() if service.added.node)
-        for node, count in hosted.items():
-            yield f"replicas that {node} runs", count, REPLICAS_MAX
 
 
 def _desk(node: str) -> str:

@@ -15,7 +15,6 @@ the queue was taken back: it is thrown out, and said so (TasksReturned, drained)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -55,6 +54,9 @@ class Mean(Struct, gc=False):
 
 class TaskExecutor:
     """The queue of one worker."""
+
+    PASSING = {"arguments uses queue": None}
+    LASTING = {"functions": "count_max", "code_bytes": "bytes_max"}
 
     def __init__(self) -> None:
         self.queue: deque[TaskSpec] = deque()
@@ -220,12 +222,6 @@ class TaskExecutor:
         """Functions that are not here any more."""
         forgotten, self.forgotten = self.forgotten, []
         return forgotten
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        """What waits to be said goes with each flush; the queue is what the node has sent."""
-        yield "functions", len(self.functions), self.count_max
-        yield "bytes of code", self.code_bytes, self.bytes_max
-        yield "functions whose run times are known", len(self.means), MEANS_MAX
 
     def take_messages(self) -> list[Message]:
         """What is to be said, in order: results first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder
@@ -65,6 +65,8 @@ def _end_of(traceback: str) -> tuple[str, str]:
 class Unfetched:
     """The failures of one process's tasks that it has never asked for."""
 
+    LASTING = {"fetched": "held", "lines": "LINES_MAX"}
+
     def __init__(self, held: Mapping[bytes, bytes]) -> None:
         self.held = held  # the client's
         self.fetched: set[bytes] = set()  # failures that somebody has heard of here
@@ -120,8 +122,3 @@ class Unfetched:
             lines.append(f"{self.left_out:,} further task(s) failed, and nobody has fetched their results")
             self.left_out = 0
         return lines
-
-    def bounds(self) -> Iterator[tuple[str, int, int]]:
-        """The bounds of this table, while nothing is said."""
-        yield "failures that were heard of", len(self.fetched), len(self.held)
-        yield "failures to be told", len(self.lines), LINES_MAX

@@ -8,9 +8,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ..ids import is_put, task_of
+from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.shard import GcsShard
 from ..roles.gcs.tables import TaskRecord, parents_of
-from ..roles.global_scheduler import GlobalScheduler
+from ..roles.kept import bounds_of, left_of
 from ..roles.local_scheduler.pool import LIMITED_MAX
 from ..roles.monitor import Monitor
 from .gpus import check_shared
@@ -59,7 +60,7 @@ class Checkers:
             self.lineage_suffices()
         if node.turns % (BOUNDS_EVERY * self.world.options.check_every) == 0:
             for address in node.unmeasured:
-                self.bounds_are_kept(address, node.roles[address].bounds())
+                self.bounds_are_kept(address, node.roles[address])
             node.unmeasured.clear()
         self.what_is_held_back_does_not_grow(node)
         if self.world.options.gpus:
@@ -106,9 +107,9 @@ class Checkers:
             most = base + ASKED_FOR_EACH * (node.heard - heard)
             assert pending <= most, f"{pending} requests wait at {address}, at most {most} may come of what is known"
 
-    def bounds_are_kept(self, address: str, bounds: Iterable[tuple[str, int, int]]) -> None:
+    def bounds_are_kept(self, address: str, *roles: Any) -> None:
         """No table or queue of a role, or of a process, is longer than its bound."""
-        for what, count, count_max in bounds:
+        for what, count, count_max in (bound for role in roles for bound in bounds_of(role)):
             assert count <= count_max, f"{count} {what} at {address}, at most {count_max} allowed"
 
     def actors_are_served_once(self) -> None:
@@ -241,75 +242,35 @@ class Checkers:
         """Every script has ended and let go of its refs: nothing is left of them."""
         for node in self.world.nodes.values():
             self.scheduler_is_empty(node)
-            self.manager_is_empty(node)
             for process in node.processes.values():
                 if process.is_alive:
-                    self.process_is_empty(process)
+                    nothing_left(process.client, process.address)
+                    nothing_left(process.executor, process.address)
+                    questions = process.questions - process.answers
+                    assert not questions, f"questions of {process.address} that nobody has answered: {questions}"
             for role in node.roles.values():
                 role.check_everything()
-        for shard in self.world.shards.authorities():
-            self.shard_is_empty(shard)
+        homes = {home.name: home for home in self.world.homes.values() if home.is_alive}
+        roles = [role for home in homes.values() for role in home.roles.values() if type(role) is not ChainMember]
+        for role in (*roles, *self.world.shards.authorities()):
+            nothing_left(role, role.address)
+        assert self.world.shards.have_said_all(), "words for other shards"
         self.groups_are_whole()
-        self.nothing_is_placed_and_never_reported()
         self.world.shards.at_rest()
         self.world.schedulers.at_rest()
 
-    def nothing_is_placed_and_never_reported(self) -> None:
-        """It would count as in use for good."""
-        for home in {home.name: home for home in self.world.homes.values()}.values():
-            for role in home.roles.values() if home.is_alive else ():
-                for load in role.loads.values() if type(role) is GlobalScheduler else ():
-                    waits = len(load.unreported) + load.waiting_count
-                    assert not waits, f"{role.address} takes {waits} tasks to be under way to {load.node}"
-
     def scheduler_is_empty(self, node: Node) -> None:
-        """No task, object, pin, wait, actor; all resources free."""
+        """All resources are free, and promised to nobody."""
         scheduler = node.scheduler
-        nothing(scheduler.tasks, "tasks")
-        nothing(scheduler.objects.entries, "object entries")
-        nothing(scheduler.objects.pins, "pins")
-        nothing(scheduler.objects.dying, "objects that die and do not")
-        nothing(scheduler.function_waiters, "tasks that wait for their code")
-        nothing(scheduler.dispatch.leased, "leased workers")
-        nothing(scheduler.dispatch.lending.resuming, "workers that wait for their CPU")
-        assert not scheduler.dispatch.ready_count, "ready tasks left"
-        nothing(scheduler.calls.actors, "actors")
-        nothing(scheduler.calls.wanting, "actors that want a worker")
-        nothing(scheduler.routes.by_actor, "routes to actors of other nodes")
-        nothing(scheduler.logs.unheard.by_actor, "actors that no other node is to hear of")
-        nothing(scheduler.moves.asks, "actors that look for room")
-        nothing(scheduler.moves.offers, "actors about to arrive")
-        nothing(scheduler.acks.expected, "requests to shards that are not acknowledged")
-        nothing(scheduler.routes.lent, "refs of calls that nobody has accepted")
-        nothing(scheduler.guards.guarded, "actors that are guarded")
-        nothing(scheduler.results.unheld, "results that who asked for them does not hold")
         assert not any(scheduler.calls.promised.values()), f"promised: {scheduler.calls.promised}"
-        nothing(scheduler.remote.arriving, "tasks about to arrive")
-        nothing(scheduler.remote.subscribed, "subscriptions")
-        nothing(scheduler.remote.unsaid, "objects that are here, and not said to be")
-        nothing(scheduler.lineage.owed, "records that are not acknowledged")
-        nothing(scheduler.lineage.owed_by_object, "objects that shards were not told are let go of")
-        nothing([task for tasks in scheduler.forwarded.index.values() for task in tasks], "forwarded tasks")
-        nothing(scheduler.groups.unsettled, "actors whose group has no place")
-        nothing(scheduler.keeping.creating, "groups that are being made")
-        nothing(scheduler.keeping.questions, "questions about groups")
-        nothing(scheduler.flights.searches, "searches for tasks")
-        nothing(scheduler.explanations.asked, "questions that no other node has answered")
-        nothing(scheduler.listings.open, "lists that no other node has answered")
         assert scheduler.resources.all_free(), f"resources not free: {scheduler.resources.free}"
-        for process in scheduler.processes.values():
-            nothing(process.wait_by_request, f"waits of {process.address}")
-        for worker in scheduler.pool.workers.values():
-            nothing(worker.inflight, f"tasks of {worker.address}")
-            nothing(worker.frames, f"frames of {worker.address}")
-            assert not worker.stale, f"{worker.address} has not thrown out {worker.stale} tasks"
+        assert node.manager.growing is None
 
     def groups_are_whole(self) -> None:
         """Each bundle is on the one node that its shard says, or on none; none is about to be."""
         said: dict[tuple[bytes, int], str] = {}
         for shard in self.world.shards.authorities():
             for group_id, record in shard.groups.records.items():
-                nothing(record.trying, "bundles that are being reserved")
                 placed = [bool(place) for place in record.places]
                 assert all(placed) or not any(placed), f"a group that is half placed: {record.places}"
                 said |= {(group_id, index): place for index, place in enumerate(record.places) if place}
@@ -321,67 +282,13 @@ class Checkers:
                 there[key] = node.scheduler.address
         assert there == said, f"bundles are at {there}, and should be at {said}"
 
-    def groups_are_gone(self) -> None:
-        """All have been removed, or have ended with their jobs."""
-        for node in self.world.nodes.values():
-            scheduler = node.scheduler
-            nothing(scheduler.bundles.here, "bundles")
-            nothing(scheduler.bundles.doomed, "workers that were killed with their group, and live")
-            nothing(scheduler.keeping.kept, "groups that are kept")
-            nothing(scheduler.groups.views, "groups that are known")
-        for shard in self.world.shards.authorities():
-            nothing(shard.groups.records, "groups")
-            nothing(shard.groups.by_name, "names of groups")
-
-    def manager_is_empty(self, node: Node) -> None:
-        """No byte of the arena is taken."""
-        manager = node.manager
-        nothing(manager.objects, "objects in the arena")
-        nothing(manager.asked, "writers that wait")
-        nothing(manager.pulls.coming, "pulls")
-        nothing(manager.pulls.queue, "pulls that wait for room")
-        nothing(manager.copying, "copies under way")
-        nothing(manager.gives.asked, "pulls not answered")
-        nothing(manager.gives.by_object, "pulls from here")
-        nothing(manager.gives.ending, "pulls from here of what is freed")
-        nothing(manager.retired, "freed ranges that are still in use")
-        assert manager.growing is None
-        assert not manager.ranges.used_bytes
-
-    def process_is_empty(self, process: Any) -> None:
-        """It refers to nothing and reads nothing."""
-        client = process.client
-        nothing(client.held, f"refs in {process.address}")
-        nothing(client.values, f"values in {process.address}")
-        nothing(client.told, f"places told to {process.address}")
-        nothing(client.reading, f"arrays in {process.address}")
-        nothing(client.replies, f"answers that {process.address} waits for")
-        assert not client.left, f"a wait that {process.address} has left, and its node knows nothing of"
-        nothing(process.executor.arguments, f"arguments in {process.address}")
-        nothing(process.executor.uses, f"uses of arguments in {process.address}")
-        nothing(process.executor.queue, f"queued tasks in {process.address}")
-        assert process.answers == process.questions, f"questions of {process.address} that nobody has answered"
-
-    def shard_is_empty(self, shard: Any) -> None:
-        """No lineage, no directory entry, no name."""
-        nothing(shard.tasks.records, "records of tasks")
-        keeping = shard.tasks.keeping
-        if keeping is not None:
-            nothing(keeping.abroad, "tasks of other shards whose records are needed")
-            nothing(keeping.kept_for, "records that other shards need")
-            nothing(keeping.held, "replies that wait for other shards")
-            assert self.world.shards.have_said_all(), "words for other shards"
-        nothing(shard.function_waiters, "nodes that wait for code")
-        nothing(shard.actor_by_name, "names of actors")
-        nothing(shard.homes.homes, "homes of actors")
-        nothing(shard.homes.askers, "nodes that ask for actors")
-
     def jobs_are_gone(self) -> None:
         """The drivers have left: so have their workers."""
-        self.groups_are_gone()
+        for shard in self.world.shards.authorities():
+            nothing_left(shard, shard.address, "OF_JOBS")
         for node in self.world.nodes.values():
             scheduler = node.scheduler
-            nothing(scheduler.jobs, "jobs")
+            nothing_left(scheduler, scheduler.address, "OF_JOBS")
             of_jobs = [worker.address for worker in scheduler.pool.workers.values() if worker.job is not None]
             nothing(of_jobs, "workers of jobs that are over")
             drivers = [process.address for process in scheduler.processes.values() if process.kind == "driver"]
@@ -419,3 +326,9 @@ def nothing(collection: Any, what: str) -> None:
     if collection:
         shown = [item.hex() if isinstance(item, bytes) else repr(item)[:300] for item in list(collection)[:5]]
         raise AssertionError(f"{len(collection)} {what} left: {', '.join(shown)}")
+
+
+def nothing_left(role: Any, address: str, kind: str = "PASSING") -> None:
+    """All its tables of a kind are empty."""
+    for path, left in left_of(role, kind).items():
+        nothing(left if hasattr(left, "__len__") else [left], f"{path} at {address}")

@@ -8,7 +8,7 @@ hand: each activation owns the ids of its refs, once per ref, and lets go of the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from ..ids import children_prefix, root_task_id
@@ -141,7 +141,7 @@ class Process:
         if self.is_alive and not self.is_busy:
             self.flush()
         if self.is_alive:
-            self.world.checkers.bounds_are_kept(self.address, self.bounds())
+            self.world.checkers.bounds_are_kept(self.address, self.client, self.executor)
 
     def next_task(self) -> bool:
         """Begin something."""
@@ -188,10 +188,6 @@ class Process:
             self.run()
 
     # --- saying ---
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        """Of the roles in it."""
-        return self.client.bounds()
 
     def flush(self) -> None:
         """Say all there is to say, in one frame."""

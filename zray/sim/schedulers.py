@@ -35,7 +35,7 @@ class SchedulerHost(Node):
     def check(self) -> None:
         for role in self.roles.values():
             role.check_everything()
-            self.world.checkers.bounds_are_kept(role.address, role.bounds())
+            self.world.checkers.bounds_are_kept(role.address, role)
 
 
 class Schedulers:
@@ -173,6 +173,5 @@ class Schedulers:
         for host in self.hosts.values():
             for role in host.roles.values():
                 if type(role) is GlobalScheduler:
-                    assert not role.locating, f"{role.address} waits for a shard"
                     there = {f"{name}/local" for name in self.world.nodes}
                     assert role.loads.keys() == there, f"{role.address} knows {list(role.loads)}"

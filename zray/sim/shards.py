@@ -28,6 +28,7 @@ from ..roles.replica_keeper import ReplicaKeeper
 from ..roles.services import Services
 from ..wire.gcs import RecordTasks
 from ..wire.hosting import HostedReplica
+from .checkers import nothing_left
 from .cuts import GUEST
 from .heads import Disk
 from .node import Node
@@ -74,7 +75,7 @@ class ShardHost(Node):
 
     def check(self) -> None:
         self.member.check_everything()
-        self.world.checkers.bounds_are_kept(self.member.address, self.member.bounds())
+        self.world.checkers.bounds_are_kept(self.member.address, self.member)
         self.world.shards.check_order()
 
 
@@ -366,15 +367,11 @@ class Shards:
             states = [self.whole(member) for member in members if member.replica is not None]
             assert len(states) == len(members) and all(state == states[0] for state in states), "replicas differ"
             for member in members:
-                assert not member.aside.counts and not member.aside.refused and not member.history, (
-                    "a member is not at rest"
-                )
-                assert member.replica is not None and not member.replica.undeliverable
-                assert not member.replica.shard.wanted, "the head has not said what it found"
+                assert member.replica is not None
+                nothing_left(member, member.address)
                 for session in member.replica.sessions.values():
                     assert len(session.results) < UNCONFIRMED_MAX
         for client in self.clients():
-            assert not client.pending and not client.reads, f"{client.address} waits for an answer"
             assert not client.is_stalled, f"{client.address} waits for a disk, as far as it was told"
             # The monitor tells shards of nodes that join, which is nothing to them.
             assert set(client.rejected) <= {"no handler for NodeJoined"}, client.rejected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +86,6 @@ class Worker(Process):
         self.environment = message.environment
         if message.facts.home != self.node.scheduler.address:
             self.code = message.facts.code
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        return (*self.client.bounds(), *self.executor.bounds())
 
     # --- tasks ---
 

@@ -10,6 +10,7 @@ from collections.abc import MutableSequence
 from typing import TYPE_CHECKING, Any
 
 from ...wire.chain import ChainAgain, ChainHave, ChainRead, ChainWrite
+from .client import REQUESTS_MAX
 
 if TYPE_CHECKING:
     from .chain import ChainMember
@@ -22,6 +23,10 @@ ASIDE_MAX = 10_000
 
 class Aside:
     """Of one member."""
+
+    PASSING = {"early waiting counts refused": None} | {
+        "messages of one sender": (lambda it: it.counts.values(), lambda _: max(ASIDE_MAX, REQUESTS_MAX))
+    }
 
     def __init__(self, member: ChainMember) -> None:
         self.member = member

@@ -69,7 +69,6 @@ from ..effects import (
 from ..role import Role, on
 from . import entrance
 from .aside import Aside
-from .bounds import bounds_of_member
 from .flushing import Flushing
 from .handover import Handover
 from .inspection import check_member, count_member
@@ -86,6 +85,17 @@ class ChainMember(Role):
     head; then that is on its predecessor's disk too (master).  lineage_bytes: what the specs in memory may weigh before
     they leave it for its store (flushing); 0: they stay.
     """
+
+    # Updates: those that a member which joins lacked, and those under way.
+    PASSING = {"history": lambda _: 2 * entrance.HISTORY_MAX, "fresh": None}
+    LASTING = {
+        "members": None,
+        # A tail whose disk is behind says nothing: it has not looked, either, who of them is lost.
+        "results.told": lambda self: (
+            self.client_count if self.is_tail and self.has_caught_up and self.acknowledged >= self.forgotten else None
+        ),
+        "entrance.owing": lambda self: self.client_count,
+    }
 
     def __init__(
         self,
@@ -156,6 +166,11 @@ class ChainMember(Role):
     def is_tail(self) -> bool:
         """Whether what the shard says leaves from here."""
         return bool(self.members) and self.members[-1] == self.address
+
+    @property
+    def client_count(self) -> int | None:
+        """How many clients are known; None: there is no state."""
+        return len(self.replica.sessions) if self.replica is not None else None
 
     @property
     def is_awaited(self) -> bool:
@@ -408,9 +423,6 @@ class ChainMember(Role):
 
     def check_everything(self) -> None:
         check_member(self)
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        return bounds_of_member(self)
 
     def statistics(self) -> dict[str, Any]:
         return count_member(self)

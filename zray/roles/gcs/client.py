@@ -18,7 +18,6 @@ of this host say what their links hold, and stop (HoldBack); what they have said
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
 from typing import Any, get_args
 
 from ...wire.chain import (
@@ -54,6 +53,17 @@ class ChainClient(Role):
 
     listener: who is told that what it asks waits for a disk (ShardStalled); "": nobody.
     """
+
+    # What is pending is as much as processes have asked for before they were held back, and what comes of that: some
+    # requests for each task, object and actor that is here, or that was told of since, which is as much as fits into
+    # links; nothing is asked again for want of an answer.  The simulator's checkers count that.
+    PASSING = {"reads": None, "pending": lambda it: None if it.is_holding else PENDING_MAX} | {
+        "questions of one": (lambda it: Counter(who for who, _ in it.reads.values()).values(), lambda _: LOCATING_MAX)
+    }
+    LASTING = {"members": None, "under way": (lambda it: it.said + 1 - it.first, "SAID_MAX")} | {
+        "to be said": (lambda it: min(len(it.pending), SAID_MAX) - it.said - 1 + it.first if it.members else 0, 0),
+        "not confirmed": (lambda it: it.taken - it.confirmed if it.members else 0, CONFIRM_AFTER - 1),
+    }
 
     def __init__(self, address: str, shard: str, master: str, listener: str = "") -> None:
         super().__init__(address)
@@ -175,23 +185,6 @@ class ChainClient(Role):
             requests = fresh[begin : begin + REQUESTS_MAX]
             self.send(self.members[0], ChainWrite(self.epoch, self.said + 1, self.taken, requests))
             self.said += len(requests)
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        """What is pending is as much as processes have asked for before they were held back, and what comes of that:
-        some requests for each task, object and actor that is here, or that was told of since, which is as much as fits
-        into links; nothing is asked again for want of an answer.  The simulator's checkers count that.
-
-        Each global scheduler that asks through us has a bound of its own.
-        """
-        if not self.is_holding:
-            yield "requests that are not done", len(self.pending), PENDING_MAX
-        said = self.said + 1 - self.first
-        yield "requests under way", said, SAID_MAX
-        for asker, count in Counter(asker for asker, _ in self.reads.values()).items():
-            yield f"questions of {asker} under way", count, LOCATING_MAX
-        if self.members:
-            yield "requests not said", len(self.pending) - said, max(0, len(self.pending) - SAID_MAX)
-            yield "results not confirmed", self.taken - self.confirmed, CONFIRM_AFTER - 1
 
     def statistics(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "pending": len(self.pending), "reads": len(self.reads)}

@@ -33,6 +33,8 @@ RESULTS_MAX = 10_000
 class Entrance:
     """Of one member."""
 
+    PASSING = {"held": None}
+
     def __init__(self, member: ChainMember) -> None:
         self.member = member
         self.held: deque[tuple[str, Any]] = deque()  # requests that wait, the oldest first

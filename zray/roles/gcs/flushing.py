@@ -45,6 +45,9 @@ RETRY_SECONDS = 1.0
 class Flushing:
     """Of one member.  limit: in bytes; 0: nothing is ever flushed."""
 
+    PASSING = {"_going": "PAGES_MAX", "_reading": None}
+    LASTING = {"_oldest": None}
+
     def __init__(self, member: ChainMember, limit: int) -> None:
         self.member = member
         self.limit = limit

@@ -29,12 +29,16 @@ Owner = tuple[str, bytes, str]
 class Published(Struct):
     """What one owner has.  size: bytes of code."""
 
+    LASTING = {"functions": "FUNCTIONS_COUNT_MAX", "size": "FUNCTIONS_BYTES_MAX"}
+
     functions: dict[bytes, None] = {}
     size: int = 0
 
 
 class FunctionTable:
     """The functions of one shard."""
+
+    LASTING = {"by_id owners": None, "orphans": "ORPHANS_COUNT_MAX", "orphan_bytes": "ORPHANS_BYTES_MAX"}
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Function] = {}

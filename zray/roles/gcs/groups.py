@@ -56,6 +56,8 @@ _NOTHING = GroupSpec([], PACK)
 class GroupRecord(Struct, eq=False):
     """One group."""
 
+    PASSING = {"trying": None}
+
     registered: RegisterGroup
     places: list[str]  # of each bundle; "": none
     keeper: str = ""
@@ -83,6 +85,9 @@ class GroupRecord(Struct, eq=False):
 
 class GroupTable:
     """Of one shard."""
+
+    OF_JOBS = {"records": None, "by_name": "records"}
+    LASTING = {"attending": None}
 
     def __init__(self) -> None:
         self.records: dict[bytes, GroupRecord] = {}

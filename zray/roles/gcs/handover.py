@@ -33,6 +33,8 @@ PARTS_AHEAD = 2
 class Handover:
     """Of one member."""
 
+    PASSING = {"_pages _later": None}
+
     def __init__(self, member: ChainMember) -> None:
         self.member = member
         self.refused = ""  # why the successor cannot have the state

@@ -51,6 +51,12 @@ class Home(Struct, gc=False, eq=False):
 class ActorHomes:
     """The homes of the actors of one shard.  lost: the shard's own table of lost nodes."""
 
+    PASSING = {"homes askers": None}
+    LASTING = {
+        "lost, and without a handle": (lambda table: len(table.dead_without_handles()), "LOST_ACTORS_MAX"),
+        "not known, and asked for": (lambda table: len(table.askers.keys() - table.homes.keys()), "ASKERS_MAX"),
+    }
+
     def __init__(
         self, lost: dict[str, None], send: Callable[[str, Message], None], is_held: Callable[[bytes], bool]
     ) -> None:

@@ -18,6 +18,7 @@ from msgspec.msgpack import Decoder, Encoder
 from ...wire.chain import Update
 from ..effects import AppendToLog, LogAppended, LogRefused, SaveSnapshot
 from ..role import on
+from . import entrance
 from .replica import Dump, Replica
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ _decode = Decoder(Entry).decode
 
 class Journal:
     """Of one member."""
+
+    # One that is appended; with as many epochs.
+    LASTING = {"_gathered": None, "waiting": lambda _: GATHERED_MAX + 2 * entrance.HISTORY_MAX}
 
     def __init__(self, member: ChainMember) -> None:
         self.member = member

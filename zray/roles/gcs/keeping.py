@@ -45,6 +45,8 @@ Reply = RecordTasksReply | HoldAtNodeReply
 class Peer(Struct, array_like=True, forbid_unknown_fields=True):
     """What passes between this shard and another one."""
 
+    LASTING = {"carriers": "CARRIERS_MAX", "words": (lambda it: len(it.needed) + len(it.freed), "WORDS_MAX")}
+
     number: int = 0  # of the last batch that we gave to anybody
     heard: int = 0  # of the last one that it has heard; the same: none is under way
     needed: list[bytes] = field(default_factory=list)  # the batch under way
@@ -66,6 +68,9 @@ class Held(Struct, array_like=True, forbid_unknown_fields=True):
 
 class Keeping:
     """Of one shard of several.  own: its number."""
+
+    PASSING = {"abroad kept_for held": None}
+    LASTING = {"peers": "shards", "nodes": None}
 
     def __init__(self, own: int, shards: int) -> None:
         self.own = own

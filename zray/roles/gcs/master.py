@@ -63,6 +63,8 @@ LOST_FOR_GOOD = (
 class Chain:
     """One shard's."""
 
+    LASTING = {"tentative stalled": "members"}
+
     def __init__(self, shard: str) -> None:
         self.shard = shard
         self.epoch = 0
@@ -91,6 +93,15 @@ class ChainMaster(Role):
     first_offers: shard -> how many members of the head's machine offer themselves before there is a chain (one, if
     nothing is said).  former: what an earlier master has had noted; machines: of members on other nodes.
     """
+
+    LASTING = {
+        "chains": None,
+        # One more while one of them moves to another machine.
+        "members of a chain": (
+            lambda it: (len(each.members) for each in it.chains.values()),
+            lambda it: it.replicas + 1,
+        ),
+    }
 
     def __init__(
         self,
@@ -360,14 +371,6 @@ class ChainMaster(Role):
             assert not chain.members or chain.full(), "a chain in which each may lack something"
             names = [*chain.members, *chain.spares, *([chain.joining] if chain.joining else [])]
             assert len(set(names)) == len(names), "somebody is twice in a chain"
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        yield "lost members", len(self.gone), LOST_MAX
-        for chain in self.chains.values():
-            # One more while one of them moves to another machine.
-            yield f"members of {chain.shard}", len(chain.members), self.replicas + 1
-            yield f"members of {chain.shard} that may lack something", len(chain.tentative), len(chain.members)
-            yield f"members of {chain.shard} whose disks take nothing", len(chain.stalled), len(chain.members)
 
     def statistics(self) -> dict[str, Any]:
         counts = {}

@@ -88,6 +88,9 @@ class GcsShard(Role):
     is_alone: as in TaskTable.
     """
 
+    PASSING = {"function_waiters": "AWAITED_MAX", "actor_by_name wanted": None, "name_by_actor": "actor_by_name"}
+    LASTING = {"lost": None}
+
     def __init__(self, address: str, *, is_chained: bool = False, is_alone: bool = False) -> None:
         super().__init__(address)
         self.is_chained = is_chained
@@ -397,11 +400,6 @@ class GcsShard(Role):
         self.tasks.check_everything()
         self.functions.check_everything()
         assert self.is_chained or not self.wanted, "a question to the head of a chain, and there is no chain"
-
-    def bounds(self) -> Iterator[tuple[str, int, int]]:
-        from .bounds import bounds_of_shard
-
-        return bounds_of_shard(self)
 
     def statistics(self) -> dict[str, Any]:
         counts = {"task_records": len(self.tasks.records), "functions": len(self.functions.by_id)}

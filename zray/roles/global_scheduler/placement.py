@@ -30,6 +30,8 @@ UNREPORTED_MAX = 10_000
 class NodeLoad(Struct, gc=False):
     """What a global scheduler believes of a node: its last report, and what was placed there and is not in it."""
 
+    PASSING = {"unreported": "UNREPORTED_MAX", "waiting_count": None}
+
     node: str
     total: dict[str, int]
     free: dict[str, int]

@@ -18,7 +18,6 @@ Source: Ray paper 4.2.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 from zlib import crc32
 
@@ -52,7 +51,6 @@ from ...wire.task_spec import parse_options
 from ...wire.where import Where, no_such_labels, no_such_node
 from ..latest import LOST_MAX, Latest
 from ..role import Role, on
-from . import placement
 from .placement import (
     FIRST_GUESS_SECONDS,
     NodeLoad,
@@ -74,6 +72,9 @@ DEAD_MAX = 100
 
 class GlobalScheduler(Role):
     """One of `equals`.  policy: as in wire/scheduling.POLICIES."""
+
+    PASSING = {"locating": "LOCATING_MAX"}
+    LASTING = {"loads": None}
 
     def __init__(self, address: str, shards: list[str], *, policy: str = BOTTOM_UP, equals: int = 1) -> None:
         super().__init__(address)
@@ -324,13 +325,6 @@ class GlobalScheduler(Role):
         if message.with_dead:
             facts += [replace(fact, lost_seconds=max(0.0, self.now - at)) for fact, at in self.dead.values()]
         self.send(self.sender, NodesReply(message.request, facts))
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        yield "lost nodes", len(self.lost), LOST_MAX
-        yield "nodes that are shown as dead", len(self.dead), DEAD_MAX
-        yield "tasks whose arguments are asked for", len(self.locating), LOCATING_MAX
-        for load in self.loads.values():
-            yield f"tasks under way to {load.node}", len(load.unreported), placement.UNREPORTED_MAX
 
     def statistics(self) -> dict[str, Any]:
         return {"nodes": len(self.loads), "locating": len(self.locating)}

@@ -25,6 +25,8 @@ class Expected(Struct, gc=False, eq=False):
 class Acks:
     """Requests of one node to shards that are acknowledged."""
 
+    PASSING = {"expected": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.request = 0

@@ -47,6 +47,8 @@ class Ask(Struct, gc=False, eq=False):
 class ActorMoves:
     """Actors on their way to this node, or from it."""
 
+    PASSING = {"asks offers": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.asks: dict[bytes, Ask] = {}

@@ -66,6 +66,8 @@ class Listing(Struct, eq=False):
 class ActorNames:
     """Names that are asked for."""
 
+    PASSING = {"finding listings": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.finding: dict[tuple[str, str], list[tuple[Process, FindActor]]] = {}

@@ -58,6 +58,8 @@ class Next(Struct, gc=False, eq=False):
 class ActorRoom:
     """Of one node."""
 
+    LASTING = {"wishes": "WISHES_MAX"}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.next: Next | None = None

@@ -48,6 +48,9 @@ class Bundle(Struct, gc=False, eq=False):
 class Bundles:
     """Of one node."""
 
+    PASSING = {"leaving": None}
+    OF_JOBS = {"here doomed": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.here: dict[tuple[bytes, int], Bundle] = {}

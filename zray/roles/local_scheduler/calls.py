@@ -52,6 +52,9 @@ def _never(task: Task, batch: dict[bytes, Task]) -> bool:
 class Calls:
     """Actors by id."""
 
+    PASSING = {"actors touched": None, "wanting": "actors"}
+    LASTING = {"promised": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.actors: dict[bytes, Actor] = {}

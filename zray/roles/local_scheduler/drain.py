@@ -55,6 +55,8 @@ class Moving(Struct, gc=False, eq=False):
 class Drain:
     """Of one node: its leaving, and what it takes from others that leave."""
 
+    LASTING = {"moving": "MOVING_MAX", "safe asked own_requests": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.is_on = False
@@ -282,6 +284,8 @@ class Drain:
 
 class Taking:
     """Objects that this node takes from others, which leave."""
+
+    PASSING = {"orders": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node

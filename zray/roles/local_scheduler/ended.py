@@ -59,6 +59,8 @@ Finished = tuple[bytes, TaskOptions, bytes, bytes, int, int]
 class Ended:
     """The tasks and actors of one node that have ended lately."""
 
+    LASTING = {"finished": "FINISHED_MAX", "failed": "FAILED_MAX"}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.finished: deque[Finished] = deque(maxlen=FINISHED_MAX)

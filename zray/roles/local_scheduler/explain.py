@@ -36,6 +36,8 @@ class Asked(Struct, gc=False):
 class Explanations:
     """The questions of one node's processes."""
 
+    PASSING = {"asked": "ASKED_COUNT_MAX"}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.asked: dict[int, Asked] = {}

@@ -41,6 +41,8 @@ ASKED_COUNT = 1_000
 class Fates:
     """Of the processes of one node."""
 
+    PASSING = {"asked": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.ended: Latest[bytes, int] = Latest(ENDED_MAX)  # tasks that were away -> the trip on which they were

@@ -35,6 +35,9 @@ FULL_NEWS_SECONDS = 10.0
 class Fetches:
     """What is on its way here."""
 
+    # Orders stay until the shards have answered, also where nobody wants them any more.
+    PASSING = {"unheld": "node.acks.expected", "ordered": lambda it: len(it.node.objects.entries) + len(it.unheld)}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.ordered: dict[bytes, bool] = {}  # by object: whether it is urgent

@@ -48,6 +48,8 @@ class Search(Struct, eq=False):
 class Flights:
     """Of one node."""
 
+    PASSING = {"searches questions": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.gone: Latest[str, None] = Latest(GONE_MAX)  # schedulers that we hear nothing from any more

@@ -84,6 +84,8 @@ class Forward(Struct, gc=False, eq=False):
 class ForwardedTasks:
     """Those of one node."""
 
+    PASSING = {"by_peer by_scheduler": None, "deferred_kinds": lambda tasks: len(tasks.index[DEFERRED])}
+
     def __init__(self) -> None:
         self.index: dict[int, dict[bytes, Task]] = {state: {} for state in TaskState if state >= FORWARDED}
         self.by_peer: dict[str, dict[bytes, Task]] = {}

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class FoundElsewhere:
     """Of one node."""
 
+    PASSING = {"asked": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.asked: dict[int, bool] = {}  # request to the shard -> whether nobody holds the actor

@@ -29,6 +29,8 @@ IDLE_BYTES_MAX = 256 << 20
 class Functions:
     """Of one node.  What is here is `LocalScheduler.functions`."""
 
+    LASTING = {"node.functions": "count_max", "size": "bytes_max"}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.size = 0  # bytes of code here

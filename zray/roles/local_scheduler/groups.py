@@ -46,6 +46,9 @@ class View(Struct, eq=False):
 class Groups:
     """Of one node."""
 
+    PASSING = {"unsettled": None}
+    OF_JOBS = {"views": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.views: dict[bytes, View] = {}

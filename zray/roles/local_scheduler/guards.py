@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 class Guard(Struct, gc=False, eq=False):
     """An actor that we have made again if its home is lost."""
 
+    LASTING = {"copy": None}
+
     spec: TaskSpec
     options: ActorOptions
     life: ActorLife
@@ -63,6 +65,8 @@ class Guard(Struct, gc=False, eq=False):
 
 class Guards:
     """Of one node: those whom we guard, and who guards ours."""
+
+    PASSING = {"guarded wanted": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node

@@ -32,6 +32,7 @@ ONCE_MORE_SECONDS = 1.0
 TIMER_SECONDS = 1e-3
 # Different things that the user of one job is told of.
 NOTICES_MAX = 20
+NOTICED_MAX = 2 * NOTICES_MAX  # with those of groups: their errors come from others
 
 
 class Suspect(Struct, gc=False, eq=False):
@@ -48,6 +49,8 @@ class Suspect(Struct, gc=False, eq=False):
 
 class Infeasible:
     """Tasks and actors of this node that no node can hold."""
+
+    PASSING = {"suspects": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -229,7 +232,7 @@ class Infeasible:
         if message.is_event and job is not None and job.driver is not None:
             self.node.notices.tell(job, message.text)
             return
-        if job is None or job.driver is None or len(job.noticed) >= 2 * NOTICES_MAX:
+        if job is None or job.driver is None or len(job.noticed) >= NOTICED_MAX:
             return
         job.noticed[message.text] = None
         self.node.send(job.driver.address, message)

@@ -39,6 +39,8 @@ DEATHS_MAX = 10
 class Journal:
     """Of one actor."""
 
+    LASTING = {"calls": "JOURNAL_CALLS_MAX", "size": "JOURNAL_BYTES_MAX", "nested": None}
+
     __slots__ = (
         "begun",
         "calls",

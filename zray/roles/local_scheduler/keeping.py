@@ -75,6 +75,9 @@ class Question(Struct, eq=False):
 class Keeping:
     """Of one node."""
 
+    PASSING = {"creating questions": None}
+    OF_JOBS = {"kept of_actors maker": None, "later": "kept"}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.creating: dict[bytes, list[tuple[Process, int]]] = {}

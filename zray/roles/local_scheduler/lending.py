@@ -40,6 +40,8 @@ TAKERS_SEARCH_MAX = 256
 class Lending:
     """CPUs lent out by blocked workers."""
 
+    PASSING = {"resuming new_lenders writers": None}
+
     def __init__(self, node: LocalScheduler, dispatch: Dispatch) -> None:
         self.node = node
         self.dispatch = dispatch

@@ -94,6 +94,10 @@ def _of(specs: list[TaskSpec], attempts: dict[bytes, int]) -> list[tuple[bytes, 
 class Lineage:
     """Specs not yet recorded, and records no longer needed."""
 
+    # A portion for several shards may take two requests.
+    PASSING = {"owed owed_by_object fresh chosen": None, "unheard": lambda _: UNHEARD_MAX + 1}
+    LASTING = {"marks": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.fresh: list[Task] = []  # submitted since the last batch

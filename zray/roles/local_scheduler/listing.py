@@ -61,6 +61,8 @@ class Listing(Struct, eq=False):
 class Listings:
     """The questions of one node's processes."""
 
+    PASSING = {"open": "LISTINGS_MAX"}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.open: dict[int, Listing] = {}

@@ -40,6 +40,8 @@ SAMPLE_MAX = 100
 class Load:
     """Of one node."""
 
+    PASSING = {"fetching": "node.fetches.ordered", "awaiting": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.bandwidth = BANDWIDTH_FIRST_GUESS

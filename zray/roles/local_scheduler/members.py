@@ -45,6 +45,10 @@ REVOKED_HELP = "`zray keys token` on the head's machine prints a token with whic
 class Members:
     """The cluster, seen from one node."""
 
+    LASTING = {"peers stalled early": None, "labels outside leaving": "peers", "early_count": "EARLY_MAX"} | {
+        "lease.sent": lambda it: int(it.lease.seconds / LOAD_SECONDS) + 2
+    }
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.peers: dict[str, dict[str, int]] = {}  # other local schedulers -> their total resources

@@ -56,6 +56,8 @@ class NestedCall(Struct, gc=False, eq=False):
 class Nested:
     """Of one actor."""
 
+    LASTING = {"count": "NESTED_CALLS_MAX", "size": "NESTED_BYTES_MAX"}
+
     __slots__ = ("by_parent", "count", "forgotten", "is_settling", "node", "size", "stored")
 
     def __init__(self, node: LocalScheduler) -> None:

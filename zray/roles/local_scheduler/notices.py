@@ -40,6 +40,8 @@ class Window(Struct, gc=False, eq=False):
 class Notices:
     """The notices of one node to the drivers of its jobs."""
 
+    LASTING = {"windows": "JOBS_MAX"}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.windows: dict[bytes, Window] = {}  # by job that had some lately

@@ -22,6 +22,10 @@ SMALL_BYTES_MAX = 1024
 class ObjectTable:
     """Entries by id."""
 
+    PASSING = {"entries pins": None, "dying": "pins", "revivable": "dying"} | {
+        "freed_places freed_recorded freed_shared freed_actors by_death bereft_actors unheld rejoined": None
+    }
+
     def __init__(self) -> None:
         self.small_max = SMALL_BYTES_MAX
         self.inline_bytes = 0  # of values and arguments that are larger, and are here

@@ -37,6 +37,8 @@ class Followed(Struct, gc=False, eq=False):
 class Output:
     """Of the workers of one node, and for its drivers."""
 
+    OF_JOBS = {"followed kept awaited": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.followed: dict[bytes, Followed] = {}

@@ -53,6 +53,10 @@ Kind = tuple[bytes, Environment | str]
 class WorkerPool:
     """All workers, by address."""
 
+    LASTING = {"workers": None, "idle": lambda pool: len(pool.workers) + 1, "starting": "workers"} | {
+        "idle workers": (lambda pool: sum(map(len, pool.idle.values())), "workers")
+    }
+
     def __init__(self, node: LocalScheduler, prefix: str) -> None:
         self.node = node
         self.prefix = prefix

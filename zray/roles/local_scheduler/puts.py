@@ -42,6 +42,9 @@ TASKS_MIN = 1_000
 class Puts:
     """Of one node."""
 
+    PASSING = {"by_result": "node.objects.entries"}
+    LASTING = {"last": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         # What a task returned, and is not here -> what is kept for it.  As many as our processes hold of such.

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 class Remote:
     """Everything of a local scheduler that has to do with other nodes."""
 
+    PASSING = {"arriving": None, "subscribed": "node.objects.entries", "unsaid": "node.acks.expected"}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.arriving: dict[int, Task] = {}  # placed tasks whose holds are not acknowledged, by request

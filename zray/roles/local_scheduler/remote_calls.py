@@ -32,6 +32,8 @@ BATCH_COUNT_MAX = 1000
 class RemoteCalls:
     """Those that are under way here."""
 
+    PASSING = {"results": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.results: dict[str, list[CallResult]] = {}  # by origin, of this turn

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 class Results:
     """Of one node: what it gives, and what it is given."""
 
+    PASSING = {"unheld": None, "unaccepted": "node.tasks"} | {
+        "tasks that are gone": (lambda it: len(it.unaccepted.keys() - it.node.tasks.keys()), 0)
+    }
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.unheld: dict[str, list[bytes]] = {}  # another node -> results kept here until it holds them

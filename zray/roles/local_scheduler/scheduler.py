@@ -31,7 +31,7 @@ Source: Ray paper 4.2.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -112,6 +112,12 @@ ENDED_JOBS_MAX = 10_000
 
 class LocalScheduler(Role):
     """One node's tasks, objects, workers and actors."""
+
+    PASSING = {"tasks talkative to_seal": None, "function_waiters": "tasks"} | {
+        "forwarded tasks": (lambda node: sum(map(len, node.forwarded.index.values())), "tasks")
+    }
+    OF_JOBS = {"jobs": None}
+    LASTING = {"processes": None}
 
     def __init__(
         self,
@@ -399,8 +405,3 @@ class LocalScheduler(Role):
         self.recovery.puts.check_everything()
         for name, total in self.resources.total.items():
             assert 0 <= self.resources.free[name] <= total
-
-    def bounds(self) -> Iterable[tuple[str, int, int]]:
-        from .bounds import bounds_of
-
-        return bounds_of(self)

@@ -26,6 +26,8 @@ GRACE_SECONDS = 0.5
 class Shutdowns:
     """Of the actors of this node."""
 
+    LASTING = {"stopping": "node.pool.workers"}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.stopping: dict[str, float] = {}  # worker -> when it is killed, at the latest; all of them are in the pool

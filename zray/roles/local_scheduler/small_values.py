@@ -31,6 +31,8 @@ INLINE_BYTES_TOTAL = 512 << 20
 class SmallValues:
     """Of one node."""
 
+    LASTING = {"limits": None} | {"node.objects.inline_bytes": lambda it: None if it.are_many else INLINE_BYTES_TOTAL}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.are_many = False  # processes are told to write more of them into the arena

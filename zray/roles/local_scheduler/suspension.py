@@ -38,6 +38,8 @@ HEARD = (HeartbeatReply, HostProbed, Explain)
 class Suspension:
     """Of one node."""
 
+    LASTING = {"kept": "KEPT_MAX"}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.is_on = False

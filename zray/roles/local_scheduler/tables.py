@@ -50,6 +50,8 @@ FORWARDED = TaskState.THROTTLED
 class Process:
     """A driver or a worker, as a holder of references and a receiver of values."""
 
+    PASSING = {"wait_by_request": "waits.WAITS_MAX", "results": None}
+
     __slots__ = ("address", "job", "kind", "pid", "results", "wait_by_request", "worker")
 
     def __init__(self, address: str, kind: str, pid: int, job: Job) -> None:
@@ -65,6 +67,11 @@ class Process:
 
 class Job:
     """One driver's program: its workers, its queues, what its workers must know."""
+
+    LASTING = {"queues": "queues_max", "facts.code": "code.BUNDLES_MAX", "noticed": "infeasible.NOTICED_MAX"} | {
+        "functions": "functions.FUNCTIONS_COUNT_MAX",
+        "code_bytes": "functions.FUNCTIONS_BYTES_MAX",
+    }
 
     __slots__ = (
         "code_bytes",
@@ -170,6 +177,9 @@ INFLIGHT_US_MAX, INFLIGHT_US_BUSY = 4_000, 64_000
 
 class Worker:
     """A worker process and what it was given."""
+
+    PASSING = {"inflight": "batches.INFLIGHT_COUNT_MAX", "frames": "behind_waits.FRAMES_COUNT_MAX", "stale": None}
+    LASTING = {"functions": "batches.LEARNED_COUNT_MAX"}
 
     __slots__ = (
         "actor",
@@ -378,6 +388,8 @@ class ActorState(enum.IntEnum):
 class Actor:
     """One actor that lives on this node."""
 
+    LASTING = {"journal": None, "calls": (lambda it: it.under_way(), "calls.CALLS_IN_FLIGHT_MAX")}
+
     __slots__ = (
         "actor_id",
         "behind",
@@ -428,3 +440,8 @@ class Actor:
         self.killed = ""  # why it must not be restarted
         self.down_since: float | None = None  # it is restarted, and its process died then
         self.death = b""  # the error value that calls get
+
+    def under_way(self) -> int:
+        """How many calls have been sent whose results nobody has seen; 0: as many as may run side by side."""
+        count = len(self.inflight) + (len(self.shipping.withheld) if self.shipping is not None else 0)
+        return count if count > self.options.max_concurrency else 0

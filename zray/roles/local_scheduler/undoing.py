@@ -21,6 +21,8 @@ PORTION_COUNT_MAX = 1_000
 class Undoing:
     """Work that is left, in the order in which it came up; each step undoes one thing."""
 
+    PASSING = {"steps": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.steps: deque[Iterator[None]] = deque()  # one for each that has ended

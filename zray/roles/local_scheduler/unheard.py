@@ -33,6 +33,8 @@ class Unheard(Struct, gc=False, eq=False):
 class UnheardActors:
     """Those of one node."""
 
+    PASSING = {"by_actor": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.by_actor: dict[bytes, Unheard] = {}

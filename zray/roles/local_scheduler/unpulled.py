@@ -41,6 +41,8 @@ class Item(Struct, gc=False, eq=False):
 class Unpulled:
     """Of one node."""
 
+    PASSING = {"by_actor by_object": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.by_actor: dict[bytes, dict[bytes, Item]] = {}  # by call

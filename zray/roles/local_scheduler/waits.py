@@ -27,6 +27,8 @@ WAITS_MAX = 100_000
 class Waits:
     """All waits of a node's processes."""
 
+    PASSING = {"replies": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.replies: list[tuple[Process, WaitReply]] = []

@@ -24,6 +24,8 @@ DEATHS_MAX = 1_000
 class WeakHandles:
     """What one node remembers for those that its processes have."""
 
+    LASTING = {"routes": "ROUTES_MAX"}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.routes: dict[bytes, None] = {}  # those that calls by weak handles have taken, the latest last

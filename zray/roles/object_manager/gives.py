@@ -60,6 +60,7 @@ class Give:
     """One object that others pull from here."""
 
     __slots__ = ("later", "since", "slots", "turn", "waiting")
+    LASTING = {"orders of one node": (lambda it: map(len, it.waiting.values()), "ORDERS_MAX")}
 
     def __init__(self) -> None:
         self.slots: dict[str, int] = {}  # who pulls it, and on what ticket
@@ -72,6 +73,13 @@ class Give:
 
 class Gives:
     """What this node gives to others."""
+
+    PASSING = {"asked reading": None, "by_object": "manager.objects"} | {
+        "ending": lambda it: it.gives_max * len(it.manager.retired)
+    }
+    LASTING = {"given": "manager.objects"} | {
+        "nodes that pull one object": (lambda it: (len(give.slots) for give in it.by_object.values()), "gives_max")
+    }
 
     def __init__(self, manager: ObjectManager, gives_max: int, *, is_outside: bool) -> None:
         self.manager = manager

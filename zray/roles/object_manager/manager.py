@@ -19,8 +19,7 @@ Source: Ray paper 4.2.3.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
 from typing import Any
 
 from msgspec import Struct
@@ -44,7 +43,7 @@ from ..role import Role, on
 from ..work_effects import CountStore, RoomWanted, StoreCounted
 from .gives import GIVES_MAX, Gives
 from .pulls import CHUNK_BYTES, Pulls
-from .ranges import Ranges, aligned
+from .ranges import ALIGNMENT, Ranges, aligned
 
 SEGMENT = 0
 # Pages are reserved in steps, so that a writer can begin before a large range is complete.
@@ -85,6 +84,11 @@ class Stored(Struct, gc=False, eq=False):
 
 class ObjectManager(Role):
     """One node's arena."""
+
+    PASSING = {"objects asked retired copying": None} | {
+        "ranges": (lambda it: len(it.objects) + len(it.retired), lambda it: it.ranges.capacity // ALIGNMENT),
+        "values of one process": (lambda it: Counter(item.process for item in it.asked).values(), "ASKED_MAX"),
+    }
 
     def __init__(
         self,
@@ -392,15 +396,8 @@ class ObjectManager(Role):
         self.ranges.check_everything()
         taken = sum(aligned(stored.place.size) for stored in (*self.objects.values(), *self.retired.values()))
         assert taken == self.ranges.used_bytes, "ranges and objects disagree"
-        from .bounds import check_pulls
-
-        check_pulls(self.pulls)
+        self.pulls.check_everything()
         self.gives.check_everything()
-
-    def bounds(self) -> Iterator[tuple[str, int, int]]:
-        from .bounds import bounds_of
-
-        return bounds_of(self)
 
     def statistics(self) -> dict[str, Any]:
         return {

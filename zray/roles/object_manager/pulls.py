@@ -40,6 +40,7 @@ from ...wire.task_spec import StoredValue
 from ..effects import RangeWritten, WriteRange
 from ..latest import LOST_MAX, Latest
 from ..role import on
+from . import sources
 from .patience import Patience
 from .ranges import aligned
 from .room import Room
@@ -102,6 +103,10 @@ class Pull:
 
 class Pulls:
     """What this node fetches."""
+
+    PASSING = {"coming": None, "queue": "coming", "writing": "manager.copying"} | {
+        "bytes asked for": (lambda pulls: pulls.windows.total + pulls.windows.copying, lambda pulls: pulls.asked_max)
+    }
 
     def __init__(self, manager: ObjectManager) -> None:
         self.manager = manager
@@ -416,3 +421,28 @@ class Pulls:
                 self._source_is_none(pull)
             elif gone in pull.sources:
                 pull.sources.remove(gone)
+
+    # --- looking in from outside ---
+
+    @property
+    def asked_max(self) -> int:
+        """Bytes that all nodes may be asked for, and that are not copied."""
+        # Who has nothing under way may always ask for a chunk; some are over before their last chunks are copied.
+        over = {id(pull) for pull, _ in self.writing.values() if self.coming.get(pull.object_id) is not pull}
+        return sources.WINDOWS_BYTES_MAX + self.chunk_bytes * (len(self.coming) + len(over))
+
+    def check_everything(self) -> None:
+        """Assert that what has been asked for adds up, and what is copied."""
+        asked: dict[str, int] = {}
+        for pull in self.coming.values():
+            states = [pull.chunks.count(state) for state in (ASKED, WRITING, HERE)]
+            assert all(pull.chunks[index] == ASKED for index in pull.asked_at)
+            assert states == [len(pull.asked_at), pull.writing, pull.here]
+            length = sum(self.length(pull, index) for index in pull.asked_at)
+            asked[pull.source] = asked.get(pull.source, 0) + length
+        for source, window in self.windows.by_source.items():
+            assert window.asked == asked[source], "credits do not add up"
+            assert all(pull.source == source for pull in window.pulls.values())
+        copying = sum(self.length(pull, index) for pull, indices in self.writing.values() for index in indices)
+        assert self.windows.copying == copying, "what is copied does not add up"
+        assert all(self.coming[object_id] is pull for object_id, pull in self.queue.items())

@@ -21,6 +21,9 @@ def aligned(size: int) -> int:
 class Ranges:
     """Allocation in [0, capacity)."""
 
+    PASSING = {"used_bytes": "capacity"}
+    LASTING = {"size_by_start": None, "start_by_end": "size_by_start"}
+
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.top = 0

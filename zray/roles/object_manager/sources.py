@@ -40,6 +40,13 @@ class Window:
 class Windows:
     """Of all sources that something is pulled from."""
 
+    PASSING = {"by_source": None} | {
+        "asked beyond a chunk": (
+            lambda it: (each.asked - it.chunk_bytes * len(each.pulls) for each in it.by_source.values()),
+            "WINDOW_BYTES_MAX",
+        )
+    }
+
     def __init__(self, chunk_bytes: int) -> None:
         self.chunk_bytes = chunk_bytes
         self.by_source: dict[str, Window] = {}
