@@ -123,7 +123,7 @@ class AllocateObject(Message, tag=routed(34, "driver, worker -> objects")):
     size: Natural
 
 
-class ObjectAllocated(Message, tag=routed(35, "objects -> driver, worker")):
+class ObjectAllocated(Message, tag=routed(35, "objects, local -> driver, worker")):
     """The sender of the request may write the range, until PutObjects names it.
 
     `reserved` counts the bytes from the start whose pages exist.  More bytes come in PagesReserved.

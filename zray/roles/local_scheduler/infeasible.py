@@ -50,7 +50,7 @@ class Suspect(Struct, gc=False, eq=False):
 class Infeasible:
     """Tasks and actors of this node that no node can hold."""
 
-    PASSING = {"suspects": None}
+    LASTING = {"suspects": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
