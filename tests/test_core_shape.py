@@ -8,9 +8,9 @@ from tests.core_shape import changed, code_lines, fields_of, measure
 
 MOST = {
     "files": 328,
-    "code lines": 39_554,
+    "code lines": 39_550,
     "statements": 32_486,
-    "lines of imports": 3_862,
+    "lines of imports": 3_861,
     "fields with foreign writers": 147,
 }
 # A count that is lower than its limit by so much has to be written down.

@@ -11,14 +11,32 @@ from zray import roles
 from zray.roles.gcs import GcsShard
 from zray.roles.gcs.chain import ChainMember
 from zray.roles.global_scheduler import GlobalScheduler
-from zray.roles.kept import bounds_of, left_of, tables_of
+from zray.roles.kept import bounds_of, left_of, wholes_of
 from zray.roles.latest import Latest
 from zray.roles.monitor import Monitor
 from zray.roles.object_manager import ObjectManager
 
+# Tables without a limit that may stay.
 UNSAID = {
-    "rejected",  # counts by reasons, which are constants of the code
-    "_effects",  # what a role has just decided: its host takes it with each call
+    "ActorHomes._lost": "the lost nodes of the shard",
+    "Role.rejected": "counts by reasons, which are constants of the code",
+    "Role._effects": "what is decided in a call leaves with it",
+    "Calls.promised": "amounts by resource; the simulator asserts that they are 0 at rest",
+    "Departures.kinds": "options of tasks; those of kinds that are gone go at the next look",
+    "Dispatch.queues": "queues of jobs, each of which bounds its own",
+    "Flushing._oldest": "tasks with records; looked at when their specs are to leave",
+    "GcsShard.lost": "nodes, for good: they are as many as have been lost",
+    "Going.closed": "nodes",
+    "GroupTable.attending": "nodes",
+    "Gpus.free": "amounts by resource",
+    "Gpus.total": "amounts by resource",
+    "Lineage.marks": "moments since the oldest task that is not recorded",
+    "MakingRoom.copies": "objects; when they have doubled, those that are gone go",
+    "Puts.last": "tasks; when they have doubled, those that are gone go",
+    "Resources.held": "amounts by resource",
+    "Resources.reserved": "amounts by resource",
+    "Results.unsaid": "updates since it became the tail; its last ones stay when it is the tail no more",
+    "Results.touched": "clients",
 }
 LIMIT = 2
 
@@ -26,7 +44,7 @@ LIMIT = 2
 class Record:
     __slots__ = ("calls", "part")
     PASSING = {"calls": "LIMIT"}
-    LASTING = {"part": None}
+    LASTING = {"part": ...}
 
     def __init__(self):
         self.calls, self.part = [1], None
@@ -41,7 +59,7 @@ class Part:
 
 
 class Whole:
-    PASSING = {"records": None}
+    PASSING = {"records": ...}
 
     def __init__(self):
         self.size, self.records, self.latest = 5, {b"\x01": Record(), "two": Record()}, Latest(9)
@@ -58,7 +76,7 @@ def whole(monkeypatch):
 
 def test_bounds_are_of_a_role_its_parts_and_its_records(whole):
     assert sorted(bounds_of(whole)) == [
-        ("Whole.latest", 0, 9),
+        ("Whole.latest.entries", 0, 9),
         ("Whole.part.first", 0, 5),
         ("Whole.part.second", 3, 5),
         ("Whole.part.size", 4, 5),
@@ -101,7 +119,7 @@ def tables_in(part, met):
     slots = [name for cls in type(part).__mro__ for name in getattr(cls, "__slots__", ())]
     for name in {**dict.fromkeys(slots), **getattr(part, "__dict__", {})}:
         value = getattr(part, name)
-        if isinstance(value, (dict, list, deque, set)):
+        if isinstance(value, (dict, list, deque, set)) and type(value) is not Latest:
             yield f"{type(part).__name__}.{name}", value
         elif type(value).__module__.startswith("zray.roles.") and id(value) not in met:
             yield from tables_in(value, met)
@@ -110,9 +128,13 @@ def tables_in(part, met):
 @pytest.mark.parametrize("make", ROLES)
 def test_something_is_said_of_each_table_that_is_empty_at_first(make):
     role = make()
-    said = {id(value) for _, _, value, _ in tables_of(role)}
+    rows = [
+        (whole if part is None else part, get) for _, whole, rows in wholes_of(role) for _, part, _, get, _ in rows[0]
+    ]
+    said = {id(get(part)) for part, get in rows}
     found = {where for where, table in tables_in(role, set()) if not table and id(table) not in said}
-    unsaid = sorted(where for where in found if where.partition(".")[2] not in UNSAID)
+    excepted = {name.replace("Role.", f"{type(role).__name__}.") for name in UNSAID}
+    unsaid = sorted(found - excepted)
     assert not unsaid, f"PASSING, OF_JOBS or LASTING of their classes say nothing of {', '.join(unsaid)}"
 
 

@@ -168,7 +168,7 @@ def test_what_outgrows_its_bound_is_found(monkeypatch):
     """A planted bound that nothing can keep."""
     monkeypatch.setattr(scheduler, "ENDED_JOBS_MAX", -1)
     outcome = run_options(Options(seed=3, programs=("fan_in",)))
-    assert "LocalScheduler.ended_jobs at n1/local, at most -1 allowed" in outcome.error
+    assert "LocalScheduler.ended_jobs.entries at n1/local, at most -1 allowed" in outcome.error
 
 
 def test_a_seed_says_everything():

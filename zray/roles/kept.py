@@ -9,8 +9,8 @@ A class says it, beside their creation, of its own tables and counts; names with
 
 A limit is a number; a constant of its module, or of one beside it; the name, as seen from the object, of something of
 which there is as much at least; a function of the object; or None: as many tasks, objects, actors, jobs or nodes as
-users have, each of which goes with its last ref.  A function before the limit says how to count; of several
-numbers none may be larger.  A table of the latest (latest.py) has its own limit.
+users have, each of which goes with its last ref; or `...`: likewise, and what is there, a part that comes and goes or
+records by their keys, says more.  A function before the limit says how to count; of several numbers none may be larger.
 
 The simulator asserts all of it; tests/roles/test_kept.py finds tables of which nothing is said.
 """
@@ -23,85 +23,96 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from .latest import Latest
-
 Bound = tuple[str, int, int]  # what, how much there is, how much there may be
-Declared = tuple[str, str, Callable[[Any], Any], Callable[[Any], int | None]]  # kind, name, how to get it, its limit
+Get = Callable[[Any], Any]
+# A path, the part there (None: the object itself), and what is said: kind, how to get it, how to get its limit.
+Row = tuple[str, Any, str, Get, Get | None]
+Rows = tuple[list[Row], list[Row], list[Row]]  # all; those with limits; those where what is there says more
 
 
 def _size(value: Any) -> int:
     return value if isinstance(value, int) else len(value)
 
 
-def _largest(count: Callable[[Any], Any]) -> Callable[[Any], int]:
-    def counted(part: Any) -> int:
-        return found if isinstance(found := count(part), int) else max(found, default=0)
-
-    return counted
+def _largest(count: Get) -> Get:
+    return lambda part: found if isinstance(found := count(part), int) else max(found, default=0)
 
 
-def _limit(cls: type, most: Any) -> Callable[[Any], int | None]:
+def _limit(cls: type, most: Any) -> Get | None:
     if not isinstance(most, str):
-        return most if callable(most) else lambda part: most
+        return most if callable(most) else None if most in (None, ...) else lambda part: most
     module, _, name = most.rpartition(".")
     if not name.isupper():
-        get = attrgetter(most)
-        return lambda part: _size(get(part))
+        return attrgetter(most)
     there = sys.modules[f"{cls.__module__.rpartition('.')[0]}.{module}" if module else cls.__module__]
-    return lambda part: int(getattr(there, name))  # as of now: tests set it
+    return lambda part: getattr(there, name)  # as of now: tests set it
 
 
 @cache
-def _declared(cls: type) -> tuple[Declared, ...]:
-    found: list[Declared] = []
+def _declared(cls: type) -> Rows:
+    rows: Rows = ([], [], [])
     for base in cls.__mro__:
         for kind in ("PASSING", "OF_JOBS", "LASTING"):
-            for names, most in vars(base).get(kind, {}).items():
-                if isinstance(most, tuple):
-                    found.append((kind, names, _largest(most[0]), _limit(base, most[1])))
-                else:
-                    found += [(kind, name, attrgetter(name), _limit(base, most)) for name in names.split()]
-    return tuple(found)
+            for names, said in vars(base).get(kind, {}).items():
+                count, most = said if isinstance(said, tuple) else (None, said)
+                for name in names.split() if count is None else (names,):
+                    row = (name, None, kind, _largest(count) if count else attrgetter(name), _limit(base, most))
+                    for each in (rows[0], *([rows[1]] if row[4] else ()), *([rows[2]] if most is ... else ())):
+                        each.append(row)
+    return rows
 
 
-@cache
-def _is_part(cls: type) -> bool:
-    return cls.__module__.startswith("zray.roles.")
+def _rows_of(whole: Any) -> Rows:
+    """What is said of an object and of its lasting parts, which are looked for once; a record has none."""
+    attributes = getattr(whole, "__dict__", None)
+    if attributes is None:
+        return _declared(whole.__class__)
+    if "_rows" not in attributes:
+        found: Rows = ([], [], [])
+        parts, met = [("", whole)], {id(whole)}
+        for path, part in parts:
+            for rows, more in zip(found, _declared(part.__class__), strict=True):
+                rows += [(f"{path}{row[0]}", None if part is whole else part, *row[2:]) for row in more]
+            for name, value in getattr(part, "__dict__", {}).items():
+                # Not another role, as the one that has the part.
+                if id(value) not in met and "zray.roles." in type(value).__module__ and not hasattr(value, "bounds"):
+                    met.add(id(value))
+                    parts.append((f"{path}{name}.", value))
+        attributes["_rows"] = found
+    return attributes["_rows"]  # type: ignore[no-any-return]
 
 
-def _parts(root: Any) -> Iterator[tuple[str, Any]]:
-    """A role, its parts, and the records in their tables of which something is said; each with its path."""
-    parts, met = [(type(root).__name__, root)], {id(root)}
-    for path, part in parts:
-        yield path, part
-        found = list(getattr(part, "__dict__", {}).items())
-        for _, name, get, _ in _declared(part.__class__):
-            value = get(part)
-            found.append((name, value))
-            if isinstance(value, dict) and value and _declared(next(iter(value.values())).__class__):
-                found += [(f"{name}[{key.hex() if type(key) is bytes else key}]", it) for key, it in value.items()]
-        for name, value in found:
-            if _is_part(value.__class__) and id(value) not in met:
-                met.add(id(value))
-                parts.append((f"{path}.{name}", value))
+def wholes_of(root: Any) -> Iterator[tuple[str, Any, Rows]]:
+    """(path, object, what is said) of a role, of what comes and goes in it, and of the records in its tables."""
+    found = [(type(root).__name__, root)]
+    for path, whole in found:
+        rows = _rows_of(whole)
+        yield path, whole, rows
+        for name, part, _, get, _ in rows[2]:
+            value = get(whole if part is None else part)
+            if isinstance(value, dict):
+                named = ((key.hex() if type(key) is bytes else key, each) for key, each in value.items())
+                found += [(f"{path}.{name}[{key}]", each) for key, each in named]
+            elif value is not None:
+                found.append((f"{path}.{name}", value))
 
 
-def tables_of(root: Any) -> Iterator[tuple[str, str, Any, int | None]]:
-    """(kind, path, what is there, how much may be) of all that a role and its parts say."""
-    for path, part in _parts(root):
-        if type(part) is Latest:
-            yield "LASTING", path, part, part.count_max
-        for kind, name, get, limit in _declared(part.__class__):
-            value = get(part)
-            if value is not None and not _is_part(value.__class__):
-                yield kind, f"{path}.{name}", value, limit(part)
-
-
-def bounds_of(root: Any) -> Iterator[Bound]:
-    """The bounds of a role and its parts."""
-    return ((path, _size(value), most) for _, path, value, most in tables_of(root) if most is not None)
+def bounds_of(root: Any, *, broken: bool = False) -> Iterator[Bound]:
+    """The bounds of a role and its parts.  broken: only those that are not kept."""
+    for path, whole, rows in wholes_of(root):
+        for name, part, _, get, limit in rows[1]:
+            there = whole if part is None else part
+            if limit is not None and (most := limit(there)) is not None:
+                most, count = _size(most), _size(get(there))
+                if not broken or count > most:
+                    yield f"{path}.{name}", count, most
 
 
 def left_of(root: Any, kind: str) -> dict[str, Any]:
     """What is left in tables of a kind, by their paths."""
-    return {path: value for its, path, value, _ in tables_of(root) if its == kind and value}
+    return {
+        f"{path}.{name}": value
+        for path, whole, rows in wholes_of(root)
+        for name, part, its, get, _ in rows[0]
+        if its == kind and (value := get(whole if part is None else part))
+    }

@@ -21,6 +21,7 @@ class Latest(dict[Key, Value]):
     """
 
     __slots__ = ("count_max",)
+    LASTING = {"entries": (len, "count_max")}
 
     def __init__(self, count_max: int, known: Mapping[Key, Value] = MappingProxyType({})) -> None:
         super().__init__()

@@ -109,8 +109,8 @@ class Checkers:
 
     def bounds_are_kept(self, address: str, *roles: Any) -> None:
         """No table or queue of a role, or of a process, is longer than its bound."""
-        for what, count, count_max in (bound for role in roles for bound in bounds_of(role)):
-            assert count <= count_max, f"{count} {what} at {address}, at most {count_max} allowed"
+        for what, count, count_max in (bound for role in roles for bound in bounds_of(role, broken=True)):
+            raise AssertionError(f"{count} {what} at {address}, at most {count_max} allowed")
 
     def actors_are_served_once(self) -> None:
         """No two live processes serve one actor, but for a fenced node's, or one that stood still."""

@@ -89,7 +89,7 @@ class ChainMember(Role):
     # Updates: those that a member which joins lacked, and those under way.
     PASSING = {"history": lambda _: 2 * entrance.HISTORY_MAX, "fresh": None}
     LASTING = {
-        "members": None,
+        **{"members": None, "replica": ...},
         # A tail whose disk is behind says nothing: it has not looked, either, who of them is lost.
         "results.told": lambda self: (
             self.client_count if self.is_tail and self.has_caught_up and self.acknowledged >= self.forgotten else None

@@ -46,7 +46,6 @@ class Flushing:
     """Of one member.  limit: in bytes; 0: nothing is ever flushed."""
 
     PASSING = {"_going": "PAGES_MAX", "_reading": None}
-    LASTING = {"_oldest": None}
 
     def __init__(self, member: ChainMember, limit: int) -> None:
         self.member = member

@@ -38,7 +38,7 @@ class Published(Struct):
 class FunctionTable:
     """The functions of one shard."""
 
-    LASTING = {"by_id owners": None, "orphans": "ORPHANS_COUNT_MAX", "orphan_bytes": "ORPHANS_BYTES_MAX"}
+    LASTING = {"by_id": None, "owners": ..., "orphans": "ORPHANS_COUNT_MAX", "orphan_bytes": "ORPHANS_BYTES_MAX"}
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Function] = {}

@@ -86,8 +86,7 @@ class GroupRecord(Struct, eq=False):
 class GroupTable:
     """Of one shard."""
 
-    OF_JOBS = {"records": None, "by_name": "records"}
-    LASTING = {"attending": None}
+    OF_JOBS = {"records": ..., "by_name": "records"}
 
     def __init__(self) -> None:
         self.records: dict[bytes, GroupRecord] = {}

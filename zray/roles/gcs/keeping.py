@@ -70,7 +70,7 @@ class Keeping:
     """Of one shard of several.  own: its number."""
 
     PASSING = {"abroad kept_for held": None}
-    LASTING = {"peers": "shards", "nodes": None}
+    LASTING = {"peers": ..., "nodes": None, "other shards": (lambda it: len(it.peers), "shards")}
 
     def __init__(self, own: int, shards: int) -> None:
         self.own = own

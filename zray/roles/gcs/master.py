@@ -94,13 +94,9 @@ class ChainMaster(Role):
     nothing is said).  former: what an earlier master has had noted; machines: of members on other nodes.
     """
 
-    LASTING = {
-        "chains": None,
+    LASTING = {"chains": ...} | {
         # One more while one of them moves to another machine.
-        "members of a chain": (
-            lambda it: (len(each.members) for each in it.chains.values()),
-            lambda it: it.replicas + 1,
-        ),
+        "members of a chain": (lambda it: (len(one.members) for one in it.chains.values()), lambda it: it.replicas + 1)
     }
 
     def __init__(

@@ -66,7 +66,7 @@ class Replica:
     """What is replicated: a shard, and its sessions.  The same updates in the same order lead to the same replica."""
 
     PASSING = {"undeliverable": None}
-    LASTING = {"sessions client_by_role early": None}
+    LASTING = {"shard": ..., "sessions client_by_role early": None}
 
     def __init__(self, shard: str) -> None:
         self.shard = GcsShard(shard, is_chained=True)

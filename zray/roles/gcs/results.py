@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 class Results:
     """Of one member, while it is the tail."""
 
-    PASSING = {"touched": None}
-    LASTING = {"unsaid": None}
-
     def __init__(self, member: ChainMember) -> None:
         self.member = member
         self.unsaid: deque[tuple[int, list[str]]] = deque()  # update -> the clients to whom it means something

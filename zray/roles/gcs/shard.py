@@ -89,7 +89,6 @@ class GcsShard(Role):
     """
 
     PASSING = {"function_waiters": "AWAITED_MAX", "actor_by_name wanted": None, "name_by_actor": "actor_by_name"}
-    LASTING = {"lost": None}
 
     def __init__(self, address: str, *, is_chained: bool = False, is_alone: bool = False) -> None:
         super().__init__(address)

@@ -76,9 +76,8 @@ class TaskTable:
     is_alone: in an embedded session's node, where nobody could ever run a task again.
     """
 
-    PASSING = {"records": None, "makers attempts once pages": "records"} | {
-        "needed by other shards": (lambda tasks: len(tasks.keeping.kept_for) if tasks.keeping else 0, "records")
-    }
+    PASSING = {"records": None, "makers attempts once pages": "records"}
+    LASTING = {"keeping": ..., "needed": (lambda it: len(it.keeping.kept_for) if it.keeping else 0, "records")}
 
     def __init__(self, *, is_weighed: bool = False, is_alone: bool = False) -> None:
         self.is_weighed = is_weighed

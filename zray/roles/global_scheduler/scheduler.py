@@ -74,7 +74,7 @@ class GlobalScheduler(Role):
     """One of `equals`.  policy: as in wire/scheduling.POLICIES."""
 
     PASSING = {"locating": "LOCATING_MAX"}
-    LASTING = {"loads": None}
+    LASTING = {"loads": ...}
 
     def __init__(self, address: str, shards: list[str], *, policy: str = BOTTOM_UP, equals: int = 1) -> None:
         super().__init__(address)

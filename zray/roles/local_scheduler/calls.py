@@ -52,8 +52,7 @@ def _never(task: Task, batch: dict[bytes, Task]) -> bool:
 class Calls:
     """Actors by id."""
 
-    PASSING = {"actors touched": None, "wanting": "actors"}
-    LASTING = {"promised": None}
+    PASSING = {"actors": ..., "touched": None, "wanting": "actors"}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node

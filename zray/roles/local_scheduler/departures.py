@@ -48,8 +48,6 @@ class Kind:
 class Departures:
     """Of one node."""
 
-    LASTING = {"kinds": None}
-
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.count = 0  # that went up in this turn

@@ -50,7 +50,6 @@ class Dispatch:
     """Ready queues and leases of one node."""
 
     PASSING = {"ready_count": "node.tasks", "leased": "node.pool.workers", "idle_leases": None}
-    LASTING = {"queues": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node

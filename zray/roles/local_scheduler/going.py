@@ -34,8 +34,6 @@ PATIENCE_SECONDS = 5.0
 class Going:
     """Of one node."""
 
-    LASTING = {"closed": None}
-
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.since: float | None = None  # they are given no calls, and nothing has ended since then; None: they are

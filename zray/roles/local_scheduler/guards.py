@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 class Guard(Struct, gc=False, eq=False):
     """An actor that we have made again if its home is lost."""
 
-    LASTING = {"copy": None}
+    LASTING = {"copy": ...}
 
     spec: TaskSpec
     options: ActorOptions
@@ -66,7 +66,7 @@ class Guard(Struct, gc=False, eq=False):
 class Guards:
     """Of one node: those whom we guard, and who guards ours."""
 
-    PASSING = {"guarded wanted": None}
+    PASSING = {"guarded": ..., "wanted": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node

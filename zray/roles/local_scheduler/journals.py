@@ -39,7 +39,7 @@ DEATHS_MAX = 10
 class Journal:
     """Of one actor."""
 
-    LASTING = {"calls": "JOURNAL_CALLS_MAX", "size": "JOURNAL_BYTES_MAX", "nested": None}
+    LASTING = {"calls": "JOURNAL_CALLS_MAX", "size": "JOURNAL_BYTES_MAX", "nested": ...}
 
     __slots__ = (
         "begun",

@@ -96,7 +96,6 @@ class Lineage:
 
     # A portion for several shards may take two requests.
     PASSING = {"owed owed_by_object fresh chosen": None, "unheard": lambda _: UNHEARD_MAX + 1}
-    LASTING = {"marks": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node

@@ -34,8 +34,6 @@ COPIES_MIN = 1_000
 class MakingRoom:
     """Of one node."""
 
-    LASTING = {"copies": None}
-
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.copies: dict[ObjectID, None] = {}  # that nobody here holds; some have gone since

@@ -53,7 +53,7 @@ Kind = tuple[bytes, Environment | str]
 class WorkerPool:
     """All workers, by address."""
 
-    LASTING = {"workers": None, "idle": lambda pool: len(pool.workers) + 1, "starting": "workers"} | {
+    LASTING = {"workers": ..., "idle": lambda pool: len(pool.workers) + 1, "starting": "workers"} | {
         "idle workers": (lambda pool: sum(map(len, pool.idle.values())), "workers")
     }
 

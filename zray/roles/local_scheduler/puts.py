@@ -43,7 +43,6 @@ class Puts:
     """Of one node."""
 
     PASSING = {"by_result": "node.objects.entries"}
-    LASTING = {"last": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node

@@ -21,8 +21,6 @@ def cpu_of(amounts: Mapping[str, int]) -> dict[str, int]:
 class Resources:
     """Total and free amounts.  Never negative, never above the total: what is taken is given back once."""
 
-    LASTING = {"held reserved gpus.free gpus.total": None}
-
     __slots__ = ("free", "gpus", "held", "reserved", "total")
 
     def __init__(self, total: Mapping[str, int], gpu_names: Sequence[str] = ()) -> None:

@@ -116,8 +116,8 @@ class LocalScheduler(Role):
     PASSING = {"tasks talkative to_seal": None, "function_waiters": "tasks"} | {
         "forwarded tasks": (lambda node: sum(map(len, node.forwarded.index.values())), "tasks")
     }
-    OF_JOBS = {"jobs": None}
-    LASTING = {"processes": None}
+    OF_JOBS = {"jobs": ...}
+    LASTING = {"processes": ...}
 
     def __init__(
         self,

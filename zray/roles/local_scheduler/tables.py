@@ -388,7 +388,7 @@ class ActorState(enum.IntEnum):
 class Actor:
     """One actor that lives on this node."""
 
-    LASTING = {"journal": None, "calls": (lambda it: it.under_way(), "calls.CALLS_IN_FLIGHT_MAX")}
+    LASTING = {"journal": ..., "calls": (lambda it: it.under_way(), "calls.CALLS_IN_FLIGHT_MAX")}
 
     __slots__ = (
         "actor_id",

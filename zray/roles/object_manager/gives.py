@@ -77,7 +77,7 @@ class Gives:
     PASSING = {"asked reading": None, "by_object": "manager.objects"} | {
         "ending": lambda it: it.gives_max * len(it.manager.retired)
     }
-    LASTING = {"given": "manager.objects"} | {
+    LASTING = {"given": "manager.objects", "by_object": ...} | {
         "nodes that pull one object": (lambda it: (len(give.slots) for give in it.by_object.values()), "gives_max")
     }
 
