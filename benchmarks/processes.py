@@ -111,7 +111,7 @@ def parent_of(process: int) -> int:
 
 
 def descendants(processes: Iterable[int]) -> set[int]:
-    """These processes, their children, the children of those, and so on."""
+    """Ids of these processes, of their children, of the children of those, and so on."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

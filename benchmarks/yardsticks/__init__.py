@@ -1,1 +1,1 @@
-"""What the core costs: CPU time, bytes and counts of one tree beside those of another, measured in turns."""
+"""Cost of the core: CPU time, bytes and counts of one tree beside those of another, measured in turns."""

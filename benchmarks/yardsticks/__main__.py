@@ -1,4 +1,4 @@
-"""What the core costs in this tree; and beside another one.
+"""Cost of the core in this tree, and beside another one.
 
     python -m benchmarks.yardsticks --out FILE                     measure this tree
     python -m benchmarks.yardsticks --against COMMIT               this tree beside a commit, in turns
@@ -29,7 +29,7 @@ THIS = this_tree().name
 
 
 def options(argv: list[str] | None) -> argparse.Namespace:
-    """What is asked for."""
+    """Options of a run."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.yardsticks",
         description=__doc__,

@@ -24,7 +24,7 @@ names = Names()
 
 
 class Bench:
-    """One node with a driver.  is_member: of a cluster, beside another node with as many CPUs."""
+    """A node with a driver.  is_member: of a cluster, beside another node with as many CPUs."""
 
     def __init__(self, cpus: int = 2, *, is_member: bool = False) -> None:
         addresses = names.Addresses("objects", ["global"], [SHARD], "monitor")
@@ -63,7 +63,7 @@ class Bench:
     # --- turns ---
 
     def turn(self, *said: tuple[str, Any]) -> float:
-        """One turn with these messages, and what effects before it have led to; its CPU seconds."""
+        """Run a turn with these messages, and with the outcomes of effects before it; return its CPU seconds."""
         messages, self.outcomes = [*self.outcomes, *said], []
         self.now += TURN_SECONDS
         scheduler, now, effects = self.scheduler, self.now, []
@@ -122,14 +122,14 @@ class Bench:
     # --- what the others do ---
 
     def specs(self, number: int, deps: Callable[[], tuple[bytes, ...]] = tuple) -> list[Any]:
-        """So many tasks that have not been submitted before."""
+        """Specs of so many tasks that have not been submitted before."""
         make, function = names.TaskSpec, FUNCTION
         return [
             make(next(self.task_numbers).to_bytes(16, "big"), function, b"\x91\x05", deps=deps()) for _ in range(number)
         ]
 
     def submit(self, specs: list[Any]) -> float:
-        """By the driver; the turn's CPU seconds.  Then come the turns of timers that are due."""
+        """Submit by the driver; return the turn's CPU seconds.  The turns of timers that are due come behind it."""
         spent = self.turn((DRIVER, names.SubmitTasks(specs)))
         self.now += len(specs) * TASK_SECONDS
         while self.timers and self.timers[0][0] <= self.now:
@@ -138,7 +138,7 @@ class Bench:
         return spent
 
     def work(self) -> bool:
-        """One turn in which each worker has run what it was sent; False: there is nothing to run."""
+        """Run a turn in which each worker has run what it was sent; False: there is nothing to run."""
         said: list[tuple[str, Any]] = []
         for worker, specs in self.workers.items():
             number = min(len(specs), self.windows[worker])

@@ -34,7 +34,7 @@ class Samples:
 
 @dataclass
 class Row:
-    """One figure of two trees.  A ratio above 1 is worse, whichever way better is."""
+    """Values of one figure in two trees.  A ratio above 1 is worse, whichever way better is."""
 
     figure: Figure
     before: Samples
@@ -66,7 +66,7 @@ class Row:
         return "worse" if min(self.ratio(), self.best_ratio()) > WORSE_RATIO else ""
 
     def cells(self) -> list[str]:
-        """Its line of the table."""
+        """Line of the table."""
         medians = [one.told(self.figure) for one in (self.before, self.now)]
         ratio = best = spread = ""
         if self.before.is_there() and self.now.is_there():

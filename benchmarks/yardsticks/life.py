@@ -1,4 +1,4 @@
-"""What a session's life costs: modules, the import, start and end, memory at rest."""
+"""Cost of a session's life: modules, the import, start and end, memory at rest."""
 
 from __future__ import annotations
 

@@ -51,8 +51,11 @@ def in_bursts(submit: Callable[[], Any], count: int, meter: Meter) -> tuple[floa
     return statistics.median(spent), statistics.median(own)
 
 
-def tasks(scale: float) -> dict[str, float]:
-    """No-op tasks and calls in bursts, on one node."""
+def no_op_and_fork_server() -> tuple[Any, Any]:
+    """Two remote functions: one that does nothing, one that returns the process id of its worker's fork server.
+
+    Inner functions: the workers of an older tree cannot import this module.
+    """
 
     @zray.remote
     def nothing() -> None:
@@ -61,6 +64,13 @@ def tasks(scale: float) -> dict[str, float]:
     @zray.remote
     def fork_server() -> int:
         return os.getppid()
+
+    return nothing, fork_server
+
+
+def tasks(scale: float) -> dict[str, float]:
+    """No-op tasks and calls in bursts, on one node."""
+    nothing, fork_server = no_op_and_fork_server()
 
     class Nothing:
         def call(self) -> None:
@@ -100,15 +110,7 @@ def two_nodes(head_cpus: float) -> Cluster:
 
 def spilled(scale: float) -> dict[str, float]:
     """No-op tasks that are submitted at a head without CPUs, and run on the other node."""
-
-    @zray.remote
-    def nothing() -> None:
-        pass
-
-    @zray.remote
-    def fork_server() -> int:
-        return os.getppid()
-
+    nothing, fork_server = no_op_and_fork_server()
     count = max(100, int(SPILLED_TASKS * scale))
     with two_nodes(0) as cluster:
         cluster.connect()

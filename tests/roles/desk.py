@@ -47,7 +47,7 @@ class Desk:
         self._perform(self.scheduler.take_effects())
 
     def timer(self, name, *, stays=False):
-        """One turn with a timer that is set, as in Timers."""
+        """Fire a timer that is set, as in Timers."""
         self.tell("timer", self.timers.take(name, stays=stays))
 
     def _perform(self, effects):
@@ -81,7 +81,7 @@ class Desk:
     # --- what the others do ---
 
     def shards_acknowledge(self):
-        """They have heard all that they were told so far."""
+        """Have the shards acknowledge all that they were told so far."""
         for request, expected in list(self.scheduler.acks.expected.items()):
             for _ in range(expected.count):
                 self.tell("gcs-0", RecordTasksReply(request))

@@ -55,7 +55,7 @@ class Desk:
         return sent
 
     def timer(self, name, *, stays=False):
-        """One turn with a timer that is set, as in Timers.  Returns what was sent."""
+        """Fire a timer that is set, as in Timers.  Returns what was sent."""
         return self.tell("timer", self.timers.take(name, stays=stays))
 
     def tell_outcome(self, number=0):

@@ -62,7 +62,7 @@ def test_each_state_is_reached_by_an_event():
 
 
 def test_placed_task_of_a_scheduler_that_is_gone_is_searched_with_its_node_named():
-    """Its PlaceTask may be lost: the word to this node was not."""
+    """PlaceTask may be lost with the scheduler, though TaskPlaced was not."""
     forwarded, task = ForwardedTasks(), new_task(1)
     for event, facts in (
         (Event.SPILLED, {}),

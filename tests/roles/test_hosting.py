@@ -56,7 +56,7 @@ class Desk:
         return effects
 
     def timer(self, name):
-        """As in Timers."""
+        """Fire a timer that is set, as in Timers."""
         return self.say("timer", self.timers.take(name))
 
     def run(self, node, order):

@@ -63,7 +63,7 @@ def _declared(cls: type) -> Rows:
 
 
 def _rows_of(whole: Any) -> Rows:
-    """What is said of an object and of its lasting parts, which are looked for once; a record has none."""
+    """Rows about an object and its lasting parts, which are looked for once; a record has none."""
     attributes = getattr(whole, "__dict__", None)
     if attributes is None:
         return _declared(whole.__class__)
@@ -109,7 +109,7 @@ def bounds_of(root: Any, *, broken: bool = False) -> Iterator[Bound]:
 
 
 def left_of(root: Any, kind: str) -> dict[str, Any]:
-    """What is left in tables of a kind, by their paths."""
+    """Contents of those tables of a kind that are not empty, by their paths."""
     return {
         f"{path}.{name}": value
         for path, whole, rows in wholes_of(root)

@@ -196,7 +196,7 @@ def _tell(shard: GcsShard, record: GroupRecord) -> None:
 
 
 class GroupRequests:
-    """Of one shard: what nodes ask of it."""
+    """Requests of nodes about the groups of one shard."""
 
     def __init__(self, shard: GcsShard) -> None:
         self.shard = shard

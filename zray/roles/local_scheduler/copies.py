@@ -208,7 +208,7 @@ class Copy:
     # --- what is here ---
 
     def argument_is_here(self, step: Step) -> None:
-        """One thing that it waited for has come."""
+        """Note that one thing has come for which a step waits."""
         if step.is_over:
             return
         step.missing -= 1

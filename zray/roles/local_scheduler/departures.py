@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...wire.limits import ITEMS_MAX
 from ...wire.scheduling import SpillTask
-from .forwarded import ASKED, LEAVING, THERE, Event
+from .forwarded import LEAVING, UNDER_WAY, Event
 from .tables import ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ HORIZON_SECONDS = 0.5
 # Of one kind, beyond one for each place where it could run.
 AWAY_MIN, AWAY_MAX = 64, 20_000
 # In which tasks wait at other nodes, or for these.
-AWAY = (*LEAVING, *ASKED, *THERE)
+AWAY = (*LEAVING, *UNDER_WAY)
 LOOK_AGAIN_SECONDS = 0.02
 PATIENCE_SECONDS = 0.5
 
@@ -59,15 +59,15 @@ class Departures:
 
     def spill(self, task: Task) -> None:
         """Hand it up, in this turn or soon."""
-        if task.missing:
-            self.node.trips.stop_waiting((task,))
         node = self.node
+        if task.missing:
+            node.trips.stop_waiting((task,))
         if not node.forwarded.happened(task, Event.SPILLED):
             node.reject("a task that is on its way already")
             return
         task.trip += 1
-        if self.node.now != self.turn_at:
-            self.turn_at, self.count = self.node.now, 0
+        if node.now != self.turn_at:
+            self.turn_at, self.count = node.now, 0
         is_first = len(node.forwarded.index[TaskState.THROTTLED]) == 1
         if is_first and self.count < TASKS_PER_TURN:
             self.count += 1

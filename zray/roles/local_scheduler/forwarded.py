@@ -6,8 +6,8 @@
                               no node could ever run it -> PARKED -> THROTTLED
                               its placement group has no place yet -> GROUP -> THROTTLED
 
-A task of this node enters with `spilled` and leaves with `stays` (it runs here) or `ended`.  News of an earlier attempt
-to place it (`trip`), or news that its state does not expect, is stale: it changes nothing.
+A task of this node enters with `Event.SPILLED`, and leaves with `left`: it runs here after all, or is over.  News of an
+earlier attempt to place it (`trip`), or news that its state does not expect, is stale: it changes nothing.
 
 Rule 1: A task is in `index[task.state]` while its state is a forwarded one, and in no other index.
 Rule 2: `by_peer[p]` holds the tasks whose `forward.peer` is p, `by_scheduler[s]` those whose `forward.via` is s.
@@ -25,7 +25,7 @@ from .tables import FORWARDED, Task, TaskState
 
 
 class Event(IntEnum):
-    """What happens to a task that another node is to run."""
+    """News of a task that another node is to run."""
 
     SPILLED = 0  # it goes up, for the first time or again
     DEPARTS = 1  # the shards are told of what leaves with it
@@ -44,6 +44,7 @@ LOCAL = (TaskState.WAITING, TaskState.READY)
 IDLE = (TaskState.DEFERRED, TaskState.PARKED, TaskState.GROUP)
 THERE = (TaskState.PLACED, TaskState.ACCEPTED)
 ASKED = (TaskState.SCHEDULER, TaskState.SEARCHED)
+UNDER_WAY = (*ASKED, *THERE)
 LEAVING = (TaskState.THROTTLED, TaskState.RECORDING)
 
 
@@ -52,7 +53,7 @@ def _rows(states: Iterable[TaskState], event: Event, then: TaskState) -> dict[tu
 
 
 TRANSITIONS: dict[tuple[int, Event], TaskState] = {
-    **_rows((*LOCAL, *IDLE, *ASKED, *THERE), Event.SPILLED, TaskState.THROTTLED),
+    **_rows((*LOCAL, *IDLE, *UNDER_WAY), Event.SPILLED, TaskState.THROTTLED),
     **_rows((TaskState.THROTTLED,), Event.DEPARTS, TaskState.RECORDING),
     **_rows(LEAVING, Event.HANDED_UP, TaskState.SCHEDULER),
     **_rows(LEAVING, Event.ADDRESSED, TaskState.PLACED),
@@ -60,12 +61,11 @@ TRANSITIONS: dict[tuple[int, Event], TaskState] = {
     (TaskState.SEARCHED, Event.PLACED): TaskState.SEARCHED,  # the others are asked already: one of them has it, or none
     (TaskState.ACCEPTED, Event.PLACED): TaskState.ACCEPTED,
     (TaskState.SEARCHED, Event.FOUND): TaskState.PLACED,
-    **_rows((*ASKED, *THERE), Event.ACCEPTED, TaskState.ACCEPTED),
+    **_rows(UNDER_WAY, Event.ACCEPTED, TaskState.ACCEPTED),
     **_rows((TaskState.SCHEDULER, TaskState.PLACED), Event.SCHEDULER_GONE, TaskState.SEARCHED),
-    **_rows((TaskState.READY, *ASKED, *THERE), Event.DEFERRED, TaskState.DEFERRED),
+    **_rows((TaskState.READY, *UNDER_WAY), Event.DEFERRED, TaskState.DEFERRED),
     **_rows((TaskState.READY, TaskState.SCHEDULER), Event.REFUSED, TaskState.PARKED),
-    **_rows((TaskState.READY, TaskState.RECORDING, TaskState.THROTTLED), Event.HAS_NO_PLACE, TaskState.GROUP),
-    (TaskState.GROUP, Event.HAS_NO_PLACE): TaskState.GROUP,
+    **_rows((TaskState.READY, *LEAVING, TaskState.GROUP), Event.HAS_NO_PLACE, TaskState.GROUP),
 }
 DEFERRED = TaskState.DEFERRED
 # What an event leaves of who has the task: all else forgets both.
@@ -82,7 +82,7 @@ class Forward(Struct, gc=False, eq=False):
 
 
 class ForwardedTasks:
-    """Those of one node."""
+    """The tasks of one node that others are to run."""
 
     PASSING = {"by_peer by_scheduler": None, "deferred_kinds": lambda tasks: len(tasks.index[DEFERRED])}
 
@@ -113,7 +113,7 @@ class ForwardedTasks:
         return True
 
     def left(self, task: Task, state: TaskState) -> None:
-        """It runs here after all, or it is over.  It may have been no forwarded task."""
+        """Take the task out: it runs here after all, or it is over.  It need not be a forwarded one."""
         self._enter(task, state)
         forward = task.forward
         if forward is None:
@@ -126,7 +126,7 @@ class ForwardedTasks:
 
     @staticmethod
     def comes_from(task: Task, origin: str) -> None:
-        """It is a task of that node from now on; "": of this one."""
+        """Note the node that the task is from; "": this one."""
         if task.forward is not None:
             task.forward.origin = origin
         elif origin:

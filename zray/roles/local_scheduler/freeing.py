@@ -40,7 +40,7 @@ def _free(node: LocalScheduler, entry: ObjectEntry) -> None:
 
 
 class Freeing:
-    """Of one node."""
+    """Orders of programs to free values, at one node."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node

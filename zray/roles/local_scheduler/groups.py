@@ -197,7 +197,8 @@ class Groups:
         self.node.forwarded.happened(task, Event.HAS_NO_PLACE)
 
     def _waiting(self, group_id: bytes) -> list[Task]:
-        return [task for task in self.node.forwarded.index[TaskState.GROUP].values() if _is_in(task, group_id)]
+        waiting = self.node.forwarded.index[TaskState.GROUP].values()
+        return [task for task in waiting if _group_of(task) == group_id]
 
     @staticmethod
     def is_for(task: Task) -> bool:
@@ -302,10 +303,6 @@ class Groups:
         return True
 
 
-def _is_in(task: Task, group_id: bytes) -> bool:
-    return task.options.where is not None and task.options.where.group == group_id
-
-
-def _group_of(actor: Actor) -> bytes:
-    where = actor.options.where
+def _group_of(thing: Task | Actor) -> bytes:
+    where: Where | None = thing.options.where
     return where.group if where is not None else b""

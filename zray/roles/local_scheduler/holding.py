@@ -34,7 +34,7 @@ def _is_in_arena_now(node: LocalScheduler, put: PutObject, entry: ObjectEntry) -
 
 
 class Holding:
-    """Of one node."""
+    """Words of the processes of one node about objects."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node

@@ -4,8 +4,8 @@
     in a cluster                                      it waits for a node that can; after WARN_SECONDS its user is told
     as its job says (init(infeasible=...))            the one or the other
 
-A task that waits is parked; it goes up when a node joins that could
-run it.  An actor that waits asks again and again (actor_moves), as one that finds no room.
+A task that waits is parked; it goes up when a node joins that could run it.  An actor that waits asks again and again
+(actor_moves), as one that finds no room.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class Lifecycle:
             self.node.trips.bring_or_go(task, elsewhere)
 
     def argument_is_here(self, task: Task | Step) -> None:
-        """One thing that it waited for has come."""
+        """Note that one thing has come for which a task, or a step of a log, waits."""
         if type(task) is Step:
             task.copy.argument_is_here(task)
             return
@@ -284,7 +284,8 @@ class Lifecycle:
         self.node.finished_count += 1
         if task.state >= FORWARDED:
             self.node.forwarded.left(task, TaskState.DONE)
-        task.state = TaskState.DONE
+        else:
+            task.state = TaskState.DONE
         task.worker = None
         entry, spec = task.entry, task.spec
         if entry.actor is not None or type(first) is bytes and FIRST_MARK <= first < PAST_MARKS:

@@ -50,7 +50,6 @@ class Suspension:
         """The lease is over."""
         if not self.is_on:
             self.is_on = self.node.members.lease.is_over = True
-            self.handlers = self.node.handlers
             meanwhile: Handlers = {kind: self.handlers[kind] for kind in HEARD}
             meanwhile |= {NodeLost: self.on_node_lost, HeadChanged: self.on_head_changed, Later: self.on_later}
             self.node.handlers = _Meanwhile(meanwhile, self.keep)

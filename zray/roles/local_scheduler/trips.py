@@ -24,7 +24,7 @@ from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
 from ...wire.task_spec import RESOURCE_UNIT
 from ..role import on
 from .departures import TASKS_PER_TURN
-from .forwarded import ASKED, THERE, Event
+from .forwarded import UNDER_WAY, Event
 from .resources import CPU
 from .tables import FORWARDED, ObjectEntry, ReadyQueue, Task, TaskState
 
@@ -43,8 +43,6 @@ SAMPLE_MAX = 512
 STAY_SECONDS = 0.1
 # What was set aside asks again after so long: by then the global schedulers have had a report of every node.
 ASK_AGAIN_SECONDS = 0.2
-# States of tasks that are with a global scheduler or another node, as far as is known.
-UNDER_WAY = (*ASKED, *THERE)
 # So many of them; four times as many each time that none of the last ones came back.
 ASK_AGAIN_COUNT_MIN, ASK_AGAIN_COUNT_MAX = 64, 16_384
 
