@@ -19,7 +19,7 @@ from .. import object_ref
 from ..exceptions import ClusterLostError, GetTimeoutError, ZrayError
 from ..ids import FIRST_RETURN, put_id
 from ..object_ref import ObjectRef
-from ..roles.client import BUFFERED_COUNT_MAX, RELEASES_MAX, Client
+from ..roles.client import BUFFERED_COUNT_MAX, HANDLERS, RELEASES_MAX, Client
 from ..store.arena import ArenaView
 from ..store.errors import deserialize_error
 from ..store.layout import Serialized
@@ -239,11 +239,11 @@ class Runtime:
 
     def _handle(self, messages: Iterable[Message]) -> None:
         """With the lock held."""
-        client, handlers = self.client, self.client.handlers
+        client = self.client
         for message in messages:
-            handler = handlers.get(type(message))
+            handler = HANDLERS.get(type(message))
             if handler is not None:
-                handler(message)
+                handler(client, message)
             elif self.on_other is not None:
                 self.on_other(message)
         if client.is_urgent:

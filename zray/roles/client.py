@@ -47,7 +47,7 @@ from ..wire.reasons import ExplainReply
 from ..wire.session import StatusReply
 from ..wire.task_spec import StoredValue, TaskSpec
 from ..wire.tasks import AwaitRoom, CancelWait, ObjectsReady, SubmitTasks, WaitObjects, WaitReply
-from .role import handlers_of, on
+from .role import functions_of, on
 from .unfetched import Unfetched
 
 # A full buffer leaves at once: enough to share the cost of a wake-up, little enough to keep the node busy.
@@ -112,7 +112,6 @@ class Client:
         self.unfetched = Unfetched(self.held)
         # Told of every object that becomes ready, when set (futures).
         self.on_ready: Callable[[bytes], None] | None = None
-        self.handlers = handlers_of(self)
 
     # --- what the process says ---
 
@@ -344,9 +343,9 @@ class Client:
 
     def handle(self, message: Message) -> None:
         """One message; what is not for a client is ignored."""
-        handler = self.handlers.get(type(message))
+        handler = HANDLERS.get(type(message))
         if handler is not None:
-            handler(message)
+            handler(self, message)
 
     def _lie_elsewhere(self, object_ids: list[bytes]) -> None:
         """Large results of our own tasks are on other nodes: they come when they are asked for."""
@@ -425,3 +424,7 @@ class Client:
         self.inline_bytes_max = message.bytes_max
         if self.on_inline_limit is not None:
             self.on_inline_limit(message.bytes_max)
+
+
+# Not in each client: it would refer to itself, and stay until the collector came by.
+HANDLERS = functions_of(Client)

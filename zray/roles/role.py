@@ -58,6 +58,12 @@ def handlers_of(component: Any) -> Handlers:
     return {kind: getattr(component, name) for kind, name in marked.items()}
 
 
+def functions_of(owner: type) -> dict[type, Callable[[Any, Any], None]]:
+    """The marked methods of a class as functions: an object that keeps its bound methods is a cycle."""
+    marked: dict[type, str] = getattr(owner, "HANDLERS", {})
+    return {kind: getattr(owner, name) for kind, name in marked.items()}
+
+
 class Later(Local, gc=True):
     """Message of a timer: this action is due.  gc=True: it is a method of an object that leads back to its role."""
 
