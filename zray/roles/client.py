@@ -47,7 +47,7 @@ from ..wire.reasons import ExplainReply
 from ..wire.session import StatusReply
 from ..wire.task_spec import StoredValue, TaskSpec
 from ..wire.tasks import AwaitRoom, CancelWait, ObjectsReady, SubmitTasks, WaitObjects, WaitReply
-from .role import functions_of, on
+from .role import handlers_of, on
 from .unfetched import Unfetched
 
 # A full buffer leaves at once: enough to share the cost of a wake-up, little enough to keep the node busy.
@@ -427,4 +427,4 @@ class Client:
 
 
 # Not in each client: it would refer to itself, and stay until the collector came by.
-HANDLERS = functions_of(Client)
+HANDLERS = handlers_of(Client)

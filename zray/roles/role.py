@@ -53,15 +53,9 @@ def on(*types: type) -> Callable[[Method], Method]:
 
 
 def handlers_of(component: Any) -> Handlers:
-    """The marked methods of an object, by the types of messages that they handle."""
+    """The marked methods of an object, by the types of messages that they handle; of a class, its functions."""
     marked: dict[type, str] = getattr(component, "HANDLERS", {})
     return {kind: getattr(component, name) for kind, name in marked.items()}
-
-
-def functions_of(owner: type) -> dict[type, Callable[[Any, Any], None]]:
-    """The marked methods of a class as functions: an object that keeps its bound methods is a cycle."""
-    marked: dict[type, str] = getattr(owner, "HANDLERS", {})
-    return {kind: getattr(owner, name) for kind, name in marked.items()}
 
 
 class Later(Local, gc=True):
