@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Arguments = TypeVarTuple("Arguments")
 
 Method = TypeVar("Method", bound=Callable[..., None])
-Handlers = dict[type, Callable[[Any], None]]
+Handlers = dict[type, Callable[..., None]]
 
 
 class _Handler:
