@@ -13,7 +13,7 @@ from zray.wire.task_spec import ActorOptions
 from zray.wire.tasks import StopWorker, SubmitTasks
 
 ACTOR = b"a" * 16
-KILL_OVERDUE = "Shutdowns.kill_overdue"
+KILL_OVERDUE = "ActorEnds.kill_overdue"
 
 
 class ShutdownDesk(ActorDesk):
@@ -56,7 +56,7 @@ class ShutdownDesk(ActorDesk):
 
     @property
     def are_due(self):
-        return self.scheduler.ends.shutdowns.are_due()
+        return self.scheduler.ends.are_due()
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ class SessionEnd:
         if self.reason or self.node.reactor.ended:
             return
         self.reason = reason
-        if self.node.local.ends.shutdowns.are_due():
+        if self.node.local.ends.are_due():
             self.node.tell_local(SessionEnds())
         else:
             self.complete()

@@ -268,7 +268,7 @@ class Members:
         """No member any more: what runs here must not go on, since others run it again."""
         if not self.is_fenced:
             self.is_fenced = True
-            spared = self.node.ends.shutdowns.spared()
+            spared = self.node.ends.spared()
             for address in self.node.pool.workers:
                 if address not in spared:
                     self.node.perform(KillWorker(address))

@@ -289,7 +289,7 @@ class WorkerPool:
                 continue
             if worker.actor is not None and worker.actor.options.detached:
                 self._outlive(worker, job)
-            elif not self.node.ends.shutdowns.waits_for(worker):
+            elif not self.node.ends.waits_for(worker):
                 self.kill(worker)
         for key in [key for key in self.idle if key[0] == job.job_id]:
             del self.idle[key]
@@ -350,7 +350,7 @@ class WorkerPool:
             self._settle(begun, message)
         has_died = not (is_in_order or worker.process.job.is_over)
         node.forget_process(worker.process, has_died=has_died)
-        node.ends.shutdowns.worker_exited(worker.address)
+        node.ends.has_stopped(worker.address)
         if len(self.workers) < self.cpus and node.jobs:
             self._start()
 

@@ -197,7 +197,7 @@ class LocalScheduler(Role):
             *(self.keeping, self.load, self.names, self.moves, self.guards, self.acks, self.logs, self.routes),
             *(self.remote_calls, self.results, self.members, self.recovery, self.infeasible, self.flights, self.drain),
             *(self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
-            *(Freeing(self), self.ends.shutdowns, self.drain.going, self.drain.taking, self.fetches.room),
+            *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room),
             self.recovery.puts,
         )
 
