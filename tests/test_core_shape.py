@@ -8,10 +8,10 @@ from tests.core_shape import changed, code_lines, fields_of, measure
 
 MOST = {
     "files": 328,
-    "code lines": 39_550,
-    "statements": 32_486,
-    "lines of imports": 3_861,
-    "fields with foreign writers": 147,
+    "code lines": 39_518,
+    "statements": 32_483,
+    "lines of imports": 3_859,
+    "fields with foreign writers": 144,
 }
 # A count that is lower than its limit by so much has to be written down.
 SLACK = 0.01

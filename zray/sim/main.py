@@ -198,7 +198,7 @@ def why_stuck(world: Simulator) -> str:
             lines.append(
                 f"  {worker.address} {worker.state!r} inflight {len(worker.inflight)} stale {worker.stale} "
                 f"window {node.windows.get(worker.address)} frames "
-                + str([(frame.resources, frame.cpu_lent, frame.wait is not None) for frame in worker.frames])
+                + str([(frame.resources, frame.state) for frame in worker.frames])
             )
         for process in node.processes.values():
             for level in process.stack:

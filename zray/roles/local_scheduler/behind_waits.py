@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...wire.tasks import StartTasks
-from .tables import Frame, ReadyQueue, Task, TaskState, Wait
+from .lending import BLOCKED
+from .tables import ReadyQueue, Task, TaskState, Wait
 
 if TYPE_CHECKING:
     from .dispatch import Dispatch
@@ -32,7 +33,7 @@ class BehindWaits:
         lenders, lending.new_lenders = lending.new_lenders, {}
         for lender in lenders.values() if lending.resuming and dispatch.ready_count else ():
             frame = lender.frames[-1] if lender.frames else None
-            if frame is None or frame.wait is None or frame.wait.is_over:
+            if frame is None or frame.wait is None or frame.state not in BLOCKED:
                 continue
             for queue in dispatch.queues:
                 is_deeper = queue.job is lender.job and queue.depth > frame.depth
@@ -51,7 +52,7 @@ class BehindWaits:
             if not queue.tasks or not self.dispatch.has_room(queue):
                 return
             frame = worker.frames[-1]
-            if frame.wait is None or frame.wait.is_over or frame.wait.aside or worker.job is not queue.job:
+            if frame.state not in BLOCKED or frame.wait is None or frame.wait.aside or worker.job is not queue.job:
                 continue
             if worker.environment != queue.options.environment:
                 continue  # one more is started for it when all are blocked
@@ -64,8 +65,7 @@ class BehindWaits:
                 text = f"Tasks wait inside tasks {len(worker.frames)} deep in one process: does the recursion end?"
                 node.lifecycle.fail(task, "TaskUnschedulableError", text)
                 return
-            gpus = node.resources.take(queue.resources)
-            worker.frames.append(Frame(queue.resources, queue.depth, node.now, gpus, task))
+            gpus = self.dispatch.lending.begin(worker, queue.resources, queue.depth, task).gpus
             task.state = TaskState.SENT
             task.worker = worker
             specs = [task.spec]
@@ -79,10 +79,8 @@ class BehindWaits:
 
         So it may be with tasks of another node, whose blocked workers wait for ours, and with actors that wait.
         """
-        return bool(self.dispatch.leased) and all(
-            worker.frames[-1].wait is not None and not worker.frames[-1].wait.is_over
-            for worker in self.dispatch.leased.values()
-        )
+        leased = self.dispatch.leased
+        return bool(leased) and all(worker.frames[-1].state in BLOCKED for worker in leased.values())
 
     def _task_behind(self, wait: Wait, queue: ReadyQueue) -> Task | None:
         """A ready task of `queue` without which the wait cannot end."""

@@ -35,7 +35,7 @@ from .names import MADE_ANEW, died
 from .nested import find_again
 from .resources import CPU
 from .shipping import Shipping
-from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Task, TaskState, Worker, WorkerState
+from .tables import Actor, ActorState, Job, ObjectEntry, Task, TaskState, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -233,10 +233,9 @@ class Calls:
         node = self.node
         del self.wanting[actor.actor_id]
         self.promise(actor.options, -1)
-        gpus = node.resources.take(actor.options.resources)
+        gpus = node.dispatch.lending.begin(worker, actor.options.resources, 0).gpus
         node.resources.hold(actor.options.resources)
         node.dispatch.is_dirty = True  # tasks that it leaves no room for go elsewhere
-        worker.frames.append(Frame(actor.options.resources, 0, node.now, gpus))
         worker.state = WorkerState.ACTOR
         worker.actor = actor
         worker.progress_at = node.now

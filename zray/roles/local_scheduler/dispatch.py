@@ -24,8 +24,8 @@ from ..role import on
 from .batches import INFLIGHT_COUNT_MAX, Batches
 from .behind_waits import BehindWaits
 from .lending import Lending
-from .resources import CPU, cpu_of
-from .tables import INFLIGHT_US_MAX, Frame, Job, ReadyQueue, Task, TaskState, Worker, WorkerState
+from .resources import CPU
+from .tables import INFLIGHT_US_MAX, Job, ReadyQueue, Task, TaskState, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -133,7 +133,7 @@ class Dispatch:
         if queue is None:
             if len(queues) >= task.job.queues_max:
                 self._forget_kinds(task.job)
-            queue = queues[key] = ReadyQueue(task.job, task.depth, task.spec.options, task.options)
+            queue = queues[key] = ReadyQueue(task.job, *key, task.options, task.options.resources)
             where = queue.options.where
             is_guest = self.node.members.is_guest and not self.node.strategies.is_bound(where)
             queue.is_infeasible = is_guest or not self.node.resources.could_ever_fit(queue.resources)
@@ -224,13 +224,10 @@ class Dispatch:
         return is_old and self.node.actor_room.is_lacking(worker, queue)
 
     def _end_lease(self, worker: Worker) -> None:
-        frame = worker.frames.pop()
+        self.lending.end(worker)
         assert not worker.frames
-        self.node.resources.give(self.lending.frame_ends(worker, frame), frame.gpus)
         worker.queue = None
         del self.leased[worker.address]
-        self.is_dirty = True
-        self.node.calls.wanting_worker_changed()
         self.node.pool.is_idle(worker)
         if self.lending.resuming:
             self.lending.resume()
@@ -264,7 +261,6 @@ class Dispatch:
     def lease(self, worker: Worker, queue: ReadyQueue) -> bool:
         """Have it work off that queue.  False: there was nothing to do."""
         node = self.node
-        gpus = node.resources.take(queue.resources)
         worker.state = WorkerState.LEASED
         worker.queue = queue
         worker.leased_at = node.now
@@ -272,7 +268,7 @@ class Dispatch:
         self.lease_count += 1
         worker.was_served_at = queue.job.served_at
         queue.job.served_at = self.lease_count
-        worker.frames.append(Frame(queue.resources, queue.depth, node.now, gpus))
+        self.lending.begin(worker, queue.resources, queue.depth)
         self.leased[worker.address] = worker
         self.batches.fill(worker, queue)
         if not worker.inflight:
@@ -321,13 +317,10 @@ class Dispatch:
         if task in worker.inflight:
             worker.inflight.remove(task)
         elif worker.frames and worker.frames[-1].task is task:
-            frame = worker.frames.pop()
-            self.node.resources.give(self.lending.frame_ends(worker, frame), frame.gpus)
-            self.is_dirty = True
-            self.node.calls.wanting_worker_changed()
-            top = worker.frames[-1]
-            if top.wait is not None and top.wait.is_over:
-                self.lending.wait_is_over(worker, top.wait)
+            self.lending.end(worker)
+            wait = worker.frames[-1].wait
+            if wait is not None and wait.is_over:
+                self.lending.wait_is_over(worker, wait)
             elif self.lending.resuming:
                 self.lending.resume()
 
@@ -404,18 +397,9 @@ class Dispatch:
 
     def forget_worker(self, worker: Worker) -> None:
         """It is gone: what it held is free, it resumes nothing."""
-        for frame in worker.frames:
-            held = dict(frame.resources)
-            if frame.cpu_lent:
-                for name in cpu_of(held):
-                    del held[name]
-            self.node.resources.give(held, frame.gpus)
-        worker.frames.clear()
+        self.lending.end_all(worker)
         worker.queue = None
         self.leased.pop(worker.address, None)
-        self.lending.writers.pop(worker.address, None)
-        if worker in self.lending.resuming:
-            self.lending.resuming.remove(worker)
         if worker in self.idle_leases:
             self.idle_leases = [other for other in self.idle_leases if other is not worker]
         self.is_dirty = True
@@ -434,7 +418,7 @@ class Dispatch:
         frames = [frame for worker in node.pool.workers.values() for frame in worker.frames]
         for frame in frames:
             for name, amount in frame.resources.items():
-                if not (plain_name(name) == CPU and frame.cpu_lent):
+                if not (plain_name(name) == CPU and frame.has_lent):
                     taken[name] += amount
         for name, amount in taken.items():
             left = node.resources.total[name] - node.resources.reserved.get(name, 0) - amount

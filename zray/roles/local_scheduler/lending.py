@@ -4,30 +4,44 @@ they wait for themselves.  An actor holds its CPU for life, and lends nothing wh
 A worker that waits for room in a full object store lends its CPU too, but only to what may make some: what takes values
 from there, or was begun before and goes on.  What else is ready would want room itself.
 
-A worker's frames are its stack (tables.Frame): only the top one can go on.  What other threads of a process wait
+A worker's frames are its stack: only the top one can go on.  What other threads of a process wait
 for lends its CPU too, while it uses none (`host/aside`): such a wait is *aside*.  It gives way to the main thread's.
 
-A worker whose time is over goes on at once (`go_on`).  Its CPU stays lent and it *owes* it: it is in `resuming`, and
-its frame has no wait.  So the amounts in use are over by what such workers hold, and nothing new starts on that CPU
-before they have it back.  A frame that ends while it owes gives back only the rest.
+A worker whose time is over goes on at once (`go_on`).  Its CPU stays lent and it *owes* it.  So the amounts in use are
+over by what such workers hold, and nothing new starts on that CPU before they have it back.  A frame that ends while it
+owes gives back only the rest.
 
 A task whose CPU was taken for life goes on in the same way: an actor may have it that the task has made and waits for,
 or a bundle of a placement group.  Such tasks owe together at most what actors and bundles hold.  They stand behind
 those that still wait.
+
+    RUNS -> WAITS -> RUNS                             it has no CPU to lend
+    RUNS -> LENDS -> AWAITS_CPU -> RUNS
+    RUNS -> AWAITS_ROOM -> RUNS, or LENDS             what may make room has taken its CPU
+            LENDS, AWAITS_CPU -> OWES -> RUNS         it goes on before it has its CPU
+
+Rule 1: A frame has a wait, but in RUNS and OWES.  That of the top one is over in AWAITS_CPU, and in no other state.
+Rule 2: `resuming` has the workers whose top frame is in AWAITS_CPU or OWES, and `writers` those with AWAITS_ROOM there.
+Rule 3: Frames below the top one are in WAITS or LENDS; those of an actor in RUNS or WAITS.
+Rule 4: Nothing else changes a frame's state or wait, nor a worker's stack.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from enum import IntEnum
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from ...wire.task_spec import StoredValue
 from ..effects import ReclaimTasks
 from .actor_room import SHORT_TASK_SECONDS
+from .gpus import Shares
 from .resources import cpu_of
-from .tables import Frame, ReadyQueue, Wait, Worker, WorkerState
+from .tables import ReadyQueue, Task, Wait, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .dispatch import Dispatch
@@ -35,6 +49,69 @@ if TYPE_CHECKING:
 
 # Ready tasks of one kind that are looked at to find one that takes what lies in a full store: more than run at once.
 TAKERS_SEARCH_MAX = 256
+
+
+class FrameState(IntEnum):
+    """A level of a worker's stack."""
+
+    ENDED = 0  # in no stack any more
+    RUNS = 1
+    WAITS = 2  # keeps what it has
+    AWAITS_ROOM = 3  # in the object store; its CPU is there for what may make some
+    LENDS = 4  # waits, or other threads of it do
+    AWAITS_CPU = 5  # its wait is over
+    OWES = 6  # runs without the CPU that it has lent
+
+
+RUNS, WAITS, AWAITS_ROOM, LENDS, AWAITS_CPU, OWES = list(FrameState)[1:]
+BLOCKED = (WAITS, AWAITS_ROOM, LENDS)
+Event = Literal[
+    "stops",  # to wait, with no CPU to lend
+    "blocks",  # to wait, with one
+    "lacks room",
+    "lent",  # its CPU, to what may make room
+    "over",  # its wait
+    "granted",  # its CPU, again
+    "held for life",  # its CPU, by actors or bundles
+    "goes on",  # its time is over
+    "ends",
+]
+ROWS: tuple[tuple[tuple[FrameState, ...], Event, FrameState], ...] = (
+    ((RUNS, WAITS), "stops", WAITS),
+    ((RUNS, AWAITS_ROOM, LENDS, AWAITS_CPU, OWES), "blocks", LENDS),
+    ((RUNS, AWAITS_ROOM), "lacks room", AWAITS_ROOM),
+    ((LENDS, AWAITS_CPU, OWES), "lacks room", LENDS),
+    ((AWAITS_ROOM,), "lent", LENDS),
+    ((WAITS, AWAITS_ROOM), "over", RUNS),
+    ((LENDS,), "over", AWAITS_CPU),
+    ((AWAITS_CPU, OWES), "granted", RUNS),
+    ((AWAITS_CPU,), "held for life", OWES),
+    ((WAITS, AWAITS_ROOM), "goes on", RUNS),
+    ((LENDS, AWAITS_CPU), "goes on", OWES),
+    ((RUNS, *BLOCKED, AWAITS_CPU, OWES), "ends", FrameState.ENDED),
+)
+TRANSITIONS = {(int(state), event): then for states, event, then in ROWS for state in states}
+
+
+class Frame(Struct, eq=False):
+    """One level of a worker's stack: what it runs, and the resources that this level holds.
+
+    Level 0 is the worker's ordinary queue; a blocked worker that runs what it waits for has more.
+    """
+
+    resources: dict[str, int]
+    depth: int  # of the tasks that run there
+    began_at: float  # when what runs there did; of an actor's calls, the first
+    gpus: Shares  # which ones those of the resources are
+    task: Task | None  # levels above 0: the one task that runs there
+    state: int = RUNS
+    wait: Wait | None = None  # what this level is blocked on
+    cpu_since: float = 0.0  # when it was given its CPU, if it had lent it
+
+    @property
+    def has_lent(self) -> bool:
+        """Whether its CPU is in use by others, or may be."""
+        return self.state >= LENDS
 
 
 class Lending:
@@ -45,23 +122,68 @@ class Lending:
     def __init__(self, node: LocalScheduler, dispatch: Dispatch) -> None:
         self.node = node
         self.dispatch = dispatch
-        self.resuming: deque[Worker] = deque()  # blocked workers whose wait is over, waiting for their CPU
+        self.resuming: deque[Worker] = deque()  # in the order in which they get their CPU
+        self.writers: dict[str, Worker] = {}  # by address
         self.new_lenders: dict[str, Worker] = {}  # by address: those that have lent their CPU in this turn
-        self.writers: dict[str, Worker] = {}  # by address: those that wait for room, and have not lent their CPU
+
+    # --- states ---
+
+    def _happened(self, worker: Worker, frame: Frame, event: Event) -> None:
+        former = frame.state
+        state = frame.state = TRANSITIONS[former, event]
+        if former == state:
+            return
+        if former == AWAITS_ROOM:
+            del self.writers[worker.address]
+        elif former >= AWAITS_CPU:
+            self.resuming.remove(worker)
+        if state is AWAITS_ROOM:
+            self.writers[worker.address] = worker
+        elif state >= AWAITS_CPU:
+            (self.resuming.appendleft if event == "goes on" else self.resuming.append)(worker)
+
+    def begin(self, worker: Worker, resources: dict[str, int], depth: int, task: Task | None = None) -> Frame:
+        """One more level, which takes these."""
+        frame = Frame(resources, depth, self.node.now, self.node.resources.take(resources), task)
+        worker.frames.append(frame)
+        return frame
+
+    def end(self, worker: Worker) -> None:
+        """The top level is over; threads of it may wait on."""
+        frame = worker.frames.pop()
+        self._give_back(worker, frame)
+        self._end_aside(frame)
+        self.dispatch.is_dirty = True
+        self.node.calls.wanting_worker_changed()
+
+    def end_all(self, worker: Worker) -> None:
+        """It is gone."""
+        for frame in worker.frames:
+            self._give_back(worker, frame)
+        worker.frames.clear()
+
+    def _give_back(self, worker: Worker, frame: Frame) -> None:
+        held = frame.resources
+        if frame.state >= LENDS:
+            lent = cpu_of(held)
+            held = {name: amount for name, amount in held.items() if name not in lent}
+        self._happened(worker, frame, "ends")
+        self.node.resources.give(held, frame.gpus)
+
+    # --- waits ---
 
     def block(self, worker: Worker, wait: Wait) -> None:
         """Its thread stops: lend its CPU out, and take back what it has not begun."""
         if not worker.frames:
             return
         frame = worker.frames[-1]
-        if wait.aside and (frame.wait is not None or (frame.cpu_lent and worker not in self.resuming)):
+        if wait.aside and frame.wait is not None:
             wait.is_over = True  # it is lent already
             self.node.waits.finish(wait)
             return
-        self._begin(worker, frame, wait)
-        share = self._share_of(worker, frame)
-        if not frame.cpu_lent and share:
-            frame.cpu_lent = True
+        share, had_lent = self._share_of(worker, frame), frame.has_lent
+        self._begin(worker, frame, wait, "blocks" if share else "stops")
+        if share and not had_lent:
             self.node.resources.give(share)
             self.new_lenders[worker.address] = worker
             self.dispatch.give_turn_back(worker)
@@ -74,46 +196,31 @@ class Lending:
         """The CPU that it lends while it waits."""
         return cpu_of(frame.resources) if worker.actor is None else {}
 
-    def _begin(self, worker: Worker, frame: Frame, wait: Wait) -> None:
+    def _begin(self, worker: Worker, frame: Frame, wait: Wait, event: Event) -> None:
         """Its level waits for this from now on: it owes nothing, and is not about to go on."""
-        self._end_aside(worker, frame)
-        if frame.cpu_lent and worker in self.resuming:
-            self.resuming.remove(worker)
+        self._end_aside(frame)
         wait.outer, frame.wait = frame.wait, wait
+        self._happened(worker, frame, event)
 
     def _take_back(self, worker: Worker) -> None:
         if len(worker.frames) == 1 and len(worker.inflight) > 1 and worker.state == WorkerState.LEASED:
             self.node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
 
-    def _end_aside(self, worker: Worker, frame: Frame) -> None:
+    def _end_aside(self, frame: Frame) -> None:
         """If the level's wait is one that is aside: its CPU stays lent, or is nobody's any more."""
         wait = frame.wait
-        if wait is None or not wait.aside:
-            return
-        wait.is_over = True
-        frame.wait = None
-        if worker in self.resuming:
-            self.resuming.remove(worker)
-        self.node.waits.finish(wait)
-
-    def frame_ends(self, worker: Worker, frame: Frame) -> dict[str, int]:
-        """What the level that has ended still has; threads of it may wait on."""
-        self._end_aside(worker, frame)
-        if not frame.cpu_lent:
-            return frame.resources
-        if worker in self.resuming:
-            self.resuming.remove(worker)  # it owed its CPU
-        lent = cpu_of(frame.resources)
-        return {name: amount for name, amount in frame.resources.items() if name not in lent}
+        if wait is not None and wait.aside:
+            wait.is_over = True
+            frame.wait = None
+            self.node.waits.finish(wait)
 
     def await_room(self, worker: Worker, wait: Wait) -> None:
         """Its thread stops until there is room in the object store: its CPU is there for what may make some."""
         if not worker.frames:
             return
         frame = worker.frames[-1]
-        self._begin(worker, frame, wait)
-        if not frame.cpu_lent and self._share_of(worker, frame):
-            self.writers[worker.address] = worker
+        self._begin(worker, frame, wait, "lacks room" if self._share_of(worker, frame) else "stops")
+        if frame.state == AWAITS_ROOM:
             self.dispatch.is_dirty = True
         self._take_back(worker)
 
@@ -156,26 +263,27 @@ class Lending:
         if missing > 0:
             return False
         for worker in lenders:
-            del self.writers[worker.address]
-            worker.frames[-1].cpu_lent = True
+            self._happened(worker, worker.frames[-1], "lent")
             self.node.resources.give(cpu_of(worker.frames[-1].resources))
         return True
 
     def lent(self, name: str) -> int:
         """How much of that CPU is lent out: of the node's own, or of a bundle's."""
         frames = (frame for worker in self.node.pool.workers.values() for frame in worker.frames)
-        return sum(frame.resources.get(name, 0) for frame in frames if frame.cpu_lent)
+        return sum(frame.resources.get(name, 0) for frame in frames if frame.has_lent)
 
     def wait_is_over(self, worker: Worker, wait: Wait) -> None:
         """The level that waited may go on as soon as it is on top and has its CPU again."""
-        self.writers.pop(worker.address, None)
-        if not worker.frames or (wait.aside and worker.frames[-1].wait is not wait):
+        frame = worker.frames[-1] if worker.frames else None
+        if frame is None or (wait.aside and frame.wait is not wait):
             self.node.waits.finish(wait)
-        elif worker.frames[-1].wait is wait and wait.outer is not None:
+        elif frame.wait is wait and wait.outer is not None:
             self._end_inner(worker, wait)
-        elif worker.frames[-1].wait is wait and worker not in self.resuming:
-            self.resuming.append(worker)
+        elif frame.wait is wait:
+            self._happened(worker, frame, "over")
             self.resume()
+            if frame.state == RUNS and frame.wait is not None:  # it had its CPU all the time
+                self._ends_wait(worker, frame)
 
     def _end_inner(self, worker: Worker, wait: Wait) -> None:
         """A signal's handler goes on, without the CPU: that stays lent, for what the wait around it is for."""
@@ -186,7 +294,6 @@ class Lending:
 
     def go_on(self, worker: Worker, wait: Wait) -> None:
         """Its time is over: it goes on at once, and owes the CPU that it has lent."""
-        self.writers.pop(worker.address, None)
         if all(frame.wait is not wait for frame in worker.frames):
             self._forget_outer(worker, wait)
             self.node.waits.finish(wait)
@@ -200,10 +307,8 @@ class Lending:
         frame.wait = None
         worker.progress_at = self.node.now
         self.node.waits.finish(wait)
-        if worker in self.resuming:
-            self.resuming.remove(worker)
-        if frame.cpu_lent:
-            self.resuming.appendleft(worker)
+        self._happened(worker, frame, "goes on")
+        if frame.state == OWES:
             self.resume()
 
     def _forget_outer(self, worker: Worker, wait: Wait) -> None:
@@ -217,12 +322,10 @@ class Lending:
 
     def _take_nested_back(self, worker: Worker) -> None:
         """The task of the worker's top level, which was sent and not begun: its thread was in the wait below."""
-        frame = worker.frames.pop()
-        self.node.resources.give(self.frame_ends(worker, frame), frame.gpus)
-        self.dispatch.is_dirty = True
-        self.node.calls.wanting_worker_changed()
-        assert frame.task is not None
-        self.node.lifecycle.run_again(frame.task)
+        task = worker.frames[-1].task
+        assert task is not None
+        self.end(worker)
+        self.node.lifecycle.run_again(task)
 
     def resume(self) -> None:
         """Blocked workers get their CPU back before anything new starts."""
@@ -230,21 +333,18 @@ class Lending:
         scarce: set[str] = set()  # CPU that those ahead wait for: the node's own, or a bundle's
         for worker in list(self.resuming):
             frame = worker.frames[-1]
-            if frame.cpu_lent:
-                share = cpu_of(frame.resources)
-                ((name, amount),) = share.items()
-                if name in scarce or not self._has_free(name, amount):
-                    scarce.add(name)
-                    if frame.wait is None or not self._is_held_for_life(name, amount):
-                        continue
-                    self.resuming.append(worker)  # from here on it owes it
-                else:
-                    resources.take(share)
-                    frame.cpu_lent, frame.cpu_since = False, self.node.now
-            self.resuming.remove(worker)
+            share = cpu_of(frame.resources)
+            ((name, amount),) = share.items()
+            if name not in scarce and self._has_free(name, amount):
+                resources.take(share)
+                frame.cpu_since = self.node.now
+                self._happened(worker, frame, "granted")
+            else:
+                scarce.add(name)
+                if frame.state == OWES or not self._is_held_for_life(name, amount):
+                    continue
+                self._happened(worker, frame, "held for life")
             self._ends_wait(worker, frame)
-            if not worker.inflight:  # its task has ended, whatever threads of it waited for
-                self.dispatch.worker_progressed(worker)
 
     def _ends_wait(self, worker: Worker, frame: Frame) -> None:
         """It goes on, unless it has before."""
@@ -252,6 +352,8 @@ class Lending:
         if wait is not None:
             worker.progress_at = self.node.now
             self.node.waits.finish(wait)
+        if not worker.inflight:  # its task has ended, whatever threads of it waited for
+            self.dispatch.worker_progressed(worker)
 
     def _has_free(self, name: str, amount: int) -> bool:
         """Whether there is so much of that CPU, if need be by what waiting writers hold."""
@@ -262,45 +364,45 @@ class Lending:
         """Whether actors and bundles hold what is missing of it, and what others owe already."""
         resources = self.node.resources
         frames = (worker.frames[-1] for worker in self.resuming)
-        owed = sum(frame.resources.get(name, 0) for frame in frames if frame.cpu_lent and frame.wait is None)
+        owed = sum(frame.resources.get(name, 0) for frame in frames if frame.state == OWES)
         return amount - resources.free.get(name, 0) + owed <= resources.held.get(name, 0)
 
     def is_owed(self, resources: Mapping[str, int]) -> bool:
         """Whether a worker whose wait is over has lent out CPU of this kind."""
         frames = (worker.frames[-1] for worker in self.resuming)
-        return any(frame.cpu_lent and not cpu_of(frame.resources).keys().isdisjoint(resources) for frame in frames)
+        return any(not cpu_of(frame.resources).keys().isdisjoint(resources) for frame in frames)
 
     def is_kept_from(self, queue: ReadyQueue) -> bool:
         """Whether one more lease of it would take what the first that waits for its CPU has a part of, and has the rest
         of soon.
         """
-        frame = self.resuming[0].frames[-1]
-        share = cpu_of(frame.resources) if frame.cpu_lent else {}
+        share = cpu_of(self.resuming[0].frames[-1].resources)
         if share.keys().isdisjoint(queue.resources):
             return False
         ((name, lacking),) = share.items()
         lacking -= self.node.resources.free.get(name, 0)
         for worker in self.dispatch.leased.values():
             frame, is_short = worker.frames[-1], self.node.now - worker.progress_at <= SHORT_TASK_SECONDS
-            if is_short and frame.wait is None and not frame.cpu_lent:
+            if is_short and frame.state == RUNS:
                 lacking -= frame.resources.get(name, 0)
         if lacking <= 0:
             self.node.actor_room.look_again_soon()
         return lacking <= 0
 
     def check_everything(self) -> None:
-        """CPU is lent by levels that wait, and by workers that owe it; the last are `resuming`.  No actor lends."""
+        """Rules 1 to 3; and whoever is the first to have its CPU again lacks it."""
+        waits, states = [], {}
         for worker in self.node.pool.workers.values():
-            for level, frame in enumerate(worker.frames, 1):
-                if frame.cpu_lent:
-                    assert worker.actor is None, f"{worker.address} is an actor's, and has lent its CPU"
-                    is_owed = level == len(worker.frames) and worker in self.resuming
-                    assert frame.wait is not None or is_owed, (
-                        f"{worker.address} runs, and nobody owes it the CPU that it lent"
-                    )
-        for worker in self.resuming:
-            frame = worker.frames[-1]
-            assert frame.cpu_lent, f"{worker.address} waits for a CPU that it has"
-            assert frame.wait is None or frame.wait.is_over, f"{worker.address} is to go on, and waits"
-            assert not self.node.resources.fits(cpu_of(frame.resources)) or self.resuming[0] is not worker
-        assert len(set(map(id, self.resuming))) == len(self.resuming)
+            waits += [(frame.state, frame.wait) for frame in worker.frames]
+            states[worker.address] = [frame.state for frame in worker.frames]
+            assert worker.actor is None or states[worker.address] in ([RUNS], [WAITS]), (
+                f"{worker.address} is an actor's"
+            )
+        assert all((wait is None) == (state in (RUNS, OWES)) for state, wait in waits)
+        assert all((state == AWAITS_CPU) <= wait.is_over for state, wait in waits if wait is not None)
+        assert all(state in (WAITS, LENDS) for stack in states.values() for state in stack[:-1])
+        tops = {address: stack[-1] for address, stack in states.items() if stack}
+        resuming = [worker.address for worker in self.resuming]
+        assert sorted(resuming) == sorted(address for address, state in tops.items() if state >= AWAITS_CPU)
+        assert set(self.writers) == {address for address, state in tops.items() if state == AWAITS_ROOM}
+        assert not resuming or not self.node.resources.fits(cpu_of(self.resuming[0].frames[-1].resources))

@@ -20,7 +20,8 @@ from ...wire.amounts import in_words, name_of, number, why_nowhere
 from ...wire.groups import plain_name
 from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX, Explain
 from ...wire.task_spec import StoredValue
-from .tables import FORWARDED, Actor, ActorState, Frame, ObjectEntry, Task, TaskState, Worker
+from .lending import Frame
+from .tables import FORWARDED, Actor, ActorState, ObjectEntry, Task, TaskState, Worker
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -272,7 +273,7 @@ class Reasons:
 
     @staticmethod
     def _holds(frame: Frame, name: str) -> bool:
-        return bool(frame.resources.get(name)) and not (plain_name(name) == "CPU" and frame.cpu_lent)
+        return bool(frame.resources.get(name)) and not (plain_name(name) == "CPU" and frame.has_lent)
 
     def _doing(self, worker: Worker, frame: Frame) -> str:
         if worker.actor is not None:

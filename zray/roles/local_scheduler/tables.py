@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from ...wire.environment import NO_ENVIRONMENT
+from ...wire.environment import NO_ENVIRONMENT, Environment
 from ...wire.homes import ActorLife
 from ...wire.scheduling import JobFacts
 from ...wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec
 from ..latest import Latest
 from .call_queue import CallQueue
-from .gpus import Shares
+
+if TYPE_CHECKING:
+    from .lending import Frame
 
 # Tasks of functions that were refused follow at once.
 REFUSED_MAX = 10_000
@@ -47,25 +49,21 @@ class TaskState(enum.IntEnum):
 FORWARDED = TaskState.THROTTLED
 
 
-class Process:
+class Process(Struct, eq=False):
     """A driver or a worker, as a holder of references and a receiver of values."""
 
     PASSING = {"wait_by_request": "waits.WAITS_MAX", "results": None}
 
-    __slots__ = ("address", "job", "kind", "pid", "results", "wait_by_request", "worker")
-
-    def __init__(self, address: str, kind: str, pid: int, job: Job) -> None:
-        self.address = address
-        self.kind = kind
-        self.pid = pid
-        self.job = job
-        self.worker: Worker | None = None
-        # Values that leave in the one ObjectsReady of this turn.
-        self.results: list[tuple[bytes, bytes | StoredValue]] = []
-        self.wait_by_request: dict[int, Wait] = {}
+    address: str
+    kind: str
+    pid: int
+    job: Job
+    worker: Worker | None = None
+    results: list[tuple[bytes, bytes | StoredValue]] = []  # values that leave in the one ObjectsReady of this turn
+    wait_by_request: dict[int, Wait] = {}
 
 
-class Job:
+class Job(Struct, eq=False):
     """One driver's program: its workers, its queues, what its workers must know."""
 
     LASTING = {"queues": "queues_max", "facts.code": "code.BUNDLES_MAX", "noticed": "infeasible.NOTICED_MAX"} | {
@@ -73,36 +71,19 @@ class Job:
         "code_bytes": "functions.FUNCTIONS_BYTES_MAX",
     }
 
-    __slots__ = (
-        "code_bytes",
-        "code_unheard",
-        "driver",
-        "facts",
-        "functions",
-        "has_left",
-        "is_over",
-        "job_id",
-        "noticed",
-        "queues",
-        "queues_max",
-        "refused",
-        "served_at",
-    )
-
-    def __init__(self, job_id: bytes, facts: JobFacts) -> None:
-        self.job_id = job_id
-        self.facts = facts  # the same on every node
-        self.has_left = False  # tasks of it have gone to other nodes from here
-        self.code_unheard = 0  # times that shards were told of its code, and have not answered
-        self.noticed: dict[Any, None] = {}  # what its user was told of (infeasible)
-        self.driver: Process | None = None
-        self.queues: dict[tuple[int, bytes], ReadyQueue] = {}  # by depth and options blob
-        self.queues_max = 1  # with so many, those in which nothing is are forgotten
-        self.functions: dict[bytes, None] = {}  # those that its processes here have published, and how large they are
-        self.code_bytes = 0
-        self.refused: Latest[bytes, None] = Latest(REFUSED_MAX)  # and those that were too many
-        self.is_over = False
-        self.served_at = 0  # when it last got a lease, in counts of these (dispatch)
+    job_id: bytes
+    facts: JobFacts  # the same on every node
+    has_left: bool = False  # tasks of it have gone to other nodes from here
+    code_unheard: int = 0  # times that shards were told of its code, and have not answered
+    noticed: dict[Any, None] = {}  # what its user was told of (infeasible)
+    driver: Process | None = None
+    queues: dict[tuple[int, bytes], ReadyQueue] = {}  # by depth and options blob
+    queues_max: int = 1  # with so many, those in which nothing is are forgotten
+    functions: dict[bytes, None] = {}  # those that its processes here have published, and how large they are
+    code_bytes: int = 0
+    refused: Latest[bytes, None] = field(default_factory=lambda: Latest(REFUSED_MAX))  # and those that were too many
+    is_over: bool = False
+    served_at: int = 0  # when it last got a lease, in counts of these (dispatch)
 
     @property
     def home(self) -> str:
@@ -110,54 +91,19 @@ class Job:
         return self.facts.home
 
 
-class ReadyQueue:
+class ReadyQueue(Struct, eq=False):
     """Ready tasks of one job with the same depth and options, in order."""
 
-    __slots__ = (
-        "blob",
-        "depth",
-        "is_choosy",
-        "is_in_group",
-        "is_infeasible",
-        "job",
-        "options",
-        "resources",
-        "stays_until",
-        "tasks",
-    )
-
-    def __init__(self, job: Job, depth: int, blob: bytes, options: TaskOptions) -> None:
-        self.job = job
-        self.depth = depth  # 0: submitted by the driver; 1: by a task of depth 0; ...
-        self.blob = blob  # the encoded options
-        self.options = options
-        self.resources = options.resources
-        self.is_infeasible = False  # the empty node would not do
-        self.is_choosy = False  # that, or it may not run anywhere (strategies)
-        self.is_in_group = False  # `resources` are those of the bundle that the next lease takes of
-        self.stays_until = 0.0  # all of it was placed here, or is retried here, when we looked: none goes up
-        self.tasks: deque[Task] = deque()
-
-
-class Frame:
-    """One level of a worker's stack: what it runs, and the resources that this level holds.
-
-    Level 0 is the worker's ordinary queue; a blocked worker that runs what it waits for has more.
-    """
-
-    __slots__ = ("began_at", "cpu_lent", "cpu_since", "depth", "gpus", "resources", "task", "wait")
-
-    def __init__(
-        self, resources: dict[str, int], depth: int, now: float, gpus: Shares, task: Task | None = None
-    ) -> None:
-        self.resources = resources
-        self.gpus = gpus  # which ones those of the resources are
-        self.began_at = now  # when what runs there did; of an actor's calls, the first
-        self.depth = depth  # of the tasks that run there
-        self.task = task  # levels above 0: the one task that runs there
-        self.wait: Wait | None = None  # what this level is blocked on
-        self.cpu_lent = False  # its CPU was given back for the time of the wait
-        self.cpu_since = now  # when it was given its CPU, the last time
+    job: Job
+    depth: int  # 0: submitted by the driver; 1: by a task of depth 0; ...
+    blob: bytes  # the encoded options
+    options: TaskOptions
+    resources: dict[str, int]
+    is_infeasible: bool = False  # the empty node would not do
+    is_choosy: bool = False  # that, or it may not run anywhere (strategies)
+    is_in_group: bool = False  # `resources` are those of the bundle that the next lease takes of
+    stays_until: float = 0.0  # all of it was placed here, or is retried here, when we looked: none goes up
+    tasks: deque[Task] = field(default_factory=deque)
 
 
 class WorkerState(enum.IntEnum):
@@ -175,57 +121,32 @@ class WorkerState(enum.IntEnum):
 INFLIGHT_US_MAX, INFLIGHT_US_BUSY = 4_000, 64_000
 
 
-class Worker:
+class Worker(Struct, eq=False):
     """A worker process and what it was given."""
 
     PASSING = {"inflight": "batches.INFLIGHT_COUNT_MAX", "frames": "behind_waits.FRAMES_COUNT_MAX", "stale": None}
     LASTING = {"functions": "batches.LEARNED_COUNT_MAX"}
 
-    __slots__ = (
-        "actor",
-        "address",
-        "code_bytes",
-        "environment",
-        "frames",
-        "functions",
-        "has_ended_tasks",
-        "inflight",
-        "is_retired",
-        "job",
-        "leased_at",
-        "packages",
-        "process",
-        "progress_at",
-        "queue",
-        "reach_us",
-        "stale",
-        "state",
-        "was_served_at",
-        "worker_id",
-    )
-
-    def __init__(self, address: str, worker_id: int, now: float, packages: str) -> None:
-        self.address = address
-        self.worker_id = worker_id
-        self.state = WorkerState.STARTING
-        self.process: Process | None = None  # after its Hello
-        self.job: Job | None = None  # from its first task on, for good
-        self.packages = packages  # of the fork server that forks it
-        self.environment = NO_ENVIRONMENT  # of its tasks, from its first one on
-        self.actor: Actor | None = None
-        self.queue: ReadyQueue | None = None  # the queue that it works off
-        self.frames: list[Frame] = []
-        self.inflight: deque[Task] = deque()  # sent and not finished, in order
-        self.has_ended_tasks = False  # some of these, or of the frames, are over (fates): it is to stop running them
-        self.is_retired = False  # it ends in order: what it has submitted goes on
-        self.reach_us = INFLIGHT_US_MAX  # how much work it is given beyond the task that runs
-        self.stale = 0  # tasks taken back that the worker has not yet thrown out of its own queue
-        # Those that it has been sent, and their bytes: what it has for certain, the latest so many.
-        self.functions: dict[bytes, int] = {}
-        self.code_bytes = 0
-        self.leased_at = now
-        self.was_served_at: int | None = None  # `served_at` of its job before that
-        self.progress_at = now  # when it last got or finished something
+    address: str
+    worker_id: int
+    leased_at: float
+    packages: str  # of the fork server that forks it
+    state: int = WorkerState.STARTING
+    process: Process | None = None  # after its Hello
+    job: Job | None = None  # from its first task on, for good
+    environment: Environment = NO_ENVIRONMENT  # of its tasks, from its first one on
+    actor: Actor | None = None
+    queue: ReadyQueue | None = None  # the queue that it works off
+    frames: list[Frame] = []  # its stack
+    inflight: deque[Task] = field(default_factory=deque)  # sent and not finished, in order
+    has_ended_tasks: bool = False  # some of these, or of the frames, are over (fates): it is to stop running them
+    is_retired: bool = False  # it ends in order: what it has submitted goes on
+    reach_us: int = INFLIGHT_US_MAX  # how much work it is given beyond the task that runs
+    stale: int = 0  # tasks taken back that the worker has not yet thrown out of its own queue
+    functions: dict[bytes, int] = {}  # that it has for certain, and their bytes: the latest so many that it was sent
+    code_bytes: int = 0
+    was_served_at: int | None = None  # `served_at` of its job before its lease
+    progress_at: float = 0.0  # when it last got or finished something
 
     def runs_first(self) -> Task | None:
         """The first of what it was sent, and has not answered."""
