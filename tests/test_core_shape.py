@@ -7,10 +7,10 @@ import pytest
 from tests.core_shape import changed, code_lines, fields_of, measure
 
 MOST = {
-    "files": 328,
-    "code lines": 39_518,
+    "files": 327,
+    "code lines": 39_504,
     "statements": 32_483,
-    "lines of imports": 3_859,
+    "lines of imports": 3_858,
     "fields with foreign writers": 144,
 }
 # A count that is lower than its limit by so much has to be written down.

@@ -293,8 +293,8 @@ def test_a_worker_that_has_lost_half_of_its_tasks_loses_the_rest_when_it_does_no
     assert desk.scheduler.pool.workers[first].stale, "none of its tasks went to the others"
     desk.now += 1.0
     desk.timer("Dispatch.check_progress")
-    assert {len(worker.inflight) for worker in desk.scheduler.dispatch.leased.values()} == {1}
-    assert desk.scheduler.dispatch.ready_count == 60 - len(desk.scheduler.dispatch.leased)
+    assert {len(worker.inflight) for worker in desk.scheduler.pool.leased.values()} == {1}
+    assert desk.scheduler.dispatch.ready_count == 60 - len(desk.scheduler.pool.leased)
 
 
 def test_the_driver_takes_everything_with_it(desk):

@@ -191,7 +191,7 @@ def test_what_stands_behind_a_long_task_is_taken_back_and_goes():
     spec = desk.queues[worker].pop(0)
     desk.windows[worker] -= 1
     desk.tell(worker, TasksFinished([TaskResult(spec.task_id, [b"\x01"])], [Timing(FUNCTION, 1_000_000)]))
-    (leased,) = desk.scheduler.dispatch.leased.values()
+    (leased,) = desk.scheduler.pool.leased.values()
     assert len(leased.inflight) == 2
     desk.take_sent()
     steal(desk)

@@ -191,7 +191,7 @@ def why_stuck(world: Simulator) -> str:
             states[name] = states.get(name, 0) + 1
         lines.append(
             f"{node.name}: tasks by state {states}, ready {scheduler.dispatch.ready_count}, free "
-            f"{scheduler.resources.free}, starting {scheduler.pool.starting_count}, "
+            f"{scheduler.resources.free}, starting {scheduler.pool.starting.total()}, "
             f"wanting {len(scheduler.calls.wanting)}, resuming {len(scheduler.dispatch.lending.resuming)}"
         )
         for worker in scheduler.pool.workers.values():

@@ -89,7 +89,7 @@ class ActorEnds:
         if actor.worker is not None and actor.state == ActorState.ALIVE:
             self._free_name(actor)
             actor.killed = "its last handle was dropped"
-            actor.worker.is_retired = True
+            self.node.pool.happened(actor.worker, "stops")
             self.stop(actor, actor.worker)
             actor.state = ActorState.DEAD
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
@@ -115,7 +115,7 @@ class ActorEnds:
         """ActorExited: it leaves by itself, and is not restarted."""
         actor = self.node.calls.actors.get(message.actor_id)
         if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
-            actor.worker.is_retired = True
+            self.node.pool.happened(actor.worker, "stops")
             self.bury(actor, encode_system_error("ActorDiedError", message.reason))
 
     def end_job(self, job: Job) -> None:

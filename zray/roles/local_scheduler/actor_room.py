@@ -191,7 +191,7 @@ class ActorRoom:
         free, now = self.node.resources.free, self.node.now
         lacking = {name: amount for name, amount in amounts.items() if free.get(name, 0) < amount}
         soon: dict[str, int] = {}
-        for worker in self.node.dispatch.leased.values() if lacking else ():
+        for worker in self.node.pool.leased.values() if lacking else ():
             frame = worker.frames[0]
             if len(worker.frames) > 1 or frame.wait is not None:
                 continue  # what it holds while it waits it does not give

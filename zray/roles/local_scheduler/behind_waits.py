@@ -38,7 +38,7 @@ class BehindWaits:
             for queue in dispatch.queues:
                 is_deeper = queue.job is lender.job and queue.depth > frame.depth
                 if is_deeper and queue.tasks and dispatch.fits(queue):
-                    worker = pool.take_idle(queue.job, queue.options.environment)
+                    worker = pool.take_idle(queue)
                     if worker is not None:
                         dispatch.lease(worker, queue)
                     elif not pool.start_for(queue) and frame.wait.limited:
@@ -48,7 +48,7 @@ class BehindWaits:
     def run_nested(self, queue: ReadyQueue) -> None:
         """A blocked worker runs the task that it waits for itself: no other worker can be had."""
         node = self.node
-        for worker in self.dispatch.leased.values():
+        for worker in node.pool.leased.values():
             if not queue.tasks or not self.dispatch.has_room(queue):
                 return
             frame = worker.frames[-1]
@@ -79,8 +79,8 @@ class BehindWaits:
 
         So it may be with tasks of another node, whose blocked workers wait for ours, and with actors that wait.
         """
-        leased = self.dispatch.leased
-        return bool(leased) and all(worker.frames[-1].state in BLOCKED for worker in leased.values())
+        leased = self.node.pool.leased.values()
+        return bool(leased) and all(worker.frames[-1].state in BLOCKED for worker in leased)
 
     def _task_behind(self, wait: Wait, queue: ReadyQueue) -> Task | None:
         """A ready task of `queue` without which the wait cannot end."""

@@ -49,13 +49,12 @@ class Bundles:
     """Of one node."""
 
     PASSING = {"leaving": None}
-    OF_JOBS = {"here doomed": None}
+    OF_JOBS = {"here": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.here: dict[tuple[bytes, int], Bundle] = {}
         self.leaving: list[Bundle] = []
-        self.doomed: dict[str, bytes] = {}  # workers that are killed because their group is removed: their tasks' error
 
     # --- two phases ---
 
@@ -152,8 +151,7 @@ class Bundles:
                 node.ends.bury(actor, error)
         for worker in node.pool.workers.values():
             if worker.actor is None and self._runs_in(worker, group_id):
-                self.doomed[worker.address] = encode_system_error("TaskPlacementGroupRemoved", text)
-                node.pool.kill(worker)
+                node.pool.kill(worker, encode_system_error("TaskPlacementGroupRemoved", text))
 
     def fail_waiting(self, group_id: bytes, error: bytes) -> None:
         """Tasks of the group that are here and do not run."""
@@ -179,16 +177,13 @@ class Bundles:
         tasks = [*worker.inflight, *(frame.task for frame in worker.frames if frame.task is not None)]
         return any(_is_in(task.options.where, group_id) for task in tasks)
 
-    def fail_of_doomed(self, worker: Worker, tasks: list[Task]) -> list[Task] | None:
-        """A worker has ended.  None, unless it was killed because of a removal: then what remains of its tasks."""
-        error = self.doomed.pop(worker.address, None)
-        if error is None:
-            return None
+    def fail_of_doomed(self, worker: Worker, tasks: list[Task]) -> list[Task]:
+        """A worker has ended.  It was killed because of a removal: what remains of its tasks."""
         rest = []
         for task in tasks:
             where = task.options.where
             if where is not None and where.group and not self.of_group(where.group):
-                self.node.lifecycle.fail_with(task, error)
+                self.node.lifecycle.fail_with(task, worker.error)
             else:
                 rest.append(task)
         return rest

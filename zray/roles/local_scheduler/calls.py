@@ -35,7 +35,7 @@ from .names import MADE_ANEW, died
 from .nested import find_again
 from .resources import CPU
 from .shipping import Shipping
-from .tables import Actor, ActorState, Job, ObjectEntry, Task, TaskState, Worker, WorkerState
+from .tables import Actor, ActorState, Job, ObjectEntry, Task, TaskState, Worker
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -120,7 +120,7 @@ class Calls:
         node.small_values.forget_task(spec.task_id)
         node.tasks[spec.task_id] = task
         node.objects.inline_bytes += len(spec.args) if len(spec.args) > node.objects.small_max else 0
-        actor = Actor(task, options, life, job, entry)
+        actor = Actor(task.spec.task_id, task, options, life, job, entry)
         entry.actor = actor
         if options.checkpoint_interval >= 0:
             actor.journal = Journal(node)
@@ -204,7 +204,7 @@ class Calls:
         """A fresh worker has come: an actor that has all else takes it."""
         for actor in self.wanting.values():
             if actor.options.environment.packages == worker.packages and self._has_all_but_a_worker(actor):
-                self.node.pool.give_to(worker, actor.job, actor.options.environment)
+                self.node.pool.take_for(actor, worker)
                 self._start(actor, worker)
                 self.wanting_worker_changed()  # it may have been ordered for another one
                 return True
@@ -223,11 +223,10 @@ class Calls:
     def _place(self, actor: Actor) -> None:
         if not self._has_all_but_a_worker(actor):
             return
-        environment = actor.options.environment
-        if (worker := self.node.pool.take_fresh(actor.job, environment)) is not None:
+        if (worker := self.node.pool.take_for(actor)) is not None:
             self._start(actor, worker)
         else:
-            self.node.pool.start_for_actor(environment.packages)
+            self.node.pool.start_for_actor(actor.options.environment.packages)
 
     def _start(self, actor: Actor, worker: Worker) -> None:
         node = self.node
@@ -236,8 +235,6 @@ class Calls:
         gpus = node.dispatch.lending.begin(worker, actor.options.resources, 0).gpus
         node.resources.hold(actor.options.resources)
         node.dispatch.is_dirty = True  # tasks that it leaves no room for go elsewhere
-        worker.state = WorkerState.ACTOR
-        worker.actor = actor
         worker.progress_at = node.now
         actor.worker, actor.pid = worker, worker.process.pid if worker.process is not None else 0
         actor.state = ActorState.STARTING

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
 from ...ids import PARENT_HASH_BYTES
-from ...wire.groups import plain_name
 from ...wire.scheduling import CENTRAL
 from ...wire.tasks import STEADY_US, TasksReturned
 from ..effects import ReclaimTasks, TasksReclaimed
@@ -24,8 +23,7 @@ from ..role import on
 from .batches import INFLIGHT_COUNT_MAX, Batches
 from .behind_waits import BehindWaits
 from .lending import Lending
-from .resources import CPU
-from .tables import INFLIGHT_US_MAX, Job, ReadyQueue, Task, TaskState, Worker, WorkerState
+from .tables import INFLIGHT_US_MAX, Job, ReadyQueue, Task, TaskState, Worker
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -49,7 +47,7 @@ OVERTAKEN_MAX = 256
 class Dispatch:
     """Ready queues and leases of one node."""
 
-    PASSING = {"ready_count": "node.tasks", "leased": "node.pool.workers", "idle_leases": None}
+    PASSING = {"ready_count": "node.tasks", "idle_leases": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -59,9 +57,7 @@ class Dispatch:
         self.queues: deque[ReadyQueue] = deque()  # those with tasks; served round robin
         self.ready_count = 0
         self.mean_us: Latest[bytes, int] = Latest(MEANS_MAX)  # run time per function
-        self.leased: dict[str, Worker] = {}  # workers with frames, by address
         self.idle_leases: list[Worker] = []  # leased workers whose queue may have run dry in this turn
-        self.lease_count = 0  # ever
         self.is_dirty = False
         self.looks_at = math.inf  # at workers that have not moved
 
@@ -183,12 +179,12 @@ class Dispatch:
                 self._refill()
             if self.is_dirty and self.ready_count:
                 self._start()
-            elif self.is_dirty and self.leased:
+            elif self.is_dirty and self.node.pool.leased:
                 self._steal()
             self.is_dirty = False
             if not self.idle_leases:
                 break
-        if self.node.load.is_behind and not self.leased:
+        if self.node.load.is_behind and not self.node.pool.leased:
             self.node.load.all_is_done()
 
     def _refill(self) -> None:
@@ -226,9 +222,7 @@ class Dispatch:
     def _end_lease(self, worker: Worker) -> None:
         self.lending.end(worker)
         assert not worker.frames
-        worker.queue = None
-        del self.leased[worker.address]
-        self.node.pool.is_idle(worker)
+        self.node.pool.has_nothing_to_do(worker)
         if self.lending.resuming:
             self.lending.resume()
 
@@ -240,7 +234,7 @@ class Dispatch:
             node.trips.all_go()
         for queue in self._in_order():
             while queue.tasks and (self.has_room(queue) or (self.lending.writers and self.lending.lend_to(queue))):
-                worker = node.pool.take_idle(queue.job, queue.options.environment)
+                worker = node.pool.take_idle(queue)
                 if worker is None:
                     if not node.pool.start_for(queue):
                         self.behind_waits.run_nested(queue)
@@ -259,17 +253,8 @@ class Dispatch:
             self._steal()
 
     def lease(self, worker: Worker, queue: ReadyQueue) -> bool:
-        """Have it work off that queue.  False: there was nothing to do."""
-        node = self.node
-        worker.state = WorkerState.LEASED
-        worker.queue = queue
-        worker.leased_at = node.now
-        worker.reach_us = INFLIGHT_US_MAX
-        self.lease_count += 1
-        worker.was_served_at = queue.job.served_at
-        queue.job.served_at = self.lease_count
+        """Have it work off its queue.  False: there was nothing to do."""
         self.lending.begin(worker, queue.resources, queue.depth)
-        self.leased[worker.address] = worker
         self.batches.fill(worker, queue)
         if not worker.inflight:
             self._end_lease(worker)
@@ -297,13 +282,6 @@ class Dispatch:
             return [self.queues[0]]
         self.queues.rotate(-1)
         return sorted(self.queues, key=lambda queue: (queue.job.served_at, queue.job.job_id, -queue.depth))
-
-    def give_turn_back(self, worker: Worker) -> None:
-        """It blocks: the rest of its job's turn is for what it waits for.  Once for each lease, or others had none."""
-        if worker.queue is not None and worker.was_served_at is not None:
-            job = worker.queue.job
-            job.served_at = min(job.served_at, worker.was_served_at)
-            worker.was_served_at = None
 
     # --- what comes back ---
 
@@ -363,7 +341,7 @@ class Dispatch:
 
     def _steal(self) -> None:
         """Nothing is ready, and resources are free: take unbegun tasks from behind long ones."""
-        for worker in self.leased.values():
+        for worker in self.node.pool.leased.values():
             queue = worker.queue
             unbegun = len(worker.inflight) - 1
             if unbegun < 1 or queue is None or not self.node.resources.fits(queue.resources):
@@ -380,7 +358,7 @@ class Dispatch:
         if node.now < self.looks_at - CLOCK_SECONDS:
             return  # an earlier look was due, and has been
         self.looks_at = soonest = math.inf
-        for worker in self.leased.values():
+        for worker in node.pool.leased.values():
             if len(worker.inflight) < 2:
                 continue
             mean = self.mean_us.get(worker.inflight[0].spec.function_id, 0)
@@ -393,18 +371,6 @@ class Dispatch:
         if not self.ready_count:
             self._steal()
 
-    # --- ends ---
-
-    def forget_worker(self, worker: Worker) -> None:
-        """It is gone: what it held is free, it resumes nothing."""
-        self.lending.end_all(worker)
-        worker.queue = None
-        self.leased.pop(worker.address, None)
-        if worker in self.idle_leases:
-            self.idle_leases = [other for other in self.idle_leases if other is not worker]
-        self.is_dirty = True
-        self.node.calls.wanting_worker_changed()
-
     def check_everything(self) -> None:
         """Queues and counts agree; resources taken are those of the frames and actors."""
         assert self.ready_count == sum(len(queue.tasks) for queue in self.queues)
@@ -413,13 +379,13 @@ class Dispatch:
                 assert task.state == TaskState.READY
                 assert not task.missing
         node = self.node
+        node.pool.check_everything()
         self.lending.check_everything()
         taken = dict.fromkeys(node.resources.total, 0)
         frames = [frame for worker in node.pool.workers.values() for frame in worker.frames]
         for frame in frames:
-            for name, amount in frame.resources.items():
-                if not (plain_name(name) == CPU and frame.has_lent):
-                    taken[name] += amount
+            for name, amount in frame.held().items():
+                taken[name] += amount
         for name, amount in taken.items():
             left = node.resources.total[name] - node.resources.reserved.get(name, 0) - amount
             assert node.resources.free[name] == left, f"{name} does not add up"

@@ -76,21 +76,24 @@ Event = Literal[
     "goes on",  # its time is over
     "ends",
 ]
-ROWS: tuple[tuple[tuple[FrameState, ...], Event, FrameState], ...] = (
-    ((RUNS, WAITS), "stops", WAITS),
-    ((RUNS, AWAITS_ROOM, LENDS, AWAITS_CPU, OWES), "blocks", LENDS),
-    ((RUNS, AWAITS_ROOM), "lacks room", AWAITS_ROOM),
-    ((LENDS, AWAITS_CPU, OWES), "lacks room", LENDS),
-    ((AWAITS_ROOM,), "lent", LENDS),
-    ((WAITS, AWAITS_ROOM), "over", RUNS),
-    ((LENDS,), "over", AWAITS_CPU),
-    ((AWAITS_CPU, OWES), "granted", RUNS),
-    ((AWAITS_CPU,), "held for life", OWES),
-    ((WAITS, AWAITS_ROOM), "goes on", RUNS),
-    ((LENDS, AWAITS_CPU), "goes on", OWES),
-    ((RUNS, *BLOCKED, AWAITS_CPU, OWES), "ends", FrameState.ENDED),
-)
-TRANSITIONS = {(int(state), event): then for states, event, then in ROWS for state in states}
+TRANSITIONS: dict[tuple[FrameState, str], FrameState] = {
+    (state, event): then
+    for states, event, then in (
+        ((RUNS, WAITS), "stops", WAITS),
+        ((RUNS, AWAITS_ROOM, LENDS, AWAITS_CPU, OWES), "blocks", LENDS),
+        ((RUNS, AWAITS_ROOM), "lacks room", AWAITS_ROOM),
+        ((LENDS, AWAITS_CPU, OWES), "lacks room", LENDS),
+        ((AWAITS_ROOM,), "lent", LENDS),
+        ((WAITS, AWAITS_ROOM), "over", RUNS),
+        ((LENDS,), "over", AWAITS_CPU),
+        ((AWAITS_CPU, OWES), "granted", RUNS),
+        ((AWAITS_CPU,), "held for life", OWES),
+        ((WAITS, AWAITS_ROOM), "goes on", RUNS),
+        ((LENDS, AWAITS_CPU), "goes on", OWES),
+        ((RUNS, *BLOCKED, AWAITS_CPU, OWES), "ends", FrameState.ENDED),
+    )
+    for state in states
+}
 
 
 class Frame(Struct, eq=False):
@@ -104,14 +107,16 @@ class Frame(Struct, eq=False):
     began_at: float  # when what runs there did; of an actor's calls, the first
     gpus: Shares  # which ones those of the resources are
     task: Task | None  # levels above 0: the one task that runs there
-    state: int = RUNS
+    state: FrameState = RUNS
     wait: Wait | None = None  # what this level is blocked on
     cpu_since: float = 0.0  # when it was given its CPU, if it had lent it
 
-    @property
-    def has_lent(self) -> bool:
-        """Whether its CPU is in use by others, or may be."""
-        return self.state >= LENDS
+    def held(self) -> dict[str, int]:
+        """All but the CPU that it has lent."""
+        if self.state < LENDS:
+            return self.resources
+        lent = cpu_of(self.resources)
+        return {name: amount for name, amount in self.resources.items() if name not in lent}
 
 
 class Lending:
@@ -161,12 +166,12 @@ class Lending:
         for frame in worker.frames:
             self._give_back(worker, frame)
         worker.frames.clear()
+        self.dispatch.idle_leases = [other for other in self.dispatch.idle_leases if other is not worker]
+        self.dispatch.is_dirty = True
+        self.node.calls.wanting_worker_changed()
 
     def _give_back(self, worker: Worker, frame: Frame) -> None:
-        held = frame.resources
-        if frame.state >= LENDS:
-            lent = cpu_of(held)
-            held = {name: amount for name, amount in held.items() if name not in lent}
+        held = frame.held()
         self._happened(worker, frame, "ends")
         self.node.resources.give(held, frame.gpus)
 
@@ -181,12 +186,12 @@ class Lending:
             wait.is_over = True  # it is lent already
             self.node.waits.finish(wait)
             return
-        share, had_lent = self._share_of(worker, frame), frame.has_lent
+        share, had_lent = self._share_of(worker, frame), frame.state >= LENDS
         self._begin(worker, frame, wait, "blocks" if share else "stops")
         if share and not had_lent:
             self.node.resources.give(share)
             self.new_lenders[worker.address] = worker
-            self.dispatch.give_turn_back(worker)
+            self.node.pool.give_turn_back(worker)
             self.dispatch.is_dirty = True
             self.node.calls.wanting_worker_changed()
         self._take_back(worker)
@@ -270,7 +275,7 @@ class Lending:
     def lent(self, name: str) -> int:
         """How much of that CPU is lent out: of the node's own, or of a bundle's."""
         frames = (frame for worker in self.node.pool.workers.values() for frame in worker.frames)
-        return sum(frame.resources.get(name, 0) for frame in frames if frame.has_lent)
+        return sum(frame.resources.get(name, 0) for frame in frames if frame.state >= LENDS)
 
     def wait_is_over(self, worker: Worker, wait: Wait) -> None:
         """The level that waited may go on as soon as it is on top and has its CPU again."""
@@ -381,7 +386,7 @@ class Lending:
             return False
         ((name, lacking),) = share.items()
         lacking -= self.node.resources.free.get(name, 0)
-        for worker in self.dispatch.leased.values():
+        for worker in self.node.pool.leased.values():
             frame, is_short = worker.frames[-1], self.node.now - worker.progress_at <= SHORT_TASK_SECONDS
             if is_short and frame.state == RUNS:
                 lacking -= frame.resources.get(name, 0)

@@ -150,7 +150,7 @@ class Load:
         if self.awaiting:  # looked at ten times a second
             for task_id in [key for key, task in self.awaiting.items() if task.state != TaskState.WAITING]:
                 del self.awaiting[task_id]
-        unbegun = sum(len(worker.inflight) - 1 for worker in dispatch.leased.values() if worker.inflight)
+        unbegun = sum(len(worker.inflight) - 1 for worker in self.node.pool.leased.values() if worker.inflight)
         return dispatch.ready_count + unbegun + len(self.awaiting)
 
     def _mean_seconds(self) -> float:
@@ -168,7 +168,7 @@ class Load:
         """Functions, all runs of which have lasted for long, and longer than known; what they take at least, in us."""
         means = self.node.dispatch.mean_us
         lasted: dict[bytes, int] = {}
-        for worker in self.node.dispatch.leased.values():
+        for worker in self.node.pool.leased.values():
             if worker.inflight and worker.frames[-1].wait is None:
                 function_id = worker.inflight[0].spec.function_id
                 us = int((self.node.now - worker.progress_at) * 1e6)

@@ -8,13 +8,23 @@ is idle.  A task inside a wait with a timeout would hold that up: up to LIMITED_
 
 A worker that will not start is tried again START_FAILURES_MAX times in a row, then the tasks that need it fail with the
 reason.
+
+    STARTING -> IDLE -> LEASED -> IDLE         works off a queue
+    STARTING, IDLE -> ACTOR                    for life
+    STARTING, IDLE, LEASED, ACTOR -> STOPPING  in order: what it has submitted goes on
+    all -> DEAD
+
+Rule 1: `starting` counts those in STARTING, `idle` has those in IDLE and `leased` those in LEASED.
+Rule 2: A worker has frames in LEASED and ACTOR, and a queue in LEASED.
+Rule 3: Nothing else changes a worker's state, queue, job or actor.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -34,7 +44,7 @@ from ..effects import (
 from ..role import on
 from .gpus import Shares
 from .resources import CPU, cpu_of
-from .tables import Job, Process, ReadyQueue, Task, TaskState, Worker, WorkerState
+from .tables import INFLIGHT_US_MAX, Actor, Job, Process, ReadyQueue, Task, TaskState, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -49,10 +59,25 @@ PRESTARTED_MAX = 64
 # Idle workers of a job and an environment.  Those that have not worked for anybody: b"", and their packages.
 Kind = tuple[bytes, Environment | str]
 
+STARTING, IDLE, LEASED, ACTOR, STOPPING, DEAD = list(WorkerState)
+Event = Literal["leased", "made an actor", "rests", "stops", "exits"]
+TRANSITIONS: dict[tuple[WorkerState, str], WorkerState] = {
+    (state, event): then
+    for states, event, then in (
+        ((IDLE,), "leased", LEASED),
+        ((STARTING, IDLE), "made an actor", ACTOR),
+        ((STARTING, LEASED), "rests", IDLE),
+        ((STARTING, IDLE, LEASED, ACTOR, STOPPING), "stops", STOPPING),
+        ((STARTING, IDLE, LEASED, ACTOR, STOPPING), "exits", DEAD),
+    )
+    for state in states
+}
+
 
 class WorkerPool:
     """All workers, by address."""
 
+    PASSING = {"leased": "workers"}
     LASTING = {"workers": ..., "idle": lambda pool: len(pool.workers) + 1, "starting": "workers"} | {
         "idle workers": (lambda pool: sum(map(len, pool.idle.values())), "workers")
     }
@@ -64,11 +89,32 @@ class WorkerPool:
         self.cpus = max(1, cpus)
         self.count_max = 2 * self.cpus + 4
         self.workers: dict[str, Worker] = {}
-        self.idle: dict[Kind, list[Worker]] = {}  # the last one is warmest
-        self.starting: Counter[str] = Counter()  # by their packages
+        self.idle: dict[Kind, dict[str, Worker]] = {}  # by address; the last one is warmest
+        self.leased: dict[str, Worker] = {}  # by address
+        self.lease_count = 0  # ever
+        self.starting: Counter[str] = Counter()  # by their packages; those that have not said Hello
         self.has_packages = False  # some worker had any
         self.started_count = 0
         self.failures = 0  # starts that failed, in a row
+
+    def happened(self, worker: Worker, event: Event) -> None:
+        """Move the worker on."""
+        former = worker.state
+        state = worker.state = TRANSITIONS[former, event]
+        if former == STARTING:
+            self.starting -= Counter([worker.packages])
+        elif former == IDLE:
+            key = self._key_of(worker)
+            del self.idle[key][worker.address]
+            if not self.idle[key] and not worker.job:
+                del self.idle[key]
+        elif former == LEASED:
+            del self.leased[worker.address]
+            worker.queue = None
+        if state is IDLE:
+            self.idle.setdefault(self._key_of(worker), {})[worker.address] = worker
+        elif state is LEASED:
+            self.leased[worker.address] = worker
 
     # --- starting ---
 
@@ -76,11 +122,6 @@ class WorkerPool:
         """As many as there are CPUs, ahead of the first task; further ones as tasks ask for them."""
         while len(self.workers) < min(self.cpus, PRESTARTED_MAX):
             self._start()
-
-    @property
-    def starting_count(self) -> int:
-        """The workers that have not said Hello yet."""
-        return self.starting.total()
 
     def _start(self, packages: str = "") -> None:
         self.started_count += 1
@@ -112,20 +153,21 @@ class WorkerPool:
             return False  # to install them may take minutes
         return self.starting[""] > 0 or self._task_worker_count() < self.count_max
 
-    def start_beyond_cap(self, queue: ReadyQueue) -> None:
-        """All workers are blocked, and none of them waits for what is ready here: without one more, all may hang."""
-        packages = queue.options.environment.packages
-        if not self.starting[packages]:
-            self._start(packages)
+    def start_beyond_cap(self, queue: ReadyQueue, count_max: float = math.inf) -> bool:
+        """All workers are blocked, and none of them waits for what is ready here: without one more, all may hang.
 
-    def start_for_limited(self, queue: ReadyQueue) -> bool:
-        """A worker for what a wait with a timeout is for is on its way, beyond the cap.  False: so many may not be."""
+        False: there are so many, and none is on its way.
+        """
         packages = queue.options.environment.packages
         if not self.starting[packages]:
-            if self._task_worker_count() >= self.count_max + LIMITED_MAX:
+            if self._task_worker_count() >= count_max:
                 return False
             self._start(packages)
         return True
+
+    def start_for_limited(self, queue: ReadyQueue) -> bool:
+        """A worker for what a wait with a timeout is for is on its way, beyond the cap.  False: so many may not be."""
+        return self.start_beyond_cap(queue, self.count_max + LIMITED_MAX)
 
     def start_for_actor(self, packages: str) -> None:
         """An actor needs a process of its own; those are not under the cap."""
@@ -149,15 +191,9 @@ class WorkerPool:
         own: tuple[Kind, Kind] = (queue.job.job_id, environment), (b"", environment.packages)
         for key, workers in self.idle.items():
             if key not in own and workers:
-                self._retire(workers.pop())
+                self._retire(workers[next(reversed(workers))])
                 return True
         return False
-
-    def _has_started(self, worker: Worker) -> None:
-        """Or it never will."""
-        self.starting[worker.packages] -= 1
-        if not self.starting[worker.packages]:
-            del self.starting[worker.packages]
 
     @on(WorkerStarted)
     def started(self, message: WorkerStarted) -> None:
@@ -169,7 +205,6 @@ class WorkerPool:
         if worker is None or worker.process is not None:
             self.node.reject("a worker that was not ordered")
             return
-        self._has_started(worker)
         self.failures = 0
         job = Job(b"", JobFacts())  # nobody's yet
         worker.process = Process(message.process, "worker", message.pid, job)
@@ -177,7 +212,7 @@ class WorkerPool:
         self.node.processes[message.process] = worker.process
         if self.node.small_values.are_many:
             self.node.small_values.tell(worker.process)
-        self.is_idle(worker)
+        self.has_nothing_to_do(worker)
 
     @on(WorkerStartFailed)
     def start_failed(self, message: WorkerStartFailed) -> None:
@@ -185,14 +220,13 @@ class WorkerPool:
         worker = self.workers.pop(message.worker, None)
         if worker is None:
             return
+        self.happened(worker, "exits")
         if message.is_unfit:
-            self._has_started(worker)
             self._give_up(worker.packages, "RuntimeEnvSetupError", message.reason)
         else:
             self._start_ended_badly(worker, f"No worker process could be started: {message.reason}")
 
     def _start_ended_badly(self, worker: Worker, reason: str) -> None:
-        self._has_started(worker)
         self.failures += 1
         node = self.node
         if self.failures <= START_FAILURES_MAX:
@@ -213,9 +247,8 @@ class WorkerPool:
 
     # --- idle workers ---
 
-    def is_idle(self, worker: Worker) -> None:
-        """It has nothing to do: an actor that waits for a process takes it, else it rests."""
-        worker.state = WorkerState.IDLE
+    def has_nothing_to_do(self, worker: Worker) -> None:
+        """An actor that waits for a process takes it, else it rests."""
         # Also when an actor takes it: the tasks that it was started for need another one.
         self.node.dispatch.is_dirty = True
         if worker.job is None and self.node.calls.take_worker(worker):
@@ -227,7 +260,7 @@ class WorkerPool:
         if worker.packages and worker.job is None and not self._is_wanted(worker.packages):
             self._retire(worker)  # its job has ended meanwhile
             return
-        self.idle.setdefault(self._key_of(worker), []).append(worker)
+        self.happened(worker, "rests")
 
     @staticmethod
     def _key_of(worker: Worker) -> Kind:
@@ -240,25 +273,35 @@ class WorkerPool:
             worker.packages == packages and worker.job is not None and not worker.job.is_over for worker in workers
         )
 
-    def take_idle(self, job: Job, environment: Environment) -> Worker | None:
-        """An idle worker of the job's own in this environment, else one of no job yet."""
-        own = self.idle.get((job.job_id, environment))
-        if own:
-            return own.pop()
-        return self.take_fresh(job, environment)
-
-    def take_fresh(self, job: Job, environment: Environment) -> Worker | None:
-        """An idle worker that has not worked for anybody: what an actor needs."""
-        fresh = self.idle.get((b"", environment.packages))
-        if not fresh:
+    def take_idle(self, queue: ReadyQueue) -> Worker | None:
+        """Lease a worker to the queue: an idle one of the job's own in this environment, else one of no job yet."""
+        job, environment = queue.job, queue.options.environment
+        own = self.idle.get((job.job_id, environment)) or self.idle.get((b"", environment.packages))
+        if not own:
             return None
-        worker = fresh.pop()
-        if not fresh:
-            del self.idle[b"", environment.packages]
-        self.give_to(worker, job, environment)
+        worker = own[next(reversed(own))]
+        self.happened(worker, "leased")
+        if worker.job is None:
+            self._give_to(worker, job, environment)
+        worker.queue, worker.leased_at, worker.reach_us = queue, self.node.now, INFLIGHT_US_MAX
+        self.lease_count += 1
+        worker.was_served_at, job.served_at = job.served_at, self.lease_count
         return worker
 
-    def give_to(self, worker: Worker, job: Job, environment: Environment) -> None:
+    def take_for(self, actor: Actor, worker: Worker | None = None) -> Worker | None:
+        """A worker that has not worked for anybody, this one or an idle one, is the actor's for life."""
+        environment = actor.options.environment
+        if worker is None:
+            fresh = self.idle.get((b"", environment.packages))
+            if not fresh:
+                return None
+            worker = fresh[next(reversed(fresh))]
+        self.happened(worker, "made an actor")
+        self._give_to(worker, actor.job, environment)
+        worker.actor = actor
+        return worker
+
+    def _give_to(self, worker: Worker, job: Job, environment: Environment) -> None:
         """From now on it is the job's, for tasks of this environment."""
         assert worker.packages == environment.packages
         worker.job, worker.environment = job, environment
@@ -267,19 +310,27 @@ class WorkerPool:
         self.node.send(worker.address, JobStarted(job.job_id, job.facts, environment))
         self.node.output.joins(job)
 
+    def give_turn_back(self, worker: Worker) -> None:
+        """It blocks: the rest of its job's turn is for what it waits for.  Once for each lease, or others had none."""
+        if worker.queue is not None and worker.was_served_at is not None:
+            job = worker.queue.job
+            job.served_at = min(job.served_at, worker.was_served_at)
+            worker.was_served_at = None
+
     def gpus_of_actors(self) -> Iterator[Shares]:
         """What each of them has, for as long as it lives."""
         return (frame.gpus for worker in self.workers.values() if worker.actor is not None for frame in worker.frames)
 
     # --- ends ---
 
-    def kill(self, worker: Worker) -> None:
-        """At once.  WorkerExited follows and settles the rest."""
+    def kill(self, worker: Worker, error: bytes = b"") -> None:
+        """At once.  WorkerExited follows and settles the rest.  error: of its tasks, whose group is removed."""
+        worker.error = error or worker.error
         self.node.perform(KillWorker(worker.address))
 
     def _retire(self, worker: Worker) -> None:
         """It has nothing to do.  What it has submitted goes on."""
-        worker.is_retired = True
+        self.happened(worker, "stops")
         self.kill(worker)
 
     def end_job(self, job: Job) -> None:
@@ -289,6 +340,8 @@ class WorkerPool:
                 continue
             if worker.actor is not None and worker.actor.options.detached:
                 self._outlive(worker, job)
+            elif worker.state == IDLE:
+                self._retire(worker)
             elif not self.node.ends.waits_for(worker):
                 self.kill(worker)
         for key in [key for key in self.idle if key[0] == job.job_id]:
@@ -298,11 +351,10 @@ class WorkerPool:
     def _retire_fresh(self, ended: Job) -> None:
         """Workers with packages that no other job has asked for go too: their fork server is to end."""
         left = {worker.packages for worker in self.workers.values() if worker.job not in (None, ended)}
-        for (job_id, packages), workers in self.idle.items():
+        for (job_id, packages), workers in list(self.idle.items()):
             if not job_id and packages and packages not in left:
-                for worker in workers:
-                    self.kill(worker)
-                workers.clear()
+                for worker in list(workers.values()):
+                    self._retire(worker)
 
     def _outlive(self, worker: Worker, job: Job) -> None:
         """A detached actor goes on: what it submits from now on belongs to a job that is not over."""
@@ -321,29 +373,26 @@ class WorkerPool:
         worker = self.workers.pop(message.worker, None)
         if worker is None:
             return
+        is_in_order = worker.state == STOPPING
+        self.happened(worker, "exits")
         if worker.process is None:
             log = "".join(f"\n  | {line}" for line in message.log)
             self._start_ended_badly(worker, f"A worker process died before it was ready: {message.cause}{log}")
             return
-        worker.state = WorkerState.DEAD
         key = self._key_of(worker)
-        if worker in self.idle.get(key, ()):
-            self.idle[key].remove(worker)
         if not self.idle.get(key, True):
             del self.idle[key]  # perhaps the last one of this job, or environment
         nested = [frame.task for frame in worker.frames if frame.task is not None]
         inflight = list(worker.inflight)
-        is_in_order = worker.is_retired
         worker.inflight.clear()
-        node.dispatch.forget_worker(worker)
+        node.dispatch.lending.end_all(worker)
         if worker.actor is not None:
             node.ends.worker_exited(worker.actor, message)
         else:
             begun = inflight[: max(0, len(inflight) - message.unclaimed)] + nested
             is_in_order = is_in_order or (not begun and message.cause == EXITED_IN_ORDER)  # the last of max_calls
-            rest = node.bundles.fail_of_doomed(worker, inflight + nested)
-            if rest is not None:
-                begun, inflight, nested = [], rest, []
+            if worker.error:
+                begun, inflight, nested = [], node.bundles.fail_of_doomed(worker, inflight + nested), []
             for task in reversed(inflight[len(begun) - len(nested) :]):
                 if task.state != TaskState.DONE:  # it has ended with who had asked for it
                     node.lifecycle.run_again(task)
@@ -376,3 +425,14 @@ class WorkerPool:
                 node.lifecycle.fail(task, "WorkerCrashedError", text, death.details(name_of(node.address)))
             else:
                 node.lifecycle.run_again(task)
+
+    def check_everything(self) -> None:
+        """Rules 1 and 2."""
+        found: dict[int, list[str]] = {state: [] for state in WorkerState}
+        for worker in self.workers.values():
+            found[worker.state].append(worker.address)
+            assert bool(worker.frames) == (worker.state in (LEASED, ACTOR)) or worker.state == STOPPING, worker.address
+            assert (worker.queue is not None) == (worker.state == LEASED), worker.address
+        assert self.starting.total() == len(found[STARTING]) and not found[DEAD]
+        assert sorted(self.leased) == sorted(found[LEASED])
+        assert sorted(address for workers in self.idle.values() for address in workers) == sorted(found[IDLE])

@@ -261,7 +261,7 @@ class Reasons:
         groups: dict[str, list[float]] = {}  # what -> since when each
         for worker in self.node.pool.workers.values():
             for frame in worker.frames:
-                if any(self._holds(frame, name) for name in wanted):
+                if any(frame.held().get(name) for name in wanted):
                     since = worker.progress_at if worker.actor is not None else max(frame.began_at, frame.cpu_since)
                     groups.setdefault(self._doing(worker, frame), []).append(since)
         for count, (what, times) in enumerate(groups.items()):
@@ -270,10 +270,6 @@ class Reasons:
                 break
             several = f" x{len(times)}, the longest" if len(times) > 1 else ""
             self.say(depth, f"held by {what}{several} {self.for_seconds(min(times))}")
-
-    @staticmethod
-    def _holds(frame: Frame, name: str) -> bool:
-        return bool(frame.resources.get(name)) and not (plain_name(name) == "CPU" and frame.has_lent)
 
     def _doing(self, worker: Worker, frame: Frame) -> str:
         if worker.actor is not None:

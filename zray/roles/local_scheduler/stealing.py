@@ -109,7 +109,7 @@ class Stealing:
     def _take_back(self, count: int) -> None:
         """They are in the queues of workers that have long tasks to do first."""
         node = self.node
-        for worker in node.dispatch.leased.values():
+        for worker in node.pool.leased.values():
             unbegun = min(count, len(worker.inflight) - 1)
             queue = worker.queue
             if unbegun < 1 or queue is None or worker.stale or worker.inflight[-1].missing:

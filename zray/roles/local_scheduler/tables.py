@@ -111,9 +111,10 @@ class WorkerState(enum.IntEnum):
 
     STARTING = 0
     IDLE = 1
-    LEASED = 2  # has frames: runs tasks
+    LEASED = 2  # to a queue, whose tasks it runs
     ACTOR = 3
-    DEAD = 4
+    STOPPING = 4
+    DEAD = 5
 
 
 # What a worker has to do beyond the task that runs, in run time; more where it runs dry before the node has its turn,
@@ -131,7 +132,7 @@ class Worker(Struct, eq=False):
     worker_id: int
     leased_at: float
     packages: str  # of the fork server that forks it
-    state: int = WorkerState.STARTING
+    state: WorkerState = WorkerState.STARTING
     process: Process | None = None  # after its Hello
     job: Job | None = None  # from its first task on, for good
     environment: Environment = NO_ENVIRONMENT  # of its tasks, from its first one on
@@ -140,7 +141,7 @@ class Worker(Struct, eq=False):
     frames: list[Frame] = []  # its stack
     inflight: deque[Task] = field(default_factory=deque)  # sent and not finished, in order
     has_ended_tasks: bool = False  # some of these, or of the frames, are over (fates): it is to stop running them
-    is_retired: bool = False  # it ends in order: what it has submitted goes on
+    error: bytes = b""  # of its tasks, once it is killed because their group is removed
     reach_us: int = INFLIGHT_US_MAX  # how much work it is given beyond the task that runs
     stale: int = 0  # tasks taken back that the worker has not yet thrown out of its own queue
     functions: dict[bytes, int] = {}  # that it has for certain, and their bytes: the latest so many that it was sent
@@ -306,61 +307,34 @@ class ActorState(enum.IntEnum):
     DEAD = 5
 
 
-class Actor:
+class Actor(Struct, eq=False):
     """One actor that lives on this node."""
 
     LASTING = {"journal": ..., "calls": (lambda it: it.under_way(), "calls.CALLS_IN_FLIGHT_MAX")}
 
-    __slots__ = (
-        "actor_id",
-        "behind",
-        "creation",
-        "death",
-        "down_since",
-        "entry",
-        "guardian",
-        "has_shutdown",
-        "incoming",
-        "inflight",
-        "is_going",
-        "is_guarded",
-        "job",
-        "journal",
-        "killed",
-        "life",
-        "options",
-        "pid",
-        "queue",
-        "shipping",
-        "state",
-        "unclaimed",
-        "worker",
-    )
-
-    def __init__(self, creation: Task, options: ActorOptions, life: ActorLife, job: Job, entry: ObjectEntry) -> None:
-        self.actor_id = creation.spec.task_id
-        self.creation = creation
-        self.life = life
-        self.options = options
-        self.job = job
-        self.entry = entry
-        self.state = ActorState.REGISTERING
-        self.worker: Worker | None = None
-        self.pid = 0  # of its process, the latest one
-        self.behind: list[tuple[ReadyQueue, Task]] = []  # of each queue of its job the last task that was ready before
-        self.queue = CallQueue()  # calls not yet sent
-        self.inflight: dict[bytes, Task] = {}  # calls sent, in order
-        self.journal: Any = None  # Journal, of one that recovers
-        self.shipping: Any = None  # Shipping: its journal goes to other nodes too
-        self.incoming: Any = None  # Copy of the journal, of one that was handed over, until that is whole
-        self.unclaimed = 0  # the shard's words on it that are awaited (ActorAt)
-        self.guardian = ""  # the local scheduler that has it made again if this node is lost
-        self.is_guarded = False  # it has said that it can
-        self.is_going = False  # last handle gone, or exit_actor(): leaves when its calls are done
-        self.has_shutdown = False  # its class has something to run before its process ends
-        self.killed = ""  # why it must not be restarted
-        self.down_since: float | None = None  # it is restarted, and its process died then
-        self.death = b""  # the error value that calls get
+    actor_id: bytes
+    creation: Task
+    options: ActorOptions
+    life: ActorLife
+    job: Job
+    entry: ObjectEntry
+    state: ActorState = ActorState.REGISTERING
+    worker: Worker | None = None
+    pid: int = 0  # of its process, the latest one
+    behind: list[tuple[ReadyQueue, Task]] = []  # of each queue of its job the last task that was ready before
+    queue: CallQueue = field(default_factory=CallQueue)  # calls not yet sent
+    inflight: dict[bytes, Task] = {}  # calls sent, in order
+    journal: Any = None  # Journal, of one that recovers
+    shipping: Any = None  # Shipping: its journal goes to other nodes too
+    incoming: Any = None  # Copy of the journal, of one that was handed over, until that is whole
+    unclaimed: int = 0  # the shard's words on it that are awaited (ActorAt)
+    guardian: str = ""  # the local scheduler that has it made again if this node is lost
+    is_guarded: bool = False  # it has said that it can
+    is_going: bool = False  # last handle gone, or exit_actor(): leaves when its calls are done
+    has_shutdown: bool = False  # its class has something to run before its process ends
+    killed: str = ""  # why it must not be restarted
+    down_since: float | None = None  # it is restarted, and its process died then
+    death: bytes = b""  # the error value that calls get
 
     def under_way(self) -> int:
         """How many calls have been sent whose results nobody has seen; 0: as many as may run side by side."""
