@@ -10,8 +10,8 @@ MOST = {
     "files": 327,
     "code lines": 39_504,
     "statements": 32_483,
-    "lines of imports": 3_858,
-    "fields with foreign writers": 144,
+    "lines of imports": 3_857,
+    "fields with foreign writers": 137,
 }
 # A count that is lower than its limit by so much has to be written down.
 SLACK = 0.01

@@ -78,6 +78,23 @@ class Desk:
         """Ids of the tasks in these states."""
         return [task_id for task_id, task in self.scheduler.tasks.items() if task.state in states]
 
+    def workers_in(self, *states):
+        """Workers in these states, by their addresses."""
+        return [address for address, worker in self.scheduler.pool.workers.items() if worker.state in states]
+
+    def top(self, worker):
+        """The top level of a worker's stack."""
+        return self.scheduler.pool.workers[worker].frames[-1]
+
+    def workers_at(self, *states):
+        """Workers whose top levels are in these states, by their addresses."""
+        workers = self.scheduler.pool.workers
+        return [address for address in workers if workers[address].frames and self.top(address).state in states]
+
+    def inflight(self, worker):
+        """How many tasks the worker has been sent that have not ended."""
+        return len(self.scheduler.pool.workers[worker].inflight)
+
     # --- what the others do ---
 
     def shards_acknowledge(self):

@@ -77,16 +77,12 @@ def lacks_room(desk):
     desk.tell(desk.worker, AwaitRoom(next(REQUESTS)))
 
 
-def top(desk):
-    return desk.scheduler.pool.workers[desk.worker].frames[-1]
-
-
 def over(desk):
-    desk.tell(desk.worker, CancelWait(top(desk).wait.request))
+    desk.tell(desk.worker, CancelWait(desk.top(desk.worker).wait.request))
 
 
 def goes_on(desk):
-    desk.tell(desk.worker, CancelWait(top(desk).wait.request, True))
+    desk.tell(desk.worker, CancelWait(desk.top(desk.worker).wait.request, True))
 
 
 def dies(desk):
@@ -128,11 +124,11 @@ def test_each_row_is_taken(monkeypatch):
     for state, make, events in ROWS:
         for event, then in events.items():
             desk = make()
-            frame = top(desk)
+            frame = desk.top(desk.worker)
             assert frame.state == state
             event(desk)
             assert frame.state == (then or FrameState.ENDED), f"{state.name}, {event.__name__}"
-            assert then is None or top(desk) is frame
+            assert then is None or desk.top(desk.worker) is frame
     assert taken == set(TRANSITIONS)
 
 
@@ -145,9 +141,9 @@ def test_level_that_awaits_room_inside_a_wait_that_is_over_still_has_its_cpu_for
     assert message.nested
     lacks_room(desk)
     desk.tell(desk.worker, CancelWait(1))
-    assert top(desk).state == AWAITS_ROOM
+    assert desk.top(desk.worker).state == AWAITS_ROOM
     taker_comes(desk)
-    assert top(desk).state == LENDS
+    assert desk.top(desk.worker).state == LENDS
 
 
 def test_wait_of_a_signals_handler_inside_one_for_room_lends_the_cpu_once():
@@ -155,5 +151,5 @@ def test_wait_of_a_signals_handler_inside_one_for_room_lends_the_cpu_once():
     desk.wait(1, desk.second)
     desk.give_birth()
     taker_comes(desk)
-    assert desk.free() == 0 and top(desk).state == LENDS
+    assert desk.free() == 0 and desk.top(desk.worker).state == LENDS
     desk.scheduler.check_everything()

@@ -10,6 +10,7 @@ from zray.exceptions import SYSTEM_ERROR
 from zray.ids import return_id
 from zray.roles import effects as e
 from zray.roles.local_scheduler.pool import START_FAILURES_MAX
+from zray.roles.local_scheduler.tables import TaskState, WorkerState
 from zray.roles.role import Later
 from zray.wire.objects import HoldObjects, PutObject, PutObjects, ReleaseObjects, UnpinObjects
 from zray.wire.task_spec import StoredValue, TaskOptions, TaskSpec, encode_options
@@ -293,8 +294,9 @@ def test_a_worker_that_has_lost_half_of_its_tasks_loses_the_rest_when_it_does_no
     assert desk.scheduler.pool.workers[first].stale, "none of its tasks went to the others"
     desk.now += 1.0
     desk.timer("Dispatch.check_progress")
-    assert {len(worker.inflight) for worker in desk.scheduler.pool.leased.values()} == {1}
-    assert desk.scheduler.dispatch.ready_count == 60 - len(desk.scheduler.pool.leased)
+    leased = desk.workers_in(WorkerState.LEASED)
+    assert {desk.inflight(worker) for worker in leased} == {1}
+    assert len(desk.tasks_in(TaskState.READY)) == 60 - len(leased)
 
 
 def test_the_driver_takes_everything_with_it(desk):

@@ -51,7 +51,7 @@ def test_who_has_nothing_left_takes_over_at_once_what_another_has_not_begun():
     desk, (first, second) = desk_with_workers(50_000, tasks=3)
     assert [len(desk.queues[worker]) for worker in (first, second)] == [2, 1]
     finish(desk, second, 1)
-    assert len(desk.scheduler.pool.workers[first].inflight) == 1
+    assert desk.inflight(first) == 1
     desk.timer("Dispatch.check_progress")  # any turn: what was taken back is ready
     assert len(desk.queues[second]) == 1
 
@@ -63,10 +63,10 @@ def test_a_worker_is_looked_at_when_it_should_have_moved():
     desk.now = begun + PROGRESS_SECONDS
     desk.timer("Dispatch.check_progress")
     assert begun + 0.09 < desk.scheduler.dispatch.looks_at <= desk.now + 0.1
-    assert len(desk.scheduler.pool.workers[first].inflight) == 2
+    assert desk.inflight(first) == 2
     desk.now = begun + 0.101
     desk.timer("Dispatch.check_progress")
-    assert len(desk.scheduler.pool.workers[first].inflight) == 1, "what is behind a task that lasts is another's"
+    assert desk.inflight(first) == 1, "what is behind a task that lasts is another's"
 
 
 def test_a_look_that_came_too_late_for_another_changes_nothing():

@@ -8,7 +8,7 @@ from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.global_scheduler.placement import NodeLoad
 from zray.roles.global_scheduler.stealing import PORTION_MAX, thefts
 from zray.roles.local_scheduler.stealing import PORTION_SECONDS, TRIPS_MAX
-from zray.roles.local_scheduler.tables import TaskState
+from zray.roles.local_scheduler.tables import TaskState, WorkerState
 from zray.wire.drains import DrainNode
 from zray.wire.gcs import NodeJoined
 from zray.wire.scheduling import LoadReport, PlaceTask, SpillTask, StealTasks, TaskGivenBack, TaskPlaced, Thief
@@ -191,11 +191,11 @@ def test_what_stands_behind_a_long_task_is_taken_back_and_goes():
     spec = desk.queues[worker].pop(0)
     desk.windows[worker] -= 1
     desk.tell(worker, TasksFinished([TaskResult(spec.task_id, [b"\x01"])], [Timing(FUNCTION, 1_000_000)]))
-    (leased,) = desk.scheduler.pool.leased.values()
-    assert len(leased.inflight) == 2
+    assert desk.workers_in(WorkerState.LEASED) == [worker]
+    assert desk.inflight(worker) == 2
     desk.take_sent()
     steal(desk)
-    assert len(leased.inflight) == 1
+    assert desk.inflight(worker) == 1
     steal(desk)
     assert len(gone(desk)) == 1
 

@@ -3,6 +3,7 @@
 from tests.roles.test_lending import OneCpu
 from zray.ids import return_id
 from zray.roles.local_scheduler import pool
+from zray.roles.local_scheduler.lending import FrameState
 from zray.wire.task_spec import TaskSpec
 from zray.wire.tasks import (
     AwaitRoom,
@@ -49,7 +50,7 @@ class Timed(OneCpu):
         self.tell(self.other, TasksFinished([TaskResult(spec.task_id, [b"\x01"])]))
 
     def owing(self):
-        return [worker.address for worker in self.scheduler.dispatch.lending.resuming]
+        return self.workers_at(FrameState.AWAITS_CPU, FrameState.OWES)
 
 
 def test_worker_whose_time_is_over_goes_on_at_once_and_owes_its_cpu():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from zray.roles.local_scheduler.lending import FrameState
 from zray.sim.language import Drop, Get, Put, Sleep, Submit, Wait, remote
 from zray.sim.options import Options
 from zray.sim.simulator import Simulator
@@ -86,9 +87,8 @@ def test_what_would_want_room_itself_does_not_begin():
     node = world.nodes["n1"]
     driver = world.start_driver(node, 1, fill_and_flood, (count,))
     world.run(0.4)
-    waiting = [worker for worker in node.scheduler.pool.workers.values() if worker.frames and worker.frames[-1].wait]
-    assert len(waiting) == CPUS == len(node.manager.asked)
-    assert len(node.scheduler.dispatch.lending.writers) == CPUS
+    levels = [frame.state for worker in node.scheduler.pool.workers.values() for frame in worker.frames]
+    assert levels.count(FrameState.AWAITS_ROOM) == CPUS == len(node.manager.asked)
     assert world.run(world.now + 60.0, unless=lambda: driver.is_done)
     assert driver.result == [SIZE] * count
 

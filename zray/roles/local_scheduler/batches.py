@@ -113,7 +113,7 @@ class Batches:
     def _send(self, worker: Worker, batch: list[Task]) -> None:
         node = self.node
         if not worker.inflight or len(batch) == len(worker.inflight):
-            worker.progress_at = worker.frames[0].began_at = node.now
+            worker.begins(node.now)
         specs = [task.spec for task in batch]
         message = StartTasks(specs, self.functions_for(worker, specs), self.arguments_for(worker, specs))
         message.gpus = node.resources.gpus.names_of(worker.frames[0].gpus)

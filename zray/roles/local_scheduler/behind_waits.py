@@ -42,7 +42,7 @@ class BehindWaits:
                     if worker is not None:
                         dispatch.lease(worker, queue)
                     elif not pool.start_for(queue) and frame.wait.limited:
-                        pool.start_for_limited(queue)
+                        pool.start_beyond_cap(queue, is_limited=True)
                     break
 
     def run_nested(self, queue: ReadyQueue) -> None:
@@ -57,7 +57,7 @@ class BehindWaits:
             if worker.environment != queue.options.environment:
                 continue  # one more is started for it when all are blocked
             task = self._task_behind(frame.wait, queue)
-            if task is None or (frame.wait.limited and node.pool.start_for_limited(queue)):
+            if task is None or (frame.wait.limited and node.pool.start_beyond_cap(queue, is_limited=True)):
                 continue
             queue.tasks.remove(task)
             self.dispatch.ready_count -= 1

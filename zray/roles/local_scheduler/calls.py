@@ -235,7 +235,7 @@ class Calls:
         gpus = node.dispatch.lending.begin(worker, actor.options.resources, 0).gpus
         node.resources.hold(actor.options.resources)
         node.dispatch.is_dirty = True  # tasks that it leaves no room for go elsewhere
-        worker.progress_at = node.now
+        worker.moves(node.now)
         actor.worker, actor.pid = worker, worker.process.pid if worker.process is not None else 0
         actor.state = ActorState.STARTING
         spec, names = actor.creation.spec, node.resources.gpus.names_of(gpus)
@@ -341,7 +341,7 @@ class Calls:
                 task.state = TaskState.SENT
                 specs.append(task.spec)
             if not actor.inflight:
-                worker.progress_at = worker.frames[0].began_at = self.node.now
+                worker.begins(self.node.now)
             actor.inflight.update(batch)
             arguments = self.node.dispatch.batches.arguments_for(worker, specs)
             self.node.perform(OpenWindow(worker.address, len(specs)))

@@ -111,6 +111,10 @@ class Frame(Struct, eq=False):
     wait: Wait | None = None  # what this level is blocked on
     cpu_since: float = 0.0  # when it was given its CPU, if it had lent it
 
+    def begins(self, now: float) -> None:
+        """What it runs is another task or call."""
+        self.began_at = now
+
     def held(self) -> dict[str, int]:
         """All but the CPU that it has lent."""
         if self.state < LENDS:
@@ -191,7 +195,7 @@ class Lending:
         if share and not had_lent:
             self.node.resources.give(share)
             self.new_lenders[worker.address] = worker
-            self.node.pool.give_turn_back(worker)
+            worker.gives_turn_back()
             self.dispatch.is_dirty = True
             self.node.calls.wanting_worker_changed()
         self._take_back(worker)
@@ -225,8 +229,7 @@ class Lending:
             return
         frame = worker.frames[-1]
         self._begin(worker, frame, wait, "lacks room" if self._share_of(worker, frame) else "stops")
-        if frame.state == AWAITS_ROOM:
-            self.dispatch.is_dirty = True
+        self.dispatch.is_dirty |= frame.state == AWAITS_ROOM
         self._take_back(worker)
 
     def lend_to(self, queue: ReadyQueue) -> bool:
@@ -310,7 +313,7 @@ class Lending:
             return
         frame = worker.frames[-1]
         frame.wait = None
-        worker.progress_at = self.node.now
+        worker.moves(self.node.now)
         self.node.waits.finish(wait)
         self._happened(worker, frame, "goes on")
         if frame.state == OWES:
@@ -338,10 +341,9 @@ class Lending:
         scarce: set[str] = set()  # CPU that those ahead wait for: the node's own, or a bundle's
         for worker in list(self.resuming):
             frame = worker.frames[-1]
-            share = cpu_of(frame.resources)
-            ((name, amount),) = share.items()
+            ((name, amount),) = cpu_of(frame.resources).items()
             if name not in scarce and self._has_free(name, amount):
-                resources.take(share)
+                resources.take({name: amount})
                 frame.cpu_since = self.node.now
                 self._happened(worker, frame, "granted")
             else:
@@ -355,7 +357,7 @@ class Lending:
         """It goes on, unless it has before."""
         wait, frame.wait = frame.wait, None
         if wait is not None:
-            worker.progress_at = self.node.now
+            worker.moves(self.node.now)
             self.node.waits.finish(wait)
         if not worker.inflight:  # its task has ended, whatever threads of it waited for
             self.dispatch.worker_progressed(worker)
@@ -368,23 +370,21 @@ class Lending:
     def _is_held_for_life(self, name: str, amount: int) -> bool:
         """Whether actors and bundles hold what is missing of it, and what others owe already."""
         resources = self.node.resources
-        frames = (worker.frames[-1] for worker in self.resuming)
+        frames = [worker.frames[-1] for worker in self.resuming]
         owed = sum(frame.resources.get(name, 0) for frame in frames if frame.state == OWES)
         return amount - resources.free.get(name, 0) + owed <= resources.held.get(name, 0)
 
     def is_owed(self, resources: Mapping[str, int]) -> bool:
         """Whether a worker whose wait is over has lent out CPU of this kind."""
-        frames = (worker.frames[-1] for worker in self.resuming)
-        return any(not cpu_of(frame.resources).keys().isdisjoint(resources) for frame in frames)
+        return any(not cpu_of(worker.frames[-1].resources).keys().isdisjoint(resources) for worker in self.resuming)
 
     def is_kept_from(self, queue: ReadyQueue) -> bool:
         """Whether one more lease of it would take what the first that waits for its CPU has a part of, and has the rest
         of soon.
         """
-        share = cpu_of(self.resuming[0].frames[-1].resources)
-        if share.keys().isdisjoint(queue.resources):
+        ((name, lacking),) = cpu_of(self.resuming[0].frames[-1].resources).items()
+        if name not in queue.resources:
             return False
-        ((name, lacking),) = share.items()
         lacking -= self.node.resources.free.get(name, 0)
         for worker in self.node.pool.leased.values():
             frame, is_short = worker.frames[-1], self.node.now - worker.progress_at <= SHORT_TASK_SECONDS

@@ -204,7 +204,7 @@ class Lifecycle:
             return
         for timing in message.timings:
             self.node.dispatch.takes(timing.function_id, timing.mean_us)
-        worker.progress_at = self.node.now
+        worker.moves(self.node.now)
         tasks, objects = self.node.tasks, self.node.objects
         inflight = worker.inflight
         first = worker.runs_first()
@@ -235,7 +235,7 @@ class Lifecycle:
                 objects.inline_bytes -= len(task.spec.args)
             self.finish(task, result.values, result.contained, process)
         if worker.frames and worker.runs_first() is not first:
-            worker.frames[0].began_at = self.node.now
+            worker.begins(self.node.now)
         if worker.has_ended_tasks:
             self.node.fates.look(worker)
         self.node.dispatch.worker_progressed(worker)

@@ -21,7 +21,6 @@ Rule 3: Nothing else changes a worker's state, queue, job or actor.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
@@ -44,7 +43,7 @@ from ..effects import (
 from ..role import on
 from .gpus import Shares
 from .resources import CPU, cpu_of
-from .tables import INFLIGHT_US_MAX, Actor, Job, Process, ReadyQueue, Task, TaskState, Worker, WorkerState
+from .tables import Actor, Job, Process, ReadyQueue, Task, TaskState, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -100,7 +99,7 @@ class WorkerPool:
     def happened(self, worker: Worker, event: Event) -> None:
         """Move the worker on."""
         former = worker.state
-        state = worker.state = TRANSITIONS[former, event]
+        state = TRANSITIONS[former, event]
         if former == STARTING:
             self.starting -= Counter([worker.packages])
         elif former == IDLE:
@@ -110,7 +109,7 @@ class WorkerPool:
                 del self.idle[key]
         elif former == LEASED:
             del self.leased[worker.address]
-            worker.queue = None
+        worker.enters(state)
         if state is IDLE:
             self.idle.setdefault(self._key_of(worker), {})[worker.address] = worker
         elif state is LEASED:
@@ -149,25 +148,21 @@ class WorkerPool:
         environment = queue.options.environment
         if self.idle.get((queue.job.job_id, environment)) or self.idle.get((b"", environment.packages)):
             return True
-        if environment.packages:
-            return False  # to install them may take minutes
-        return self.starting[""] > 0 or self._task_worker_count() < self.count_max
+        may_start = self.starting[""] > 0 or self._task_worker_count() < self.count_max
+        return may_start and not environment.packages  # to install them may take minutes
 
-    def start_beyond_cap(self, queue: ReadyQueue, count_max: float = math.inf) -> bool:
-        """All workers are blocked, and none of them waits for what is ready here: without one more, all may hang.
+    def start_beyond_cap(self, queue: ReadyQueue, *, is_limited: bool = False) -> bool:
+        """A worker is on its way, although the pool is at its cap.  False: so many may not be.
 
-        False: there are so many, and none is on its way.
+        All workers are blocked, and none of them waits for what is ready here: without one more, all may hang.
+        is_limited: it is for what a wait with a timeout is for.
         """
         packages = queue.options.environment.packages
         if not self.starting[packages]:
-            if self._task_worker_count() >= count_max:
+            if is_limited and self._task_worker_count() >= self.count_max + LIMITED_MAX:
                 return False
             self._start(packages)
         return True
-
-    def start_for_limited(self, queue: ReadyQueue) -> bool:
-        """A worker for what a wait with a timeout is for is on its way, beyond the cap.  False: so many may not be."""
-        return self.start_beyond_cap(queue, self.count_max + LIMITED_MAX)
 
     def start_for_actor(self, packages: str) -> None:
         """An actor needs a process of its own; those are not under the cap."""
@@ -181,19 +176,17 @@ class WorkerPool:
     def _slots(self, queue: ReadyQueue) -> int:
         """How many of the queue's tasks could run at once, as far as CPUs go."""
         share = cpu_of(queue.resources)
-        if not share:
-            return self.count_max
-        return max(1, self.node.resources.count_that_fits(share, self.count_max))
+        return max(1, self.node.resources.count_that_fits(share, self.count_max)) if share else self.count_max
 
     def _retire_stranger(self, queue: ReadyQueue) -> bool:
         """An idle worker of another job, or of another environment, makes room."""
         environment = queue.options.environment
         own: tuple[Kind, Kind] = (queue.job.job_id, environment), (b"", environment.packages)
-        for key, workers in self.idle.items():
-            if key not in own and workers:
-                self._retire(workers[next(reversed(workers))])
-                return True
-        return False
+        others = (workers for key, workers in self.idle.items() if key not in own and workers)
+        stranger = next((next(reversed(workers.values())) for workers in others), None)
+        if stranger is not None:
+            self._retire(stranger)
+        return stranger is not None
 
     @on(WorkerStarted)
     def started(self, message: WorkerStarted) -> None:
@@ -206,8 +199,7 @@ class WorkerPool:
             self.node.reject("a worker that was not ordered")
             return
         self.failures = 0
-        job = Job(b"", JobFacts())  # nobody's yet
-        worker.process = Process(message.process, "worker", message.pid, job)
+        worker.process = Process(message.process, "worker", message.pid, Job(b"", JobFacts()))  # nobody's yet
         worker.process.worker = worker
         self.node.processes[message.process] = worker.process
         if self.node.small_values.are_many:
@@ -253,14 +245,12 @@ class WorkerPool:
         self.node.dispatch.is_dirty = True
         if worker.job is None and self.node.calls.take_worker(worker):
             return
-        if len(self.workers) > self.count_max and not self.node.dispatch.ready_count:
-            if self._task_worker_count() > self.count_max:
-                self._retire(worker)
-                return
-        if worker.packages and worker.job is None and not self._is_wanted(worker.packages):
-            self._retire(worker)  # its job has ended meanwhile
-            return
-        self.happened(worker, "rests")
+        is_many = len(self.workers) > self.count_max and self._task_worker_count() > self.count_max
+        has_no_job = worker.packages and worker.job is None and not self._is_wanted(worker.packages)  # any more
+        if (is_many and not self.node.dispatch.ready_count) or has_no_job:
+            self._retire(worker)
+        else:
+            self.happened(worker, "rests")
 
     @staticmethod
     def _key_of(worker: Worker) -> Kind:
@@ -273,29 +263,28 @@ class WorkerPool:
             worker.packages == packages and worker.job is not None and not worker.job.is_over for worker in workers
         )
 
+    def _warmest(self, kind: Kind) -> Worker | None:
+        return next(reversed(self.idle.get(kind, {}).values()), None)
+
     def take_idle(self, queue: ReadyQueue) -> Worker | None:
         """Lease a worker to the queue: an idle one of the job's own in this environment, else one of no job yet."""
         job, environment = queue.job, queue.options.environment
-        own = self.idle.get((job.job_id, environment)) or self.idle.get((b"", environment.packages))
-        if not own:
+        worker = self._warmest((job.job_id, environment)) or self._warmest((b"", environment.packages))
+        if worker is None:
             return None
-        worker = own[next(reversed(own))]
         self.happened(worker, "leased")
         if worker.job is None:
             self._give_to(worker, job, environment)
-        worker.queue, worker.leased_at, worker.reach_us = queue, self.node.now, INFLIGHT_US_MAX
         self.lease_count += 1
-        worker.was_served_at, job.served_at = job.served_at, self.lease_count
+        worker.works_off(queue, self.node.now, self.lease_count)
         return worker
 
     def take_for(self, actor: Actor, worker: Worker | None = None) -> Worker | None:
         """A worker that has not worked for anybody, this one or an idle one, is the actor's for life."""
         environment = actor.options.environment
+        worker = worker or self._warmest((b"", environment.packages))
         if worker is None:
-            fresh = self.idle.get((b"", environment.packages))
-            if not fresh:
-                return None
-            worker = fresh[next(reversed(fresh))]
+            return None
         self.happened(worker, "made an actor")
         self._give_to(worker, actor.job, environment)
         worker.actor = actor
@@ -304,18 +293,9 @@ class WorkerPool:
     def _give_to(self, worker: Worker, job: Job, environment: Environment) -> None:
         """From now on it is the job's, for tasks of this environment."""
         assert worker.packages == environment.packages
-        worker.job, worker.environment = job, environment
-        assert worker.process is not None
-        worker.process.job = job
+        worker.belongs_to(job, environment)
         self.node.send(worker.address, JobStarted(job.job_id, job.facts, environment))
         self.node.output.joins(job)
-
-    def give_turn_back(self, worker: Worker) -> None:
-        """It blocks: the rest of its job's turn is for what it waits for.  Once for each lease, or others had none."""
-        if worker.queue is not None and worker.was_served_at is not None:
-            job = worker.queue.job
-            job.served_at = min(job.served_at, worker.was_served_at)
-            worker.was_served_at = None
 
     def gpus_of_actors(self) -> Iterator[Shares]:
         """What each of them has, for as long as it lives."""

@@ -149,6 +149,38 @@ class Worker(Struct, eq=False):
     was_served_at: int | None = None  # `served_at` of its job before its lease
     progress_at: float = 0.0  # when it last got or finished something
 
+    def enters(self, state: WorkerState) -> None:
+        """Move it on; the pool says when."""
+        self.state = state
+        self.queue = None  # a lease names it
+
+    def belongs_to(self, job: Job, environment: Environment) -> None:
+        """It is the job's for good, for tasks of this environment."""
+        self.job, self.environment = job, environment
+        assert self.process is not None
+        self.process.job = job
+
+    def works_off(self, queue: ReadyQueue, now: float, lease_number: int) -> None:
+        """Begin a lease."""
+        self.queue, self.leased_at, self.reach_us = queue, now, INFLIGHT_US_MAX
+        self.was_served_at, queue.job.served_at = queue.job.served_at, lease_number
+
+    def gives_turn_back(self) -> None:
+        """It blocks: the rest of its job's turn is for what it waits for.  Once for each lease, or others had none."""
+        if self.queue is not None and self.was_served_at is not None:
+            job = self.queue.job
+            job.served_at = min(job.served_at, self.was_served_at)
+            self.was_served_at = None
+
+    def moves(self, now: float) -> None:
+        """It gets or finishes something, or goes on."""
+        self.progress_at = now
+
+    def begins(self, now: float) -> None:
+        """It goes on with something else in its lowest level."""
+        self.progress_at = now
+        self.frames[0].begins(now)
+
     def runs_first(self) -> Task | None:
         """The first of what it was sent, and has not answered."""
         if self.actor is not None:
