@@ -8,10 +8,10 @@ from tests.core_shape import changed, code_lines, fields_of, measure
 
 MOST = {
     "files": 327,
-    "code lines": 39_504,
+    "code lines": 39_497,
     "statements": 32_483,
-    "lines of imports": 3_857,
-    "fields with foreign writers": 137,
+    "lines of imports": 3_836,
+    "fields with foreign writers": 135,
 }
 # A count that is lower than its limit by so much has to be written down.
 SLACK = 0.01

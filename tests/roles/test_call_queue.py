@@ -2,7 +2,7 @@
 
 from zray.ids import TASK_ID_BYTES
 from zray.roles.local_scheduler.call_queue import CallQueue
-from zray.roles.local_scheduler.tables import Task
+from zray.roles.local_scheduler.task import Task
 from zray.wire.task_spec import DEFAULT_OPTIONS, TaskSpec
 
 

@@ -9,7 +9,7 @@ from zray.roles.local_scheduler.departures import (
     PATIENCE_SECONDS,
     TASKS_PER_TURN,
 )
-from zray.roles.local_scheduler.tables import TaskState
+from zray.roles.local_scheduler.task import TaskState
 from zray.wire.gcs import NodeJoined
 from zray.wire.scheduling import PlaceTask, SpillTask, TaskAccepted, TaskDone, TaskPlaced
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, TaskSpec, encode_options

@@ -5,7 +5,7 @@ import pytest
 from tests.roles.desk import DRIVER, JOB, Desk
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import HeadChanged, ProcessLeft, SchedulerGone
-from zray.roles.local_scheduler.tables import TaskState
+from zray.roles.local_scheduler.task import TaskState
 from zray.wire.gcs import (
     AddLocations,
     FreeCopies,

@@ -309,7 +309,7 @@ def test_a_task_that_went_up_after_its_value_had_come_is_over_when_that_is_somew
     desk.tell(N2, TaskAccepted(TASK, 1))
     assert desk.take_sent(SubscribeObject)
     desk.tell("gcs-0", ObjectLocated(OBJECT, 200_000, [N3, N2]))
-    assert not desk.scheduler.tasks and not desk.scheduler.forwarded.by_peer
+    assert not desk.scheduler.tasks and not desk.scheduler.task_states.by_peer
     desk.tell(DRIVER, UnpinObjects([(OBJECT, 1)]))
     desk.tell(DRIVER, ReleaseObjects([OBJECT]))
     assert desk.take_sent(ReleaseAtNode) == [("gcs-0", ReleaseAtNode("local", [OBJECT]))]

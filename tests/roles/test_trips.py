@@ -2,7 +2,7 @@
 
 from tests.roles.desk import DRIVER, FUNCTION, JOB, Desk
 from zray.ids import put_id
-from zray.roles.local_scheduler.tables import TaskState
+from zray.roles.local_scheduler.task import TaskState
 from zray.wire.actors import CreateActor
 from zray.wire.gcs import (
     AddLocations,

@@ -31,6 +31,7 @@ from .process import Driver, Process
 from .schedulers import Schedulers
 from .shards import Shards
 from .trace import Trace
+from .transitions import watch_tasks
 from .weather import Weather
 from .worker import Worker
 from .workloads import PROGRAMS_THAT_NEED_ROOM
@@ -44,6 +45,7 @@ class Simulator:
     """One world."""
 
     def __init__(self, options: Options, *, costs: Costs | None = None, stopwatch: Stopwatch | None = None) -> None:
+        watch_tasks()
         self.options = options
         self.costs = costs
         self.stopwatch = stopwatch

@@ -17,31 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...wire.groups import (
-    CREATED,
-    PACK,
-    PENDING,
-    REMOVED,
-    RESCHEDULING,
-    UNSCHEDULABLE,
-    AttendShard,
-    BundlesPrepared,
-    CommitBundles,
-    GiveUpGroup,
-    GroupFact,
-    GroupLocated,
-    GroupRegistered,
-    GroupsListed,
-    GroupSpec,
-    KeepGroup,
-    LocateGroup,
-    LookUpGroups,
-    PrepareBundles,
-    RegisterGroup,
-    RemoveGroup,
-    ReturnBundles,
-    TryPlaces,
-)
+from ...wire import groups as wire
 from ...wire.limits import ITEMS_MAX
 from ..role import on
 
@@ -50,7 +26,7 @@ if TYPE_CHECKING:
 
 
 # Of a group that nobody has heard of.
-_NOTHING = GroupSpec([], PACK)
+_NOTHING = wire.GroupSpec([], wire.PACK)
 
 
 class GroupRecord(Struct, eq=False):
@@ -58,20 +34,20 @@ class GroupRecord(Struct, eq=False):
 
     PASSING = {"trying": None}
 
-    registered: RegisterGroup
+    registered: wire.RegisterGroup
     places: list[str]  # of each bundle; "": none
     keeper: str = ""
     trip: int = 0  # of the search under way, or of the last one
-    state: str = PENDING
+    state: str = wire.PENDING
     reason: str = ""  # why the present nodes could never have it
     trying: dict[int, str] = {}  # bundle -> the node that is asked to reserve it, on this trip
     awaited: dict[str, None] = {}  # those of these nodes that have not answered
     subscribers: dict[str, None] = {}
 
-    def fact(self) -> GroupFact:
+    def fact(self) -> wire.GroupFact:
         """As it is told."""
         registered = self.registered
-        return GroupFact(registered.group_id, registered.spec, self.state, list(self.places), self.reason)
+        return wire.GroupFact(registered.group_id, registered.spec, self.state, list(self.places), self.reason)
 
     def copy(self) -> GroupRecord:
         """One that changes by itself."""
@@ -121,12 +97,12 @@ def _search(shard: GcsShard, record: GroupRecord) -> None:
     table.trips += 1
     record.trip = table.trips
     record.trying, record.awaited = {}, {}
-    if record.state != UNSCHEDULABLE:
+    if record.state != wire.UNSCHEDULABLE:
         record.reason = ""
     if record.keeper:
         registered = record.registered
         record.subscribers[record.keeper] = None
-        shard.send(record.keeper, KeepGroup(record.fact(), record.trip, registered.job_id, registered.home))
+        shard.send(record.keeper, wire.KeepGroup(record.fact(), record.trip, registered.job_id, registered.home))
 
 
 # --- two phases ---
@@ -136,7 +112,7 @@ def _give_back(shard: GcsShard, record: GroupRecord) -> None:
     """What was asked for on this trip, by whoever has it."""
     for node in dict.fromkeys(record.trying.values()):
         if node not in shard.lost:
-            shard.send(node, ReturnBundles(record.registered.group_id, record.trip))
+            shard.send(node, wire.ReturnBundles(record.registered.group_id, record.trip))
 
 
 # --- ends ---
@@ -152,8 +128,8 @@ def _remove(shard: GcsShard, group_id: bytes, reason: str) -> None:
         del shard.groups.by_name[(spec.namespace, spec.name)]
     for node in record.nodes():
         if node not in shard.lost:
-            shard.send(node, ReturnBundles(group_id, 0, reason))
-    record.state, record.reason = REMOVED, reason
+            shard.send(node, wire.ReturnBundles(group_id, 0, reason))
+    record.state, record.reason = wire.REMOVED, reason
     record.places = [""] * len(record.places)
     _tell(shard, record)
 
@@ -174,8 +150,8 @@ def node_lost(shard: GcsShard, node: str) -> None:
             continue
         had_places = node in record.places
         record.places = ["" if place == node else place for place in record.places]
-        if had_places and record.state == CREATED:
-            record.state = RESCHEDULING
+        if had_places and record.state == wire.CREATED:
+            record.state = wire.RESCHEDULING
         was_tried = node in record.trying.values()
         if was_tried or had_places:
             _give_back(shard, record)
@@ -192,7 +168,7 @@ def node_lost(shard: GcsShard, node: str) -> None:
 
 def _tell(shard: GcsShard, record: GroupRecord) -> None:
     for node in record.subscribers:
-        shard.send(node, GroupLocated(record.fact()))
+        shard.send(node, wire.GroupLocated(record.fact()))
 
 
 class GroupRequests:
@@ -201,8 +177,8 @@ class GroupRequests:
     def __init__(self, shard: GcsShard) -> None:
         self.shard = shard
 
-    @on(AttendShard)
-    def attend(self, message: AttendShard) -> None:
+    @on(wire.AttendShard)
+    def attend(self, message: wire.AttendShard) -> None:
         """AttendShard: groups that no nodes could have are tried once more with each that comes."""
         shard = self.shard
         attending = shard.groups.attending
@@ -213,18 +189,18 @@ class GroupRequests:
         attending[message.node] = None
         for record in shard.groups.records.values():
             shard.groups.changes(record)
-            is_without_keeper, was_given_up = not record.keeper, record.state == UNSCHEDULABLE
+            is_without_keeper, was_given_up = not record.keeper, record.state == wire.UNSCHEDULABLE
             if is_without_keeper:
                 record.keeper = message.node
             if was_given_up:
-                record.state, record.reason = RESCHEDULING if any(record.places) else PENDING, ""
+                record.state, record.reason = wire.RESCHEDULING if any(record.places) else wire.PENDING, ""
             if (is_without_keeper and "" in record.places) or was_given_up:
                 _search(shard, record)
             if was_given_up:
                 _tell(shard, record)
 
-    @on(RegisterGroup)
-    def register(self, message: RegisterGroup) -> None:
+    @on(wire.RegisterGroup)
+    def register(self, message: wire.RegisterGroup) -> None:
         """RegisterGroup: a repeat is answered as the first one was."""
         shard = self.shard
         table, spec = shard.groups, message.spec
@@ -239,10 +215,10 @@ class GroupRequests:
             if spec.name:
                 table.by_name[key] = message.group_id
             _search(shard, record)
-        shard.send(message.node, GroupRegistered(message.group_id, b"" if holder == message.group_id else holder))
+        shard.send(message.node, wire.GroupRegistered(message.group_id, b"" if holder == message.group_id else holder))
 
-    @on(TryPlaces)
-    def try_places(self, message: TryPlaces) -> None:
+    @on(wire.TryPlaces)
+    def try_places(self, message: wire.TryPlaces) -> None:
         """TryPlaces: the first phase."""
         shard = self.shard
         record = shard.groups.require(message.group_id, message.trip)
@@ -265,10 +241,10 @@ class GroupRequests:
         record.awaited = dict.fromkeys(by_node)
         for node, indices in by_node.items():
             wanted = [(index, bundles[index]) for index in indices]
-            shard.send(node, PrepareBundles(message.group_id, record.trip, wanted))
+            shard.send(node, wire.PrepareBundles(message.group_id, record.trip, wanted))
 
-    @on(BundlesPrepared)
-    def prepared(self, message: BundlesPrepared) -> None:
+    @on(wire.BundlesPrepared)
+    def prepared(self, message: wire.BundlesPrepared) -> None:
         """BundlesPrepared: the second phase, when all have answered; or the end of the first, when one cannot."""
         shard = self.shard
         record = shard.groups.require(message.group_id, message.trip)
@@ -284,13 +260,13 @@ class GroupRequests:
             for index, node in record.trying.items():
                 record.places[index] = node
             record.trying = {}
-            record.state, record.reason = CREATED, ""
+            record.state, record.reason = wire.CREATED, ""
             for node in nodes:
-                shard.send(node, CommitBundles(message.group_id, record.trip))
+                shard.send(node, wire.CommitBundles(message.group_id, record.trip))
             _tell(shard, record)
 
-    @on(GiveUpGroup)
-    def give_up(self, message: GiveUpGroup) -> None:
+    @on(wire.GiveUpGroup)
+    def give_up(self, message: wire.GiveUpGroup) -> None:
         """GiveUpGroup."""
         shard = self.shard
         record = shard.groups.require(message.group_id, message.trip)
@@ -298,16 +274,16 @@ class GroupRequests:
             return
         record.reason = message.reason
         if not message.waits:
-            record.state = UNSCHEDULABLE
+            record.state = wire.UNSCHEDULABLE
             _tell(shard, record)
 
-    @on(RemoveGroup)
-    def remove(self, message: RemoveGroup) -> None:
+    @on(wire.RemoveGroup)
+    def remove(self, message: wire.RemoveGroup) -> None:
         """RemoveGroup."""
         _remove(self.shard, message.group_id, message.reason)
 
-    @on(LocateGroup)
-    def locate(self, message: LocateGroup) -> None:
+    @on(wire.LocateGroup)
+    def locate(self, message: wire.LocateGroup) -> None:
         """LocateGroup: what is not known is removed: groups are registered before anybody can ask."""
         shard = self.shard
         if message.node in shard.lost:
@@ -317,13 +293,13 @@ class GroupRequests:
         if record is not None:
             shard.groups.changes(record)
             record.subscribers[message.node] = None
-            shard.send(message.node, GroupLocated(record.fact()))
+            shard.send(message.node, wire.GroupLocated(record.fact()))
         else:
-            gone = GroupFact(message.group_id, _NOTHING, REMOVED, [])
-            shard.send(message.node, GroupLocated(gone))
+            gone = wire.GroupFact(message.group_id, _NOTHING, wire.REMOVED, [])
+            shard.send(message.node, wire.GroupLocated(gone))
 
-    @on(LookUpGroups)
-    def look_up(self, message: LookUpGroups) -> None:
+    @on(wire.LookUpGroups)
+    def look_up(self, message: wire.LookUpGroups) -> None:
         """LookUpGroups."""
         shard = self.shard
         table = shard.groups
@@ -334,4 +310,4 @@ class GroupRequests:
             found = [record for record in (table.records.get(group_id),) if record is not None]
         else:
             found = list(islice(table.records.values(), ITEMS_MAX))
-        shard.send(shard.sender, GroupsListed(message.request, [record.fact() for record in found]))
+        shard.send(shard.sender, wire.GroupsListed(message.request, [record.fact() for record in found]))

@@ -27,7 +27,8 @@ from .actor_names import name_key
 from .names import died, in_words, name_of_call
 from .restarts import Restarts
 from .route import Route
-from .tables import Actor, ActorState, Job, Task, Worker
+from .tables import Actor, ActorState, Job, Worker
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -152,9 +153,8 @@ class ActorEnds:
         for position, task in reversed(list(enumerate(inflight))):
             begun = position < begun_count
             limit = task.options.max_retries
-            task.worker = None
             if not begun or limit < 0 or task.attempts < limit:
-                task.attempts += begun
+                task.tried(task.attempts + begun)
                 self.node.calls.requeue(task, has_begun=begun and actor.journal is not None)
             else:
                 actor.inflight.pop(task.spec.task_id, None)
@@ -189,7 +189,6 @@ class ActorEnds:
         if actor.journal is not None:
             actor.journal.close()
         for task in [*actor.inflight.values(), *actor.queue]:
-            task.missing = 0
             node.lifecycle.fail_with(task, error)
         actor.inflight.clear()
         actor.queue.clear()

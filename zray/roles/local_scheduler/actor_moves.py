@@ -26,7 +26,7 @@ from ..role import on
 from .copies import Copy
 from .names import died, in_words, name_of_call
 from .route import Route
-from .tables import Actor, ActorState, Job, TaskState
+from .tables import Actor, ActorState, Job
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -205,7 +205,7 @@ class ActorMoves:
         del node.calls.actors[actor.actor_id]
         node.calls.wanting.pop(actor.actor_id, None)
         node.small_values.forget_task(actor.actor_id)
-        task.state = TaskState.DONE
+        task.ended()
         entry.task = entry.actor = None
         node.function_table.forget_waiters()
         route = node.routes.by_actor[actor.actor_id] = Route(actor.actor_id)

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...wire.task_spec import ActorOptions
-from .tables import Actor, ReadyQueue, Task, TaskState, Worker
+from .tables import Actor, ReadyQueue, Worker
+from .task import Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

@@ -20,7 +20,8 @@ from ...wire.task_spec import StoredValue, TaskSpec
 from ...wire.tasks import TaskResult
 from ...wire.wards import Answer, LoggedCall
 from .names import LOST_WITH_ACTOR
-from .tables import Actor, Task
+from .tables import Actor
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

@@ -16,7 +16,8 @@ from ...wire.tasks import LEARNED_COUNT_MAX as LEARNED_COUNT_MAX
 from ...wire.tasks import Argument, Function, StartTasks
 from ..effects import OpenWindow
 from .resources import CPU
-from .tables import INFLIGHT_US_MAX, ReadyQueue, Task, TaskState, Worker
+from .tables import INFLIGHT_US_MAX, ReadyQueue, Worker
+from .task import Task, TaskState
 
 if TYPE_CHECKING:
     from .dispatch import Dispatch
@@ -63,8 +64,7 @@ class Batches:
             batch.append(task)
             count += 1
             room_us -= mean
-            task.state = TaskState.SENT
-            task.worker = worker
+            task.sent(worker)
             inflight.append(task)
             if task.entry.waiting is not None and known and not queue.options.max_calls:
                 count, room_us = self._send_along(task, worker, queue, batch, count, room_us)
@@ -88,8 +88,7 @@ class Batches:
                         and room_us > 0
                         and self._makers_are_ahead(follower, worker)
                     ):
-                        follower.state = TaskState.SENT
-                        follower.worker = worker
+                        follower.sent(worker)
                         worker.inflight.append(follower)
                         batch.append(follower)
                         makers.append(follower)

@@ -20,7 +20,8 @@ from msgspec import Struct
 from ...ids import FIRST_RETURN, PARENT_HASH_BYTES, children_prefix
 from ...wire.task_spec import parse_options
 from ...wire.wards import BegunCall
-from .tables import Actor, Task, TaskState
+from .tables import Actor
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -58,7 +59,7 @@ class BegunCalls:
         refs = (*task.spec.deps, *task.spec.holds, task.options.actor_id + FIRST_RETURN)
         for object_id in refs:
             self.node.objects.retain(object_id)
-        task.state = TaskState.CALL
+        task.queued()
         self.held.append(Held(task, refs))
         self.node.logs.touched[self.actor.actor_id] = shipping
         return True
@@ -134,7 +135,7 @@ class BegunCalls:
             task = node.tasks.get(spec.task_id)
             if task is None:
                 task = node.lifecycle.accept_placed(spec, parse_options(spec.options), actor.job, "")
-                task.state = TaskState.CALL
+                task.queued()
                 actor.shipping.answers.unasked[spec.task_id] = begun.origin
                 node.lifecycle.retain_arguments(task)
             elif task in actor.queue.begun or not actor.queue.take_out(task):

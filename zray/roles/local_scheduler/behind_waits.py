@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...wire.tasks import StartTasks
 from .lending import BLOCKED
-from .tables import ReadyQueue, Task, TaskState, Wait
+from .tables import ReadyQueue, Wait
+from .task import Task, TaskState
 
 if TYPE_CHECKING:
     from .dispatch import Dispatch
@@ -66,8 +67,7 @@ class BehindWaits:
                 node.lifecycle.fail(task, "TaskUnschedulableError", text)
                 return
             gpus = self.dispatch.lending.begin(worker, queue.resources, queue.depth, task).gpus
-            task.state = TaskState.SENT
-            task.worker = worker
+            task.sent(worker)
             specs = [task.spec]
             functions = self.dispatch.batches.functions_for(worker, specs)
             arguments = self.dispatch.batches.arguments_for(worker, specs)

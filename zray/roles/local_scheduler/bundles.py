@@ -24,7 +24,8 @@ from ...wire.task_spec import ActorOptions
 from ...wire.where import Where
 from ..role import on
 from .gpus import GPU
-from .tables import ReadyQueue, Task, TaskState, Worker
+from .tables import ReadyQueue, Worker
+from .task import Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -166,8 +167,7 @@ class Bundles:
                 node.dispatch.ready_count -= len(queue.tasks)
                 queue.tasks.clear()
         for task in doomed:
-            task.state = TaskState.DONE  # so that the end of one does not start another
-            task.missing = 0
+            task.ended()  # so that the end of one does not start another
         node.undoing.end_tasks(doomed, error)
         node.function_table.forget_waiters()
 

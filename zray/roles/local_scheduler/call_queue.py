@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...ids import PARENT_HASH_BYTES
 
 if TYPE_CHECKING:
-    from .tables import Task
+    from .task import Task
 
 
 class CallQueue:

@@ -35,7 +35,8 @@ from .names import MADE_ANEW, died
 from .nested import find_again
 from .resources import CPU
 from .shipping import Shipping
-from .tables import Actor, ActorState, Job, ObjectEntry, Task, TaskState, Worker
+from .tables import Actor, ActorState, Job, ObjectEntry, Worker
+from .task import Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -286,7 +287,7 @@ class Calls:
         """A call, in order of arrival."""
         actor_id = task.options.actor_id
         actor = self.actors.get(actor_id)
-        task.state = TaskState.CALL
+        task.queued()
         if actor is None and not task.origin and actor_id not in self.node.ends.graves and self.is_elsewhere(actor_id):
             self.node.routes.submit(task)
             return
@@ -337,8 +338,7 @@ class Calls:
         if batch:
             specs = []
             for task in batch.values():
-                task.worker = worker
-                task.state = TaskState.SENT
+                task.sent(worker)
                 specs.append(task.spec)
             if not actor.inflight:
                 worker.begins(self.node.now)
@@ -440,6 +440,6 @@ class Calls:
             self.node.lifecycle.fail_with(task, self.node.ends.grave(task))
             return
         actor.inflight.pop(task.spec.task_id, None)
-        task.state = TaskState.CALL
+        task.queued()
         actor.queue.append_first(task, has_begun=has_begun)
         self.touch(actor.actor_id)

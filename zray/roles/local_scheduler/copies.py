@@ -21,7 +21,8 @@ from ...wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoin
 from .answers import drop_orphans
 from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal
 from .reads import is_kept
-from .tables import FORWARDED, Job
+from .tables import Job
+from .task import FORWARDED
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from ...wire.limits import ITEMS_MAX
 from ...wire.scheduling import SpillTask
-from .forwarded import LEAVING, UNDER_WAY, Event
-from .tables import ReadyQueue, Task, TaskState
+from .tables import ReadyQueue
+from .task import LEAVING, UNDER_WAY, Event, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -62,13 +62,12 @@ class Departures:
         node = self.node
         if task.missing:
             node.trips.stop_waiting((task,))
-        if not node.forwarded.happened(task, Event.SPILLED):
+        if not node.task_states.happened(task, Event.SPILLED):
             node.reject("a task that is on its way already")
             return
-        task.trip += 1
         if node.now != self.turn_at:
             self.turn_at, self.count = node.now, 0
-        is_first = len(node.forwarded.index[TaskState.THROTTLED]) == 1
+        is_first = len(node.task_states.index[TaskState.THROTTLED]) == 1
         if is_first and self.count < TASKS_PER_TURN:
             self.count += 1
             self._depart(task)
@@ -77,7 +76,7 @@ class Departures:
 
     def depart_some(self) -> None:
         """Hand up those of one turn."""
-        throttled = self.node.forwarded.index[TaskState.THROTTLED]
+        throttled = self.node.task_states.index[TaskState.THROTTLED]
         for task in list(islice(throttled.values(), TASKS_PER_TURN)):
             self._depart(task)
         if throttled:
@@ -95,7 +94,7 @@ class Departures:
         request = node.acks.next_request()
         expected = self.record(task, request)
         expected += node.remote._share([*spec.deps, *spec.holds, *code], request)
-        node.forwarded.happened(task, Event.DEPARTS)
+        node.task_states.happened(task, Event.DEPARTS)
         node.acks.expect(request, expected, partial(self._is_recorded, task, task.trip))
 
     def _is_recorded(self, task: Task, trip: int) -> None:
@@ -127,7 +126,7 @@ class Departures:
             return
         schedulers = node.addresses.global_schedulers
         chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
-        node.forwarded.happened(task, Event.HANDED_UP, scheduler=chosen)
+        node.task_states.happened(task, Event.HANDED_UP, scheduler=chosen)
         of_job, located = (job.job_id, job.facts), self._located(task)
         node.send(chosen, SpillTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet, located))
 
@@ -202,6 +201,6 @@ class Departures:
         """Tasks that are away, by their options."""
         counts: dict[bytes, int] = {}
         for state in AWAY:
-            for task in self.node.forwarded.index[state].values():
+            for task in self.node.task_states.index[state].values():
                 counts[task.spec.options] = counts.get(task.spec.options, 0) + 1
         return counts

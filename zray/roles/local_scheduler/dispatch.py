@@ -23,7 +23,8 @@ from ..role import on
 from .batches import INFLIGHT_COUNT_MAX, Batches
 from .behind_waits import BehindWaits
 from .lending import Lending
-from .tables import INFLIGHT_US_MAX, Job, ReadyQueue, Task, TaskState, Worker
+from .tables import INFLIGHT_US_MAX, Job, ReadyQueue, Worker
+from .task import Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -77,7 +78,7 @@ class Dispatch:
         """
         queue = self.queue_of(task)
         if queue.is_choosy:
-            task.state = TaskState.READY
+            task.enqueued()
             self.node.strategies.enqueue(task, queue)
             return None
         self.append(task, queue)
@@ -99,7 +100,7 @@ class Dispatch:
 
     def append(self, task: Task, queue: ReadyQueue) -> None:
         """It may run here.  The queue is one of `queues`."""
-        task.state = TaskState.READY
+        task.enqueued()
         queue.tasks.append(task)
         self.ready_count += 1
         self.is_dirty = True
@@ -109,10 +110,8 @@ class Dispatch:
         if task.job.is_over:
             self.node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
             return
-        if task.missing:
-            task.state = TaskState.WAITING
+        if not task.returned():
             return
-        task.state = TaskState.READY
         queue = self.queue_of(task)
         if queue.is_in_group and self.node.groups.is_elsewhere(task):
             self.node.groups.enqueue(task, queue)
@@ -158,7 +157,11 @@ class Dispatch:
             self.ready_count -= len(queue.tasks)
             queue.tasks.clear()
         self.queues = deque(queue for queue in self.queues if queue.job is not job)
-        doomed = [task for task in self.node.tasks.values() if task.job is job and task.is_unsent]
+        doomed = [
+            task
+            for task in self.node.tasks.values()
+            if task.job is job and task.state not in (TaskState.SENT, TaskState.CALL, TaskState.DONE)
+        ]
         for task in doomed:
             self.node.trips.is_over(task)
         error = encode_system_error("WorkerCrashedError", "The driver of this task has ended.")
@@ -329,7 +332,6 @@ class Dispatch:
         worker.stale += message.count
         for _ in range(message.count):
             task = worker.inflight.pop()
-            task.worker = None
             if task.state != TaskState.DONE:  # it has ended with who had asked for it
                 self.requeue(task)
         if worker.has_ended_tasks:

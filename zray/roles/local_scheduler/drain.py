@@ -25,7 +25,8 @@ from ...wire.task_spec import StoredValue
 from ...wire.where import Where
 from ..role import on
 from .going import Going
-from .tables import FORWARDED, ActorState, ObjectEntry, ReadyQueue, TaskState
+from .tables import ActorState, ObjectEntry, ReadyQueue
+from .task import FORWARDED, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

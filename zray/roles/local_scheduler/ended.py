@@ -22,7 +22,8 @@ from ..latest import Latest
 if TYPE_CHECKING:
     from ...wire.tasks import Function
     from .scheduler import LocalScheduler
-    from .tables import Actor, Process, Task
+    from .tables import Actor, Process
+    from .task import Task
 
 FINISHED_MAX = 5_000
 FAILED_MAX = 1_000

@@ -27,7 +27,8 @@ from ..latest import Latest
 from ..role import on
 from .names import died
 from .route import Route
-from .tables import FORWARDED, Actor, ActorState, ChildTask, ObjectEntry, Process, Task, TaskState, Worker
+from .tables import Actor, ActorState, ObjectEntry, Process, Worker
+from .task import FORWARDED, ChildTask, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -61,7 +62,7 @@ class Fates:
             if task.state != TaskState.DONE and self._is_bereft(task):
                 if task.options.actor_id:
                     self._end_call(task)
-                elif any(entry.shared is not None for entry in self._returns(task)):
+                elif any(entry.shared is not None for entry in self.node.lifecycle.returns_of(task)):
                     known_to_others.append(task)
                 else:
                     self.end(task)
@@ -82,10 +83,7 @@ class Fates:
 
     def _is_bereft(self, task: Task) -> bool:
         """Whether nothing here refers to what it returns."""
-        return all(entry.holders is None and not entry.count for entry in self._returns(task))
-
-    def _returns(self, task: Task) -> list[ObjectEntry]:
-        return self.node.lifecycle.returns_of(task)
+        return all(entry.holders is None and not entry.count for entry in self.node.lifecycle.returns_of(task))
 
     def _ask(self, tasks: list[Task], lost: str = "") -> None:
         """Other nodes may hold what they return: their shards know.  lost: as in FindUnheld."""
@@ -100,7 +98,7 @@ class Fates:
                 asked: list[Task] = []
                 while left and len(ids) < ASKED_COUNT:
                     asked.append(left.pop())
-                    ids += [entry.object_id for entry in self._returns(asked[-1])]
+                    ids += [entry.object_id for entry in self.node.lifecycle.returns_of(asked[-1])]
                 self.asked[request] = asked
                 node.send(shard, FindUnheld(node.address, request, ids, lost))
 
@@ -112,7 +110,11 @@ class Fates:
             is_still = self.node.tasks.get(task.spec.task_id) is task and task.state != TaskState.DONE
             # Of a lost node's: its parent runs again elsewhere, or others count on it now (recovery).
             is_still = is_still and (type(task) is ChildTask or task.origin in self.node.recovery.lost)
-            if is_still and self._is_bereft(task) and all(item.object_id in unheld for item in self._returns(task)):
+            if (
+                is_still
+                and self._is_bereft(task)
+                and all(item.object_id in unheld for item in self.node.lifecycle.returns_of(task))
+            ):
                 self.end(task)
         self.node.function_table.forget_waiters()
 
@@ -142,11 +144,9 @@ class Fates:
             self.ended[task_id] = task.trip
             self.has_arrived(task_id, task.trip, task.forward.peer)
         elif task.state == TaskState.SENT and worker is not None:
-            task.worker = None
             worker.has_ended_tasks = True
             # What it has not begun comes back.  Then we look at what it has.
             node.perform(ReclaimTasks(worker.address, len(worker.inflight)))
-        node.trips.is_over(task)
         self._was_never_here(task)
 
     def _take_out(self, task: Task) -> None:

@@ -21,7 +21,8 @@ from ...wire.objects import FetchFailed, FetchObject, FetchWaits, ObjectFetched,
 from ...wire.task_spec import StoredValue
 from ..role import on
 from .making_room import MakingRoom
-from .tables import FORWARDED, ObjectEntry, Process, Shared, Task, TaskState
+from .tables import ObjectEntry, Process, Shared
+from .task import FORWARDED, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -195,7 +196,7 @@ class Fetches:
     def _fail_task(self, task: Task, text: str) -> None:
         """At once, also where others of its arguments are not made yet: what is here of them takes room."""
         node = self.node
-        task.state = TaskState.DONE
+        task.ended()
         node.function_table.forget_waiters()
         node.lifecycle.fail(task, "ObjectStoreFullError", text)
 

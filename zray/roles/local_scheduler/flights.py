@@ -26,8 +26,7 @@ from ...wire.scheduling import FindTasks, TaskGivenBack, TasksFound
 from ..effects import SchedulerGone
 from ..latest import Latest
 from ..role import on
-from .forwarded import THERE, Event
-from .tables import Task, TaskState
+from .task import THERE, Event, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -64,7 +63,7 @@ class Flights:
         self.node.load.placed_counts.pop(scheduler, None)
         for asker, question in self.questions.pop(scheduler, ()):
             self._answer(asker, question)
-        sought = self.node.forwarded.with_scheduler(scheduler)
+        sought = self.node.task_states.with_scheduler(scheduler)
         for start in range(0, len(sought), TASKS_MAX):
             self._search(scheduler, sought[start : start + TASKS_MAX])
         self.node.keeping.ask_again()
@@ -75,7 +74,7 @@ class Flights:
         trips = [(task.spec.task_id, task.trip) for task in tasks]
         self.searches[self.count] = Search(dict(trips), dict.fromkeys(peers))
         for task in tasks:
-            self.node.forwarded.happened(task, Event.SCHEDULER_GONE)
+            self.node.task_states.happened(task, Event.SCHEDULER_GONE)
         for peer in peers:
             self.node.send(peer, FindTasks(scheduler, self.count, trips))
         self._maybe_end(self.count)
@@ -126,7 +125,7 @@ class Flights:
             task = node.tasks.get(task_id)
             if task is not None and self._is_still_sought(search, task):
                 del search.trips[task_id]
-                node.forwarded.happened(task, Event.FOUND, peer=node.sender)
+                node.task_states.happened(task, Event.FOUND, peer=node.sender)
         self._maybe_end(message.request)
 
     def node_lost(self, lost: str) -> None:

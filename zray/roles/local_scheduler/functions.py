@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from ...wire.gcs import FetchFunction, FetchFunctionReply, ReleaseFunctions
 from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, PublishFunction, why_too_many
 from ..role import on
-from .tables import Actor, Job, Task, TaskState
+from .tables import Actor, Job
+from .task import Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -107,7 +108,7 @@ class Functions:
 
     def refuse(self, task: Task) -> None:
         """Its function was one too many."""
-        task.state = TaskState.DONE
+        task.ended()
         self.forget_waiters()
         self.node.lifecycle.fail(task, "TaskUnschedulableError", f"The task cannot run: its job {why_too_many()}")
 

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 
 from ...wire.homes import GuardianLeaves, HoldCalls
 from ..role import on
-from .tables import Actor, ActorState, Task
+from .tables import Actor, ActorState
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

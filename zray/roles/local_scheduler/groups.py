@@ -29,8 +29,8 @@ from ...wire.task_spec import ActorOptions
 from ...wire.where import Where
 from ..role import on
 from .bundles import leaves_gpus_idle
-from .forwarded import Event
-from .tables import Actor, ReadyQueue, Task, TaskState
+from .tables import Actor, ReadyQueue
+from .task import Event, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -166,7 +166,7 @@ class Groups:
         elif task.origin != node.address and task.origin not in node.recovery.lost:
             node.trips.give_back(task)
         else:
-            node.forwarded.comes_from(task, "")
+            node.task_states.comes_from(task, "")
             self._go(task)
 
     def _go(self, task: Task) -> None:
@@ -182,7 +182,8 @@ class Groups:
             if task.trip:
                 node.remote.comes_back(task)
             else:
-                node.forwarded.left(task, TaskState.READY)
+                if task.state == TaskState.GROUP:
+                    node.task_states.happened(task, Event.ENQUEUED)
                 node.dispatch.append(task, node.dispatch.queue_of(task))
         elif target:
             node.departures.spill(task)
@@ -194,10 +195,10 @@ class Groups:
         where = task.options.where
         assert where is not None
         self._view(where.group)  # asks for it
-        self.node.forwarded.happened(task, Event.HAS_NO_PLACE)
+        self.node.task_states.happened(task, Event.HAS_NO_PLACE)
 
     def _waiting(self, group_id: bytes) -> list[Task]:
-        waiting = self.node.forwarded.index[TaskState.GROUP].values()
+        waiting = self.node.task_states.index[TaskState.GROUP].values()
         return [task for task in waiting if _group_of(task) == group_id]
 
     @staticmethod
@@ -223,7 +224,7 @@ class Groups:
         elif not target or target in node.recovery.lost:  # one that we have not been told of yet has its mail later
             self.wait(task)
         else:
-            node.forwarded.happened(task, Event.ADDRESSED, peer=target)
+            node.task_states.happened(task, Event.ADDRESSED, peer=target)
             of_job = (job.job_id, job.facts)
             node.send(target, PlaceTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet))
 

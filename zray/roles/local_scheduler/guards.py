@@ -18,20 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
+from ...wire import homes as wire
 from ...wire.actors import ActorRemoved
-from ...wire.homes import (
-    ActorAt,
-    ActorClaimed,
-    ActorGuarded,
-    ActorLife,
-    ActorOrphaned,
-    ActorRefused,
-    ActorRestarted,
-    ActorUnguarded,
-    GuardActor,
-    GuardianLeaves,
-    UnguardActor,
-)
 from ...wire.scheduling import CodeAdded, JobFacts
 from ...wire.task_spec import ActorOptions, TaskSpec
 from ...wire.where import host_of
@@ -53,7 +41,7 @@ class Guard(Struct, gc=False, eq=False):
 
     spec: TaskSpec
     options: ActorOptions
-    life: ActorLife
+    life: wire.ActorLife
     job_id: bytes
     job: JobFacts
     home: str
@@ -74,10 +62,10 @@ class Guards:
         self.wanted: dict[bytes, None] = {}  # objects of which we are to have copies, for detached actors
         self.birth_count = 0
 
-    def new_life(self) -> ActorLife:
+    def new_life(self) -> wire.ActorLife:
         """Of an actor that is made here."""
         self.birth_count += 1
-        return ActorLife(f"{self.node.address}#{self.birth_count}")
+        return wire.ActorLife(f"{self.node.address}#{self.birth_count}")
 
     # --- actors that live here ---
 
@@ -110,13 +98,13 @@ class Guards:
             options = as_asked(actor.options)
             shipping = actor.shipping
             is_unseen = shipping is not None and shipping.is_unseen
-            message = GuardActor(actor.creation.spec, options, actor.life, job.job_id, job.facts, is_unseen)
+            message = wire.GuardActor(actor.creation.spec, options, actor.life, job.job_id, job.facts, is_unseen)
             node.send(guardian, message)
             if shipping is not None:
                 shipping.start()
 
-    @on(ActorGuarded)
-    def on_actor_guarded(self, message: ActorGuarded) -> None:
+    @on(wire.ActorGuarded)
+    def on_actor_guarded(self, message: wire.ActorGuarded) -> None:
         """ActorGuarded: from now on it outlives us."""
         node = self.node
         actor = node.calls.actors.get(message.actor_id)
@@ -128,12 +116,12 @@ class Guards:
     def restarted(self, actor: Actor) -> None:
         """Its process was replaced here."""
         if actor.guardian:
-            self.node.send(actor.guardian, ActorRestarted(actor.actor_id, actor.life))
+            self.node.send(actor.guardian, wire.ActorRestarted(actor.actor_id, actor.life))
 
     def dismiss(self, actor: Actor, *, is_dead: bool) -> None:
         """It needs none any more."""
         if actor.guardian:
-            self.node.send(actor.guardian, UnguardActor(actor.actor_id, actor.life.birth, is_dead))
+            self.node.send(actor.guardian, wire.UnguardActor(actor.actor_id, actor.life.birth, is_dead))
             actor.guardian = ""
             if actor.shipping is not None:
                 actor.shipping.stop()
@@ -163,7 +151,7 @@ class Guards:
         life = replace(actor.life, term=actor.life.term + 1)
         guardian = node.address if options.may_move else ""
         # Should that node die before it can say so itself, it must not be looked for here.
-        message = ActorAt(actor_id, home, life, is_settled=False, guardian=guardian)
+        message = wire.ActorAt(actor_id, home, life, is_settled=False, guardian=guardian)
         node.send(node.addresses.shard_of(actor_id), message)
         self._let_go(actor_id)
         if guardian:
@@ -177,8 +165,8 @@ class Guards:
                 self._have_copies(actor.creation.spec.deps)
         return bool(guardian)
 
-    @on(GuardActor)
-    def on_guard_actor(self, message: GuardActor) -> None:
+    @on(wire.GuardActor)
+    def on_guard_actor(self, message: wire.GuardActor) -> None:
         """GuardActor."""
         node, spec = self.node, message.spec
         home = node.sender
@@ -188,10 +176,10 @@ class Guards:
             node.reject("an actor of a lost node to guard")
             return
         if node.drain.is_on:
-            node.send(home, GuardianLeaves())
+            node.send(home, wire.GuardianLeaves())
             return
         arguments = (*spec.deps, *spec.holds)
-        node.remote_calls.join_holders(arguments, home, ActorGuarded(spec.task_id, message.life.birth))
+        node.remote_calls.join_holders(arguments, home, wire.ActorGuarded(spec.task_id, message.life.birth))
         for object_id in arguments:
             node.objects.retain(object_id)
         self._let_go(spec.task_id)
@@ -235,15 +223,15 @@ class Guards:
 
         return job_of
 
-    @on(ActorRestarted)
-    def on_actor_restarted(self, message: ActorRestarted) -> None:
+    @on(wire.ActorRestarted)
+    def on_actor_restarted(self, message: wire.ActorRestarted) -> None:
         """ActorRestarted."""
         guard = self.guarded.get(message.actor_id)
         if guard is not None and guard.home == self.node.sender and guard.life.birth == message.life.birth:
             guard.life = message.life
 
-    @on(UnguardActor)
-    def on_unguard_actor(self, message: UnguardActor) -> None:
+    @on(wire.UnguardActor)
+    def on_unguard_actor(self, message: wire.UnguardActor) -> None:
         """UnguardActor."""
         node, guard = self.node, self.guarded.get(message.actor_id)
         if guard is None or guard.life.birth != message.birth or guard.home != node.sender:
@@ -257,10 +245,10 @@ class Guards:
             self._free_name(guard)
 
     def _say_unguarded(self, actor_id: bytes, birth: str, term: int) -> None:
-        self.node.send(self.node.addresses.shard_of(actor_id), ActorUnguarded(actor_id, birth, term))
+        self.node.send(self.node.addresses.shard_of(actor_id), wire.ActorUnguarded(actor_id, birth, term))
 
-    @on(ActorOrphaned)
-    def on_actor_orphaned(self, message: ActorOrphaned) -> None:
+    @on(wire.ActorOrphaned)
+    def on_actor_orphaned(self, message: wire.ActorOrphaned) -> None:
         """ActorOrphaned: where we guard it, we claim it when we hear of that loss, or have."""
         guard = self.guarded.get(message.actor_id)
         if guard is None or guard.life.birth != message.birth:
@@ -310,14 +298,14 @@ class Guards:
                 if guard.copy is not None:
                     guard.copy.home_lost()
                 guard.life = replace(guard.life, term=guard.life.term + 1)
-                message = ActorAt(actor_id, node.address, guard.life, is_settled=False)
+                message = wire.ActorAt(actor_id, node.address, guard.life, is_settled=False)
                 node.send(node.addresses.shard_of(actor_id), message)
         for actor in list(node.calls.actors.values()):
             if actor.guardian == lost:
                 self.another(actor)
 
-    @on(ActorClaimed)
-    def on_actor_claimed(self, message: ActorClaimed) -> None:
+    @on(wire.ActorClaimed)
+    def on_actor_claimed(self, message: wire.ActorClaimed) -> None:
         """ActorClaimed: of one that we guarded, or that was handed over to us; or the shard knows its guardian now."""
         node, actor_id = self.node, message.actor_id
         guard = self.guarded.get(actor_id)
@@ -336,8 +324,8 @@ class Guards:
         if not was_offered and actor.options.name and actor.is_guarded:
             node.names.register(actor)
 
-    @on(ActorRefused)
-    def on_actor_refused(self, message: ActorRefused) -> None:
+    @on(wire.ActorRefused)
+    def on_actor_refused(self, message: wire.ActorRefused) -> None:
         """ActorRefused: it was made anew, or is another node's."""
         node, actor_id = self.node, message.actor_id
         guard = self.guarded.get(actor_id)
@@ -356,7 +344,7 @@ class Guards:
             node.pool.kill(actor.worker)
         node.ends.bury(actor, died(actor.options, MADE_ANEW), was_named=False)
 
-    def _adopt(self, guard: Guard, claim: ActorClaimed) -> None:
+    def _adopt(self, guard: Guard, claim: wire.ActorClaimed) -> None:
         """It is ours: have it made again, or bury it."""
         node, spec, options = self.node, guard.spec, guard.options
         facts = guard.job

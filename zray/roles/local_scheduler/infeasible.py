@@ -19,8 +19,8 @@ from ...wire.amounts import init_arguments, is_enough, why_nowhere
 from ...wire.scheduling import JobNotice
 from ...wire.where import nobody_can
 from ..role import on
-from .forwarded import Event
-from .tables import Actor, ActorState, Job, Task, TaskState
+from .tables import Actor, ActorState, Job
+from .task import Event, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -106,13 +106,13 @@ class Infeasible:
         elif not self.is_patient(task.job):
             node.lifecycle.fail(task, "TaskUnschedulableError", self.text("run this task", reason, request))
             return
-        node.forwarded.happened(task, Event.REFUSED)
+        node.task_states.happened(task, Event.REFUSED)
         name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
         self._note(task.job, f"task {name}", request, is_actor=False, reason=reason if task.options.where else "")
 
     def node_joined(self, total: Mapping[str, int]) -> None:
         """What it could run goes up."""
-        if self.node.forwarded.index[TaskState.PARKED]:
+        if self.node.task_states.index[TaskState.PARKED]:
             self._release(total)
             self.node.after(ONCE_MORE_SECONDS, self.pass_up_once_more)
 
@@ -123,7 +123,7 @@ class Infeasible:
                 self._release(total)
 
     def _release(self, total: Mapping[str, int]) -> None:
-        parked = self.node.forwarded.index[TaskState.PARKED].values()
+        parked = self.node.task_states.index[TaskState.PARKED].values()
         for task in [task for task in parked if is_enough(total, task.options.resources)]:
             self.node.departures.spill(task)
 
@@ -198,7 +198,7 @@ class Infeasible:
         if suspect.group_id:
             return self.node.keeping.is_without_place(suspect.group_id)
         if not suspect.is_actor:
-            parked = self.node.forwarded.index[TaskState.PARKED].values()
+            parked = self.node.task_states.index[TaskState.PARKED].values()
             return any(task.job is job and task.options.resources == request for task in parked)
         if self.node.resources.could_ever_fit(request) or self.is_met_elsewhere(request):
             return False

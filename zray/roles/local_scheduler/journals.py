@@ -22,7 +22,8 @@ from ...wire.tasks import TaskResult
 from ...wire.wards import Answer, BegunCall, LoggedCall
 from .nested import Nested
 from .reads import Reads
-from .tables import Actor, Task
+from .tables import Actor
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

@@ -14,30 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...ids import group_name_key
+from ...wire import groups as wire
 from ...wire.bundles import plan, sum_of, why_never
-from ...wire.groups import (
-    REMOVED,
-    STRICT_SPREAD,
-    AttendShard,
-    BundlesLeave,
-    CreateGroup,
-    CreateGroupReply,
-    FindGroups,
-    FindPlaces,
-    GiveUpGroup,
-    GroupFact,
-    GroupRegistered,
-    GroupsFound,
-    GroupsListed,
-    GroupSpec,
-    KeepGroup,
-    LookUpGroups,
-    PlacesFound,
-    RegisterGroup,
-    RemoveGroup,
-    TryPlaces,
-    plain,
-)
 from ...wire.limits import ITEMS_MAX
 from ...wire.where import nobody_can
 from ..role import on
@@ -56,7 +34,7 @@ class Kept(Struct, eq=False):
     """A group that this node keeps."""
 
     group_id: bytes
-    spec: GroupSpec
+    spec: wire.GroupSpec
     places: list[str]  # as the shard last said
     trip: int
     job_id: bytes
@@ -69,7 +47,7 @@ class Question(Struct, eq=False):
     process: Process
     request: int
     missing: int  # shards that have not answered
-    found: list[GroupFact] = []
+    found: list[wire.GroupFact] = []
 
 
 class Keeping:
@@ -92,8 +70,8 @@ class Keeping:
 
     # --- made, removed, looked up ---
 
-    @on(CreateGroup)
-    def create(self, message: CreateGroup) -> None:
+    @on(wire.CreateGroup)
+    def create(self, message: wire.CreateGroup) -> None:
         """CreateGroup."""
         node, spec, group_id = self.node, message.spec, message.group_id
         process = node.processes.get(node.sender)
@@ -106,21 +84,21 @@ class Keeping:
             self.maker[group_id] = spec.actor_id
         home = process.job.home or node.address
         keeper = node.address if spec.is_detached else home
-        register = RegisterGroup(group_id, spec, node.address, keeper, process.job.job_id, home)
+        register = wire.RegisterGroup(group_id, spec, node.address, keeper, process.job.job_id, home)
         shard = node.addresses.shard_of(group_id)
         if node.is_embedded:
-            node.send(shard, AttendShard(node.address, True))  # elsewhere it has joined, and said so
+            node.send(shard, wire.AttendShard(node.address, True))  # elsewhere it has joined, and said so
         node.send(shard, register)
 
-    @on(GroupRegistered)
-    def registered(self, message: GroupRegistered) -> None:
+    @on(wire.GroupRegistered)
+    def registered(self, message: wire.GroupRegistered) -> None:
         """GroupRegistered."""
         for process, request in self.creating.pop(message.group_id, ()):
             if process.address in self.node.processes:
-                self.node.send(process.address, CreateGroupReply(request, message.holder))
+                self.node.send(process.address, wire.CreateGroupReply(request, message.holder))
 
-    @on(RemoveGroup)
-    def remove(self, message: RemoveGroup) -> None:
+    @on(wire.RemoveGroup)
+    def remove(self, message: wire.RemoveGroup) -> None:
         """RemoveGroup, of a process of ours; or by ourselves."""
         node, group_id = self.node, message.group_id
         kept = self.kept.pop(group_id, None)
@@ -130,7 +108,7 @@ class Keeping:
             spec, places = kept.spec, kept.places
             bundles = [(place, amounts) for place, amounts in zip(places, spec.bundles, strict=True) if place]
             for scheduler in node.addresses.global_schedulers if bundles else ():
-                node.send(scheduler, BundlesLeave(bundles))
+                node.send(scheduler, wire.BundlesLeave(bundles))
         node.send(node.addresses.shard_of(group_id), message)
 
     def _is_nobodys(self, group_id: bytes) -> None:
@@ -142,8 +120,8 @@ class Keeping:
             if not groups:
                 del self.of_actors[actor_id]
 
-    @on(FindGroups)
-    def find(self, message: FindGroups) -> None:
+    @on(wire.FindGroups)
+    def find(self, message: wire.FindGroups) -> None:
         """FindGroups: the shard of that one, or all shards."""
         node = self.node
         process = node.processes.get(node.sender)
@@ -157,10 +135,10 @@ class Keeping:
         self.count += 1
         self.questions[self.count] = Question(process, message.request, len(shards))
         for shard in shards:
-            node.send(shard, LookUpGroups(self.count, message.group_id, message.namespace, message.name))
+            node.send(shard, wire.LookUpGroups(self.count, message.group_id, message.namespace, message.name))
 
-    @on(GroupsListed)
-    def listed(self, message: GroupsListed) -> None:
+    @on(wire.GroupsListed)
+    def listed(self, message: wire.GroupsListed) -> None:
         """GroupsListed."""
         question = self.questions.get(message.request)
         if question is None:
@@ -170,18 +148,18 @@ class Keeping:
         if not question.missing:
             del self.questions[message.request]
             if question.process.address in self.node.processes:
-                self.node.send(question.process.address, GroupsFound(question.request, question.found[:ITEMS_MAX]))
+                self.node.send(question.process.address, wire.GroupsFound(question.request, question.found[:ITEMS_MAX]))
 
     # --- kept ---
 
-    @on(KeepGroup)
-    def keep(self, message: KeepGroup) -> None:
+    @on(wire.KeepGroup)
+    def keep(self, message: wire.KeepGroup) -> None:
         """KeepGroup: at once, if it is the first time."""
         node, fact = self.node, message.fact
         group_id = fact.group_id
         is_over = message.home == node.address and message.job_id not in node.jobs
         if is_over and not fact.spec.is_detached:
-            self.remove(RemoveGroup(group_id, "the driver of its job has ended"))
+            self.remove(wire.RemoveGroup(group_id, "the driver of its job has ended"))
             return
         is_again = group_id in self.kept
         kept = self.kept[group_id] = Kept(group_id, fact.spec, list(fact.places), message.trip, message.job_id)
@@ -229,30 +207,30 @@ class Keeping:
         taken = [place for place in kept.places if place]
         if not node.is_embedded:
             schedulers = node.addresses.global_schedulers
-            question = FindPlaces(group_id, kept.trip, missing, spec.strategy, taken)
+            question = wire.FindPlaces(group_id, kept.trip, missing, spec.strategy, taken)
             node.send(schedulers[group_id[-1] % len(schedulers)], question)
             return
         reason = ""
-        found, _ = plan([(node.address, plain(node.resources.free))], missing, spec.strategy, taken)
+        found, _ = plan([(node.address, wire.plain(node.resources.free))], missing, spec.strategy, taken)
         if found is None:
-            total = plain(node.resources.total)
+            total = wire.plain(node.resources.total)
             most, is_certain = plan([(node.address, total)], missing, spec.strategy, taken)
             if most is None and is_certain:
                 reason = why_never({node.address: total}, missing, spec.strategy)
-        self.places_found(PlacesFound(group_id, kept.trip, found or [], reason))
+        self.places_found(wire.PlacesFound(group_id, kept.trip, found or [], reason))
 
-    @on(PlacesFound)
-    def places_found(self, message: PlacesFound) -> None:
+    @on(wire.PlacesFound)
+    def places_found(self, message: wire.PlacesFound) -> None:
         """PlacesFound."""
         kept = self.kept.get(message.group_id)
         if kept is None or kept.trip != message.trip:
             return
         shard = self.node.addresses.shard_of(message.group_id)
         if message.places:
-            self.node.send(shard, TryPlaces(message.group_id, message.trip, message.places))
+            self.node.send(shard, wire.TryPlaces(message.group_id, message.trip, message.places))
         elif message.reason and not self._is_patient(kept) and self.node.now - self.changed_at >= NEWS_SECONDS:
             text = self._never(kept, message.reason)
-            self.node.send(shard, GiveUpGroup(message.group_id, message.trip, text))
+            self.node.send(shard, wire.GiveUpGroup(message.group_id, message.trip, text))
         else:
             job = self.node.jobs.get(kept.job_id)
             if message.reason and job is not None and self._is_patient(kept):
@@ -260,13 +238,13 @@ class Keeping:
                 self.node.infeasible.note_group(job, f"placement group {name}", message.group_id, message.reason)
             if message.reason != kept.reason:
                 kept.reason = message.reason
-                self.node.send(shard, GiveUpGroup(message.group_id, message.trip, message.reason, waits=True))
+                self.node.send(shard, wire.GiveUpGroup(message.group_id, message.trip, message.reason, waits=True))
             self._ask_later(message.group_id)
 
     def _never(self, kept: Kept, reason: str) -> str:
         """The error, for the user."""
         what, bundles = f"hold placement group {kept.group_id.hex()}", kept.spec.bundles
-        if self.node.is_embedded and kept.spec.strategy == STRICT_SPREAD and len(bundles) > 1:
+        if self.node.is_embedded and kept.spec.strategy == wire.STRICT_SPREAD and len(bundles) > 1:
             return f"{nobody_can(what, reason)}  Use another strategy, or a cluster of {len(bundles)} nodes."
         return self.node.infeasible.text(what, reason, sum_of(bundles))
 
@@ -274,10 +252,10 @@ class Keeping:
         job = self.node.jobs.get(kept.job_id)
         return job is None or self.node.infeasible.is_patient(job)
 
-    def located(self, fact: GroupFact) -> None:
+    def located(self, fact: wire.GroupFact) -> None:
         """GroupLocated, where tasks here are to run in it too."""
         kept = self.kept.get(fact.group_id)
-        if fact.state == REMOVED:
+        if fact.state == wire.REMOVED:
             self._is_nobodys(fact.group_id)
             self.kept.pop(fact.group_id, None)
             self.later.pop(fact.group_id, None)
@@ -292,9 +270,9 @@ class Keeping:
         """Its groups end with it."""
         for group_id, kept in list(self.kept.items()):
             if kept.job_id == job_id and not kept.spec.is_detached:
-                self.remove(RemoveGroup(group_id, "the driver of its job has ended"))
+                self.remove(wire.RemoveGroup(group_id, "the driver of its job has ended"))
 
     def actor_ended(self, actor_id: bytes) -> None:
         """What it has made ends with it."""
         for group_id in list(self.of_actors.get(actor_id, ())):
-            self.remove(RemoveGroup(group_id, "the actor that made it has ended"))
+            self.remove(wire.RemoveGroup(group_id, "the actor that made it has ended"))

@@ -41,7 +41,8 @@ from ..effects import ReclaimTasks
 from .actor_room import SHORT_TASK_SECONDS
 from .gpus import Shares
 from .resources import cpu_of
-from .tables import ReadyQueue, Task, Wait, Worker, WorkerState
+from .tables import ReadyQueue, Wait, Worker, WorkerState
+from .task import Task
 
 if TYPE_CHECKING:
     from .dispatch import Dispatch

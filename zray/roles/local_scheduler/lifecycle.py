@@ -13,8 +13,8 @@ from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
 from ..role import on
 from .copies import Step
-from .forwarded import Forward
-from .tables import FORWARDED, ChildTask, Job, ObjectEntry, Process, ReadyQueue, RebuiltTask, Task, TaskState
+from .tables import Job, ObjectEntry, Process, ReadyQueue
+from .task import FORWARDED, ChildTask, Forward, RebuiltTask, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -175,7 +175,7 @@ class Lifecycle:
         if spec.function_id not in self.node.functions and not task.options.actor_id:
             self.node.function_table.wait_for(task)
             missing += 1
-        task.missing = missing
+        task.waits_for(missing)
         if elsewhere is not None:
             self.node.trips.bring_or_go(task, elsewhere)
 
@@ -186,8 +186,7 @@ class Lifecycle:
             return
         if task.state == TaskState.DONE:
             return  # it was cancelled
-        task.missing -= 1
-        if not task.missing:
+        if not task.has_come():
             if task.state == TaskState.WAITING:
                 self.node.dispatch.enqueue(task, has_waited=True)
             elif task.state == TaskState.CALL:
@@ -223,7 +222,7 @@ class Lifecycle:
             else:
                 self.node.dispatch.leave_worker(task, worker)
             if result.wants_retry and self.may_retry(task):
-                task.attempts += 1
+                task.tried(task.attempts + 1)
                 self.node.notices.raised(task)
                 self.run_again(task)
                 continue
@@ -247,7 +246,6 @@ class Lifecycle:
 
     def run_again(self, task: Task) -> None:
         """Back to where it was before it was sent; it goes first."""
-        task.worker = None
         if task.options.actor_id:
             self.node.calls.run_again(task)
         else:
@@ -283,10 +281,9 @@ class Lifecycle:
                 self.node.results.tell_origin(task, values)
         self.node.finished_count += 1
         if task.state >= FORWARDED:
-            self.node.forwarded.left(task, TaskState.DONE)
+            self.node.task_states.ended(task)
         else:
-            task.state = TaskState.DONE
-        task.worker = None
+            task.ended()
         entry, spec = task.entry, task.spec
         if entry.actor is not None or type(first) is bytes and FIRST_MARK <= first < PAST_MARKS:
             self.node.ended.task_ended(task, first, writer)
@@ -316,7 +313,6 @@ class Lifecycle:
 
     def fail(self, task: Task, class_name: str, text: str, details: dict[str, Any] | None = None) -> None:
         """The task ends with a system error."""
-        self.node.small_values.forget_task(task.spec.task_id)
         self.fail_with(task, encode_system_error(class_name, text, details))
 
     def fail_with(self, task: Task, error: bytes) -> None:

@@ -33,7 +33,7 @@ from ...wire.limits import ITEMS_MAX, portions
 from ...wire.task_spec import TaskSpec
 from ..role import on
 from .log_batches import BATCH_BYTES_MAX, in_batches
-from .tables import Task
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from ...wire.listing import ROWS_MAX, ActorFact, ListWork, TaskFact, WorkerFact, WorkListed
 from ..role import on
-from .tables import FORWARDED, Actor, ActorState, Task, TaskState
+from .tables import Actor, ActorState
+from .task import FORWARDED, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

@@ -14,7 +14,7 @@ from ..latest import Latest
 from ..role import on
 from ..work_effects import CountStore, StoreCounted
 from .resources import CPU
-from .tables import Task, TaskState
+from .task import Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

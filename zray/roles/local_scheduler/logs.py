@@ -17,7 +17,8 @@ from ..role import on
 from .copies import Copy
 from .names import died
 from .shipping import Shipping
-from .tables import Actor, Task
+from .tables import Actor
+from .task import Task
 from .unheard import UnheardActors
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from ...exceptions import encode_system_error
 
 if TYPE_CHECKING:
     from ...wire.task_spec import ActorOptions
-    from .tables import Task
+    from .task import Task
 
 MADE_ANEW = "has ended: the task that created it died, and its retry has created another"
 LOST_WITH_ACTOR = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")

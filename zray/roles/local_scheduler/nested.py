@@ -28,7 +28,8 @@ from ...wire.task_spec import ActorOptions, StoredValue
 from ...wire.wards import NestedAnswer
 from .actor_names import NOTHING
 from .names import LOST_WITH_ACTOR, died
-from .tables import ActorState, Process, Task
+from .tables import ActorState, Process
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

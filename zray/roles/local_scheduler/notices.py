@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ...wire.gcs import NodeLost
     from ..effects import WorkerExited
     from .scheduler import LocalScheduler
-    from .tables import Actor, Job, Task
+    from .tables import Actor, Job
+    from .task import Task
 
 NOTICES_MAX = 5
 NOTICE_SECONDS = 10.0

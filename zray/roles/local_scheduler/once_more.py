@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from ...wire.gcs import ANSWER_IS_LOST
 from ...wire.task_spec import TaskOptions, TaskSpec
-from .tables import Actor, Job, Task, TaskState
+from .tables import Actor, Job
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -37,7 +38,7 @@ def submit(node: LocalScheduler, task: Task) -> None:
     if actor is None or task.spec.caller != task.spec.task_id or not _waits_for(node, actor, task):
         node.calls.submit(task)
         return
-    task.state = TaskState.CALL
+    task.queued()
     node.lifecycle.retain_arguments(task)
     text = f"{ANSWER_IS_LOST}; the actor itself waits for it, and runs no other call meanwhile."
     node.lifecycle.fail(task, "ObjectReconstructionFailedError", f"Object {task.entry.object_id.hex()}, {text}")

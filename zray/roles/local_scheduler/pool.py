@@ -43,7 +43,8 @@ from ..effects import (
 from ..role import on
 from .gpus import Shares
 from .resources import CPU, cpu_of
-from .tables import Actor, Job, Process, ReadyQueue, Task, TaskState, Worker, WorkerState
+from .tables import Actor, Job, Process, ReadyQueue, Worker, WorkerState
+from .task import Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -391,11 +392,10 @@ class WorkerPool:
             if task.state == TaskState.DONE:
                 continue  # it has ended with who had asked for it, and its worker was killed for that
             if task.job.is_over:
-                task.missing = 0
                 node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
             elif node.lifecycle.may_retry(task):
                 if is_blamed:
-                    task.attempts += 1
+                    task.tried(task.attempts + 1)
                     node.notices.worker_died(task, death)
                 node.lifecycle.run_again(task)
             elif is_blamed or task.options.max_retries == 0:

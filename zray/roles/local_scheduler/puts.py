@@ -25,11 +25,11 @@ from ...wire.gcs import CannotRebuild
 from ...wire.objects import PutMissing
 from ...wire.task_spec import StoredValue
 from ..role import on
-from .tables import FORWARDED
+from .task import FORWARDED, Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
-    from .tables import ObjectEntry, Task, Worker
+    from .tables import ObjectEntry, Worker
 
 # What it takes to make again what a task took is kept up to so many objects, and bytes; where it is more, only what the
 # task took itself.  (A program may pass a value from task to task without end, each with something new.)

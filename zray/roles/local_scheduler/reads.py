@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ...wire.task_spec import TaskSpec, parse_options
 from ...wire.wards import Answer, LoggedCall
-from .tables import Task
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

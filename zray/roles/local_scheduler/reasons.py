@@ -21,7 +21,8 @@ from ...wire.groups import plain_name
 from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX, Explain
 from ...wire.task_spec import StoredValue
 from .lending import Frame
-from .tables import FORWARDED, Actor, ActorState, ObjectEntry, Task, TaskState, Worker
+from .tables import Actor, ActorState, ObjectEntry, Worker
+from .task import FORWARDED, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

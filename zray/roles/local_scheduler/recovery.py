@@ -24,9 +24,9 @@ from ...wire.where import host_of
 from ..latest import LOST_MAX, Latest
 from ..role import on
 from . import once_more
-from .forwarded import Event
 from .puts import Puts
-from .tables import FORWARDED, Job, ObjectEntry, Process, Task, TaskState
+from .tables import Job, ObjectEntry, Process
+from .task import FORWARDED, Event, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -59,7 +59,7 @@ class Recovery:
                 is_wanted = bool(entry.waiting or entry.watchers)
                 if is_wanted and entry.value is None and not shared.locations and not shared.is_fetching:
                     node.remote.subscribe(entry)
-        for task in node.forwarded.with_peer(gone):
+        for task in node.task_states.with_peer(gone):
             # A node that was drained had not begun it.
             self._take_back(task, gone, is_attempt=not message.is_drained)
 
@@ -76,7 +76,7 @@ class Recovery:
         task = node.trips.on_its_way(message.task_id, message.trip)
         if task is None:
             return  # or given back before this came
-        node.forwarded.happened(task, Event.PLACED, peer=message.node)
+        node.task_states.happened(task, Event.PLACED, peer=message.node)
         if message.node in self.lost:
             # Placed before the global scheduler had heard of it: it never began.
             self._take_back(task, message.node, is_attempt=False)
@@ -92,7 +92,7 @@ class Recovery:
             node.lifecycle.fail(task, "NodeDiedError", text)
             return
         if is_attempt:
-            task.attempts += 1
+            task.tried(task.attempts + 1)
             node.notices.node_died(task, gone)
         node.departures.spill(task)
 
@@ -145,7 +145,7 @@ class Recovery:
         if known is not None and not is_put(object_id):
             # In hand: what it returns will be announced, if it was not to be before.
             if self._is_orphan(known) and not known.options.actor_id:
-                node.forwarded.comes_from(known, "")  # others count on it now, whatever it comes to
+                node.task_states.comes_from(known, "")  # others count on it now, whatever it comes to
             node.remote.share_returns(known)
             if known.state >= FORWARDED:
                 node.flights.is_missed(known, object_id)

@@ -27,8 +27,8 @@ from ...wire.objects import InlineRead, ReadInline
 from ...wire.scheduling import PlaceTask, SpillRefused, TaskAccepted, TaskGivenBack
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ..role import on
-from .forwarded import Event
-from .tables import FORWARDED, ObjectEntry, Task, TaskState
+from .tables import ObjectEntry
+from .task import FORWARDED, Event, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -115,7 +115,7 @@ class Remote:
         task = self.node.trips.on_its_way(message.task_id, message.trip)
         if task is None:
             return  # or given back before it held all
-        self.node.forwarded.happened(task, Event.ACCEPTED, peer=self.node.sender)
+        self.node.task_states.happened(task, Event.ACCEPTED, peer=self.node.sender)
         for entry in self.node.lifecycle.returns_of(task):
             if entry.shared is not None:  # else TaskDone says it
                 self.subscribe(entry)
@@ -160,8 +160,7 @@ class Remote:
                 if (
                     known.origin in lost or known.origin == message.origin
                 ):  # the parent runs again, where this comes from
-                    node.forwarded.comes_from(known, message.origin)
-                    known.trip = message.trip
+                    node.task_states.comes_from(known, message.origin, message.trip)
                 self.share_returns(known)
                 node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
             return
@@ -176,7 +175,8 @@ class Remote:
             return
         job = node.code.job_of(message.job_id, message.job)
         task = node.lifecycle.accept_placed(spec, options, job, message.origin)
-        task.trip, task.attempts = message.trip, message.attempts
+        node.task_states.comes_from(task, message.origin, message.trip)
+        task.tried(message.attempts)
         if message.is_quiet:
             node.results.begin_quietly(task)
         else:
@@ -249,8 +249,8 @@ class Remote:
     def comes_back(self, task: Task) -> None:
         """The global scheduler chose this node after all: all that it takes is still held here."""
         node = self.node
-        node.forwarded.left(task, TaskState.WAITING)
-        node.forwarded.comes_from(task, node.address)  # not up again, unless it is stranded, or stolen
+        node.task_states.happened(task, Event.CHOSEN_HERE)
+        node.task_states.comes_from(task, node.address)  # not up again, unless it is stranded, or stolen
         if not node.trips.wait_again(task):
             node.dispatch.enqueue(task)
             return

@@ -19,7 +19,8 @@ from ...wire.scheduling import JobFacts
 from ...wire.task_spec import parse_options
 from ..role import on
 from . import once_more
-from .tables import Job, Process, Task
+from .tables import Job, Process
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -58,7 +59,7 @@ class RemoteCalls:
             known, actor = node.tasks.get(spec.task_id), node.calls.actors.get(options.actor_id)
             if known is not None:
                 # Its caller runs again, on another node; or the call ran ahead of it.
-                node.forwarded.comes_from(known, origin)
+                node.task_states.comes_from(known, origin)
                 if actor is not None and actor.shipping is not None:
                     actor.shipping.answers.asked_for(spec.task_id, origin)
                 node.reject("a call forwarded twice")
@@ -69,7 +70,7 @@ class RemoteCalls:
                 actor.shipping.answers.caller_goes_on(origin)
             job = actor.job if actor is not None else Job(b"", JobFacts())
             task = node.lifecycle.accept_placed(spec, options, job, origin)
-            task.attempts = attempt
+            task.tried(attempt)
             if spec.task_id in message.answered and actor is not None and actor.shipping is not None:
                 actor.shipping.answers.asked.add(spec.task_id)
             if spec.deps or spec.holds:

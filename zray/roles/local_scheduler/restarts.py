@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
 from .names import in_words, name_of_call
-from .tables import Actor, Task
+from .tables import Actor
+from .task import Task
 from .unpulled import Asked
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ class Restarts:
         """Whether the call has failed because the actor is not there and it cannot wait."""
         if call.options.max_retries or not self._is_late(actor):
             return False
-        call.missing = 0
         text = (
             f"{name_of_call(call)} has not begun: the {in_words(actor.options)} died, and is being restarted, which "
             f"takes more than {RESTART_SECONDS:g} s.  Calls with max_task_retries wait for it."
@@ -76,7 +76,6 @@ class Restarts:
         """Whether the call has failed because the actor has no home and it cannot wait."""
         if route.lost_at is None or not self._is_past(route.lost_at) or not _gives_up(call):
             return False
-        call.missing = 0
         text = (
             f"{name_of_call(call)} has not begun: the actor's node is lost, and the actor is being made again "
             f"elsewhere, which takes more than {RESTART_SECONDS:g} s.  Calls with max_task_retries wait for it."

@@ -25,7 +25,8 @@ from ...wire.gcs import ObjectLocated
 from ...wire.scheduling import TaskAccepted, TaskDone
 from ...wire.task_spec import StoredValue
 from ..role import on
-from .tables import Process, Task, TaskState
+from .tables import Process
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -86,8 +87,7 @@ class Results:
         node, objects = self.node, self.node.objects
         node.finished_count += 1
         node.ended.task_ended(task, values[0] if values else b"", writer)
-        task.state = TaskState.DONE
-        task.worker = None
+        task.ended()
         back: list[bytes | int] = []
         held: list[bytes] = []  # inside
         values = values or [b""]
@@ -174,7 +174,7 @@ class Results:
             node.reject("not what the task returns")
             self._do_not_want(lying)
             return
-        task.attempts = max(task.attempts, message.attempts)
+        task.tried(max(task.attempts, message.attempts))
         if lying:
             home, request = node.sender, node.acks.next_request()
             expected = node.departures.record(task, request)

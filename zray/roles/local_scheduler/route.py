@@ -7,7 +7,7 @@ from collections import deque
 from msgspec import Struct
 
 from .names import name_of_call
-from .tables import Task
+from .task import Task
 
 
 class Leaving(Struct, gc=False, eq=False):

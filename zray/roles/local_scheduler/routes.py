@@ -25,7 +25,8 @@ from ...wire.where import host_of
 from ..role import on
 from .names import MADE_ANEW, gone_error, name_of_call
 from .route import Leaving, Route
-from .tables import Job, ObjectEntry, Task, TaskState
+from .tables import Job, ObjectEntry
+from .task import Task
 from .unpulled import Asked, Unpulled
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class Routes:
     def _repeat_sent(route: Route) -> None:
         again = []
         for task in route.sent.values():
-            task.attempts += 1
+            task.tried(task.attempts + 1)
             again.append(Leaving(task, True))
         route.sent.clear()
         route.queue.extendleft(reversed(again))
@@ -291,7 +292,7 @@ class Routes:
 
     def _finish_here(self, task: Task, values: list[bytes | int], home: str) -> None:
         node = self.node
-        task.state = TaskState.DONE
+        task.ended()
         node.small_values.forget_task(task.spec.task_id)
         node.notices.failed(task, values[0] if values else b"")
         node.finished_count += 1
@@ -361,7 +362,6 @@ class Routes:
             entry.actor = None
         route.is_forgotten = True
         for task in [*route.sent.values(), *(item.task for item in route.queue)]:
-            task.missing = 0
             if not self.unpulled.give_up(task):
                 self.node.lifecycle.fail_with(task, error)
         route.sent.clear()
@@ -383,7 +383,7 @@ class Routes:
             if over:
                 route.queue = deque(item for item in route.queue if item.task.job is not job)
                 for task in over:
-                    task.missing = 0
+                    task.ended()
                 error = encode_system_error("WorkerCrashedError", "The driver of this call has ended.")
                 self.node.undoing.end_tasks(over, error)
                 self.calls_ended(route)

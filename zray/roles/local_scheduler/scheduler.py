@@ -72,7 +72,6 @@ from .explain import Explanations
 from .fates import Fates
 from .fetches import Fetches
 from .flights import Flights
-from .forwarded import ForwardedTasks
 from .freeing import Freeing
 from .functions import Functions
 from .groups import Groups
@@ -99,7 +98,8 @@ from .routes import Routes
 from .small_values import SmallValues
 from .stealing import Stealing
 from .strategies import Strategies
-from .tables import Job, ObjectEntry, Process, Task
+from .tables import Job, ObjectEntry, Process
+from .task import Task, TaskStates
 from .trips import Trips
 from .undoing import Undoing
 from .waits import Waits
@@ -114,7 +114,7 @@ class LocalScheduler(Role):
     """One node's tasks, objects, workers and actors."""
 
     PASSING = {"tasks talkative to_seal": None, "function_waiters": "tasks"} | {
-        "forwarded tasks": (lambda node: sum(map(len, node.forwarded.index.values())), "tasks")
+        "forwarded tasks": (lambda node: sum(map(len, node.task_states.index.values())), "tasks")
     }
     OF_JOBS = {"jobs": ...}
     LASTING = {"processes": ...}
@@ -157,7 +157,7 @@ class LocalScheduler(Role):
         self.ends, self.fates = ActorEnds(self), Fates(self)
         self.lifecycle = Lifecycle(self)
         self.function_table = Functions(self)
-        self.lineage, self.undoing, self.forwarded = Lineage(self), Undoing(self), ForwardedTasks()
+        self.lineage, self.undoing, self.task_states = Lineage(self), Undoing(self), TaskStates()
         self.remote = Remote(self)
         self.fetches = Fetches(self)
         self.trips = Trips(self)
@@ -398,7 +398,7 @@ class LocalScheduler(Role):
     def check_everything(self) -> None:
         self.objects.check_everything()
         self.dispatch.check_everything()
-        self.forwarded.check_everything()
+        self.task_states.check_everything()
         self.bundles.check_everything()
         self.function_table.check_everything()
         self.small_values.check_everything()

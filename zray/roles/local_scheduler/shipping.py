@@ -35,7 +35,8 @@ from .begun import BegunCalls
 from .journals import Journal
 from .log_batches import in_batches, size_of_call, size_of_nested
 from .reads import read_ended
-from .tables import Actor, Process, Task, TaskState
+from .tables import Actor, Process
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -419,8 +420,7 @@ class Shipping:
         for inside in result.contained:
             for object_id in inside:
                 node.objects.retain(object_id)
-        task.worker = None
-        task.state = TaskState.CALL
+        task.queued()
         self.withheld.append(Withheld(self.actor.journal.count, said, task, result.values, result.contained))
         return True
 

@@ -21,7 +21,8 @@ from ..role import on
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
-    from .tables import ObjectEntry, Process, Task
+    from .tables import ObjectEntry, Process
+    from .task import Task
 
 # Of one node, in bytes: a program that keeps more small values than that has some hundred thousand of a few kilobytes,
 # which its processes have in memory too; their place is the arena, where all share them.

@@ -20,7 +20,8 @@ from ...wire.scheduling import NO_LOCALITY, StealTasks
 from ...wire.task_spec import StoredValue
 from ..effects import ReclaimTasks
 from ..role import on
-from .tables import ReadyQueue, Task
+from .tables import ReadyQueue
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -89,7 +90,7 @@ class Stealing:
             if task.origin and task.origin != node.address:
                 node.trips.give_back(task, thief)
             else:
-                node.forwarded.comes_from(task, "")
+                node.task_states.comes_from(task, "")
                 node.departures.spill(task)
         return len(leaving)
 

@@ -14,7 +14,8 @@ from ...wire.task_spec import ActorOptions
 from ...wire.where import LabelRule, Where, host_of, matches, no_such_labels, no_such_node, nobody_can, rules_of
 from .gpus import GPU
 from .resources import CPU
-from .tables import ReadyQueue, Task
+from .tables import ReadyQueue
+from .task import Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

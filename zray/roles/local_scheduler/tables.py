@@ -15,38 +15,16 @@ from msgspec import Struct, field
 from ...wire.environment import NO_ENVIRONMENT, Environment
 from ...wire.homes import ActorLife
 from ...wire.scheduling import JobFacts
-from ...wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec
+from ...wire.task_spec import ActorOptions, StoredValue, TaskOptions
 from ..latest import Latest
 from .call_queue import CallQueue
+from .task import Task
 
 if TYPE_CHECKING:
     from .lending import Frame
 
 # Tasks of functions that were refused follow at once.
 REFUSED_MAX = 10_000
-
-
-class TaskState(enum.IntEnum):
-    """Where a task stands; each task is in exactly one of these."""
-
-    WAITING = 0  # an argument (or its function) is not here: in the `waiting` list of each missing object
-    READY = 1  # in its job's queue for its options
-    SENT = 2  # in a worker's `inflight`, or in a frame of a blocked worker
-    CALL = 3  # an actor call, in its actor's `queue`
-    DONE = 4  # in no collection
-    # From here on another node is to run it, and `forwarded` says what moves it on.
-    THROTTLED = 5  # goes up in one of the next turns
-    RECORDING = 6  # as soon as the shards have acknowledged what leaves with it
-    SCHEDULER = 7  # a global scheduler has it
-    SEARCHED = 8  # that one is gone: other nodes are asked
-    PLACED = 9  # a node is named
-    ACCEPTED = 10  # that holds what the task takes
-    DEFERRED = 11  # nobody has room: it goes up again later
-    PARKED = 12  # no node could ever run it: it waits for one that can
-    GROUP = 13  # its placement group has no place yet
-
-
-FORWARDED = TaskState.THROTTLED
 
 
 class Process(Struct, eq=False):
@@ -256,60 +234,6 @@ class ObjectEntry(Struct, gc=False, eq=False):
     def is_elsewhere(self) -> bool:
         """Whether a copy on another node is known."""
         return self.shared is not None and bool(self.shared.locations)
-
-
-class Task(Struct, gc=False, eq=False):
-    """One task as this node sees it."""
-
-    spec: TaskSpec
-    options: TaskOptions
-    entry: Any  # ObjectEntry of the first return
-    job: Any
-    state: int = 0
-    depth: int = 0  # how many tasks, one within the other, stand between it and the driver
-    missing: int = 0  # objects (and a function) that it waits for
-    worker: Any = None
-    attempts: int = 0  # how many runs have been blamed for a worker's death, or raised and may be retried
-    more: Any = None  # ObjectEntries of the further returns
-    trip: int = 0  # how often it has gone up; of a call: which one of its actor's it is
-    forward: Any = None  # Forward, of one from another node, or that another node is to run
-
-    @property
-    def origin(self) -> str:
-        """The local scheduler that spilled it here; our own address: a global scheduler chose this node after all."""
-        return self.forward.origin if self.forward is not None else ""
-
-    @property
-    def is_retried_here(self) -> bool:
-        """Whether it has run here, and does so again."""
-        return self.attempts > 0
-
-    @property
-    def is_unsent(self) -> bool:
-        """Whether it waits here, or another node is to run it."""
-        return self.state in (TaskState.READY, TaskState.WAITING) or self.state >= FORWARDED
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether its origin alone knows what it returns, and is told that here."""
-        shared = self.entry.shared
-        return bool(self.origin) and shared is not None and shared.is_quiet
-
-
-class RebuiltTask(Task, gc=False, eq=False):
-    """One that runs again because what it returned is lost."""
-
-    before: int = 0  # its attempts, as it came here
-
-    @property
-    def is_retried_here(self) -> bool:
-        return self.attempts > self.before
-
-
-class ChildTask(Task, gc=False, eq=False):
-    """One that a worker here has submitted."""
-
-    submitter: Any = None  # its Process
 
 
 class Wait(Struct, gc=False, eq=False):

@@ -24,9 +24,9 @@ from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
 from ...wire.task_spec import RESOURCE_UNIT
 from ..role import on
 from .departures import TASKS_PER_TURN
-from .forwarded import UNDER_WAY, Event
 from .resources import CPU
-from .tables import FORWARDED, ObjectEntry, ReadyQueue, Task, TaskState
+from .tables import ObjectEntry, ReadyQueue
+from .task import FORWARDED, UNDER_WAY, Event, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -207,7 +207,7 @@ class Trips:
             entry = self.node.objects.entries[object_id]
             self._wait_no_more(entry, gone)
         for task in tasks:
-            task.missing = 0
+            task.waits_for(0)
 
     @staticmethod
     def _wait_no_more(entry: ObjectEntry, gone: set[int]) -> None:
@@ -221,7 +221,7 @@ class Trips:
             if entry.value is None:
                 entry.waiting = entry.waiting or []
                 entry.waiting.append(task)
-                task.missing += 1
+                task.waits_for(task.missing + 1)
         return bool(task.missing)
 
     def leave(self, queue: ReadyQueue, *, must_all: bool) -> None:
@@ -235,11 +235,11 @@ class Trips:
             elif (
                 (is_chosen and task.depth)
                 if must_all
-                else (not is_chosen and queue.blob in node.forwarded.deferred_kinds)
+                else (not is_chosen and queue.blob in node.task_states.deferred_kinds)
             ):
                 queue.tasks.append(task)  # no other node could run it; or others of the kind ask for it
             else:
-                node.forwarded.comes_from(task, "")
+                node.task_states.comes_from(task, "")
                 if is_chosen:
                     self._set_aside(task)
                 else:
@@ -259,9 +259,7 @@ class Trips:
     def was_never_here(self, task: Task) -> None:
         """Of another node's task; whoever waits here for what it returns gets that from elsewhere."""
         node, spec = self.node, task.spec
-        node.small_values.forget_task(spec.task_id)
-        node.results.unaccepted.pop(spec.task_id, None)
-        node.forwarded.left(task, TaskState.DONE)
+        self.is_over(task)
         for entry in node.lifecycle.returns_of(task):
             entry.task = None
             if entry.waiting or entry.watchers:
@@ -293,7 +291,7 @@ class Trips:
     def is_over(self, task: Task) -> None:
         """Nothing starts it any more, wherever it is: out of all tables in which tasks are before they begin."""
         node, task_id = self.node, task.spec.task_id
-        node.forwarded.left(task, TaskState.DONE)  # so that the end of one does not start another
+        node.task_states.ended(task)  # so that the end of one does not start another
         node.small_values.forget_task(task_id)
         node.results.unaccepted.pop(task_id, None)
 
@@ -304,7 +302,7 @@ class Trips:
         """TaskGivenBack."""
         task = self.on_its_way(message.task_id, message.trip)
         if task is not None:
-            task.attempts = message.attempts
+            task.tried(message.attempts)
             if message.thief:
                 self.node.stealing.is_back(task, message.thief)
             else:
@@ -323,7 +321,7 @@ class Trips:
         return task if task is not None and task.state in UNDER_WAY and task.trip == trip else None
 
     def _set_aside(self, task: Task) -> None:
-        self.node.forwarded.happened(task, Event.DEFERRED)
+        self.node.task_states.happened(task, Event.DEFERRED)
         self.has_come_back = self.has_come_back or task.trip > 1
         self._set_timer()
 
@@ -337,7 +335,7 @@ class Trips:
         self.timer_is_set = False
         self.count_max = ASK_AGAIN_COUNT_MIN if self.has_come_back else min(4 * self.count_max, ASK_AGAIN_COUNT_MAX)
         self.has_come_back = False
-        deferred = self.node.forwarded.index[TaskState.DEFERRED]
+        deferred = self.node.task_states.index[TaskState.DEFERRED]
         for task in list(islice(deferred.values(), self.count_max)):
             self.node.departures.spill(task)
         if deferred:

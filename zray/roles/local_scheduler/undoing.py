@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
-    from .tables import Process, Task
+    from .tables import Process
+    from .task import Task
 
 # Tasks ended or entries looked at in one turn: 10 ms at most, far below a heartbeat's distance.
 PORTION_COUNT_MAX = 1_000

@@ -19,7 +19,8 @@ from msgspec import Struct
 
 from ...ids import return_id
 from ...wire.task_spec import TaskSpec
-from .tables import ObjectEntry, Task, TaskState
+from .tables import ObjectEntry
+from .task import Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -124,7 +125,7 @@ class Unpulled:
         if type(task) is not Asked:
             return False
         self.node.small_values.forget_task(task.spec.task_id)
-        task.state = TaskState.DONE
+        task.ended()
         for entry in self.node.lifecycle.returns_of(task):
             entry.task = None
             self.look_for(entry)

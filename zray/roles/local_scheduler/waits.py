@@ -15,7 +15,8 @@ from ...exceptions import ProtocolError
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import AwaitRoom, CancelWait, WaitObjects, WaitReply
 from ..role import on
-from .tables import FORWARDED, ObjectEntry, Process, Wait
+from .tables import ObjectEntry, Process, Wait
+from .task import FORWARDED
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler

@@ -1,0 +1,305 @@
+"""The task: its record, its state, and which events move it on.
+
+    an argument is missing: WAITING -> READY -> SENT -> DONE          here; from SENT back to READY or WAITING
+    a call on an actor:        CALL -> SENT -> DONE                   here or on its way; from SENT back to CALL
+    another node is to run it:
+        THROTTLED -> RECORDING -> SCHEDULER -> PLACED -> ACCEPTED -> DONE
+                                  SCHEDULER, PLACED: the scheduler is gone -> SEARCHED -> PLACED, or THROTTLED again
+                                  nobody has room -> DEFERRED -> THROTTLED
+                                  no node could ever run it -> PARKED -> THROTTLED
+                                  its placement group has no place yet -> GROUP -> THROTTLED
+
+Events of forwarded tasks go through `TaskStates.happened`.  News of an earlier attempt to place one (`trip`), or news
+that its state does not expect, is stale: it changes nothing.  Events of a task here are methods of `Task`, since
+each small task takes that way; the simulator asserts that each is in the table.
+
+Rule 1: A task is in `index[task.state]` while its state is a forwarded one, and in no other index.
+Rule 2: `by_peer[p]` holds the tasks whose `forward.peer` is p, `by_scheduler[s]` those whose `forward.via` is s.
+Rule 3: Nothing outside of this file changes a field of a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any
+
+from msgspec import Struct
+
+from ...wire.task_spec import TaskOptions, TaskSpec
+
+
+class TaskState(IntEnum):
+    """Where a task stands; each task is in exactly one of these."""
+
+    WAITING = 0  # an argument (or its function) is not here: in the `waiting` list of each missing object
+    READY = 1  # in its job's queue for its options
+    SENT = 2  # in a worker's `inflight`, or in a frame of a blocked worker
+    CALL = 3  # an actor call, in its actor's `queue`
+    DONE = 4  # in no collection
+    # From here on another node is to run it, under `TaskStates`.
+    THROTTLED = 5  # goes up in one of the next turns
+    RECORDING = 6  # as soon as the shards have acknowledged what leaves with it
+    SCHEDULER = 7  # a global scheduler has it
+    SEARCHED = 8  # that one is gone: other nodes are asked
+    PLACED = 9  # a node is named
+    ACCEPTED = 10  # that holds what the task takes
+    DEFERRED = 11  # nobody has room: it goes up again later
+    PARKED = 12  # no node could ever run it: it waits for one that can
+    GROUP = 13  # its placement group has no place yet
+
+
+class Event(IntEnum):
+    """What moves a task on."""
+
+    SPILLED = 0  # it goes up, for the first time or again
+    DEPARTS = 1  # the shards are told of what leaves with it
+    HANDED_UP = 2  # to a global scheduler
+    ADDRESSED = 3  # to the node of its bundle
+    PLACED = 4  # a scheduler names the node
+    FOUND = 5  # a node that was asked has it
+    ACCEPTED = 6  # the node holds what it takes
+    SCHEDULER_GONE = 7
+    DEFERRED = 8  # given back, or nobody has room
+    REFUSED = 9  # no node could ever run it
+    HAS_NO_PLACE = 10  # its placement group
+    CHOSEN_HERE = 11  # this node is to run it after all
+    ENQUEUED = 12  # all that it takes is here
+    SENT = 13  # to a worker
+    RETURNED = 14  # unrun, or to run once more
+    LACKS_ARGUMENT = 15  # it is returned, and its maker, ahead of it in the same batch, has failed
+    QUEUED = 16  # a call: behind others of its actor, for its place in their log, or on its way
+    ENDED = 17  # its values are here, or nothing here starts it any more
+
+
+FORWARDED = TaskState.THROTTLED
+LOCAL = (TaskState.WAITING, TaskState.READY)
+IDLE = (TaskState.DEFERRED, TaskState.PARKED, TaskState.GROUP)
+THERE = (TaskState.PLACED, TaskState.ACCEPTED)
+ASKED = (TaskState.SCHEDULER, TaskState.SEARCHED)
+UNDER_WAY = (*ASKED, *THERE)
+LEAVING = (TaskState.THROTTLED, TaskState.RECORDING)
+
+
+def _rows(states: Iterable[TaskState], event: Event, then: TaskState) -> dict[tuple[int, Event], TaskState]:
+    return {(state, event): then for state in states}
+
+
+TRANSITIONS: dict[tuple[int, Event], TaskState] = {
+    **_rows((*LOCAL, *IDLE, *UNDER_WAY), Event.SPILLED, TaskState.THROTTLED),
+    **_rows((TaskState.THROTTLED,), Event.DEPARTS, TaskState.RECORDING),
+    **_rows(LEAVING, Event.HANDED_UP, TaskState.SCHEDULER),
+    **_rows(LEAVING, Event.ADDRESSED, TaskState.PLACED),
+    **_rows((TaskState.SCHEDULER, TaskState.PLACED), Event.PLACED, TaskState.PLACED),
+    (TaskState.SEARCHED, Event.PLACED): TaskState.SEARCHED,  # the others are asked already: one of them has it, or none
+    (TaskState.ACCEPTED, Event.PLACED): TaskState.ACCEPTED,
+    (TaskState.SEARCHED, Event.FOUND): TaskState.PLACED,
+    **_rows(UNDER_WAY, Event.ACCEPTED, TaskState.ACCEPTED),
+    **_rows((TaskState.SCHEDULER, TaskState.PLACED), Event.SCHEDULER_GONE, TaskState.SEARCHED),
+    **_rows((TaskState.READY, *UNDER_WAY), Event.DEFERRED, TaskState.DEFERRED),
+    **_rows((TaskState.READY, TaskState.SCHEDULER), Event.REFUSED, TaskState.PARKED),
+    **_rows((TaskState.READY, *LEAVING, TaskState.GROUP), Event.HAS_NO_PLACE, TaskState.GROUP),
+    **_rows((*LEAVING, *IDLE, *UNDER_WAY), Event.CHOSEN_HERE, TaskState.WAITING),
+    **_rows((*LOCAL, TaskState.GROUP), Event.ENQUEUED, TaskState.READY),
+    **_rows((*LOCAL, TaskState.CALL), Event.SENT, TaskState.SENT),
+    (TaskState.SENT, Event.RETURNED): TaskState.READY,
+    (TaskState.SENT, Event.LACKS_ARGUMENT): TaskState.WAITING,
+    **_rows((TaskState.WAITING, TaskState.CALL, TaskState.SENT), Event.QUEUED, TaskState.CALL),
+    **_rows(TaskState, Event.ENDED, TaskState.DONE),
+}
+DEFERRED = TaskState.DEFERRED
+# What an event leaves of who has the task: all else forgets both.
+KEEPS_PEER = (Event.SCHEDULER_GONE, Event.PLACED, Event.ACCEPTED)
+KEEPS_SCHEDULER = (Event.PLACED,)
+
+
+class Forward(Struct, gc=False, eq=False):
+    """Other nodes that a task is with, or is from: few tasks have one."""
+
+    origin: str = ""  # address of the local scheduler that spilled it here
+    peer: str = ""  # the node that is named, or has accepted it
+    via: str = ""  # the global scheduler that was handed it, until a node has accepted it
+
+
+class Task(Struct, gc=False, eq=False):
+    """One task as this node sees it."""
+
+    spec: TaskSpec
+    options: TaskOptions
+    entry: Any  # ObjectEntry of the first return
+    job: Any
+    state: int = 0
+    depth: int = 0  # how many tasks, one within the other, stand between it and the driver
+    missing: int = 0  # objects (and a function) that it waits for
+    worker: Any = None
+    attempts: int = 0  # how many runs have been blamed for a worker's death, or raised and may be retried
+    more: Any = None  # ObjectEntries of the further returns
+    trip: int = 0  # how often it has gone up; of a call: which one of its actor's it is
+    forward: Any = None  # Forward, of one from another node, or that another node is to run
+
+    def enqueued(self) -> None:
+        """All that it takes is here: it is in the queue of its kind, or looks for a place."""
+        self.state = TaskState.READY
+
+    def sent(self, worker: Any) -> None:
+        """A Worker has it."""
+        self.state = TaskState.SENT
+        self.worker = worker
+
+    def returned(self) -> bool:
+        """No worker has it any more.  Whether it is ready, and need not wait for an argument."""
+        self.worker = None
+        self.state = TaskState.WAITING if self.missing else TaskState.READY
+        return not self.missing
+
+    def queued(self) -> None:
+        """It is a call, and no worker has it."""
+        self.state = TaskState.CALL
+        self.worker = None
+
+    def ended(self) -> None:
+        """It waits for nothing, and no worker has it.  One that is forwarded ends by `TaskStates.ended`."""
+        self.state = TaskState.DONE
+        self.worker = None
+        self.missing = 0
+
+    def waits_for(self, count: int) -> None:
+        """So many things that it takes are not here."""
+        self.missing = count
+
+    def has_come(self) -> int:
+        """One of these is here.  How many are not."""
+        self.missing -= 1
+        return self.missing
+
+    def tried(self, attempts: int) -> None:
+        """So many of its runs are over that are not for nothing."""
+        self.attempts = attempts
+
+    @property
+    def origin(self) -> str:
+        """The local scheduler that spilled it here; our own address: a global scheduler chose this node after all."""
+        return self.forward.origin if self.forward is not None else ""
+
+    @property
+    def is_retried_here(self) -> bool:
+        """Whether it has run here, and does so again."""
+        return self.attempts > 0
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether its origin alone knows what it returns, and is told that here."""
+        shared = self.entry.shared
+        return bool(self.origin) and shared is not None and shared.is_quiet
+
+
+class RebuiltTask(Task, gc=False, eq=False):
+    """One that runs again because what it returned is lost."""
+
+    before: int = 0  # its attempts, as it came here
+
+    @property
+    def is_retried_here(self) -> bool:
+        return self.attempts > self.before
+
+
+class ChildTask(Task, gc=False, eq=False):
+    """One that a worker here has submitted."""
+
+    submitter: Any = None  # its Process
+
+
+class TaskStates:
+    """The states of the tasks of one node; indexes of those that others are to run."""
+
+    PASSING = {"by_peer by_scheduler": None, "deferred_kinds": lambda tasks: len(tasks.index[DEFERRED])}
+
+    def __init__(self) -> None:
+        self.index: dict[int, dict[bytes, Task]] = {state: {} for state in TaskState if state >= FORWARDED}
+        self.by_peer: dict[str, dict[bytes, Task]] = {}
+        self.by_scheduler: dict[str, dict[bytes, Task]] = {}
+        self.deferred_kinds: dict[bytes, int] = {}  # options of deferred tasks -> how many of these there are
+
+    def happened(self, task: Task, event: Event, *, peer: str = "", scheduler: str = "") -> bool:
+        """Move the task on.  False: its state expects no such news.
+
+        peer: the node that has it, or is named.  scheduler: the global scheduler that has it.
+        """
+        state = TRANSITIONS.get((task.state, event))
+        if state is None:
+            return False
+        self._enter(task, state)
+        forward = task.forward
+        if forward is None:
+            forward = task.forward = Forward()
+        if event == Event.SPILLED:
+            task.trip += 1
+        if peer != forward.peer and (peer or event not in KEEPS_PEER):
+            self._name(self.by_peer, task, forward.peer, peer)
+            forward.peer = peer
+        if scheduler != forward.via and (scheduler or event not in KEEPS_SCHEDULER):
+            self._name(self.by_scheduler, task, forward.via, scheduler)
+            forward.via = scheduler
+        return True
+
+    def ended(self, task: Task) -> None:
+        """Take the task out, whatever its state is: nothing starts it any more."""
+        if task.state >= FORWARDED:
+            self.happened(task, Event.ENDED)
+        task.ended()
+
+    @staticmethod
+    def comes_from(task: Task, origin: str, trip: int | None = None) -> None:
+        """Note the node that the task is from, "" for this one, and the number of its attempt to place it."""
+        if task.forward is not None:
+            task.forward.origin = origin
+        elif origin:
+            task.forward = Forward(origin)
+        if trip is not None:
+            task.trip = trip
+
+    def with_peer(self, peer: str) -> list[Task]:
+        """The tasks that this node has, or is named for."""
+        return list(self.by_peer.get(peer, {}).values())
+
+    def with_scheduler(self, scheduler: str) -> list[Task]:
+        """The tasks that this global scheduler was handed, and that no node has accepted."""
+        return list(self.by_scheduler.get(scheduler, {}).values())
+
+    def _enter(self, task: Task, state: TaskState) -> None:
+        former = task.state
+        if former == state:
+            return
+        if former >= FORWARDED:
+            del self.index[former][task.spec.task_id]
+        if state >= FORWARDED:
+            self.index[state][task.spec.task_id] = task
+        if state is DEFERRED or former == DEFERRED:
+            self._count_kind(task.spec.options, 1 if state is DEFERRED else -1)
+        task.state = state
+
+    def _count_kind(self, options: bytes, step: int) -> None:
+        count = self.deferred_kinds.get(options, 0) + step
+        if count:
+            self.deferred_kinds[options] = count
+        else:
+            del self.deferred_kinds[options]
+
+    @staticmethod
+    def _name(tables: dict[str, dict[bytes, Task]], task: Task, former: str, name: str) -> None:
+        if former:
+            tasks = tables[former]
+            del tasks[task.spec.task_id]
+            if not tasks:
+                del tables[former]
+        if name:
+            tables.setdefault(name, {})[task.spec.task_id] = task
+
+    def check_everything(self) -> None:
+        """Rules 1 and 2."""
+        for state, tasks in self.index.items():
+            assert all(task.state == state for task in tasks.values())
+        for peer, tasks in self.by_peer.items():
+            assert tasks and all(task.forward.peer == peer for task in tasks.values())
+        for scheduler, tasks in self.by_scheduler.items():
+            assert tasks and all(task.forward.via == scheduler for task in tasks.values())
