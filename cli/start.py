@@ -228,7 +228,7 @@ def start(
 ) -> None:
     """Start a node that outlives its drivers: a head, or one that joins a cluster."""
     from zray.host import control, nodes
-    from zray.host.machine import why_store_is_too_large
+    from zray.host.cgroups import why_store_is_too_large
 
     if head == (address is not None):
         both = ", not both" if head else ""

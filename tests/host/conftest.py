@@ -3,7 +3,7 @@
 import pytest
 
 from tests.host.wires import Host, are_up, join, pump
-from zray.host import dealing, strangers
+from zray.host import dealing, tcp
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def brief_handshakes(monkeypatch):
 @pytest.fixture
 def brief_looks(monkeypatch):
     """What strangers have sent is seen almost at once."""
-    monkeypatch.setattr(strangers, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(tcp, "UNAUTHENTICATED_CHECK_SECONDS", 0.001)
 
 
 @pytest.fixture

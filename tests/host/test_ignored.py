@@ -7,8 +7,7 @@ import pytest
 
 from zray.exceptions import TaskError
 from zray.host.hints import note_missing_module
-from zray.host.ignored import Ignored
-from zray.host.project import files_below
+from zray.host.project import Ignored, files_below
 
 PATHS = (
     "a.log",

@@ -116,7 +116,7 @@ def test_imports_are_found_wherever_they_stand(tmp_path):
         """
     (tmp_path / "x.py").write_text(textwrap.dedent(text))
     assert imports_of(str(tmp_path / "x.py")) - {""} == {"a", "b", "e", "i", "j", "in_a_text"}
-    assert imports_of(str(tmp_path / "gone.py")) == set()
+    assert imports_of(str(tmp_path / "connection.py")) == set()
 
 
 def test_the_names_that_code_uses():
@@ -196,7 +196,7 @@ def test_what_the_program_itself_would_not_find_here_is_left_alone(main_in, tmp_
 
 def test_modules_that_are_not_what_they_seem_are_left_alone(main_in, monkeypatch):
     make(main_in, {"real.py": ""})
-    for name, file in (("ghost", str(main_in / "gone.py")), ("renamed", str(main_in / "real.py")), ("number", 7)):
+    for name, file in (("ghost", str(main_in / "connection.py")), ("renamed", str(main_in / "real.py")), ("number", 7)):
         module = types.ModuleType(name)
         module.__file__ = file
         monkeypatch.setitem(sys.modules, name, module)

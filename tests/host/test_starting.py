@@ -14,7 +14,7 @@ import zray
 from tests.gates import DEADLINE_S
 from tests.scripts import start_script
 from zray.host import workers
-from zray.host.machine import why_store_is_too_large
+from zray.host.cgroups import why_store_is_too_large
 from zray.host.session import Session, live_sessions
 from zray.host.workers import Workers
 from zray.roles.effects import WorkerStarted

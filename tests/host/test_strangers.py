@@ -9,7 +9,7 @@ from tests.host import curve
 from tests.host.wires import Host, Wire, are_up, beat, join, pump
 from zray.host.dealing import FRAME_BYTES_MAX
 from zray.host.keys import KeyPair
-from zray.host.strangers import BYTES_MAX, HALF_OPEN_MAX
+from zray.host.tcp import HALF_OPEN_MAX, UNAUTHENTICATED_BYTES_MAX
 
 STRANGERS = 1_000
 # In which who has a key comes in all the same.
@@ -17,7 +17,7 @@ JOIN_SECONDS = 3.0
 
 
 def known_by(host):
-    return host.links.listener.strangers
+    return host.links.listener.unauthenticated
 
 
 def is_open(stranger):
@@ -70,7 +70,7 @@ def test_a_stranger_who_announces_a_long_frame_is_hung_up_on_before_it_is_here(p
         sent = 0
         while sent < announced:
             try:
-                sent += stranger.send(bytes(min(BYTES_MAX, announced - sent)))
+                sent += stranger.send(bytes(min(UNAUTHENTICATED_BYTES_MAX, announced - sent)))
             except BlockingIOError:
                 pass
             except OSError:

@@ -28,13 +28,13 @@ from .leaving import crash, leave
 from .logs import begun_lines
 from .methods import Methods
 from .preloading import suggest
-from .returns import several
+from .raised import several
 from .shutdown import Shutdown, has_shutdown
 from .submitter import Call, Submitter, current_call
 from .threads import threads
 
 if TYPE_CHECKING:
-    from .async_calls import AsyncCalls
+    from .event_loop import AsyncCalls
     from .worker_main import Worker
 
 
@@ -87,7 +87,7 @@ class ActorHost:
                     worker.client.place_told(argument.object_id)
                 executor.arguments[argument.object_id] = argument.value
         if self.is_async:
-            from .async_calls import AsyncCalls  # it imports asyncio, which other actors do without
+            from .event_loop import AsyncCalls  # it imports asyncio, which other actors do without
 
             self.async_calls = AsyncCalls(self, self.options.max_concurrency)
         elif not self.is_serial:

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import zmq
 
@@ -200,3 +201,15 @@ class Connection:
             os.eventfd_write(self.wake_fd, 1)
             self.socket.close(linger=0)
             self.context.destroy(linger=0)
+
+
+class Disconnected:
+    """Stands for a part of a runtime that has left its session: whoever uses it hears that."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._connection.lost()

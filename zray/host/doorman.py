@@ -17,6 +17,7 @@ from ..ids import JOB_ID_BYTES
 from ..roles.effects import HeadChanged, ProcessJoined, ProcessLeft, SchedulerGone
 from ..roles.inquiries import Inquiries
 from ..roles.local_scheduler.scheduler import INLINE_BYTES_MAX
+from ..roles.work_effects import SessionEnds
 from ..version import __version__
 from ..wire.allowed import targets_of_process
 from ..wire.codec import decode
@@ -282,3 +283,33 @@ class Doorman:
         """The node ends: those who are still here are told why."""
         for address in self.pidfds:
             self.node.peers.send(address, [ProcessDropped(reason)])
+
+
+class SessionEnd:
+    """Of one node."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.reason = ""  # why, once the session ends
+        self.is_told_by_signal = False
+
+    def begin(self, reason: str) -> None:
+        """After this turn, if no actor has to stop first."""
+        if self.reason or self.node.reactor.ended:
+            return
+        self.reason = reason
+        if self.node.local.ends.are_due():
+            self.node.tell_local(SessionEnds())
+        else:
+            self.complete()
+
+    def complete(self) -> None:
+        """After this turn: nothing is waited for any more."""
+        self.node.reactor.ended = self.node.reactor.ended or self.reason
+
+    def on_signal(self) -> None:
+        """SIGTERM, which may come at any place of our code.  The second one does not wait for actors."""
+        if self.is_told_by_signal:
+            self.node.reactor.end_soon("told to by a second signal")
+        self.is_told_by_signal = True
+        self.node.reactor.deliver_from_thread(self.node.doorman.address, StopSession())

@@ -16,7 +16,7 @@ from ..store.durable import StoreError
 from ..wire.hosts import HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.message import Message
 from ..wire.scheduling import BOTTOM_UP
-from .hash_seed import checked_hash_seed
+from .interpreter import checked_hash_seed
 from .keys import KEY_BYTES, Key, require_curve, write_secret
 from .listener import Listener
 from .membership import Membership, addresses_of, shard_names

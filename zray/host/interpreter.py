@@ -1,7 +1,11 @@
-"""The Python that zray's own processes run in: this program's, or the one that ZRAY_PYTHON names.
+"""The Python that zray's own processes run in, and the seed of hash() in it.
 
-A frozen program (PyInstaller) has no Python beside it: its sys.executable is the program itself, and to run that would
-begin the program once more.
+The Python is this program's, or the one that ZRAY_PYTHON names.  A frozen program (PyInstaller) has no Python beside
+it: its sys.executable is the program itself, and to run that would begin the program once more.
+
+The seed is one number per cluster, so that equal strings have equal hashes on all nodes.  The head chooses it, and a
+node that joins is told (JoinClusterReply).  The fork server is started with it in its environment, so its workers have
+it, and so does a fork server that replaces another one.
 """
 
 from __future__ import annotations
@@ -87,3 +91,26 @@ def child_environment() -> dict[str, str]:
         if before:
             environment["LD_LIBRARY_PATH"] = before
     return environment
+
+
+HASH_SEED_VARIABLE = "PYTHONHASHSEED"
+SEED_MAX = 4_294_967_295
+
+
+def is_hash_seed(text: str) -> bool:
+    """Whether Python takes it: a number, in which 0 means that nothing is random."""
+    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= SEED_MAX
+
+
+def chosen_hash_seed() -> str:
+    """The seed that this process's environment names, else a random one.
+
+    A running interpreter cannot tell the seed that it has drawn itself.
+    """
+    named = os.environ.get(HASH_SEED_VARIABLE, "")
+    return named if is_hash_seed(named) else str(int.from_bytes(os.urandom(4), "big") or 1)
+
+
+def checked_hash_seed(told: str) -> str:
+    """The seed that a head has told, or one of our own: with another text in its environment no Python starts."""
+    return told if is_hash_seed(told) else chosen_hash_seed()

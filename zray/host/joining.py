@@ -16,9 +16,9 @@ from ..runtime_env import shared_and_own
 from ..wire.actors import SHUTDOWN_SECONDS
 from ..wire.session import Goodbye
 from . import context, interrupts, unfetched
+from .cgroups import why_store_is_too_large
 from .finding import SCHEME, find_node_of, find_session, is_in_cluster, session_at
 from .green_threads import refuse_green_threads
-from .machine import why_store_is_too_large
 from .nodes import (
     NODE_END_SECONDS,
     declared_resources,

@@ -7,13 +7,13 @@ import socket
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from .hash_seed import VARIABLE
+from .interpreter import HASH_SEED_VARIABLE
 from .session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, REQUEST_DESCRIPTOR, Session
 from .spawn import spawn
 
 
 def launch_fork_server(session: Session, hash_seed: str) -> tuple[int, socket.socket]:
-    """Run one beside us; its pid, and our end of the connection to it.  hash_seed: its workers' (hash_seed.py)."""
+    """Run one beside us; its pid, and our end of the connection to it.  hash_seed: its workers' (interpreter.py)."""
     return _launch(session, hash_seed, "zray.host.fork_server", "fork-server")
 
 
@@ -53,7 +53,7 @@ def _launch(
         output=log,
         descriptors={theirs.fileno(): CONNECTION_DESCRIPTOR, node_pidfd: NODE_DESCRIPTOR, **descriptors},
         runs_user_code=True,
-        variables={VARIABLE: hash_seed},
+        variables={HASH_SEED_VARIABLE: hash_seed},
     )
     os.close(log)
     os.close(node_pidfd)

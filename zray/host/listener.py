@@ -15,8 +15,7 @@ from ..wire.session import Ack
 from .dealing import server
 from .keys import Key, KeyPair, KeyRing
 from .sockets import NOBLOCK, SEND_MORE, has_arrived, monitor_event, receive, receive_bulk, send, send_mail
-from .strangers import Strangers
-from .tcp import opened, repeat_steadily
+from .tcp import UnauthenticatedConnections, opened, repeat_steadily
 
 
 class Wire:
@@ -70,7 +69,7 @@ class Listener:
         self.ring = ring
         self.socket = server(context, keys)
         self.port = 0
-        self.strangers = Strangers()
+        self.unauthenticated = UnauthenticatedConnections()
         self.lost: set[int] = set()  # connections that have ended, since the last look
         self.monitor: Any = self.socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self.monitor.linger = 0
@@ -89,7 +88,7 @@ class Listener:
                 why = f"port {port} of {host} is taken"
             raise OSError(error.errno, why) from error
         endpoint: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
-        self.port = self.strangers.port = int(endpoint.rstrip(b"\0").rpartition(b":")[2])
+        self.port = self.unauthenticated.port = int(endpoint.rstrip(b"\0").rpartition(b":")[2])
         return self.port
 
     def bind_here(self, path: str) -> str:
@@ -112,9 +111,9 @@ class Listener:
             identity = receive(router, NOBLOCK)
             frame = router.recv(zmq.NOBLOCK, copy=False)
             key, address = self._key_of(frame), str(frame.get("Peer-Address"))
-            if self.strangers.half_open or has_arrived(self.monitor):
+            if self.unauthenticated.half_open or has_arrived(self.monitor):
                 self._look()  # its beginning may be among the news
-                self.strangers.has_spoken(int(frame.get(zmq.SRCFD)))
+                self.unauthenticated.has_spoken(int(frame.get(zmq.SRCFD)))
             bulk = receive_bulk(router) if frame.more else []
             yield Arrival(identity, key, frame, bulk, address)
 
@@ -152,9 +151,9 @@ class Listener:
         while has_arrived(self.monitor):
             event, descriptor = monitor_event(self.monitor)
             if event == zmq.EVENT_ACCEPTED:
-                self.strangers.has_come(descriptor)
+                self.unauthenticated.has_come(descriptor)
                 repeat_steadily(descriptor)
-            elif self.strangers.has_ended(descriptor):
+            elif self.unauthenticated.has_ended(descriptor):
                 self.lost.add(descriptor)  # half open too: its first words may lie here, and not be heard yet
 
     def close(self, linger_ms: int) -> None:

@@ -20,8 +20,7 @@ from ..wire.task_spec import TaskOptions, TaskSpec
 from ..wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, why_too_many
 from .exits import exit_status, exited_task
 from .local_objects import INLINE_BYTES_MAX
-from .raised import Failure, raised
-from .returns import several
+from .raised import Failure, raised, several
 from .submitter import Submitter, current_call
 
 if TYPE_CHECKING:

@@ -35,10 +35,9 @@ from . import (
 from .environment import with_env_vars
 from .local_actors import LocalActors
 from .local_calls import LocalCalls, local_call
-from .local_futures import LocalFutures
 from .local_helpers import Helpers
 from .local_node import LocalNode
-from .local_objects import INLINE_BYTES_MAX, LocalObjects
+from .local_objects import INLINE_BYTES_MAX, LocalFutures, LocalObjects
 from .submitter import Submitter
 
 NODE_ID_BYTES = 8

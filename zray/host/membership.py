@@ -45,8 +45,8 @@ from ..wire.scheduling import BOTTOM_UP
 from .dealing import DENIED, UNANSWERED, WRONG_KEY, Dealer
 from .detours import Detours
 from .entrance import Entrance
-from .hash_seed import checked_hash_seed
 from .hosted import HostedReplicas
+from .interpreter import checked_hash_seed
 from .keys import Key, KeyPair, KeyRing, Token, key_of, require_curve
 from .neighbour import HELD_BYTES_MAX, Neighbour
 from .neighbours import Neighbours

@@ -33,7 +33,7 @@ from ..wire.hosts import (
 from ..wire.link import MailFrame, open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.session import Ack
-from . import doubts, strangers
+from . import tcp
 from .dealing import ATTEMPT_SECONDS, DENIED, Dealer
 from .gate import Gate
 from .heap import keep_freed
@@ -347,8 +347,8 @@ class Neighbours:
                     self._bad(identity, key, str(error))
             if self.listener in self.restless and count >= TURN_FRAMES_MAX:
                 return
-        doubts.look_around(self)
-        strangers.watch(self)
+        tcp.check_ended_connections(self)
+        tcp.watch_unauthenticated(self)
 
     def _bad(self, identity: bytes, key: Key | None, reason: str) -> None:
         """A frame that is none, or that is not its sender's to send."""

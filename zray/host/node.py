@@ -60,14 +60,13 @@ from ..wire.hosts import HostWelcome
 from ..wire.message import Bulk
 from ..wire.scheduling import BOTTOM_UP
 from . import gpus
-from .doorman import Doorman
+from .doorman import Doorman, SessionEnd
 from .health import HealthCheck, LookAgain
 from .own_resources import with_names_of_node
 from .peers import Peers
 from .processes import end_children
 from .reactor import Reactor
 from .session import DRIVER_DESCRIPTOR, SECRET_DESCRIPTOR, Session
-from .session_end import SessionEnd
 from .session_info import SessionInfo
 from .workers import Workers
 

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from ..store.sweeper import lock_session
-from .hash_seed import chosen_hash_seed
+from .interpreter import chosen_hash_seed
 from .launch import launch_fork_server
 from .processes import adopt_orphans, end_children
 from .session import (

@@ -22,8 +22,8 @@ from ..checks import check_whole
 from ..exceptions import AuthenticationError, ClusterLostError
 from ..second_start import SAID
 from . import gpus
+from .cgroups import cpu_count, store_bytes, work_bytes
 from .interpreter import WHAT_TO_SET, interpreter, started_again
-from .machine import cpu_count, store_bytes, work_bytes
 from .processes import last_lines, reap, wait_for_end
 from .session import (
     DRIVER_DESCRIPTOR,

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from ..exceptions import RuntimeEnvSetupError
 from ..wire.limits import CHARACTERS_MAX
-from .local_sources import digest_of
 
 # A setup of more packages than that is an image, and no environment.
 LINES_MAX = 2_000
@@ -165,3 +165,44 @@ def _absolute(text: str, folder: str) -> str:
     path = os.path.join(folder, os.path.expanduser(text))
     is_path = text.startswith(("./", "../", "~/")) or text == "." or ("/" in text and "://" not in text)
     return os.path.abspath(path) if is_path and os.path.exists(path) else text
+
+
+# More than that in one folder is data: of what lies beyond, size and time stand for the bytes.
+DIGEST_BYTES_MAX = 64 << 20
+# Builders write these beside the code, and they are made of it.
+_GENERATED = re.compile(r"(\.git|\.hg|__pycache__|build|.*\.egg-info|.*\.pyc)$")
+_PATH_OF_LINE = re.compile(
+    r"(?:(?:-e|--editable|-f|--find-links|-c|--constraint)[ =]\s*)?(?:.*@\s*)?(?:file://)?(/\S*)"
+)
+
+
+def digest_of(line: str) -> tuple[str, str] | None:
+    """(path, digest) of what a line of a request names; None: nothing on this machine."""
+    found = _PATH_OF_LINE.match(line)
+    path = found[1].partition("[")[0] if found is not None else ""  # extras of a folder are in brackets
+    if not path or not os.path.exists(path):
+        return None
+    digest, left = sha256(), DIGEST_BYTES_MAX
+    for place in sorted(_files_of(path)):
+        digest.update(f"{os.path.relpath(place, path)}\0".encode("utf-8", "surrogateescape"))
+        try:
+            status = os.stat(place)
+            if status.st_size > left:
+                digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
+                continue
+            left -= status.st_size
+            with open(place, "rb") as file:
+                digest.update(sha256(file.read()).digest())
+        except OSError:
+            digest.update(b"unreadable")
+    return path, digest.hexdigest()
+
+
+def _files_of(path: str) -> list[str]:
+    if not os.path.isdir(path):
+        return [path]
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if not _GENERATED.match(name)]
+        found += [os.path.join(folder, name) for name in names if not _GENERATED.match(name)]
+    return found

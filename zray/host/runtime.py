@@ -32,10 +32,9 @@ from ..wire.scheduling import JobFacts
 from ..wire.task_spec import ActorOptions, StoredValue, TaskSpec
 from ..wire.tasks import Function, PublishFunction
 from . import context, forks, patience, unfetched  # noqa: F401  forks watches over forks
-from .connection import Connection
+from .connection import Connection, Disconnected
 from .flusher import flush_forever
 from .futures import Futures
-from .gone import Gone
 from .origins import OF_GET, words_of
 from .published import Published
 from .stack import require_room
@@ -444,7 +443,7 @@ class Runtime:
             self._helper.join(timeout=1.0)
         self.arena.leave()
         # What is left is in no cycle: it goes with the last thread that uses it, and not when garbage is collected.
-        gone: Any = Gone(self.connection)
+        gone: Any = Disconnected(self.connection)
         self.client = self.waiting = self.writer = self.futures = gone
         self.on_other = self.more_messages = None
         self.connection.how_node_ended = lambda: ""

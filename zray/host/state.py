@@ -50,7 +50,7 @@ class Plan(msgspec.Struct):
     port: int = 0  # 0: not settled yet
     lineage_bytes: int = LINEAGE_BYTES  # what the specs in memory may weigh, per shard
     driver_wait: float = DRIVER_WAIT_SECONDS  # how long a program outside of the cluster may be silent
-    hash_seed: str = ""  # of hash() in all tasks: nodes that still run have it (hash_seed.py)
+    hash_seed: str = ""  # of hash() in all tasks: nodes that still run have it (interpreter.py)
 
     def changed(self, asked: dict[str, Any]) -> Plan:
         """With what is asked for; None, "" and a port of 0 leave things as they are."""

@@ -46,7 +46,7 @@ from .log_room import LogRoom
 from .logs import begun_lines
 from .origins import Origins
 from .pinned import PinnedFinder
-from .returns import several
+from .raised import several
 from .runtime import Runtime
 from .session import Session
 from .stack import as_deep_as_any

@@ -20,7 +20,7 @@ from ..roles.effects import WorkerExited, WorkerStarted, WorkerStartFailed
 from ..store.segment import create_semaphore, unlink_semaphore
 from .crash_reports import read_report
 from .environment_servers import EnvironmentServers
-from .hash_seed import chosen_hash_seed
+from .interpreter import chosen_hash_seed
 from .launch import launch_fork_server
 from .log_room import room_of
 from .oom import OomKills
