@@ -83,7 +83,7 @@ def test_the_control_modules_import_neither_numpy_nor_anything_that_unpickles():
 def test_a_node_that_unpickles_ends_and_says_so():
     code = (
         "import pickle, collections\n"
-        "from zray.host.node_main import forbid_unpickling\n"
+        "from zray.host.processes import forbid_unpickling\n"
         "data = pickle.dumps(collections.OrderedDict())\n"
         "pickle.loads(data); forbid_unpickling(); pickle.loads(pickle.dumps([1])); print('so far', flush=True)\n"
         "pickle.loads(data); print('not reached', flush=True)\n"

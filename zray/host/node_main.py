@@ -15,7 +15,7 @@ from typing import Any
 from ..store.sweeper import lock_session
 from .interpreter import chosen_hash_seed
 from .launch import launch_fork_server
-from .processes import adopt_orphans, end_children
+from .processes import adopt_orphans, end_children, forbid_unpickling
 from .session import (
     DRIVER_DESCRIPTOR,
     HAS_FAILED,
@@ -27,22 +27,6 @@ from .session import (
     readiness,
 )
 from .titles import set_title
-
-UNPICKLED_EXIT_CODE = 70
-
-
-def forbid_unpickling() -> None:
-    """Payloads are opaque bytes in a node: code that opens one ends the process, and says so in its log."""
-
-    def watch(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "pickle.find_class":
-            print(f"a node process must not unpickle, but the code below asked for {arguments}:", file=sys.stderr)
-            import traceback
-
-            traceback.print_stack()
-            os._exit(UNPICKLED_EXIT_CODE)
-
-    sys.addaudithook(watch)
 
 
 def main() -> None:

@@ -11,9 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .log_marks import unmarked
+
+UNPICKLED_EXIT_CODE = 70
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -144,3 +146,17 @@ def _reap(pid: int, deadline: float) -> None:
             os.close(pidfd)
     except (ChildProcessError, ProcessLookupError):
         pass  # its exit was ignored (SIGCHLD), so the kernel has reaped it
+
+
+def forbid_unpickling() -> None:
+    """Payloads are opaque bytes in a node: code that opens one ends the process, and says so in its log."""
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "pickle.find_class":
+            print(f"a node process must not unpickle, but the code below asked for {arguments}:", file=sys.stderr)
+            import traceback
+
+            traceback.print_stack()
+            os._exit(UNPICKLED_EXIT_CODE)
+
+    sys.addaudithook(watch)

@@ -30,9 +30,8 @@ from .detours import Detours
 from .keys import Key, KeyPair, KeyRing, key_of
 from .neighbour import Neighbour
 from .neighbours import Neighbours
-from .node_main import forbid_unpickling
 from .peers import Peers
-from .processes import end_with_parent, wait_for_end
+from .processes import end_with_parent, forbid_unpickling, wait_for_end
 from .reactor import Reactor
 from .session import NODE_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR
 from .shard_logs import ORDERS, ShardLog
