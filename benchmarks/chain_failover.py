@@ -27,10 +27,10 @@ from typing import Any, NamedTuple
 import zmq
 
 from zray.cluster_utils import Cluster
-from zray.host import control
-from zray.host.head import chain_clients
-from zray.host.membership import join_cluster
-from zray.host.peers import Peers
+from zray.host.client import control
+from zray.host.cluster.head import chain_clients
+from zray.host.cluster.membership import join_cluster
+from zray.host.links.process_links import Peers
 from zray.host.reactor import Reactor
 from zray.ids import return_id
 from zray.roles.gcs.client import ChainClient

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import zray
 from zray.cluster_utils import Cluster, Node
-from zray.host import control, nodes
+from zray.host.client import control
+from zray.host.process import node_processes
 
 from .timing import compile_zray
 
@@ -94,11 +95,13 @@ def joins(count: int) -> tuple[int, float]:
     """
     compile_zray()
     with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
-        total = nodes.declared_resources(1, None, None)
+        total = node_processes.declared_resources(1, None, None)
         found: list[Node] = []
 
         def join() -> None:
-            found.append(Node(*nodes.start_member(total, 16 << 20, cluster.address, cluster.token, is_bound=True)))
+            found.append(
+                Node(*node_processes.start_member(total, 16 << 20, cluster.address, cluster.token, is_bound=True))
+            )
 
         start = time.perf_counter()
         threads = [threading.Thread(target=join) for _ in range(count)]

@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from zray.host.shard_logs import ORDERS, ShardLog
+from zray.host.cluster.replica_log import ORDERS, ShardLog
 from zray.ids import return_id
 from zray.roles.effects import Send
 from zray.roles.gcs.chain import ChainMember

@@ -13,8 +13,8 @@ def doctor(context: click.Context, target: str) -> None:
 
     Exit code 1 where one does.  Nothing is changed there.
     """
-    from zray.host.doctor import examine
-    from zray.host.tokens import token_from_environment
+    from zray.host.cluster.doctor import examine
+    from zray.host.security.token_input import token_from_environment
 
     is_well = True
     try:

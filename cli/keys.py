@@ -43,7 +43,7 @@ def list_keys(session: str | None, with_ended: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from zray.host import control
+    from zray.host.client import control
     from zray.wire.hosts import WAS_LOST
     from zray.wire.orders import GetKeys, KeysReply
 
@@ -80,7 +80,7 @@ def revoke(names: tuple[str, ...], session: str | None) -> None:
 
     A node whose key is revoked is declared lost, and ends; its tasks run elsewhere.
     """
-    from zray.host import control
+    from zray.host.client import control
     from zray.wire.limits import CHARACTERS_MAX
     from zray.wire.orders import RevokeKey
 
@@ -96,7 +96,7 @@ def revoke(names: tuple[str, ...], session: str | None) -> None:
 @SESSION
 def token(hours: float, uses: int, session: str | None) -> None:
     """Draw a new token that lets nodes and programs join, and print it with the command of a node."""
-    from zray.host import control
+    from zray.host.client import control
     from zray.wire.orders import DrawToken, TokenReply
 
     if not 0 < hours < float("inf") or uses < 1:
@@ -112,7 +112,7 @@ def token(hours: float, uses: int, session: str | None) -> None:
 @SESSION
 def reader(hours: float, session: str | None) -> None:
     """Draw a token that lets others look at the cluster and do nothing else, and print it with their command."""
-    from zray.host import control
+    from zray.host.client import control
     from zray.wire.orders import DrawToken, TokenReply
 
     if not 0 < hours < float("inf"):

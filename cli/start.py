@@ -93,8 +93,8 @@ def label_map(context: click.Context, option: click.Parameter, text: str | None)
 
 def read_token(path: str | None, from_stdin: bool) -> str:
     """The join token: of a file, of standard input, or of the environment."""
-    from zray.host.keys import read_secret
-    from zray.host.tokens import token_from_environment
+    from zray.host.security.keyring import read_secret
+    from zray.host.security.token_input import token_from_environment
 
     token = token_from_environment()
     if path is not None and from_stdin:
@@ -116,7 +116,7 @@ def read_token(path: str | None, from_stdin: bool) -> str:
 
 def other_sessions(new: str) -> list[Any]:
     """(session, what its node says of it) of each that outlives its drivers on this machine, but for `new`."""
-    from zray.host.session import lasting_sessions
+    from zray.host.session.session import lasting_sessions
 
     found = [(session, info) for session in lasting_sessions() if (info := session.read_info()) is not None]
     return [(session, info) for session, info in found if session.name != new]
@@ -124,7 +124,7 @@ def other_sessions(new: str) -> list[Any]:
 
 def note_others(new: str) -> None:
     """Say on standard error which sessions ran already, and which one a program will join: `new` is the latest."""
-    from zray.host.finding import find_session
+    from zray.host.session.discovery import find_session
 
     others = other_sessions(new)
     if not others:
@@ -227,15 +227,16 @@ def start(
     **where: Any,
 ) -> None:
     """Start a node that outlives its drivers: a head, or one that joins a cluster."""
-    from zray.host import control, nodes
-    from zray.host.cgroups import why_store_is_too_large
+    from zray.host.client import control
+    from zray.host.process import node_processes
+    from zray.host.process.machine_resources import why_store_is_too_large
 
     if head == (address is not None):
         both = ", not both" if head else ""
         raise click.UsageError(f"Give --head to start a cluster, or --address HOST:PORT to join one{both}.")
     interrupted = control.Interrupted() if block else None
     try:
-        total = nodes.declared_resources(num_cpus, num_gpus, resources, memory)
+        total = node_processes.declared_resources(num_cpus, num_gpus, resources, memory)
         if address is None:
             session, node_pid = start_head(total, object_store_memory, where, is_foreground=block)
         else:
@@ -251,7 +252,7 @@ def start(
     else:
         note_nodes_beside(session)
     if interrupted is not None and not interrupted.wait(node_pid):
-        nodes.end_node(session, node_pid)
+        node_processes.end_node(session, node_pid)
         raise click.ClickException(f"The session has ended{why_it_ended(log)}.")
     if interrupted is not None:
         control.end(session, node_pid)
@@ -267,8 +268,8 @@ def open_log(session: Any) -> Any:
 
 def why_it_ended(log: Any) -> str:
     """The last line of the node on the join."""
-    from zray.host.node import ENDS
-    from zray.host.processes import last_lines
+    from zray.host.node.node import ENDS
+    from zray.host.process.process_utils import last_lines
 
     if log is None:
         return ""
@@ -280,7 +281,8 @@ def why_it_ended(log: Any) -> str:
 
 def start_head(total: dict[str, int], store: float | None, where: dict[str, Any], *, is_foreground: bool) -> Any:
     """--head."""
-    from zray.host import nodes, tokens
+    from zray.host.process import node_processes
+    from zray.host.security import token_input
 
     if where["token_file"] is not None or where["token_stdin"]:
         raise click.UsageError("A head creates its own token; --token-file and --token-stdin are for nodes that join.")
@@ -291,16 +293,17 @@ def start_head(total: dict[str, int], store: float | None, where: dict[str, Any]
     if where["advertise"] is not None:
         raise click.UsageError(HEAD_IS_ADVERTISED)
     plan = {name: where[name] for name in HEAD_OPTIONS if where[name] is not None}
-    host = tokens.own_address(where["host"]) if where["host"] is not None else ""
+    host = token_input.own_address(where["host"]) if where["host"] is not None else ""
     further = {"host": host, "port": where["port"], "labels": where["labels"], "is_bound": is_foreground}
-    return nodes.start_head(total, store, **further, **plan)
+    return node_processes.start_head(total, store, **further, **plan)
 
 
 def join(
     total: dict[str, int], store: float | None, address: str, where: dict[str, Any], *, is_foreground: bool
 ) -> Any:
     """--address."""
-    from zray.host import nodes, tokens
+    from zray.host.process import node_processes
+    from zray.host.security import token_input
 
     for name in HEAD_OPTIONS:
         if where[name] is not None:
@@ -308,9 +311,9 @@ def join(
                 f"--{name.replace('_', '-')} is an option of the head: give it to `zray start --head`."
             )
     token = read_token(where["token_file"], where["token_stdin"])
-    host = tokens.own_address(where["host"]) if where["host"] is not None else ""
-    address = tokens.cluster_address(address)
-    advertise = tokens.advertised_address(where["advertise"]) if where["advertise"] is not None else ""
+    host = token_input.own_address(where["host"]) if where["host"] is not None else ""
+    address = token_input.cluster_address(address)
+    advertise = token_input.advertised_address(where["advertise"]) if where["advertise"] is not None else ""
     further = {
         "host": host,
         "port": where["port"] or 0,
@@ -321,12 +324,12 @@ def join(
         "is_bound": is_foreground,
         "replicas": not where["no_replicas"],
     }
-    return nodes.start_member(total, store, address, token, **further)
+    return node_processes.start_member(total, store, address, token, **further)
 
 
 def say_how(session: Any, end: str) -> None:
     """Print what can be done with the session."""
-    from zray.host.keys import read_secret
+    from zray.host.security.keyring import read_secret
 
     info = session.read_info()
     if info is None:

@@ -264,17 +264,19 @@ def is_short(is_watched: bool) -> bool:
 
 def show_cluster(address: str, form: str, *, is_watched: bool) -> None:
     """Print the cluster at an address, as a reader with a token."""
-    from zray.host import control, readers, tokens
+    from zray.host.client import control
+    from zray.host.cluster import read_only
+    from zray.host.security import token_input
     from zray.printable import printable
     from zray.wire.task_spec import RESOURCE_UNIT
 
-    token = tokens.token_from_environment()
+    token = token_input.token_from_environment()
     if not token:
         raise click.UsageError(
             "A token for readers is needed in ZRAY_TOKEN: `zray keys reader` on the head's machine prints one."
         )
     try:
-        found = readers.read_cluster(tokens.cluster_address(address), token)
+        found = read_only.read_cluster(token_input.cluster_address(address), token)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     all_nodes, stalls = control.shown(found.nodes), list(map(printable, found.stalls))
@@ -325,7 +327,7 @@ def status(form: str, address: str | None, compact: bool, watch: float | None) -
 def show_sessions(form: str, *, is_compact: bool, is_watched: bool) -> None:
     """Print the sessions of this machine."""
     from zray.exceptions import ClusterLostError
-    from zray.host import control
+    from zray.host.client import control
     from zray.wire.task_spec import RESOURCE_UNIT
 
     found = []

@@ -35,7 +35,7 @@ def stop(session: str | None, everything: bool, force: bool) -> None:
 
     The name may be left out when there is only one.  Exit code 0 also where nothing was running.
     """
-    from zray.host import control
+    from zray.host.client import control
 
     found_here = control.sessions()
     lasting = {found.name: (found, info) for found, info in found_here if not info.is_embedded}

@@ -13,7 +13,7 @@ from . import absent, api
 from .actor_handle import IS_GENERATOR, IS_LOGGED, MAX_PENDING, PARAMETERS, ActorHandle, ActorMethod, find_actor
 from .exceptions import ActorAlreadyExistsError, ActorClassInheritanceException
 from .host import context
-from .host.environments import environment_for, portable
+from .host.code.environments import environment_for, portable
 from .ids import FIRST_RETURN
 from .introspection import OfInstance, shows_signature, signature_of_constructor
 from .object_ref import ObjectRef
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .dag import ClassNode
-    from .host.runtime import Runtime
+    from .host.client.runtime import Runtime
     from .remote_types import ClassOptions, MethodOptions
     from .wire.environment import Environment
     from .wire.where import Where
@@ -405,7 +405,7 @@ def exit_actor() -> None:
         TypeError: the caller is no method of an actor.
     """
     from .host import context
-    from .host.exits import ActorExit
+    from .host.worker.exit_errors import ActorExit
 
     actor = getattr(context.runtime, "actor", None)
     if actor is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .dag import ClassMethodNode
-    from .host.runtime import Runtime
+    from .host.client.runtime import Runtime
     from .remote_types import MethodOptions
 
 C_co = TypeVar("C_co", covariant=True)

@@ -6,23 +6,22 @@ The first of `.remote()`, `get`, `put`, `wait` starts a session on this machine,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from . import absent, uncaught
 from .checks import check_timeout, check_wait
 from .exceptions import ZrayError
-from .host import context, gpus
+from .host import context
+from .host.process import visible_gpus
 from .object_ref import ObjectRef
 from .runtime_env import check_runtime_env
 from .session_facts import Context
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .actor_handle import ActorHandle
-    from .host.runtime import Runtime
+    from .host.client.runtime import Runtime
     from .runtime_context import RuntimeContext
 
 T = TypeVar("T")
@@ -113,11 +112,11 @@ def _start(
     **arguments: Any,
 ) -> Context:
     """further: arguments of init() that have no effect, or are unknown."""
-    from .host import joining
+    from .host.driver import startup
     from .job_config import with_job_config
     from .options import check_text
 
-    joining.check_init_arguments(further)
+    startup.check_init_arguments(further)
     namespace, runtime_env = with_job_config(further.get("job_config"), namespace, runtime_env)
     arguments["runtime_env"] = check_runtime_env(runtime_env or {}, "init()")
     for name, text in {"address": address, "namespace": namespace}.items():
@@ -126,11 +125,11 @@ def _start(
     with _start_lock:
         runtime = context.runtime
         if runtime is None:
-            runtime = joining.start(address, namespace=namespace, **arguments)
+            runtime = startup.start(address, namespace=namespace, **arguments)
             context.set_runtime(runtime)
         elif not ignore_reinit_error:
-            raise RuntimeError(joining.why_not_again(runtime))
-        return Context(joining.describe(runtime))
+            raise RuntimeError(startup.why_not_again(runtime))
+        return Context(startup.describe(runtime))
 
 
 def require_runtime(using: Any = None) -> Runtime:
@@ -213,7 +212,7 @@ def get(
     runtime = require_runtime(object_refs)
     try:
         if progress is not None:
-            from .host.progress import show
+            from .host.output.progress_bar import show
 
             timeout = show(runtime, object_refs, timeout, progress)
         if type(object_refs) is ObjectRef and not writable:
@@ -431,7 +430,7 @@ def get_gpu_ids() -> list[int | str]:
     Returns:
         Whole numbers; a str where CUDA_VISIBLE_DEVICES names a GPU otherwise, as by its UUID.
     """
-    return [int(name) if name.isdecimal() else name for name in gpus.of_current(context.runtime)]
+    return [int(name) if name.isdecimal() else name for name in visible_gpus.of_current(context.runtime)]
 
 
 def timeline(filename: str | None = None) -> Any:

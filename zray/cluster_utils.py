@@ -15,9 +15,10 @@ import time
 from typing import Any
 
 from . import shadows
-from .host import control, nodes
-from .host.keys import read_secret
-from .host.session import Session
+from .host.client import control
+from .host.process import node_processes
+from .host.security.keyring import read_secret
+from .host.session.session import Session
 
 WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.02
@@ -109,16 +110,16 @@ class Cluster:
             head: options of the head alone, as for `zray start --head`: gcs_shards, gcs_replicas, global_schedulers,
                 policy, state_dir, gcs_lineage_memory, driver_wait.
         """
-        total = nodes.declared_resources(num_cpus, num_gpus or 0, resources, memory)
+        total = node_processes.declared_resources(num_cpus, num_gpus or 0, resources, memory)
         if self.head_node is None:
             options = {"port": 0, "labels": labels, "is_bound": self.is_bound, **head}
-            session, pid = nodes.start_head(total, object_store_memory, **options)
+            session, pid = node_processes.start_head(total, object_store_memory, **options)
             self.head_node = Node(session, pid)
             self.token = read_secret(session.token_path).decode()
             return self.head_node
         if head:
             raise TypeError(f"{', '.join(head)}: only for the head.")
-        joined = nodes.start_member(
+        joined = node_processes.start_member(
             total,
             object_store_memory,
             self.address,
@@ -147,7 +148,7 @@ class Cluster:
             os.close(pidfd)
         except ProcessLookupError:
             pass  # it has ended by itself
-        nodes.end_node(node.session, node.pid, fork_server)
+        node_processes.end_node(node.session, node.pid, fork_server)
 
     def list_all_nodes(self) -> list[Node]:
         """List the nodes, the head first."""

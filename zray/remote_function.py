@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Ty
 from . import api
 from .exceptions import SerializationError
 from .host import context
-from .host.environments import environment_for, portable
+from .host.code.environments import environment_for, portable
 from .ids import function_id as id_of_code
 from .ids import return_id
 from .introspection import returning, shows_signature, signature_of_function
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .dag import FunctionNode
-    from .host.runtime import Runtime
+    from .host.client.runtime import Runtime
     from .remote_types import FunctionOfMany, FunctionOptions
     from .wire.where import Where
 

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .host.runtime import Runtime
+    from .host.client.runtime import Runtime
 
 
 class HexID(str):
@@ -87,7 +87,7 @@ class RuntimeContext:
     @property
     def gcs_address(self) -> str:
         """Address for `zray.init` of other programs: HOST:PORT of a cluster, or the socket of a session."""
-        from .host.joining import address_of
+        from .host.driver.startup import address_of
 
         return address_of(self._runtime)
 
@@ -133,7 +133,7 @@ class RuntimeContext:
         """The task or call that this thread runs; None: none."""
         if not self._runtime.is_worker:
             return None
-        from .host.submitter import current_call
+        from .host.client.task_context import current_call
 
         return current_call.get() or getattr(self._runtime, "call", None)
 
@@ -162,7 +162,7 @@ class RuntimeContext:
 
         Paths are those that the program named.
         """
-        from .host.environments import described
+        from .host.code.environments import described
         from .runtime_env import from_words
 
         facts, own = self._runtime.facts, described(self._runtime.current_environment())
@@ -198,9 +198,9 @@ class RuntimeContext:
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         """GPUs of the current task or actor, as {"GPU": [...]}; in a program, those that it may use."""
-        from .host import gpus
+        from .host.process import visible_gpus
 
-        return {"GPU": gpus.of_current(self._runtime)}
+        return {"GPU": visible_gpus.of_current(self._runtime)}
 
     def get_resource_ids(self) -> dict[str, list[str]]:
         """As get_accelerator_ids(), under Ray's older name."""

@@ -196,7 +196,7 @@ def _check_packages(name: str, value: Any) -> None:
         value = value["packages"]
     if not _is_path(value):
         _check_texts(name, value)
-    from .host.packages import requirement_lines
+    from .host.code.package_requests import requirement_lines
 
     if not _is_path(value) or not _is_elsewhere():
         requirement_lines(value)  # a file that cannot be read is refused here

@@ -7,7 +7,7 @@ would start a session, which would start the program again, and so on.
 import os
 
 MARK = "ZRAY_STARTING"
-# How the process that has started it tells (host/nodes.py).
+# How the process that has started it tells (host/process/node_processes.py).
 SAID = "zray has started this program in place of Python"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import zray
 from zray.cluster_utils import Cluster
-from zray.host import nodes
+from zray.host.process import node_processes
 
 
 @contextlib.contextmanager
@@ -43,7 +43,7 @@ def connected(cluster: Cluster) -> Iterator[None]:
 
 def has_policies() -> bool:
     """Whether a head can be told which policy places tasks."""
-    return "policy" in inspect.signature(nodes.start_head).parameters
+    return "policy" in inspect.signature(node_processes.start_head).parameters
 
 
 def cpu_seconds(roots: Iterable[int], *, with_children: bool = True) -> float:

@@ -131,9 +131,9 @@ def test_what_has_begun_beside_the_call_that_leaves_ends_first(kind, gate, tmp_p
 def test_an_actor_that_leaves_does_not_wait_for_a_call_without_end(kind):
     class Plain(Leaver):
         def __init__(self):
-            from zray.host import actor_host
+            from zray.host.worker import actor_runner
 
-            actor_host.LAST_CALLS_SECONDS = 0.05
+            actor_runner.LAST_CALLS_SECONDS = 0.05
 
         def work_long(self):
             threading.Event().wait()

@@ -276,7 +276,7 @@ def test_error_in_an_async_constructor_is_the_error_of_every_call():
     failing = zray.remote(Failing).remote()
     with pytest.raises(ActorDiedError, match="in its constructor") as caught:
         zray.get(failing.read.remote(), timeout=30)
-    assert "on purpose" in str(caught.value) and "event_loop.py" not in str(caught.value)
+    assert "on purpose" in str(caught.value) and "async_runner.py" not in str(caught.value)
 
 
 def test_call_that_is_cancelled_before_it_begins_is_answered():

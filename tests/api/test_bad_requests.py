@@ -10,7 +10,7 @@ import pytest
 import zray
 from zray import object_ref
 from zray.exceptions import SerializationError
-from zray.host.spawn import import_path
+from zray.host.process.spawn import import_path
 
 REQUESTS = {
     "negative": {"num_cpus": -1},

@@ -12,8 +12,10 @@ from tests.scripts import run_script
 from tests.titles import is_kind
 from zray.cluster_utils import Cluster
 from zray.exceptions import AuthenticationError, ClusterLostError
-from zray.host import context, control, tokens
-from zray.host.keys import KeyPair, Token
+from zray.host import context
+from zray.host.client import control
+from zray.host.security import token_input
+from zray.host.security.keyring import KeyPair, Token
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +152,7 @@ def test_a_program_from_outside_joins_with_the_token(cluster, tmp_path):
 
 def test_address_where_nothing_listens_is_said_before_a_token_is_asked_for(monkeypatch):
     monkeypatch.delenv("ZRAY_TOKEN", raising=False)
-    monkeypatch.setattr(tokens, "_taken", "")  # that of a test before
+    monkeypatch.setattr(token_input, "_taken", "")  # that of a test before
     with pytest.raises(ConnectionError, match=r"Nothing listens at 127.0.0.1:1: the head has ended"):
         zray.init(address="127.0.0.1:1")
 
@@ -169,7 +171,7 @@ def test_without_a_token_nobody_joins_from_outside(cluster, tmp_path):
 def test_token_that_is_none_is_refused_on_a_machine_of_the_cluster_too(cluster, monkeypatch):
     """No token is needed there; on any other machine the program would fail."""
     monkeypatch.setenv("ZRAY_TOKEN", "abc")
-    monkeypatch.setattr(tokens, "_taken", "")
+    monkeypatch.setattr(token_input, "_taken", "")
     with pytest.raises(zray.exceptions.AuthenticationError, match="This is not a join token"):
         zray.init(address=cluster.address)
     assert not zray.is_initialized()

@@ -20,7 +20,8 @@ from tests.changing import (
     project_in,
 )
 from zray.cluster_utils import Cluster
-from zray.host import context, shipping
+from zray.host import context
+from zray.host.code import upload
 
 NODES = ("a", "b")
 
@@ -134,7 +135,7 @@ def test_part_of_a_package_that_is_edited_and_not_reloaded_stays_as_it_is(joined
 
 
 def test_newest_version_travels_however_often_a_module_is_reloaded(joined, project, monkeypatch):
-    monkeypatch.setattr(shipping, "BUNDLES_MAX", 5)
+    monkeypatch.setattr(upload, "BUNDLES_MAX", 5)
     sys.path.append(str(project.folder))
     helper = project.load()
     fresh = fresh_worker_version(helper)
@@ -151,7 +152,7 @@ def test_newest_version_travels_however_often_a_module_is_reloaded(joined, proje
 
 
 def test_modules_that_are_imported_one_by_one_all_travel(joined, project, monkeypatch):
-    monkeypatch.setattr(shipping, "BUNDLES_MAX", 5)
+    monkeypatch.setattr(upload, "BUNDLES_MAX", 5)
     sys.path.append(str(project.folder))
     made = [Project(project.folder, f"module{number}") for number in range(12)]
     for one in made:

@@ -9,7 +9,7 @@ import zray
 from tests.gates import is_running, until
 from zray.cluster_utils import Cluster
 from zray.exceptions import NodeDiedError, ObjectLostError, ObjectReconstructionFailedError
-from zray.host import control
+from zray.host.client import control
 
 # From the kill on, on a machine that may have other things to do.  How soon the verdict comes by the monitor's clock
 # is the matter of tests/roles/test_losses.py.

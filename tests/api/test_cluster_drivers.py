@@ -8,7 +8,7 @@ import zray
 from tests.gates import Gate, is_running, nothing_is_held, until, until_ended
 from tests.scripts import ROOT, from_outside, start_script
 from zray.cluster_utils import Cluster
-from zray.host import control
+from zray.host.client import control
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ def cluster():
 PROGRAM = """
     import sys
     import zray
-    from zray.host import joining
-    joining.OUTPUT_SECONDS = 60.0  # on a busy machine too, all of it comes
+    from zray.host.driver import startup
+    startup.OUTPUT_SECONDS = 60.0  # on a busy machine too, all of it comes
     zray.init(address={address!r}, log_to_driver={wanted})
 
     @zray.remote

@@ -14,7 +14,8 @@ from tests.host.wires import Wire
 from tests.scripts import start_script
 from zray.cluster_utils import Cluster, Node
 from zray.exceptions import GetTimeoutError, ObjectStoreFullError
-from zray.host import control, nodes
+from zray.host.client import control
+from zray.host.process import node_processes
 from zray.roles.object_manager.sources import WINDOW_BYTES_MAX
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -53,8 +54,8 @@ class Wires(contextlib.ExitStack):
         """(node, its wire)."""
         wire = self.enter_context(Wire(0, socket.create_server(("127.0.0.1", 0))))
         at = self.cluster
-        total = nodes.declared_resources(2, None, None)
-        node = Node(*nodes.start_member(total, None, at.address, at.token, advertise=wire.endpoint))
+        total = node_processes.declared_resources(2, None, None)
+        node = Node(*node_processes.start_member(total, None, at.address, at.token, advertise=wire.endpoint))
         wire.port_behind = int(node.address.rpartition(":")[2])
         at.worker_nodes.append(node)
         return node, wire

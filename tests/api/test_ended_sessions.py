@@ -13,8 +13,8 @@ import zray
 from tests.gates import forever, until
 from zray.exceptions import ActorDiedError, ClusterLostError, ObjectLostError
 from zray.host import context
-from zray.host.connection import Connection
-from zray.host.runtime import Runtime
+from zray.host.client.connection import Connection
+from zray.host.client.runtime import Runtime
 from zray.roles.client import Client
 
 

@@ -110,7 +110,7 @@ def test_children_replace_one_field_and_keep_the_others(session, folder, library
 
 
 def test_files_that_are_too_large_are_refused_with_their_names(session, folder, monkeypatch):
-    monkeypatch.setattr("zray.host.project.BUNDLE_BYTES_MAX", 10)
+    monkeypatch.setattr("zray.host.code.module_discovery.BUNDLE_BYTES_MAX", 10)
     with pytest.raises(ValueError, match=r"(?s)working_dir .*at most 10 .*inside.py"):
         look.options(runtime_env={"working_dir": folder}).remote()
 

@@ -8,7 +8,7 @@ import pytest
 import zray
 from tests.gates import until
 from zray.cluster_utils import Cluster
-from zray.host import gpus as gpus_of_host
+from zray.host.process import visible_gpus as gpus_of_host
 from zray.util import placement_group, remove_placement_group
 from zray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 

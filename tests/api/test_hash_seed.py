@@ -9,7 +9,7 @@ import zray
 from tests.scripts import run_script, start_script
 from zray.cluster_utils import Cluster
 from zray.host import context
-from zray.host.interpreter import SEED_MAX, chosen_hash_seed, is_hash_seed
+from zray.host.process.interpreter import SEED_MAX, chosen_hash_seed, is_hash_seed
 
 DEADLINE_S = 40
 

@@ -5,7 +5,7 @@ import pytest
 import zray
 from tests.gates import until
 from zray.cluster_utils import Cluster
-from zray.host import joining
+from zray.host.driver import startup
 
 # The error of an infeasible request comes within this time.
 SAID_SECONDS = 2.0
@@ -57,14 +57,14 @@ def test_what_no_node_can_ever_run_names_all_that_is_lacking(start):
 def test_what_becomes_of_the_infeasible_is_one_of_two(value, monkeypatch):
     """Refused before anything is started."""
     with pytest.raises(ValueError, match="infeasible must be 'raise' or 'wait'"):
-        joining.checked_infeasible(value)
-    assert joining.checked_infeasible(None) == ""
+        startup.checked_infeasible(value)
+    assert startup.checked_infeasible(None) == ""
     monkeypatch.setenv("ZRAY_INFEASIBLE", "wait")
-    assert joining.checked_infeasible(None) == "wait"
-    assert joining.checked_infeasible("raise") == "raise"
+    assert startup.checked_infeasible(None) == "wait"
+    assert startup.checked_infeasible("raise") == "raise"
     monkeypatch.setenv("ZRAY_INFEASIBLE", "perhaps")
     with pytest.raises(ValueError, match="ZRAY_INFEASIBLE must be 'raise' or 'wait', not 'perhaps'"):
-        joining.checked_infeasible(None)
+        startup.checked_infeasible(None)
 
 
 def test_what_no_node_has_waits_for_one_that_joins(nothing_left, capsys):

@@ -300,7 +300,7 @@ def test_threads_of_the_program_share_an_actor(local):
 
 
 def test_wait_that_lasts_says_what_it_waits_for(local, monkeypatch, capsys):
-    monkeypatch.setattr("zray.host.local_runtime.EXPLAINED_AFTER", 0.01)
+    monkeypatch.setattr("zray.host.local_mode.runtime.EXPLAINED_AFTER", 0.01)
 
     @zray.remote
     class Signal:

@@ -9,7 +9,7 @@ import zray
 from tests.wheels import make_wheel
 from zray.exceptions import RuntimeEnvSetupError
 from zray.host import context
-from zray.host.processes import children_of
+from zray.host.process.process_utils import children_of
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 import zray
 from tests.gates import Tally, until
 from zray.cluster_utils import Cluster
-from zray.host import patience
+from zray.host.client import slow_wait_report
 from zray.util.placement_group import placement_group, remove_placement_group
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
@@ -21,7 +21,7 @@ from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Plac
 @pytest.fixture
 def impatient(monkeypatch):
     """What is said after ten seconds is said at once."""
-    monkeypatch.setattr(patience, "SAID_AFTER", tuple(0.05 * 2**n for n in range(10)))
+    monkeypatch.setattr(slow_wait_report, "SAID_AFTER", tuple(0.05 * 2**n for n in range(10)))
 
 
 @pytest.fixture
@@ -31,13 +31,13 @@ def hearing(monkeypatch):
     By a stream of our own: pytest's, read while another thread writes, loses what comes as it is emptied.
     """
     said = io.StringIO()
-    monkeypatch.setattr(patience, "sys", SimpleNamespace(stderr=said))
+    monkeypatch.setattr(slow_wait_report, "sys", SimpleNamespace(stderr=said))
     return said.getvalue
 
 
 def test_a_wait_explains_itself_after_ten_seconds_a_minute_and_ten():
     """The other tests have other numbers."""
-    assert patience.SAID_AFTER[:3] == (10.0, 60.0, 600.0)
+    assert slow_wait_report.SAID_AFTER[:3] == (10.0, 60.0, 600.0)
 
 
 class Waiter:
@@ -101,7 +101,7 @@ def test_a_group_that_has_no_room_is_what_its_ready_waits_for(start, impatient, 
 
 
 def test_it_is_said_at_growing_intervals_and_then_no_more(start, monkeypatch, hearing, gate):
-    monkeypatch.setattr(patience, "SAID_AFTER", (0.05, 0.1, 0.2))
+    monkeypatch.setattr(slow_wait_report, "SAID_AFTER", (0.05, 0.1, 0.2))
     start(num_cpus=1)
     ref = pass_through.remote(gate, 42)
     waiter = Waiter(zray.wait, [ref])
@@ -180,7 +180,7 @@ def test_timeout_holds_where_the_node_does_not_say_why(start, gate, monkeypatch,
     """The answer to the question ahead of the deadline will do, where there is one."""
     start(num_cpus=1)
     ref = pass_through.options(num_cpus=0).remote(gate, "here")
-    ask, asked = patience._ask, []
+    ask, asked = slow_wait_report._ask, []
 
     def ask_in_vain(runtime, awaited):
         asked.append(awaited)
@@ -189,13 +189,13 @@ def test_timeout_holds_where_the_node_does_not_say_why(start, gate, monkeypatch,
         with runtime.lock:
             return runtime.client.expect_reply()
 
-    monkeypatch.setattr(patience, "_ask", ask_in_vain)
-    monkeypatch.setattr(patience, "ANSWER_SECONDS", 50.0)
+    monkeypatch.setattr(slow_wait_report, "_ask", ask_in_vain)
+    monkeypatch.setattr(slow_wait_report, "ANSWER_SECONDS", 50.0)
     replies = len(zray.host.context.runtime.client.replies)
     began = time.monotonic()
     with pytest.raises(zray.exceptions.GetTimeoutError) as caught:
         zray.get(ref, timeout=0.5)
-    assert 0.5 <= time.monotonic() - began < 0.5 + patience.ANSWER_SECONDS / 2  # the answer is not waited for
+    assert 0.5 <= time.monotonic() - began < 0.5 + slow_wait_report.ANSWER_SECONDS / 2  # the answer is not waited for
     assert len(asked) == 2 and ("pass_through" in str(caught.value)) == is_first_answered
     assert len(zray.host.context.runtime.client.replies) == replies
     gate.open()
@@ -205,7 +205,7 @@ def test_timeout_holds_where_the_node_does_not_say_why(start, gate, monkeypatch,
 def ask_why(actor):
     """What a call on it says of itself on another node."""
     said = io.StringIO()
-    patience.sys, patience.SAID_AFTER = SimpleNamespace(stderr=said), (0.5,)
+    slow_wait_report.sys, slow_wait_report.SAID_AFTER = SimpleNamespace(stderr=said), (0.5,)
     zray.wait([(actor or zray.get_actor("late")).ping.remote()], timeout=2.0)
     return said.getvalue()
 

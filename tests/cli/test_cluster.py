@@ -14,8 +14,8 @@ from cli.start import say_how
 from tests.cli.commands import command_line, statuses, zray
 from tests.gates import DEADLINE_S, until
 from tests.scripts import ROOT, environment, run_script
-from zray.host.control import ANSWER_SECONDS
-from zray.host.keys import KeyPair, Token
+from zray.host.client.control import ANSWER_SECONDS
+from zray.host.security.keyring import KeyPair, Token
 
 TOKEN = Token.draw(KeyPair.draw().public).encode()  # of no cluster
 
@@ -249,7 +249,7 @@ def test_the_token_is_in_no_argument_environment_or_log(head):
                 assert token.encode() not in file.read(), path
         except OSError:
             continue
-    from zray.host.session import live_sessions
+    from zray.host.session.session import live_sessions
 
     for session in live_sessions():
         for log in glob.glob(f"{session.logs}/**/*.log", recursive=True):

@@ -9,12 +9,12 @@ from click.testing import CliRunner
 
 from cli.doctor import doctor as command
 from tests.host.wires import Host, pump, reads_a_line, strangers_port
-from zray.host import doctor
-from zray.host.founding import Admission
-from zray.host.keys import KeyPair, Token
-from zray.host.membership import addresses_of
-from zray.host.readers import Readers
-from zray.host.roster import Roster
+from zray.host.cluster import doctor
+from zray.host.cluster.admission import Admission
+from zray.host.cluster.membership import addresses_of
+from zray.host.cluster.membership_log import Roster
+from zray.host.cluster.read_only import Readers
+from zray.host.security.keyring import KeyPair, Token
 from zray.wire.message import PROTOCOL_VERSION
 
 
@@ -83,7 +83,7 @@ def test_another_version(head, monkeypatch):
 def ask(monkeypatch):
     """`ask(target)`: the command's exit code, and its last line."""
     monkeypatch.setattr(doctor, "CALL_SECONDS", 0.3)
-    monkeypatch.setattr("zray.host.tokens._taken", "")
+    monkeypatch.setattr("zray.host.security.token_input._taken", "")
 
     def run(target, token=None):
         done = CliRunner().invoke(command, ["--to", target], env={"ZRAY_TOKEN": token})

@@ -21,9 +21,9 @@ from tests.scripts import environment, from_outside, start_script
 PROGRAM = """
     import sys, threading
     import zray
-    from zray.host import patience
+    from zray.host.client import slow_wait_report
 
-    patience.SAID_AFTER = (1.0,)
+    slow_wait_report.SAID_AFTER = (1.0,)
     zray.init(address=sys.argv[1], namespace="it")
     code = "of some length" * 5_000
 

@@ -11,7 +11,7 @@ from tests.cli.commands import command_line, zray
 from tests.gates import is_running, until
 from tests.scripts import ROOT, environment
 from zray.exceptions import AuthenticationError, ClusterLostError
-from zray.host import joining
+from zray.host.driver import startup
 
 # A revoked key is out within this time (docs/security.md, S4).
 REVOKED_SECONDS = 5.0
@@ -40,11 +40,11 @@ def test_all_keys_are_listed_and_nothing_of_them_is_secret(cluster):
 
 def test_a_node_whose_key_is_revoked_is_out_on_all_nodes_and_ends(cluster):
     doomed, other = cluster.worker_nodes
-    find, joining.find_session = joining.find_session, lambda: (doomed.session, doomed.pid)
+    find, startup.find_session = startup.find_session, lambda: (doomed.session, doomed.pid)
     try:
         api.init(address="auto")
     finally:
-        joining.find_session = find
+        startup.find_session = find
     never = api.remote(lambda: 1).options(resources={"never": 1}).remote()
     done = keys(cluster, "revoke", doomed.node_id[:12])
     assert done.returncode == 0 and done.stdout == f"Revoked: node {doomed.node_id}.\n", done.stderr

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from cli.stop import stop
-from zray.host import control
-from zray.host.session import Session
-from zray.host.session_info import SessionInfo
+from zray.host.client import control
+from zray.host.session.session import Session
+from zray.host.session.session_info import SessionInfo
 
 
 @pytest.fixture

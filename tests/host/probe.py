@@ -1,5 +1,5 @@
 """A look from inside into zray's own processes, by signals.  `under(program)` begins a process with it, and with it
-all that the process starts in its turn (host/spawn.py).
+all that the process starts in its turn (host/process/spawn.py).
 
     SIGUSR1    write a Report into the folder of ZRAY_TEST_PROBE
     SIGUSR2    unpickle something harmless: what the process must not survive
@@ -17,13 +17,13 @@ imports = []  # (what, by which module of zray)
 
 
 def under(program):
-    """The text of host/spawn.py, with the probe in it."""
+    """The text of host/process/spawn.py, with the probe in it."""
     begin, middle, rest = program.partition("from {module}")
     return f"{begin}from tests.host import probe; probe.install(); {middle}{rest}"
 
 
 def install():
-    from zray.host import spawn
+    from zray.host.process import spawn
 
     if "probe.install" not in spawn._PROGRAM:
         spawn._PROGRAM = under(spawn._PROGRAM)

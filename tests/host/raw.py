@@ -7,7 +7,7 @@ import typing
 import msgspec
 import zmq
 
-from zray.host.versions import python_version
+from zray.host.links.compatibility import python_version
 from zray.ids import JOB_ID_BYTES
 from zray.version import __version__
 from zray.wire.codec import decode, encode

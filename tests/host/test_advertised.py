@@ -10,10 +10,11 @@ import pytest
 import zray
 from tests.host.wires import Wire
 from zray.cluster_utils import Cluster, Node
-from zray.host import founding, nodes
-from zray.host.session import Session
-from zray.host.state import StateFolder
-from zray.host.tokens import advertised_address
+from zray.host.cluster import admission
+from zray.host.cluster.head_state import StateFolder
+from zray.host.process import node_processes
+from zray.host.security.token_input import advertised_address
+from zray.host.session.session import Session
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 LARGE = 3_000_000
@@ -29,8 +30,10 @@ def router(nothing_left):
 @pytest.mark.slow
 def test_others_come_to_where_a_node_says_that_it_is(router):
     with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
-        total = nodes.declared_resources(1, None, None)
-        behind = Node(*nodes.start_member(total, None, cluster.address, cluster.token, advertise=router.endpoint))
+        total = node_processes.declared_resources(1, None, None)
+        behind = Node(
+            *node_processes.start_member(total, None, cluster.address, cluster.token, advertise=router.endpoint)
+        )
         cluster.worker_nodes.append(behind)
         router.port_behind = int(behind.address.rpartition(":")[2])
         assert behind.address != router.endpoint
@@ -51,8 +54,8 @@ def test_a_head_behind_a_router_is_joined_at_the_routers_port(router):
     """It knows nothing of that."""
     with Cluster(True, head_node_args={"num_cpus": 1}) as cluster:
         router.port_behind = int(cluster.address.rpartition(":")[2])
-        total = nodes.declared_resources(1, None, {"far": 1})
-        far = Node(*nodes.start_member(total, None, router.endpoint, cluster.token))
+        total = node_processes.declared_resources(1, None, {"far": 1})
+        far = Node(*node_processes.start_member(total, None, router.endpoint, cluster.token))
         cluster.worker_nodes.append(far)
         cluster.wait_for_nodes()
         assert router.carried
@@ -92,8 +95,8 @@ def test_a_head_that_has_another_port_than_the_usual_one_says_so(asked, tmp_path
     state = StateFolder(str(tmp_path / "state"), {})
     with socket.create_server(("127.0.0.1", 0)) as taken:
         usual = taken.getsockname()[1]
-        monkeypatch.setattr(founding, "HEAD_PORT", usual)
-        head = founding.found_cluster(session, "h" * 16, state, asked, lambda line: None)
+        monkeypatch.setattr(admission, "HEAD_PORT", usual)
+        head = admission.found_cluster(session, "h" * 16, state, asked, lambda line: None)
     try:
         port = head.endpoint.rpartition(":")[2]
         expected = f"Port {usual} is taken, so this head listens on port {port}" if asked is None else ""
@@ -107,7 +110,7 @@ def test_a_head_that_has_another_port_than_the_usual_one_says_so(asked, tmp_path
 @pytest.mark.parametrize("was_there", [False, True])
 def test_a_head_waits_for_its_port_only_where_one_before_it_had_that(was_there, tmp_path, monkeypatch):
     """What the end of that one has left may hold it for a moment."""
-    monkeypatch.setattr(founding, "PORT_SECONDS", 0.3)
+    monkeypatch.setattr(admission, "PORT_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         if was_there:
@@ -123,7 +126,7 @@ def test_a_head_waits_for_its_port_only_where_one_before_it_had_that(was_there, 
 
         listener.bind = bind
         with pytest.raises(OSError, match="is taken"):
-            founding.bind_head(listener, state, port)
+            admission.bind_head(listener, state, port)
         state.close()
     assert (listener.tries > 1) == was_there
 
@@ -134,4 +137,4 @@ def test_a_port_that_is_taken_is_said():
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             with pytest.raises(ConnectionError, match=f"cannot listen where it should.*{port}"):
-                nodes.start_member({}, None, cluster.address, cluster.token, port=port)
+                node_processes.start_member({}, None, cluster.address, cluster.token, port=port)

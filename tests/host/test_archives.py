@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from zray.host.archives import read_archive
+from zray.host.code.archives import read_archive
 
 MAX = 1 << 20
 

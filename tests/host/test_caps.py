@@ -9,12 +9,12 @@ from tests.host.wires import Host, Stranger, beat, greet, pump
 from tests.roles.desk import DRIVER, Desk
 from zray import exceptions
 from zray.exceptions import ProtocolError
-from zray.host import neighbour, peers
-from zray.host.control import _shown
-from zray.host.keys import Key
-from zray.host.membership import Membership, addresses_of
-from zray.host.neighbour import Neighbour
-from zray.host.peers import Peer, Peers
+from zray.host.client.control import _shown
+from zray.host.cluster.membership import Membership, addresses_of
+from zray.host.links import host_link, process_links
+from zray.host.links.host_link import Neighbour
+from zray.host.links.process_links import Peer, Peers
+from zray.host.security.keyring import Key
 from zray.printable import CHARACTERS_MAX, coloured, printable
 from zray.roles.local_scheduler import waits
 from zray.wire import link
@@ -29,7 +29,7 @@ from zray.wire.tasks import ObjectsReady, WaitObjects, WaitReply
 def test_a_host_that_takes_nothing_is_dropped(monkeypatch):
     """The host answers on its connection, and reads nothing (B21)."""
     monkeypatch.setattr(link, "IN_FLIGHT_BYTES_MAX", 1_000)
-    monkeypatch.setattr(neighbour, "STUCK_SECONDS", 1)
+    monkeypatch.setattr(host_link, "STUCK_SECONDS", 1)
     with Host("head") as head, Host() as idle, Host() as other, Stranger(head, idle.keys) as stranger:
         head.meet(idle)
         head.meet(other)
@@ -51,7 +51,7 @@ def test_who_takes_something_now_and_then_is_not_stuck_nor_is_all_the_world_when
         it.link.peer_acknowledged = second // 50
         assert not it.why_stuck(float(second))
     assert not it.why_stuck(10_000.0)
-    assert [it.why_stuck(10_000.0 + second) for second in range(1, neighbour.STUCK_SECONDS + 1)][-1]
+    assert [it.why_stuck(10_000.0 + second) for second in range(1, host_link.STUCK_SECONDS + 1)][-1]
     it.link.in_flight_bytes = 0
     assert not it.why_stuck(20_000.0)
 
@@ -65,7 +65,7 @@ def another(kind):
 
 def seconds_until_given_up(it, held):
     """It takes nothing, and each second there are so many bytes more for it."""
-    for second in range(1, neighbour.STUCK_SECONDS + 2):
+    for second in range(1, host_link.STUCK_SECONDS + 2):
         it.backlog.append(Letter("n/local", "a/local", [JobEnded(bytes(held))]))
         if it.why_stuck(float(second)):
             return second
@@ -83,7 +83,7 @@ def seconds_until_given_up(it, held):
     ],
 )
 def test_what_waits_for_a_silent_program_is_bounded_in_bytes(monkeypatch, kind, held, is_up, seconds):
-    monkeypatch.setattr(neighbour, "HELD_BYTES_MAX", 110_000)
+    monkeypatch.setattr(host_link, "HELD_BYTES_MAX", 110_000)
     monkeypatch.setattr(link, "IN_FLIGHT_BYTES_MAX", -1)
     it = another(kind)
     it.is_up = is_up
@@ -93,7 +93,7 @@ def test_what_waits_for_a_silent_program_is_bounded_in_bytes(monkeypatch, kind, 
 
 
 def test_a_program_that_wakes_has_a_moment_to_take_what_waits_for_it(monkeypatch):
-    monkeypatch.setattr(neighbour, "HELD_BYTES_MAX", 50_000)
+    monkeypatch.setattr(host_link, "HELD_BYTES_MAX", 50_000)
     monkeypatch.setattr(link, "IN_FLIGHT_BYTES_MAX", -1)
     it = another("driver")
     it.is_up = False
@@ -171,7 +171,7 @@ def test_a_process_that_asks_and_does_not_read_is_cut(node_side):
         node_side.send(asker.address, [status])
         node_side.send(other.address, [WaitReply(1, [])])
         answers += 1
-        assert answers <= peers.UNREAD_MAX
+        assert answers <= process_links.UNREAD_MAX
     assert node_side.stuck == [asker] and not asker.backlog and len(other.backlog) == answers
 
 
@@ -179,9 +179,9 @@ def test_a_driver_that_computes_for_long_is_not(node_side):
     """Its values pile up, as many as it has refs."""
     driver = Peer("driver-1", b"1")
     node_side.add(driver)
-    for _ in range(3 * peers.UNREAD_MAX):
+    for _ in range(3 * process_links.UNREAD_MAX):
         node_side.send(driver.address, [ObjectsReady([])])
-    assert not node_side.stuck and len(driver.backlog) == 3 * peers.UNREAD_MAX
+    assert not node_side.stuck and len(driver.backlog) == 3 * process_links.UNREAD_MAX
 
 
 def test_a_process_has_only_so_many_waits(monkeypatch):

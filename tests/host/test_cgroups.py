@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.scripts import ROOT, environment
-from zray.host import cgroups
-from zray.host.cgroups import Cgroups
+from zray.host.process import machine_resources
+from zray.host.process.machine_resources import Cgroups
 
 MB = 1_000_000
 UNLIMITED_OLD = 9_223_372_036_854_771_712  # of version 1
@@ -113,8 +113,10 @@ def test_absent_limits_are_none(unified, tmp_path):
 
 
 def test_unlimited_cgroups_of_version_1_leave_all_of_the_machine(legacy):
-    assert cgroups.cpu_count(str(legacy.root)) == len(os.sched_getaffinity(0))
-    assert cgroups.memory_bytes(str(legacy.root)) == cgroups.memory_bytes(str(legacy.root / "no such folder"))
+    assert machine_resources.cpu_count(str(legacy.root)) == len(os.sched_getaffinity(0))
+    assert machine_resources.memory_bytes(str(legacy.root)) == machine_resources.memory_bytes(
+        str(legacy.root / "no such folder")
+    )
 
 
 @pytest.mark.parametrize("path", ["/docker/abc", "/docker/abc/inner", "/elsewhere", "/../../host"])
@@ -145,16 +147,16 @@ def test_defaults_of_a_node_follow_the_limits(unified):
     """A CPU and a half is two CPUs; the store and the memory for tasks share what there is."""
     unified.write("/sys/fs/cgroup/slurm", cpu_max="50000 100000", memory_max=100 * MB)
     root = str(unified.root)
-    assert cgroups.cpu_count(root) == 1
-    assert cgroups.store_bytes(root) <= 30 * MB < cgroups.store_bytes(root) + 4096
-    assert cgroups.work_bytes(root) <= 70 * MB < cgroups.work_bytes(root) + (1 << 20)
+    assert machine_resources.cpu_count(root) == 1
+    assert machine_resources.store_bytes(root) <= 30 * MB < machine_resources.store_bytes(root) + 4096
+    assert machine_resources.work_bytes(root) <= 70 * MB < machine_resources.work_bytes(root) + (1 << 20)
 
 
 def test_store_larger_than_the_memory_limit_is_warned_of(unified):
     unified.write("/sys/fs/cgroup/slurm", memory_max=4 * MB)
     root = str(unified.root)
-    assert cgroups.why_store_is_too_large(4 * MB, root) == ""
-    assert "this process may use 4,000,000 bytes of memory" in cgroups.why_store_is_too_large(5 * MB, root)
+    assert machine_resources.why_store_is_too_large(4 * MB, root) == ""
+    assert "this process may use 4,000,000 bytes of memory" in machine_resources.why_store_is_too_large(5 * MB, root)
 
 
 # By controller: limits of one CPU and 700 MB.
@@ -205,8 +207,8 @@ for path in sys.argv[1:]:
     except OSError as error:
         print(error)
         sys.exit()
-from zray.host import cgroups
-print(cgroups.cpu_count(), cgroups.memory_bytes())
+from zray.host.process import machine_resources
+print(machine_resources.cpu_count(), machine_resources.memory_bytes())
 """
     command = [sys.executable, "-c", code, *map(str, joins)]
     done = subprocess.run(command, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=40)

@@ -11,7 +11,7 @@ import pytest
 from msgspec import msgpack
 
 from zray.exceptions import RuntimeEnvSetupError
-from zray.host.code_cache import CodeCache, array_length, read_bundle
+from zray.host.code.cache import CodeCache, array_length, read_bundle
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -113,7 +113,7 @@ def test_it_is_kept_for_a_process_that_lives_and_not_for_one_that_was_killed(cac
     digest, data = bundle("its", 1_000)
     (tmp_path / "data").write_bytes(data)
     code = (
-        "import sys; from zray.host.code_cache import CodeCache;"
+        "import sys; from zray.host.code.cache import CodeCache;"
         f"cache = CodeCache({str(tmp_path)!r}); data = open({str(tmp_path / 'data')!r}, 'rb').read();"
         f"cache.take({digest!r}, lambda: data); print('taken', flush=True); sys.stdin.read()"
     )

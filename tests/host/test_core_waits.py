@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from zray.host.core_waits import SCHEDSTAT, CoreWaits
+from zray.host.worker.run_queue_delay import SCHEDSTAT, CoreWaits
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 
 from tests.host.test_cgroups import Tree
 from tests.scripts import ROOT, environment, run_script, write_script
-from zray.host.cgroups import Cgroups
-from zray.host.crash_reports import folded
-from zray.host.oom import FRESH_SECONDS, OomKills
-from zray.host.spawn import _PROGRAM
+from zray.host.process.crash_reports import folded
+from zray.host.process.machine_resources import Cgroups
+from zray.host.process.oom_kills import FRESH_SECONDS, OomKills
+from zray.host.process.spawn import _PROGRAM
 from zray.store.folding import OWN_FOLDER
 
 MB = 1_000_000
@@ -60,7 +60,7 @@ def test_variable_of_the_environment_shows_all_frames(tmp_path):
     path = write_script(tmp_path, CRASH)
     variables = {**environment(), "ZRAY_FULL_TRACEBACK": "1"}
     done = subprocess.run([sys.executable, path], env=variables, capture_output=True, text=True, timeout=40)
-    for name in ("api.py", "worker_main.py", "fork_server.py"):
+    for name in ("api.py", "main.py", "fork_server.py"):
         assert f"{OWN_FOLDER}" in done.stderr and name in done.stderr
 
 
@@ -84,7 +84,7 @@ def test_lines_of_faulthandler_about_zray_are_folded():
         "",
         "Current thread 0x01 (most recent call first):",
         '  File "/home/me/train.py", line 7 in train',
-        f'  File "{OWN_FOLDER}host/worker_main.py", line 290 in run_task',
+        f'  File "{OWN_FOLDER}host/worker/main.py", line 290 in run_task',
         '  File "<string>", line 1 in <module>',
         "",
         "Extension modules: numpy (total: 1)",
@@ -233,6 +233,6 @@ def test_frames_of_zray_are_left_out_before_a_session_too(tmp_path, mistake):
 
 def test_fault_of_an_own_process_is_shown_with_all_frames():
     """Frames of zray alone tell of the fault."""
-    program = _PROGRAM.format(path=repr([str(ROOT), *sys.path]), mark="X", module="zray.host.node_main")
+    program = _PROGRAM.format(path=repr([str(ROOT), *sys.path]), mark="X", module="zray.host.node.main")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=40)
-    assert done.returncode and "node_main.py" in done.stderr, done.stderr
+    assert done.returncode and "main.py" in done.stderr, done.stderr

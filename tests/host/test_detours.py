@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from tests.host.wires import Host, Wire, are_up, join, pump
-from zray.host import detours
-from zray.host.dealing import ATTEMPT_SECONDS
-from zray.host.detours import NOWHERE, STRAIGHT_SECONDS, Detours, StraightAgain, takes_detour
-from zray.host.keys import Key
-from zray.host.neighbour import Neighbour
-from zray.host.tunnels import Tunnels
+from zray.host.links import route_selection
+from zray.host.links.dialer import ATTEMPT_SECONDS
+from zray.host.links.host_link import Neighbour
+from zray.host.links.relay_tunnel import Tunnels
+from zray.host.links.route_selection import NOWHERE, STRAIGHT_SECONDS, Detours, StraightAgain, takes_detour
+from zray.host.security.keyring import Key
 from zray.roles.relay import Relay
 from zray.wire.gcs import NodeJoined
 from zray.wire.hosts import RELAYED
@@ -92,7 +92,7 @@ class Middle:
 @pytest.fixture
 def apart(tmp_path, monkeypatch):
     """(earlier host, later host, what is between them, a port where nobody listens: the later one was told that)."""
-    monkeypatch.setattr(detours, "STRAIGHT_SECONDS", 0.05)
+    monkeypatch.setattr(route_selection, "STRAIGHT_SECONDS", 0.05)
     with Host() as earlier, Host() as later, socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         middle = Middle((earlier, later), tmp_path)
@@ -139,7 +139,7 @@ def test_the_ends_prove_their_keys(apart):
 def test_who_cannot_even_be_called_is_reached_through_the_head_at_once(apart, monkeypatch):
     """A firewall drops the call, or a router sends it nowhere: the patience is for others."""
     earlier, later, middle, _ = apart
-    monkeypatch.setattr(detours, "STRAIGHT_SECONDS", 3600.0)
+    monkeypatch.setattr(route_selection, "STRAIGHT_SECONDS", 3600.0)
     with socket.socket() as listening, Host() as another:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
@@ -156,7 +156,7 @@ def test_who_cannot_even_be_called_is_reached_through_the_head_at_once(apart, mo
 def test_who_takes_the_call_is_waited_for(apart, monkeypatch):
     """Its process may be busy."""
     earlier, later, middle, _ = apart
-    monkeypatch.setattr(detours, "STRAIGHT_SECONDS", 3600.0)
+    monkeypatch.setattr(route_selection, "STRAIGHT_SECONDS", 3600.0)
     with socket.create_server(("127.0.0.1", 0)) as listening, Host() as another:
         middle.add(another)
         timers = another.helpers[another.detours.address] = Noted(another.detours)

@@ -11,14 +11,14 @@ import pytest
 from tests.gates import until
 from tests.host.wires import Host, pump
 from zray.cluster_utils import Cluster, Node
-from zray.host import entrance as entrance_module
-from zray.host import nodes
-from zray.host.entrance import ENTRY_SECONDS, LATE_SECONDS, Entrance
-from zray.host.founding import Admission
-from zray.host.keys import Key, Token
-from zray.host.membership import addresses_of
-from zray.host.neighbour import Neighbour
-from zray.host.roster import Roster
+from zray.host.cluster import registration as entrance_module
+from zray.host.cluster.admission import Admission
+from zray.host.cluster.membership import addresses_of
+from zray.host.cluster.membership_log import Roster
+from zray.host.cluster.registration import ENTRY_SECONDS, LATE_SECONDS, Entrance
+from zray.host.links.host_link import Neighbour
+from zray.host.process import node_processes
+from zray.host.security.keyring import Key, Token
 from zray.roles.local_scheduler.lease import LEASE_SECONDS, Lease
 from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 
@@ -36,7 +36,7 @@ class Starting:
 
     def _start(self, address, token):
         try:
-            self.started = nodes.start_member(TOTAL, 16 << 20, address, token, is_bound=True)
+            self.started = node_processes.start_member(TOTAL, 16 << 20, address, token, is_bound=True)
         except Exception as error:
             self.error = error
 
@@ -101,7 +101,7 @@ def enter(head, starting, node):
     head.say("monitor", node, joined(head))
     pump((head,), answer)
     assert starting.error is None
-    nodes.end_node(*starting.started, seconds=0.0)
+    node_processes.end_node(*starting.started, seconds=0.0)
 
 
 @pytest.mark.slow

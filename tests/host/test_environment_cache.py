@@ -7,7 +7,7 @@ import pytest
 
 from tests.gates import until
 from zray.exceptions import RuntimeEnvSetupError
-from zray.host.environment_cache import EnvironmentCache
+from zray.host.code.environment_cache import EnvironmentCache
 
 
 def nothing():

@@ -9,12 +9,12 @@ import pytest
 from msgspec import json, msgpack
 
 from tests.gates import until_ended
-from zray.host import environment_servers, workers
-from zray.host.environment_servers import INSTALLERS_MAX, EnvironmentServers
-from zray.host.launch import launch_environment_server
-from zray.host.packages import PackageRequest
-from zray.host.session import Session
-from zray.host.workers import Workers
+from zray.host.code.package_requests import PackageRequest
+from zray.host.node import environment_servers, worker_processes
+from zray.host.node.environment_servers import INSTALLERS_MAX, EnvironmentServers
+from zray.host.node.worker_processes import Workers
+from zray.host.process.launch_fork_server import launch_environment_server
+from zray.host.session.session import Session
 from zray.roles.effects import WorkerExited, WorkerStarted, WorkerStartFailed
 
 
@@ -147,9 +147,9 @@ def test_an_unused_one_ends_unless_it_has_got_an_order(node):
 def test_another_fork_server_that_dies_leaves_them_alone(node, monkeypatch):
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
     left_alone = []
-    monkeypatch.setattr(workers, "reap", lambda pid, in_words: "was killed")
-    monkeypatch.setattr(workers, "end_children", lambda spared: left_alone.extend(spared))
-    monkeypatch.setattr(workers, "launch_fork_server", lambda session, seed: (1, pairs[1][0]))
+    monkeypatch.setattr(worker_processes, "reap", lambda pid, in_words: "was killed")
+    monkeypatch.setattr(worker_processes, "end_children", lambda spared: left_alone.extend(spared))
+    monkeypatch.setattr(worker_processes, "launch_fork_server", lambda session, seed: (1, pairs[1][0]))
     node._use((999_999, pairs[0][0]))
     node.start("w1", 1, "a")
     pairs[0][1].close()

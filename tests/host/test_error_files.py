@@ -7,14 +7,14 @@ import pytest
 
 from tests.gates import until
 from tests.scripts import run_script
-from zray.host import log_follower, log_room
-from zray.host.crash_reports import read_report
-from zray.host.log_follower import LogFollower
-from zray.host.log_marks import TO_ERROR, TO_OUTPUT, upto_mark
-from zray.host.logs import BegunLines, WorkerOutput
-from zray.host.output import BEHIND_BYTES_MAX, JobLogs
-from zray.host.processes import last_lines
-from zray.host.session import Session
+from zray.host.output import log_follower, truncation
+from zray.host.output.forwarding import BEHIND_BYTES_MAX, JobLogs
+from zray.host.output.log_follower import LogFollower
+from zray.host.output.worker_output import BegunLines, WorkerOutput
+from zray.host.process.crash_reports import read_report
+from zray.host.process.process_utils import last_lines
+from zray.host.session.log_marks import TO_ERROR, TO_OUTPUT, upto_mark
+from zray.host.session.session import Session
 
 
 def texts_of(lines):
@@ -293,13 +293,13 @@ def test_errors_from_before_are_not_shown(files, capsys):
 
 
 def test_oldest_errors_give_back_their_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(log_room, "LOG_BYTES_MAX", 4 << 20)
-    monkeypatch.setattr(log_room, "LOG_BYTES_KEPT", 2 << 20)
+    monkeypatch.setattr(truncation, "LOG_BYTES_MAX", 4 << 20)
+    monkeypatch.setattr(truncation, "LOG_BYTES_KEPT", 2 << 20)
     path = tmp_path / "worker-1-1.err"
     path.write_bytes(b"x" * (9 << 20))
-    room = log_room.LogRoom(str(tmp_path / "worker-1-1.log"))
+    room = truncation.LogRoom(str(tmp_path / "worker-1-1.log"))
     room.look()
-    assert log_room.room_of(str(path)) <= 4 << 20 or not room.is_possible
+    assert truncation.room_of(str(path)) <= 4 << 20 or not room.is_possible
 
 
 def test_report_of_a_crash_has_the_errors_of_the_last_task_only(tmp_path):

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from zray.exceptions import AuthenticationError
-from zray.host.finding import find_session, session_at
-from zray.host.session import Session
-from zray.host.session_info import SessionInfo
+from zray.host.session.discovery import find_session, session_at
+from zray.host.session.session import Session
+from zray.host.session.session_info import SessionInfo
 from zray.store.sweeper import lock_session
 
 

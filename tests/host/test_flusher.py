@@ -4,14 +4,14 @@ import threading
 from queue import SimpleQueue
 from types import SimpleNamespace
 
-from zray.host import flusher
+from zray.host.client import send_thread
 
 DEADLINE_S = 20.0
 
 
 def test_what_goes_wrong_in_it_does_not_end_it(monkeypatch, capsys):
     """It died, and what the process said after that stayed where it was."""
-    monkeypatch.setattr(flusher, "RELEASE_SECONDS", 0.01)
+    monkeypatch.setattr(send_thread, "RELEASE_SECONDS", 0.01)
     sent, troubles = threading.Event(), [OSError("no"), ValueError("nor that")]
 
     def look_around():
@@ -34,7 +34,7 @@ def test_what_goes_wrong_in_it_does_not_end_it(monkeypatch, capsys):
         send_buffered=send_buffered,
         unread=(),
     )
-    helper = threading.Thread(target=flusher.flush_forever, args=(runtime,), daemon=True)
+    helper = threading.Thread(target=send_thread.flush_forever, args=(runtime,), daemon=True)
     helper.start()
     try:
         assert sent.wait(DEADLINE_S)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from zray.host.folds import FOLD_SECONDS, RECENT_MAX, SWITCH, Folds
-from zray.host.log_lines import ERROR, LATEST, PART
+from zray.host.output.log_lines import ERROR, LATEST, PART
+from zray.host.output.repeated_lines import FOLD_SECONDS, RECENT_MAX, SWITCH, Folds
 
 
 @pytest.fixture

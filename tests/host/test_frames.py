@@ -11,7 +11,7 @@ from tests.gates import is_running, until
 from tests.host.raw import RawPeer, random_message
 from tests.leftovers import windows
 from zray.host import context
-from zray.host.versions import python_version
+from zray.host.links.compatibility import python_version
 from zray.version import __version__
 from zray.wire.codec import MESSAGE_TYPES, encode
 from zray.wire.gcs import FreeCopies, NodeLost

@@ -11,9 +11,11 @@ from tests.gates import until
 from tests.titles import is_kind
 from zray.cluster_utils import Cluster, Node
 from zray.exceptions import ZrayError
-from zray.host import control, head, nodes
-from zray.host.processes import children_of
-from zray.host.session import Session
+from zray.host.client import control
+from zray.host.cluster import head
+from zray.host.process import node_processes
+from zray.host.process.process_utils import children_of
+from zray.host.session.session import Session
 
 MANY = {"gcs_shards": 2, "gcs_replicas": 2, "global_schedulers": 2}
 
@@ -169,8 +171,10 @@ def test_the_second_replica_lives_on_the_other_node_and_either_may_be_lost(clust
 def test_a_node_that_is_to_run_no_replicas_runs_none(nothing_left):
     """The second replica waits for one that may."""
     with Cluster(True, head_node_args={"num_cpus": 0, "gcs_replicas": 2}) as made:
-        total = nodes.declared_resources(1, None, None)
-        unwilling = Node(*nodes.start_member(total, None, made.address, made.token, replicas=False, is_bound=True))
+        total = node_processes.declared_resources(1, None, None)
+        unwilling = Node(
+            *node_processes.start_member(total, None, made.address, made.token, replicas=False, is_bound=True)
+        )
         made.worker_nodes.append(unwilling)
         willing = made.add_node(num_cpus=1)
         until(lambda: is_on(made, machines=2))

@@ -18,8 +18,8 @@ import pytest
 import zray
 from tests.gates import Gate, Tally, is_running, until, until_ended
 from zray.cluster_utils import Cluster
-from zray.host import control
-from zray.host.processes import children_of
+from zray.host.client import control
+from zray.host.process.process_utils import children_of
 from zray.roles.local_scheduler.lease import RETURN_SECONDS
 
 pytestmark = pytest.mark.slow
@@ -86,14 +86,14 @@ def started(nothing_left, tmp_path):
 
 def connect_to(node):
     """A driver of that node: whatever other sessions there are on this machine."""
-    from zray.host import joining
+    from zray.host.driver import startup
 
-    find = joining.find_session
-    joining.find_session = lambda: (node.session, node.pid)
+    find = startup.find_session
+    startup.find_session = lambda: (node.session, node.pid)
     try:
         zray.init(address="auto")
     finally:
-        joining.find_session = find
+        startup.find_session = find
 
 
 def where():

@@ -17,9 +17,10 @@ from tests.gates import forever, until_ended
 from tests.scripts import start_script
 from zray.cluster_utils import Cluster
 from zray.exceptions import ClusterLostError
-from zray.host import context, spawn
-from zray.host.processes import children_of
-from zray.host.session import Session, live_sessions
+from zray.host import context
+from zray.host.process import spawn
+from zray.host.process.process_utils import children_of
+from zray.host.session.session import Session, live_sessions
 from zray.store.segment import segments_of
 
 # A node looks once a second.
@@ -258,7 +259,7 @@ def test_a_folder_that_cannot_be_looked_at_is_not_gone(start, monkeypatch):
     """That is no proof."""
     from types import SimpleNamespace
 
-    from zray.host.health import HealthCheck
+    from zray.host.node.health_check import HealthCheck
 
     start(num_cpus=1)
     session = Session(context.runtime.session)

@@ -11,15 +11,15 @@ import threading
 import pytest
 
 from tests.gates import until
-from zray.host import heap
+from zray.host.process import malloc_tuning
 
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library than glibc")
 
 PROGRAM = """
 import os, resource, sys
-from zray.host import heap
-from zray.host.keys import KeyPair, KeyRing
-from zray.host.neighbours import Neighbours
+from zray.host.process import malloc_tuning
+from zray.host.security.keyring import KeyPair, KeyRing
+from zray.host.links.host_links import Neighbours
 from zray.roles.object_manager.pulls import CHUNK_BYTES
 from zray.roles.object_manager.sources import WINDOW_BYTES_MAX
 
@@ -42,7 +42,7 @@ for _ in range(3):
 print(min(faults_of_a_round() for _ in range(5)) * resource.getpagesize() / (CHUNK * COUNT))
 before = resident()
 faults_of_a_round(16 * COUNT)
-print(resident() - before < heap.FREED_BYTES_MAX + (8 << 20), flush=True)
+print(resident() - before < malloc_tuning.FREED_BYTES_MAX + (8 << 20), flush=True)
 os._exit(0)
 """
 
@@ -113,11 +113,11 @@ class Process:
     def __init__(self, monkeypatch):
         self.cpu, self.memory, self.now = 0.0, 1 << 30, 1000.0
         self.given_back = threading.Semaphore(0)
-        monkeypatch.setattr(heap, "own_bytes", lambda: self.memory)
-        monkeypatch.setattr(heap, "give_back", self.given_back.release)
-        monkeypatch.setattr(heap.time, "process_time", lambda: self.cpu)
-        monkeypatch.setattr(heap.time, "monotonic", lambda: self.now)
-        self.rest = heap.Rest()
+        monkeypatch.setattr(malloc_tuning, "own_bytes", lambda: self.memory)
+        monkeypatch.setattr(malloc_tuning, "give_back", self.given_back.release)
+        monkeypatch.setattr(malloc_tuning.time, "process_time", lambda: self.cpu)
+        monkeypatch.setattr(malloc_tuning.time, "monotonic", lambda: self.now)
+        self.rest = malloc_tuning.Rest()
 
     def run(self, seconds, share):
         """How often it gave back meanwhile."""
@@ -146,7 +146,7 @@ def test_process_gives_back_once_for_each_rest(monkeypatch):
 def test_process_that_is_never_quite_at_rest_gives_back_rarely(monkeypatch):
     process = Process(monkeypatch)
     count = process.run(600, 0.2)
-    assert 1 <= count <= 600 / heap.PAUSE_SECONDS
+    assert 1 <= count <= 600 / malloc_tuning.PAUSE_SECONDS
 
 
 def test_small_process_gives_nothing_back(monkeypatch):
@@ -173,11 +173,11 @@ def test_process_without_threads_to_be_had_goes_on(monkeypatch):
 def test_much_that_was_freed_in_little_time_goes_back_too(monkeypatch, freed, is_given_back):
     """A busy machine lets a program rest before it frees: its CPU time alone tells nothing."""
     calls = []
-    monkeypatch.setattr(heap, "free_bytes", lambda: freed)
-    monkeypatch.setattr(heap, "own_bytes", lambda: 1 << 30)
-    monkeypatch.setattr(heap.time, "process_time", lambda: 5.0)
-    monkeypatch.setattr(heap.Rest, "_give_back", lambda rest: calls.append(rest))
-    rest = heap.Rest()
+    monkeypatch.setattr(malloc_tuning, "free_bytes", lambda: freed)
+    monkeypatch.setattr(malloc_tuning, "own_bytes", lambda: 1 << 30)
+    monkeypatch.setattr(malloc_tuning.time, "process_time", lambda: 5.0)
+    monkeypatch.setattr(malloc_tuning.Rest, "_give_back", lambda rest: calls.append(rest))
+    rest = malloc_tuning.Rest()
     rest.cpu_seconds_before = 5.0
     for second in range(1, 6):
         rest.look(float(second))

@@ -15,10 +15,10 @@ from tests.host.raw import random_message
 from tests.host.test_payloads import Canary, is_valid, opened_by, with_a_canary
 from tests.host.wires import Host, pump
 from zray.exceptions import ZrayError
-from zray.host.keys import Key, Token
-from zray.host.membership import ask_head
-from zray.host.offences import OFFENCES_MAX
-from zray.host.versions import python_version
+from zray.host.cluster.membership import ask_head
+from zray.host.links.compatibility import python_version
+from zray.host.links.violations import OFFENCES_MAX
+from zray.host.security.keyring import Key, Token
 from zray.ids import function_id
 from zray.version import __version__
 from zray.wire.actors import PlaceActor, RegisterActor

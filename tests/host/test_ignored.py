@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from zray.exceptions import TaskError
-from zray.host.hints import note_missing_module
-from zray.host.project import Ignored, files_below
+from zray.host.client.error_hints import note_missing_module
+from zray.host.code.module_discovery import Ignored, files_below
 
 PATHS = (
     "a.log",

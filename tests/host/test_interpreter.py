@@ -12,8 +12,8 @@ from tests.scripts import environment, run_script
 from zray import second_start
 from zray.exceptions import ClusterLostError, ZrayError
 from zray.host import context
-from zray.host.interpreter import child_environment, interpreter
-from zray.host.spawn import import_path
+from zray.host.process.interpreter import child_environment, interpreter
+from zray.host.process.spawn import import_path
 
 PYTHON = sys.executable
 WHAT_TO_DO = "set ZRAY_PYTHON=/path/to/python in the environment"

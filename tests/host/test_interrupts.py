@@ -91,23 +91,23 @@ def test_an_interrupt_in_a_call_is_raised_when_it_returns(tmp_path, leftovers):
     code = """
     import os, signal, sys
     import zray as ray
-    from zray.host import interrupts, submitter
+    from zray.host.client import interrupts, task_context
     interrupts.AGAIN_SECONDS = 3600.0
     ray.init(num_cpus=1)
     function = ray.remote(lambda: 4)
-    original = submitter.Submitter.next_task_id
+    original = task_context.Submitter.next_task_id
 
     def interrupted(self):
         os.kill(os.getpid(), signal.SIGINT)
         return original(self)
 
-    submitter.Submitter.next_task_id = interrupted
+    task_context.Submitter.next_task_id = interrupted
     try:
         function.remote()
         print("missed")
     except KeyboardInterrupt:
         print("interrupted")
-    submitter.Submitter.next_task_id = original
+    task_context.Submitter.next_task_id = original
     print(ray.get(function.remote()), sys.getprofile())
     """
     with start_script(tmp_path, code) as driver:
@@ -121,15 +121,15 @@ def test_an_interrupt_while_the_session_starts(tmp_path, leftovers):
     code = """
     import os, psutil, signal
     import zray as ray
-    from zray.host import nodes
-    original = nodes.spawn
+    from zray.host.process import node_processes
+    original = node_processes.spawn
 
     def spawn(*args, **kwargs):
         pid = original(*args, **kwargs)
         os.kill(os.getpid(), signal.SIGINT)
         return pid
 
-    nodes.spawn = spawn
+    node_processes.spawn = spawn
     try:
         ray.init(num_cpus=1)
         while True:
@@ -137,7 +137,7 @@ def test_an_interrupt_while_the_session_starts(tmp_path, leftovers):
     except KeyboardInterrupt:
         count = len(psutil.Process().children())
         print("interrupted", count == int(ray.is_initialized()))
-    nodes.spawn = original
+    node_processes.spawn = original
     ray.init(num_cpus=1, ignore_reinit_error=True)
     print(ray.get(ray.remote(lambda: 4).remote()))
     """
@@ -180,14 +180,14 @@ def test_an_interrupt_while_the_session_ends(tmp_path, leftovers):
     code = """
     import gc, os, psutil, signal
     import zray as ray
-    from zray.host import nodes
-    original = nodes.wait_for_end
+    from zray.host.process import node_processes
+    original = node_processes.wait_for_end
 
     def wait_for_end(*args):
         os.kill(os.getpid(), signal.SIGINT)
         return original(*args)
 
-    nodes.wait_for_end = wait_for_end
+    node_processes.wait_for_end = wait_for_end
     task = ray.remote(lambda: 4)
     ray.init(num_cpus=1)
     ray.get(task.remote())
@@ -198,7 +198,7 @@ def test_an_interrupt_while_the_session_ends(tmp_path, leftovers):
             pass
     except KeyboardInterrupt:
         print("interrupted", ray.is_initialized(), psutil.Process().children())
-    nodes.wait_for_end = original
+    node_processes.wait_for_end = original
     ray.init(num_cpus=1)
     value = ray.get(task.remote())
     gc.collect()

@@ -7,10 +7,10 @@ import stat
 import pytest
 
 from zray.exceptions import ZrayError
-from zray.host import keys
-from zray.host.founding import found_cluster
-from zray.host.keys import Key, KeyPair, KeyRing, Token, read_secret, require_curve, write_secret
-from zray.host.membership import join_cluster
+from zray.host.cluster.admission import found_cluster
+from zray.host.cluster.membership import join_cluster
+from zray.host.security import keyring
+from zray.host.security.keyring import Key, KeyPair, KeyRing, Token, read_secret, require_curve, write_secret
 from zray.store.log import lock_folder
 
 
@@ -147,14 +147,14 @@ CLUSTER_MODE = (
 
 
 def test_a_libzmq_without_curve_is_refused_by_its_version(monkeypatch):
-    monkeypatch.setattr(keys.zmq, "has", lambda feature: False)
+    monkeypatch.setattr(keyring.zmq, "has", lambda feature: False)
     for refuses in CLUSTER_MODE:
         with pytest.raises(ZrayError, match=r"with CURVE, but libzmq \d+\.\d+"):
             refuses()
 
 
 def test_an_old_libzmq_is_refused_by_its_version(monkeypatch):
-    monkeypatch.setattr(keys.zmq, "zmq_version_info", lambda: (4, 3, 1))
+    monkeypatch.setattr(keyring.zmq, "zmq_version_info", lambda: (4, 3, 1))
     for refuses in CLUSTER_MODE:
         with pytest.raises(ZrayError, match="4.3.5 or newer"):
             refuses()
@@ -162,7 +162,7 @@ def test_an_old_libzmq_is_refused_by_its_version(monkeypatch):
 
 def test_of_keys_whose_hosts_are_gone_the_last_so_many_are_remembered(monkeypatch):
     """The others are refused all the same; one that was revoked by hand stays."""
-    monkeypatch.setattr(keys, "LOST_MAX", 5)
+    monkeypatch.setattr(keyring, "LOST_MAX", 5)
     ring = KeyRing()
     by_hand = KeyPair.draw().public
     ring.add(Key(by_hand, "node", "by-hand"))

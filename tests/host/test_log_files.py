@@ -10,11 +10,11 @@ import pytest
 
 from tests.gates import until
 from tests.scripts import run_script
-from zray.host import log_lines
-from zray.host.log_follower import READ_BYTES_MAX, LogFollower
-from zray.host.log_marks import TO_ERROR, TO_OUTPUT
-from zray.host.logs import BegunLines, WorkerOutput
-from zray.host.rows import LINE_BYTES_MAX
+from zray.host.output import log_lines
+from zray.host.output.log_follower import READ_BYTES_MAX, LogFollower
+from zray.host.output.terminal_rows import LINE_BYTES_MAX
+from zray.host.output.worker_output import BegunLines, WorkerOutput
+from zray.host.session.log_marks import TO_ERROR, TO_OUTPUT
 
 
 class Following:
@@ -263,7 +263,7 @@ def test_lines_of_threads_are_whole(written):
 OWN_STREAMS = """
     import os, sys
     from tests.gates import until
-    from zray.host.logs import worker_streams
+    from zray.host.output.worker_output import worker_streams
 
     path = __file__.replace("script.py", "log")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from zray.host import log_lines
-from zray.host.log_lines import Log
+from zray.host.output import log_lines
+from zray.host.output.log_lines import Log
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from tests.scripts import run_script
-from zray.host.log_lines import ERROR, Log
-from zray.host.log_marks import NAME_MAX, TO_ERROR, TO_OUTPUT, mark_of, shown_name, split_at_marks, unmarked
+from zray.host.output.log_lines import ERROR, Log
+from zray.host.session.log_marks import NAME_MAX, TO_ERROR, TO_OUTPUT, mark_of, shown_name, split_at_marks, unmarked
 
 DATA = b"zero\n" + mark_of("one") + b"first\nsecond" + mark_of("two") + b"third\n"
 LINES = ["(worker-1 pid={0}) zero\n", "(one pid={0}) first\n", "(one pid={0}) second\n", "(two pid={0}) third\n"]

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from tests.gates import until
-from zray.host import log_follower, log_lines, log_room, output, workers
-from zray.host.log_follower import LogFollower
-from zray.host.node import Node
-from zray.host.processes import last_lines
-from zray.host.service_main import ServiceHost
-from zray.host.session import Session
+from zray.host.cluster.service_main import ServiceHost
+from zray.host.node import worker_processes
+from zray.host.node.node import Node
+from zray.host.output import forwarding, log_follower, log_lines, truncation
+from zray.host.output.log_follower import LogFollower
+from zray.host.process.process_utils import last_lines
+from zray.host.session.session import Session
 
 
 def test_the_link_to_the_log_of_a_worker_that_has_ended_goes_when_all_of_it_is_shown(tmp_path, capsys):
@@ -34,10 +35,10 @@ def test_the_link_to_the_log_of_a_worker_that_has_ended_goes_when_all_of_it_is_s
 
 
 def test_the_logs_of_dead_workers_are_kept_up_to_a_number(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "DEAD_LOGS_MAX", 3)
+    monkeypatch.setattr(worker_processes, "DEAD_LOGS_MAX", 3)
     session, told = Session("s", str(tmp_path)), []
     session.make_folder()
-    pool = workers.Workers(session, None, told.append, print, lambda: None)
+    pool = worker_processes.Workers(session, None, told.append, print, lambda: None)
     for number in range(1, 6):
         pool.pids["w"], pool.worker_id["w"] = 100 + number, number
         with open(session.worker_log_path(number, 100 + number), "w") as log:
@@ -56,10 +57,10 @@ def test_the_logs_of_dead_workers_are_kept_up_to_a_number(tmp_path, monkeypatch)
 
 
 def test_the_logs_of_dead_workers_are_kept_up_to_a_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "DEAD_LOGS_BYTES_MAX", 250_000)
+    monkeypatch.setattr(worker_processes, "DEAD_LOGS_BYTES_MAX", 250_000)
     session = Session("s", str(tmp_path))
     session.make_folder()
-    pool = workers.Workers(session, None, lambda message: None, print, lambda: None)
+    pool = worker_processes.Workers(session, None, lambda message: None, print, lambda: None)
     sizes = {1: 100_000, 2: 100_000, 3: 10, 4: 100_000, 5: 300_000, 6: 10}
     kept = []
     for number, size in sizes.items():
@@ -73,8 +74,8 @@ def test_the_logs_of_dead_workers_are_kept_up_to_a_size(tmp_path, monkeypatch):
 
 @pytest.fixture
 def small_logs(monkeypatch):
-    monkeypatch.setattr(log_room, "LOG_BYTES_MAX", 4 << 20)
-    monkeypatch.setattr(log_room, "LOG_BYTES_KEPT", 2 << 20)
+    monkeypatch.setattr(truncation, "LOG_BYTES_MAX", 4 << 20)
+    monkeypatch.setattr(truncation, "LOG_BYTES_KEPT", 2 << 20)
 
 
 def write_lines(path, numbers):
@@ -86,23 +87,23 @@ def write_lines(path, numbers):
 def test_a_long_log_gives_its_oldest_part_back(tmp_path, small_logs):
     """Who has it open writes on at its end, and finds the rest in its place."""
     path = tmp_path / "worker-1-1.log"
-    room = log_room.LogRoom(str(path))
+    room = truncation.LogRoom(str(path))
     room.look()
     largest = 0
     with open(path, "ab", buffering=0) as writer:
         for number in range(60):
             writer.write(b"%07d\n" % number * 50_000)
-            largest = max(largest, log_room.room_of(path))
+            largest = max(largest, truncation.room_of(path))
             room.look()
             assert path.stat().st_size == (number + 1) * 400_000
     assert largest < (4 << 20) + 500_000
     assert last_lines(str(path), count=2) == "0000059\n0000059"
-    gone, data = log_room.read_log(str(path), 0, 1 << 20)
+    gone, data = truncation.read_log(str(path), 0, 1 << 20)
     assert 0 < gone <= path.stat().st_size - (2 << 20)
     assert data == b"", "the first so many bytes are gone"
-    gone_then, data = log_room.read_log(str(path), gone, 100)
+    gone_then, data = truncation.read_log(str(path), gone, 100)
     assert gone_then == 0 and data == (path.read_bytes())[gone : gone + 100] and b"\0" not in data
-    assert log_room.read_log(str(path), path.stat().st_size, 100) == (0, b"")
+    assert truncation.read_log(str(path), path.stat().st_size, 100) == (0, b"")
 
 
 def test_a_follower_says_what_a_log_has_given_back(tmp_path, capsys, small_logs):
@@ -114,7 +115,7 @@ def test_a_follower_says_what_a_log_has_given_back(tmp_path, capsys, small_logs)
     write_lines(path, range(10))
     follower.look()
     write_lines(path, range(10, 100_000))
-    log_room.LogRoom(str(path)).look()
+    truncation.LogRoom(str(path)).look()
     while follower.logs[path.name].upto < path.stat().st_size:
         follower.look()
     lines = [line.partition(") ")[2] for line in capsys.readouterr().out.splitlines()]
@@ -130,7 +131,7 @@ def test_a_follower_says_what_a_log_has_given_back(tmp_path, capsys, small_logs)
 def test_a_line_that_a_read_has_cut_is_shown_whole_however_long_that_takes(tmp_path, capsys, monkeypatch):
     clock = iter(range(1, 1_000))
     monkeypatch.setattr(log_lines, "time", SimpleNamespace(monotonic=lambda: next(clock)))  # seconds for each line
-    for module in (log_follower, output):
+    for module in (log_follower, forwarding):
         name = "READ_BYTES_MAX" if module is log_follower else "PIECE_BYTES_MAX"
         monkeypatch.setattr(module, name, 7)
     path = tmp_path / f"worker-1-{os.getpid()}.log"
@@ -138,7 +139,7 @@ def test_a_line_that_a_read_has_cut_is_shown_whole_however_long_that_takes(tmp_p
     follower = LogFollower(str(tmp_path))
     follower.ended.set()
     follower.thread.join()
-    logs = output.JobLogs(str(tmp_path), "")
+    logs = forwarding.JobLogs(str(tmp_path), "")
     path.write_bytes(b"first\nsecond\nthird")
     sent = ""
     for _ in range(3):
@@ -160,10 +161,10 @@ def test_last_lines_of_a_log_have_the_last_text_of_each_bar(tmp_path):
 def test_where_holes_cannot_be_made_nothing_is_lost(tmp_path, small_logs, monkeypatch):
     path = tmp_path / "worker-1-1.log"
     path.write_bytes(b"x" * (5 << 20))
-    room = log_room.LogRoom(str(path))
-    monkeypatch.setattr(log_room, "_PUNCH_HOLE", 1 << 30)
+    room = truncation.LogRoom(str(path))
+    monkeypatch.setattr(truncation, "_PUNCH_HOLE", 1 << 30)
     room.look()
-    assert not room.is_possible and log_room.room_of(path) >= 5 << 20
+    assert not room.is_possible and truncation.room_of(path) >= 5 << 20
 
 
 @pytest.mark.parametrize("host", [Node, ServiceHost])

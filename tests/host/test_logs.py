@@ -8,7 +8,8 @@ from pathlib import Path
 import zray
 from tests.gates import Gate, until
 from tests.scripts import ROOT, run_script, start_script
-from zray.host import context, log_room
+from zray.host import context
+from zray.host.output import truncation
 
 
 def test_output_of_workers_is_on_the_same_stream_of_the_driver(tmp_path):
@@ -255,7 +256,7 @@ def test_a_worker_that_prints_without_end_does_not_fill_the_disk(start):
         pid = zray.get(print_much.remote(program), timeout=60)
         (path,) = Path(context.runtime.paths.logs).glob(f"worker-*-{pid}.log")
         assert path.stat().st_size > 200_000_000
-        until(lambda path=path: log_room.room_of(path) <= log_room.LOG_BYTES_MAX)
+        until(lambda path=path: truncation.room_of(path) <= truncation.LOG_BYTES_MAX)
 
 
 def test_text_that_was_begun_is_shown_of_a_process_that_ends_by_itself(tmp_path):

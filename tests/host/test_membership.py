@@ -8,13 +8,14 @@ import pytest
 
 from tests.host.wires import Host, Stranger, pump, reads_a_line, strangers_port
 from zray.exceptions import AuthenticationError, ZrayError
-from zray.host import dealing, membership
-from zray.host.founding import Admission
-from zray.host.keys import KeyPair, Token
-from zray.host.membership import HeadSilence, addresses_of
-from zray.host.probes import SIGNATURE
-from zray.host.roster import Roster
-from zray.host.versions import python_version
+from zray.host.cluster import membership
+from zray.host.cluster.admission import Admission
+from zray.host.cluster.membership import HeadSilence, addresses_of
+from zray.host.cluster.membership_log import Roster
+from zray.host.links import dialer
+from zray.host.links.compatibility import python_version
+from zray.host.links.probe import SIGNATURE
+from zray.host.security.keyring import KeyPair, Token
 from zray.roles.effects import Finding
 from zray.version import __version__
 from zray.wire.codec import Letter, Mail, decode_mail, encode
@@ -199,8 +200,8 @@ def hangs_up(call):
     ],
 )
 def test_a_newcomer_to_another_programs_port_is_told_so_and_does_not_wait(head, monkeypatch, answer, found):
-    monkeypatch.setattr(dealing, "HANDSHAKE_MS", 300)
-    monkeypatch.setattr(dealing, "UNANSWERED_MS", 200)
+    monkeypatch.setattr(dialer, "HANDSHAKE_MS", 300)
+    monkeypatch.setattr(dialer, "UNANSWERED_MS", 200)
     with strangers_port(answer) as endpoint, pytest.raises(ZrayError) as refused:
         membership.ask_head(endpoint, head.token, request())
     assert f"{endpoint}: another program than zray listens there: " in str(refused.value) and found in str(
@@ -230,8 +231,8 @@ def test_a_head_that_ends_while_it_is_spoken_to_is_no_matter_of_keys(head, monke
 
 def test_a_newcomer_to_a_port_that_is_silent_waits(head, monkeypatch):
     """A head that stands still is: its kernel takes the calls."""
-    monkeypatch.setattr(dealing, "HANDSHAKE_MS", 300)
-    monkeypatch.setattr(dealing, "UNANSWERED_MS", 200)
+    monkeypatch.setattr(dialer, "HANDSHAKE_MS", 300)
+    monkeypatch.setattr(dialer, "UNANSWERED_MS", 200)
     monkeypatch.setattr(membership, "JOIN_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         endpoint = f"127.0.0.1:{listening.getsockname()[1]}"

@@ -9,8 +9,8 @@ import pytest
 import zmq
 
 from tests.host.wires import Host, Stranger, Wire, are_up, beat, greet, join, pump
-from zray.host.keys import KeyPair
-from zray.host.sockets import has_arrived
+from zray.host.security.keyring import KeyPair
+from zray.host.zmq_calls import has_arrived
 from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.gcs import FetchFunction, NodeLost
 from zray.wire.hosts import HostHello, HostRefused, HostWelcome, MessageRefused
@@ -362,7 +362,7 @@ def test_messages_of_many_parts_and_of_none(pair, parts):
 
 
 def test_a_frame_beyond_the_limit_ends_its_connection(pair, monkeypatch):
-    monkeypatch.setattr("zray.host.dealing.FRAME_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("zray.host.links.dialer.FRAME_BYTES_MAX", 1 << 20)
     with Host("head") as head, Host() as other, Stranger(head, other.keys) as stranger:
         stranger_monitor = stranger.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         head.meet(other)

@@ -14,7 +14,8 @@ from tests.gates import is_running, until
 from tests.host import probe
 from tests.titles import is_kind
 from zray.cluster_utils import Cluster
-from zray.host import context, spawn
+from zray.host import context
+from zray.host.process import spawn
 
 pytestmark = pytest.mark.slow
 

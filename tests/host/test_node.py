@@ -72,7 +72,7 @@ def test_the_node_has_no_numpy(start):
 def test_the_control_modules_import_neither_numpy_nor_anything_that_unpickles():
     code = (
         "import sys; before = set(sys.modules); import zmq; zmq_brings = set(sys.modules) - before\n"
-        "import zray.host.node\n"
+        "import zray.host.node.node\n"
         "new = {name.partition('.')[0] for name in set(sys.modules) - before - zmq_brings}\n"
         "print(sorted(new & {'numpy', 'cloudpickle', 'pickle', 'msgpack', 'dill'}))"
     )
@@ -83,7 +83,7 @@ def test_the_control_modules_import_neither_numpy_nor_anything_that_unpickles():
 def test_a_node_that_unpickles_ends_and_says_so():
     code = (
         "import pickle, collections\n"
-        "from zray.host.processes import forbid_unpickling\n"
+        "from zray.host.process.process_utils import forbid_unpickling\n"
         "data = pickle.dumps(collections.OrderedDict())\n"
         "pickle.loads(data); forbid_unpickling(); pickle.loads(pickle.dumps([1])); print('so far', flush=True)\n"
         "pickle.loads(data); print('not reached', flush=True)\n"
@@ -95,7 +95,7 @@ def test_a_node_that_unpickles_ends_and_says_so():
 
 def test_a_node_that_fails_at_its_start_says_why_to_whoever_started_it(start, monkeypatch, nothing_left):
     """Its log goes with its session."""
-    monkeypatch.setattr("zray.host.joining.declared_resources", lambda *declared: None)
+    monkeypatch.setattr("zray.host.driver.startup.declared_resources", lambda *declared: None)
     with pytest.raises(zray.exceptions.ClusterLostError, match=r"(?s)did not start.*Traceback.*NoneType"):
         start(num_cpus=1)
 
@@ -117,8 +117,8 @@ def test_only_the_owner_can_open_what_a_session_has(start):
 def test_semaphores_are_the_owners_alone(leftovers):
     import posix_ipc
 
-    from zray.host.session import Session
-    from zray.host.workers import Workers
+    from zray.host.node.worker_processes import Workers
+    from zray.host.session.session import Session
 
     class Quiet(Workers):
         def _order(self, *order):

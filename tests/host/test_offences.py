@@ -1,6 +1,6 @@
 """What is put up with, and how long it is remembered."""
 
-from zray.host.offences import OFFENCES_MAX, SENDERS_MAX, WINDOW_SECONDS, Offences
+from zray.host.links.violations import OFFENCES_MAX, SENDERS_MAX, WINDOW_SECONDS, Offences
 
 
 def test_too_many_within_a_minute():

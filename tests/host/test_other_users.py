@@ -10,8 +10,8 @@ import pytest
 import zmq
 
 from tests.host.wires import Loop
-from zray.host.peers import Peers
-from zray.host.tunnels import Tunnels
+from zray.host.links.process_links import Peers
+from zray.host.links.relay_tunnel import Tunnels
 
 NOBODY = 65534
 # Calls as another user, and says how much it was sent.  What it needs is imported before it is nobody.

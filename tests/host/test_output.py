@@ -6,10 +6,10 @@ import queue
 import pytest
 
 from tests.gates import until
-from zray.host import log_lines, output
-from zray.host.log_follower import LogFollower
-from zray.host.output import FILES_MAX, JobLogs, Kept, OutputThread
-from zray.host.session import Session
+from zray.host.output import forwarding, log_lines
+from zray.host.output.forwarding import FILES_MAX, JobLogs, Kept, OutputThread
+from zray.host.output.log_follower import LogFollower
+from zray.host.session.session import Session
 from zray.roles.effects import ForgetOutput, OutputRead, OutputWritten, ReadOutput, WriteOutput
 
 JOB = b"job-0001"
@@ -92,7 +92,7 @@ def test_a_piece_has_so_many_lines_and_bytes_and_nothing_is_missing(log, logs):
     pieces = []
     while text := logs.read():
         pieces.append(text)
-    assert max(map(len, pieces)) <= output.PIECE_LINES_MAX * 60
+    assert max(map(len, pieces)) <= forwarding.PIECE_LINES_MAX * 60
     assert [line.split()[-1] for line in "".join(pieces).splitlines()] == [str(number) for number in range(10_000)]
 
 
@@ -103,7 +103,7 @@ def test_who_is_far_ahead_is_passed_over_and_a_line_says_so(log, logs):
         file.write((b"y" * 99 + b"\n") * 20_000)
     said = logs.read().splitlines()
     assert first == f"{label()} {'x' * 99}\n"
-    left_out = 20_000 * 100 - output.PIECE_BYTES_MAX
+    left_out = 20_000 * 100 - forwarding.PIECE_BYTES_MAX
     assert said[0].startswith(f"{label()} [... {left_out:,} bytes of this worker's output are left out here: 320 KiB")
     assert str(log) in said[0] and said[-1] == f"{label()} {'y' * 99}"
     assert logs.read() == ""
@@ -128,7 +128,7 @@ def test_the_log_of_a_worker_that_has_ended_is_read_and_forgotten(tmp_path, logs
 
 
 def test_a_driver_reads_what_is_kept_in_order_and_removes_it(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(output, "FILE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(forwarding, "FILE_BYTES_MAX", 10_000)
     kept = Kept(str(tmp_path))
     follower = LogFollower(str(tmp_path))
     try:
@@ -147,7 +147,7 @@ def test_a_driver_reads_what_is_kept_in_order_and_removes_it(tmp_path, capsys, m
 
 
 def test_what_a_driver_does_not_read_is_bounded_and_a_line_says_what_is_missing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(output, "FILE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(forwarding, "FILE_BYTES_MAX", 10_000)
     kept = Kept(str(tmp_path))
     line = "x" * 9_999 + "\n"
     for _ in range(FILES_MAX + 5):

@@ -22,9 +22,9 @@ from tests.gates import until
 from tests.host.curve import LONG_COMMAND
 from tests.host.raw import random_message
 from zray.cluster_utils import Cluster
-from zray.host.dealing import FRAME_BYTES_MAX, client
-from zray.host.keys import KeyPair, Token
-from zray.host.versions import python_version
+from zray.host.links.compatibility import python_version
+from zray.host.links.dialer import FRAME_BYTES_MAX, client
+from zray.host.security.keyring import KeyPair, Token
 from zray.version import __version__
 from zray.wire.codec import MESSAGE_TYPES, Letter, Mail, encode
 from zray.wire.hosts import GetNodes, HostHello, JoinCluster

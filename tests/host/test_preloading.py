@@ -7,7 +7,7 @@ import pytest
 
 import zray
 from tests.gates import until
-from zray.host import preloading
+from zray.host.process import preloading
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.host.wires import Host, Loop, pump
-from zray.host.probes import Probes, why_unreached
+from zray.host.links.probe import Probes, why_unreached
 from zray.roles.effects import Finding
 
 

@@ -11,9 +11,18 @@ from msgspec import msgpack
 
 import zray
 from zray.exceptions import TaskError
-from zray.host import project
-from zray.host.hints import note_missing_module
-from zray.host.project import Project, TooLarge, files_at, files_below, imports_of, is_installed, names_in, pack
+from zray.host.client.error_hints import note_missing_module
+from zray.host.code import module_discovery
+from zray.host.code.module_discovery import (
+    Project,
+    TooLarge,
+    files_at,
+    files_below,
+    imports_of,
+    is_installed,
+    names_in,
+    pack,
+)
 
 
 def make(folder, files):
@@ -83,7 +92,7 @@ def test_what_a_program_leaves_behind(tmp_path, excludes, left):
 
 
 def test_too_much_is_refused_with_the_largest_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(project, "BUNDLE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(module_discovery, "BUNDLE_BYTES_MAX", 10_000)
     make(tmp_path, {f"file-{number:02}": b"x" * (100 * number) for number in range(20)})
     with pytest.raises(TooLarge) as raised:
         pack(files_below(str(tmp_path)), "working_dir /here")
@@ -205,7 +214,7 @@ def test_modules_that_are_not_what_they_seem_are_left_alone(main_in, monkeypatch
 
 
 def test_a_package_with_too_much_data_travels_without_it(main_in, monkeypatch):
-    monkeypatch.setattr(project, "BUNDLE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(module_discovery, "BUNDLE_BYTES_MAX", 1_000)
     make(main_in, {"heavy/__init__.py": "x = 1", "heavy/model.bin": b"x" * 900, "heavy/fast.so": "elf"})
     import heavy  # noqa: F401
 
@@ -214,8 +223,8 @@ def test_a_package_with_too_much_data_travels_without_it(main_in, monkeypatch):
 
 
 def test_package_of_pythonpath_travels_whole_or_not_at_all(main_in, monkeypatch, tmp_path_factory):
-    monkeypatch.setattr(project, "BUNDLE_BYTES_MAX", 2_000)
-    monkeypatch.setattr(project, "too_large", {})
+    monkeypatch.setattr(module_discovery, "BUNDLE_BYTES_MAX", 2_000)
+    monkeypatch.setattr(module_discovery, "too_large", {})
     other = make(
         tmp_path_factory.mktemp("target"),
         {f"{name}/__init__.py": "" for name in ("big", "named", "small")},

@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from tests.host.wires import Host, Stranger, Wire, are_up, beat, greet, join, pump
-from zray.host import pulses
-from zray.host.tcp import opened
+from zray.host.links import heartbeat_channel
+from zray.host.links.tcp_connections import opened
 from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeLost
 from zray.wire.hosts import HostAside, HostRefused, HostWelcome
@@ -19,7 +19,7 @@ def beside(pair, monkeypatch):
     """A head, and a node whose link to it has its connection beside; every link is slow at once."""
     head, node = pair
     pump(pair, lambda: head.links.by_host[node.name].pulse and node.links.by_host[head.name].pulse)
-    monkeypatch.setattr(pulses, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(heartbeat_channel, "SLOW_SECONDS", 0.0)
     return pair
 
 
@@ -53,7 +53,7 @@ def test_nothing_else_leaves_the_order_of_the_link(beside, monkeypatch):
 def test_a_link_that_acknowledges_needs_nothing_beside_it(pair, monkeypatch):
     head, node = pair
     pump(pair, lambda: head.links.by_host[node.name].pulse and node.links.by_host[head.name].pulse)
-    monkeypatch.setattr(pulses, "encode_mail", lambda mail: pytest.fail("said beside the link"))
+    monkeypatch.setattr(heartbeat_channel, "encode_mail", lambda mail: pytest.fail("said beside the link"))
     for number in range(1, 20):
         node.say("local", head.role("monitor"), Heartbeat(node.role("local"), number))
         head.say("monitor", node.role("local"), HeartbeatReply(number))

@@ -7,11 +7,11 @@ import pytest
 import zmq
 
 from zray.host import reactor as reactor_module
-from zray.host.doorman import Doorman
-from zray.host.node import Node
-from zray.host.peers import LIGHT_BYTES, TURN_BYTES_MAX, Peers
+from zray.host.cluster.service_main import ServiceHost
+from zray.host.links.process_links import LIGHT_BYTES, TURN_BYTES_MAX, Peers
+from zray.host.node.node import Node
+from zray.host.node.session_server import Doorman
 from zray.host.reactor import Reactor
-from zray.host.service_main import ServiceHost
 from zray.roles.effects import HeadChanged
 from zray.roles.role import Role, on
 from zray.wire.codec import Letter

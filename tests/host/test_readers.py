@@ -9,10 +9,10 @@ from tests.cli.commands import zray
 from tests.host.wires import Stranger, pump
 from zray.cluster_utils import Cluster
 from zray.exceptions import AuthenticationError, ZrayError
-from zray.host import control
-from zray.host.keys import Key, KeyPair, Token
-from zray.host.readers import Readers, read_cluster
-from zray.host.versions import python_version
+from zray.host.client import control
+from zray.host.cluster.read_only import Readers, read_cluster
+from zray.host.links.compatibility import python_version
+from zray.host.security.keyring import Key, KeyPair, Token
 from zray.version import __version__
 from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.hosts import GetNodes, HostHello, HostRefused, JoinCluster, NodesReply

@@ -5,9 +5,9 @@ import sys
 import pytest
 import zmq
 
-from zray.host import gate
-from zray.host.gate import DOMAIN, Gate
-from zray.host.keys import Key, KeyPair, KeyRing
+from zray.host.security import zap
+from zray.host.security.keyring import Key, KeyPair, KeyRing
+from zray.host.security.zap import DOMAIN, Gate
 
 NOW = 1_000.0
 KEYS = {
@@ -27,7 +27,7 @@ class Door:
         self.ring = KeyRing(lambda: NOW)
         self.gate = Gate(self.context, self.ring, self.lines.append)
         self.socket = self.context.socket(zmq.REQ)
-        self.socket.connect(gate.ENDPOINT)
+        self.socket.connect(zap.ENDPOINT)
 
     def __enter__(self):
         return self
@@ -41,7 +41,7 @@ class Door:
         steps = []
 
         def note(frame, event, argument):
-            if event == "call" and frame.f_code.co_filename == gate.__file__:
+            if event == "call" and frame.f_code.co_filename == zap.__file__:
                 steps.append(frame.f_code.co_name)
 
         assert self.gate.socket.poll(10_000)

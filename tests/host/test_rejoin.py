@@ -15,16 +15,16 @@ from cli.stop import stop
 from tests.gates import until, until_ended
 from tests.host.wires import Host, pump
 from tests.scripts import ROOT
-from zray.host import control
-from zray.host.finding import find_session
-from zray.host.processes import children_of
-from zray.host.session import lasting_sessions
+from zray.host.client import control
+from zray.host.process.process_utils import children_of
+from zray.host.session.discovery import find_session
+from zray.host.session.session import lasting_sessions
 
 PROGRAM = """
 import sys
-from zray.host.keys import KeyPair, Token
-from zray.host.processes import adopt_orphans
-from zray.host.rejoin import rejoin
+from zray.host.security.keyring import KeyPair, Token
+from zray.host.process.process_utils import adopt_orphans
+from zray.host.cluster.rejoin import rejoin
 adopt_orphans()
 cluster = {"address": sys.argv[1], "called": "the-first", "former": "n", "rejoin": True}
 options = {"session": "the-second", "total": {"CPU": 10_000}, "capacity": None, "labels": {}, "cluster": cluster}

@@ -8,8 +8,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from zray.host.code_changes import CodeChanges
-from zray.host.reloads import ReloadWatch, forget_own_modules, own_modules
+from zray.host.code.reloads import ReloadWatch, forget_own_modules, own_modules
+from zray.host.worker.code_changes import CodeChanges
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_own_modules_are_forgotten_and_others_stay(module, monkeypatch):
 
     for name, value in (("lazy", Lazy("lazy")), ("odd", object()), ("__main__", module)):
         monkeypatch.setitem(sys.modules, name, value)
-    monkeypatch.setattr("zray.host.reloads.own_modules", lambda: {module.__name__: module.__file__})
+    monkeypatch.setattr("zray.host.code.reloads.own_modules", lambda: {module.__name__: module.__file__})
     assert module.__name__ in own_modules()
     assert not {"lazy", "odd", "os", "zray", "pytest", "__main__"} & own_modules().keys()
     forget_own_modules()

@@ -6,7 +6,7 @@ import socket as socket_module
 import zmq
 
 from tests.host.wires import Host, Stranger, are_up, beat, greet, pump
-from zray.host.listener import Wire
+from zray.host.links.listener import Wire
 from zray.wire.codec import decode_mail
 from zray.wire.hosts import HostExpelled, HostHello, HostWelcome
 from zray.wire.link import open_unnumbered, unnumbered

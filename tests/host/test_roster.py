@@ -7,11 +7,11 @@ import stat
 import pytest
 
 from zray.exceptions import ZrayError
-from zray.host import roster as roster_module
-from zray.host import state as state_module
-from zray.host.keys import Key, KeyPair, Token, read_secret, replace_secret
-from zray.host.roster import LOST_MAX, Roster
-from zray.host.state import StateFolder
+from zray.host.cluster import head_state as state_module
+from zray.host.cluster import membership_log as roster_module
+from zray.host.cluster.head_state import StateFolder
+from zray.host.cluster.membership_log import LOST_MAX, Roster
+from zray.host.security.keyring import Key, KeyPair, Token, read_secret, replace_secret
 from zray.wire.gcs import RegisterNode
 
 
@@ -126,7 +126,7 @@ def test_old_verdicts_are_forgotten(again):
 
 
 def roster_lost(number):
-    from zray.host.roster import Lost
+    from zray.host.cluster.membership_log import Lost
 
     return Lost(f"{number}/local", "")
 

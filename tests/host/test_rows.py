@@ -2,7 +2,7 @@
 
 import pytest
 
-from zray.host.rows import LINE_BYTES_MAX, ROWS_MAX, Rows
+from zray.host.output.terminal_rows import LINE_BYTES_MAX, ROWS_MAX, Rows
 
 
 def ended(*pieces):

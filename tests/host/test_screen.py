@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from tests.terminals import Terminal
-from zray.host import screen as screens
-from zray.host.log_lines import LATEST, PART, ROW
-from zray.host.screen import Screen
+from zray.host.output import screen as screens
+from zray.host.output.log_lines import LATEST, PART, ROW
+from zray.host.output.screen import Screen
 
 COLUMNS = 40
 

@@ -10,8 +10,8 @@ from msgspec import msgpack
 
 from tests.gates import until
 from tests.host.wires import Loop
-from zray.host import services
-from zray.host.keys import KeyPair
+from zray.host.cluster import head_processes
+from zray.host.security.keyring import KeyPair
 from zray.roles.replica_effects import ServiceEnded
 
 CHILD = """
@@ -35,13 +35,13 @@ class Head(Loop):
         self.all = []
         self.news, self.said, self.log, self.rests = [], [], [], []
         self.folder = folder
-        monkeypatch.setattr(services, "start_service", self._start)
-        monkeypatch.setattr(services, "reap", self._reap)
+        monkeypatch.setattr(head_processes, "start_service", self._start)
+        monkeypatch.setattr(head_processes, "reap", self._reap)
         links = SimpleNamespace(keys=KeyPair.draw(), meet=lambda *it: None, forget=lambda host: None)
         member = SimpleNamespace(host="head", endpoint="127.0.0.1:7", neighbours=links)
         session = SimpleNamespace(name="s", folder=str(folder), log_path=lambda name: str(folder / name))
         names = {"services": "services", "chains": "chains", "shards": ["gcs-0"]}
-        self.processes = services.ServiceProcesses(session, member, names, self.log.append)
+        self.processes = head_processes.ServiceProcesses(session, member, names, self.log.append)
         self.now = 0.0
         self.processes.clock = lambda: self.now
         self.processes.attach(self)
@@ -149,7 +149,7 @@ def test_one_that_soon_ends_again_rests_longer_each_time_until_it_has_run_well(h
         head.tell(name, "ready")
     head.until(lambda: head.said)
     for number in range(9):
-        ends_again(head, "gcs-0-0", seconds=services.RAN_WELL_SECONDS + 1 if number == 7 else 1.0)
+        ends_again(head, "gcs-0-0", seconds=head_processes.RAN_WELL_SECONDS + 1 if number == 7 else 1.0)
     ends_again(head, "gcs-0-1", seconds=1.0)
     assert head.rests == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 0.1, 0.2, 0.1]
     told = [line for line in head.log if "it is started again" in line]

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from zray.host.session import Session, live_sessions, returning_sessions, session_root
+from zray.host.session.session import Session, live_sessions, returning_sessions, session_root
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import queue
 
 import pytest
 
-from zray.host import shard_logs
-from zray.host.shard_logs import ORDERS, ShardLog
+from zray.host.cluster import replica_log
+from zray.host.cluster.replica_log import ORDERS, ShardLog
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import EndSession, SaveSnapshot, Send, SetTimer
 from zray.roles.gcs import flushing, journal, state
@@ -232,7 +232,7 @@ def test_a_full_disk_is_said_when_it_begins_once_a_minute_and_when_it_is_over(fo
     host = Host(folder)
     host.begin()
     clock = 1_000.0
-    monkeypatch.setattr(shard_logs.time, "monotonic", lambda: clock)
+    monkeypatch.setattr(replica_log.time, "monotonic", lambda: clock)
 
     def full(descriptor, data):
         raise OSError(28, "No space left on device")

@@ -10,10 +10,10 @@ import pytest
 from msgspec import msgpack
 
 from zray.exceptions import ObjectLostError, RuntimeEnvSetupError
-from zray.host import code_taker, shipping
-from zray.host.code_taker import CodeTaker
-from zray.host.project import read_file
-from zray.host.shipping import Shipper
+from zray.host.code import download, upload
+from zray.host.code.download import CodeTaker
+from zray.host.code.module_discovery import read_file
+from zray.host.code.upload import Shipper
 from zray.object_ref import ObjectRef
 from zray.wire.environment import NO_ENVIRONMENT
 from zray.wire.scheduling import Bundle, JobFacts
@@ -54,7 +54,7 @@ def driver():
 
 @pytest.fixture
 def shipper(driver, monkeypatch):
-    monkeypatch.setattr(shipping, "BUNDLES_MAX", 4)
+    monkeypatch.setattr(upload, "BUNDLES_MAX", 4)
     made = Shipper(driver, [])
     made.look()  # the tests themselves
     return made
@@ -101,7 +101,7 @@ def test_bundle_with_modules_that_no_newer_one_has_stays(driver, shipper, progra
 def test_one_bundle_takes_the_place_of_many(driver, shipper, program):
     for number in range(10):
         program(number, f"text {number}")
-        assert len(driver.named) <= shipping.BUNDLES_MAX
+        assert len(driver.named) <= upload.BUNDLES_MAX
     files = driver.files()
     assert all(files[program.path(number)] == f"TEXT = 'text {number}'\n".encode() for number in range(10))
 
@@ -115,16 +115,16 @@ def test_bundles_of_detached_actors_stay_as_long_as_there_is_room(driver, shippe
     for number in range(10):
         program(0, f"version {number}")
         shipper.refs()
-    assert len(driver.named) <= shipping.BUNDLES_MAX
+    assert len(driver.named) <= upload.BUNDLES_MAX
     assert driver.files()[program.path(0)] == b"TEXT = 'version 9'\n"
 
 
 def test_bundles_that_were_replaced_are_kept_for_a_while(shipper, program, monkeypatch):
-    monkeypatch.setattr(shipping, "REPLACED_MAX", 5)
+    monkeypatch.setattr(upload, "REPLACED_MAX", 5)
     for number in range(20):
         program(0, f"version {number}")
     assert len(shipper.replaced) == 5
-    monkeypatch.setattr(shipping, "REPLACED_BYTES_MAX", 0)
+    monkeypatch.setattr(upload, "REPLACED_BYTES_MAX", 0)
     program(0, "last")
     assert not shipper.replaced
 
@@ -174,7 +174,7 @@ def found():
 
 
 def test_worker_imports_from_the_newest_bundle_and_not_from_those_that_were_replaced(worker, monkeypatch):
-    monkeypatch.setattr(code_taker, "REPLACED_MAX", 3)
+    monkeypatch.setattr(download, "REPLACED_MAX", 3)
     taker = CodeTaker(worker, is_elsewhere=True)
     for number in range(10):
         worker.facts = JobFacts(code=(worker.bundle(number, f"version {number}"),))

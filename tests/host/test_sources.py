@@ -10,10 +10,11 @@ import pytest
 import zray
 from tests.gates import until
 from zray.cluster_utils import Cluster
-from zray.host import context, sources
-from zray.host.pinned import PinnedFinder
-from zray.host.reloads import Reloaded, Version
-from zray.host.sources import Sources, kept_version
+from zray.host import context
+from zray.host.code import module_versions
+from zray.host.code.module_versions import Sources, kept_version
+from zray.host.code.pinned_imports import PinnedFinder
+from zray.host.code.reloads import Reloaded, Version
 
 
 @pytest.fixture
@@ -57,10 +58,10 @@ def test_another_version_that_is_imported_under_another_name_is_told(kept, modul
 
 
 def test_kept_bytes_are_bounded(kept, module, monkeypatch):
-    monkeypatch.setattr(sources, "SOURCES_BYTES_MAX", 0)
+    monkeypatch.setattr(module_versions, "SOURCES_BYTES_MAX", 0)
     kept.learn()
     assert not kept.size and kept_version(kept.folder, module.__file__) is None
-    monkeypatch.setattr(sources, "SOURCES_BYTES_MAX", 20)
+    monkeypatch.setattr(module_versions, "SOURCES_BYTES_MAX", 20)
     for version, expected in (("1", "1"), ("2" * 30, None), ("3", "3")):
         kept.reloaded([Reloaded(module.__name__, module.__file__, Version(1, 1, version.encode()))])
         found = kept_version(kept.folder, module.__file__)
@@ -88,16 +89,16 @@ def test_loader_is_pythons_own_until_the_file_changes(kept, module):
 
 def test_kept_version_that_is_damaged_counts_as_none(kept, module):
     kept.learn()
-    index = os.path.join(kept.folder, sources.INDEX)
+    index = os.path.join(kept.folder, module_versions.INDEX)
     with open(index, "rb") as file:
         whole = file.read()
     for data in (b"", b"1\n", b"one two\nx", whole.replace(b" ", b" x"), whole[: len(whole) // 2]):
         with open(f"{index}.new", "wb") as file:
             file.write(data)
         os.replace(f"{index}.new", index)
-        sources._read.clear()
+        module_versions._read.clear()
         assert kept_version(kept.folder, module.__file__) is None
-    sources._read.clear()
+    module_versions._read.clear()
     with open(f"{index}.new", "wb") as file:
         file.write(whole)
     os.replace(f"{index}.new", index)
@@ -107,7 +108,7 @@ def test_kept_version_that_is_damaged_counts_as_none(kept, module):
 
 
 def test_former_versions_leave_the_data_file_once_it_is_large(kept, module, monkeypatch):
-    monkeypatch.setattr(sources, "DATA_BYTES_MAX", 200)
+    monkeypatch.setattr(module_versions, "DATA_BYTES_MAX", 200)
     (other := Version(1, 1, b"other"), kept._keep("/other.py", other))
     for number in range(50):
         kept.reloaded([Reloaded(module.__name__, module.__file__, Version(1, number, b"%010d" % number))])

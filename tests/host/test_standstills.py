@@ -12,10 +12,11 @@ from tests.gates import is_running, until
 from tests.scripts import ROOT, from_outside, start_script
 from zray.cluster_utils import Cluster, Node
 from zray.exceptions import ClusterLostError
-from zray.host import control, nodes
-from zray.host.nodes import DRIVER_WAIT_MIN
-from zray.host.processes import children_of
-from zray.host.session import lasting_sessions
+from zray.host.client import control
+from zray.host.process import node_processes
+from zray.host.process.node_processes import DRIVER_WAIT_MIN
+from zray.host.process.process_utils import children_of
+from zray.host.session.session import lasting_sessions
 from zray.roles.local_scheduler.lease import LEASE_SECONDS
 from zray.roles.monitor import SILENT_TICKS_MAX, TICK_SECONDS
 from zray.wire.orders import RevokeKey
@@ -283,8 +284,8 @@ def newcomer(cluster, known):
 @pytest.fixture
 def returning(cluster):
     """A node of a cluster that was told to come back."""
-    total = nodes.declared_resources(1, None, {"here": 1})
-    node = Node(*nodes.start_member(total, None, cluster.address, cluster.token, rejoin=True))
+    total = node_processes.declared_resources(1, None, {"here": 1})
+    node = Node(*node_processes.start_member(total, None, cluster.address, cluster.token, rejoin=True))
     cluster.worker_nodes.append(node)
     cluster.wait_for_nodes()
     return node

@@ -13,10 +13,10 @@ from msgspec import msgpack
 import zray
 from tests.gates import DEADLINE_S
 from tests.scripts import start_script
-from zray.host import workers
-from zray.host.cgroups import why_store_is_too_large
-from zray.host.session import Session, live_sessions
-from zray.host.workers import Workers
+from zray.host.node import worker_processes
+from zray.host.node.worker_processes import Workers
+from zray.host.process.machine_resources import why_store_is_too_large
+from zray.host.session.session import Session, live_sessions
 from zray.roles.effects import WorkerStarted
 
 LEFTOVER_DEADLINE_S = 20.0
@@ -25,13 +25,14 @@ OPTIONS = {"capture_output": True, "text": True, "check": True, "timeout": DEADL
 
 def test_a_node_of_a_cluster_imports_nothing_that_takes_long():
     """asyncio alone is a third of all that it imports, and pyzmq's look at a socket's monitor brings it."""
-    code = "import sys, zray.host.node_main, zray.host.node, zray.host.membership, zray.host.head; print(*sys.modules)"
+    modules = ("node.main", "node.node", "cluster.membership", "cluster.head")
+    code = f"import sys, {', '.join(f'zray.host.{name}' for name in modules)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"], **OPTIONS)
     assert not {"asyncio", "numpy", "cloudpickle"} & set(done.stdout.split())
 
 
 def test_a_node_launches_its_fork_server_before_it_imports_anything_large():
-    code = "import sys; from zray.host import context; import zray.host.node_main; print(*sys.modules)"  # as spawn does
+    code = "import sys; from zray.host import context; import zray.host.node.main; print(*sys.modules)"  # as spawn does
     done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"], **OPTIONS)
     assert not {"msgspec", "zmq", "inspect"} & set(done.stdout.split())
 
@@ -51,7 +52,7 @@ def test_a_program_that_is_killed_before_it_has_a_node_leaves_no_folder(monkeypa
 def test_workers_that_are_ordered_before_there_is_a_fork_server_are_started_by_it(monkeypatch, tmp_path):
     """Those of a node that joins a cluster: it is a member first."""
     heard, (ours, theirs) = [], socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    monkeypatch.setattr(workers, "launch_fork_server", lambda session, hash_seed: (1, ours))
+    monkeypatch.setattr(worker_processes, "launch_fork_server", lambda session, hash_seed: (1, ours))
     pool = Workers(Session("f" * 16, str(tmp_path)), None, heard.append, heard.append, lambda: None)
     try:
         pool.start("w1", 1)
@@ -80,10 +81,10 @@ def deaths(monkeypatch, tmp_path):
         ends.append(theirs)
         return 1, ours
 
-    monkeypatch.setattr(workers, "launch_fork_server", launch)
-    monkeypatch.setattr(workers, "reap", lambda pid, in_words: "was killed by SIGKILL")
-    monkeypatch.setattr(workers, "end_children", lambda spared: None)
-    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(worker_processes, "launch_fork_server", launch)
+    monkeypatch.setattr(worker_processes, "reap", lambda pid, in_words: "was killed by SIGKILL")
+    monkeypatch.setattr(worker_processes, "end_children", lambda spared: None)
+    monkeypatch.setattr(worker_processes, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     pool = Workers(Session("f" * 16, str(tmp_path)), None, lambda message: None, print, lambda: None)
 
     def run(*lives):

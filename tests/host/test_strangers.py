@@ -7,9 +7,9 @@ import pytest
 
 from tests.host import curve
 from tests.host.wires import Host, Wire, are_up, beat, join, pump
-from zray.host.dealing import FRAME_BYTES_MAX
-from zray.host.keys import KeyPair
-from zray.host.tcp import HALF_OPEN_MAX, UNAUTHENTICATED_BYTES_MAX
+from zray.host.links.dialer import FRAME_BYTES_MAX
+from zray.host.links.tcp_connections import HALF_OPEN_MAX, UNAUTHENTICATED_BYTES_MAX
+from zray.host.security.keyring import KeyPair
 
 STRANGERS = 1_000
 # In which who has a key comes in all the same.
@@ -32,7 +32,7 @@ def is_open(stranger):
 
 def test_of_many_connections_on_which_nobody_speaks_only_so_many_are_kept(monkeypatch):
     """A peer with a key gets in beside a thousand of them (docs/security.md, B02)."""
-    monkeypatch.setattr("zray.host.dealing.HANDSHAKE_MS", 120_000)  # so that time alone ends none
+    monkeypatch.setattr("zray.host.links.dialer.HANDSHAKE_MS", 120_000)  # so that time alone ends none
     strangers = []
     with Host("head") as head, Host() as node, Host() as newcomer:
         join(node, head)

@@ -5,8 +5,8 @@ import os
 import pytest
 
 import zray
-from zray.host import threads as threads_module
-from zray.host.threads import FIRST, VARIABLES, Threads
+from zray.host.process import math_threads as threads_module
+from zray.host.process.math_threads import FIRST, VARIABLES, Threads
 from zray.wire.task_spec import RESOURCE_UNIT
 
 

@@ -8,7 +8,7 @@ import zray
 from tests.gates import Gate, until
 from zray.cluster_utils import Cluster
 from zray.host import context
-from zray.host.processes import children_of
+from zray.host.process.process_utils import children_of
 
 
 def title(pid):

@@ -3,7 +3,7 @@
 import pytest
 
 import zray
-from zray.host.tokens import cluster_address
+from zray.host.security.token_input import cluster_address
 
 WRONG = [
     "http://10.77.0.1:6379",

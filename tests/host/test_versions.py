@@ -7,7 +7,8 @@ import pytest
 
 import zray
 from zray.exceptions import ProtocolError
-from zray.host import driver, versions
+from zray.host.driver import driver
+from zray.host.links import compatibility
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def other_version(monkeypatch, start):
     """This process believes itself to be of another zray than the session that it starts."""
 
     def become(version):
-        monkeypatch.setattr(versions, "__version__", version)
+        monkeypatch.setattr(compatibility, "__version__", version)
         monkeypatch.setattr(driver, "__version__", version)
 
     return become
@@ -44,4 +45,4 @@ def test_a_program_of_another_minor_version_is_refused(other_version, start):
 
 @pytest.mark.parametrize("version, minor", [("0.1.0", "0.1"), ("0.1.0.post7", "0.1"), ("1", "1"), ("", "")])
 def test_the_minor_version(version, minor):
-    assert versions.minor_of(version) == minor
+    assert compatibility.minor_of(version) == minor

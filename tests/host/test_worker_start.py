@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from zray import object_ref
-from zray.host import worker_life, worker_main
+from zray.host.worker import main, startup
 from zray.wire.link import Link
 from zray.wire.session import Welcome
 
@@ -34,7 +34,7 @@ def hooks(monkeypatch):
     """What a runtime sets for its process."""
     for name in ("on_restore", "resolve_future"):
         monkeypatch.setattr(object_ref, name, getattr(object_ref, name))
-    monkeypatch.setattr(worker_main.begun_lines, "on_written", worker_main.begun_lines.on_written)
+    monkeypatch.setattr(main.begun_lines, "on_written", main.begun_lines.on_written)
 
 
 def test_its_helper_starts_when_all_that_it_looks_at_is_there(hooks, monkeypatch, tmp_path):
@@ -45,14 +45,14 @@ def test_its_helper_starts_when_all_that_it_looks_at_is_there(hooks, monkeypatch
         running.extend(thread.name for thread in threading.enumerate())
         return SimpleNamespace(look=lambda: None)
 
-    monkeypatch.setattr(worker_main, "Connection", Joined)
-    monkeypatch.setattr(worker_main.posix_ipc, "Semaphore", lambda name: SimpleNamespace(acquire=lambda seconds: None))
+    monkeypatch.setattr(main, "Connection", Joined)
+    monkeypatch.setattr(main.posix_ipc, "Semaphore", lambda name: SimpleNamespace(acquire=lambda seconds: None))
     for name in ("LogRoom", "CoreWaits"):
-        monkeypatch.setattr(worker_main, name, note)
+        monkeypatch.setattr(main, name, note)
     session = SimpleNamespace(
         address="", window_name=str, worker_log_path=lambda number, pid: str(tmp_path / "log"), note_output=print
     )
-    worker = worker_main.Worker(session, "worker-1", 1, -1)
+    worker = main.Worker(session, "worker-1", 1, -1)
     try:
         assert running and "zray-flush" not in running
         assert worker._helper.is_alive()
@@ -65,10 +65,10 @@ def test_worker_without_room_for_a_thread_ends_with_one_line(monkeypatch, capsys
     def no_room(*args):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(worker_life, "Worker", no_room)
-    assert worker_life.main(None, "worker-1", 1, -1) == 1
+    monkeypatch.setattr(startup, "Worker", no_room)
+    assert startup.main(None, "worker-1", 1, -1) == 1
     line = capsys.readouterr().err
     assert line.count("\n") == 1 and "could not start a thread" in line and "`ulimit -u`" in line
-    monkeypatch.setattr(worker_life, "Worker", lambda *args: 1 // 0)
+    monkeypatch.setattr(startup, "Worker", lambda *args: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        worker_life.main(None, "worker-1", 1, -1)
+        startup.main(None, "worker-1", 1, -1)

@@ -11,9 +11,9 @@ import time
 import zmq
 
 from tests.gates import DEADLINE_S
-from zray.host.dealing import client
-from zray.host.keys import Key, KeyPair, KeyRing
-from zray.host.neighbours import Neighbours
+from zray.host.links.dialer import client
+from zray.host.links.host_links import Neighbours
+from zray.host.security.keyring import Key, KeyPair, KeyRing
 from zray.wire.codec import decode_mail
 from zray.wire.hosts import HostHello
 from zray.wire.link import open_unnumbered, unnumbered

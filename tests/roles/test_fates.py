@@ -5,7 +5,7 @@ import pytest
 from tests.roles.actor_desk import ActorDesk
 from tests.roles.desk import DRIVER
 from zray.exceptions import decode_system_error
-from zray.host.processes import how_it_ended
+from zray.host.process.process_utils import how_it_ended
 from zray.ids import return_id
 from zray.roles import effects as e
 from zray.roles.local_scheduler import undoing

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.roles.timers import Timers
-from zray.host.keys import Key
-from zray.host.neighbour import Neighbour
+from zray.host.links.host_link import Neighbour
+from zray.host.security.keyring import Key
 from zray.roles.effects import Send, SetTimer
 from zray.roles.gcs.master import ChainMaster
 from zray.roles.hosting import LASTED_SECONDS, REST_SECONDS_MAX, REST_SECONDS_MIN, Hosting

@@ -1,4 +1,4 @@
-"""CPUs that are lent while threads beside a worker's main one wait, by hand (host/aside says when)."""
+"""CPUs that are lent while threads beside a worker's main one wait, by hand (background_waits.py says when)."""
 
 from tests.roles.desk import Desk
 from zray.ids import return_id

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="package", autouse=True)
 def rare_collections():
-    """The thresholds of host/node_life.py, while these tests run."""
+    """The thresholds of host/node/startup.py, while these tests run."""
     before = gc.get_threshold()
     gc.set_threshold(100_000, 50, 100)
     yield

@@ -290,8 +290,8 @@ def test_a_kill_while_a_semaphore_is_made_leaves_what_the_sweeper_knows(session)
     """sem_open's own first file has a random name, by which nobody could tell whose it was."""
     code = f"""
 import resource, signal
-from zray.host.session import Session
-from zray.host.workers import Workers
+from zray.host.session.session import Session
+from zray.host.node.worker_processes import Workers
 workers = Workers(Session({session!r}, "/nowhere"), None, print, print, print)
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

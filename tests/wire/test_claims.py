@@ -5,8 +5,8 @@ import random
 import pytest
 
 from tests.host.raw import random_message
-from zray.host.keys import Key
-from zray.host.neighbour import Neighbour
+from zray.host.links.host_link import Neighbour
+from zray.host.security.keyring import Key
 from zray.ids import function_id
 from zray.wire.actors import PlaceActor
 from zray.wire.allowed import ALLOWED, ROLES_OF_KEY

@@ -398,7 +398,7 @@ HOST_MESSAGES = {
 def test_every_message_is_handled_by_somebody():
     handled = set().union(*(role.HANDLERS for role in ROLES), *(role.handlers for role in BUILT_ROLES))
     assert {kind.__name__ for kind in MESSAGE_TYPES.values() if kind not in handled} == HOST_MESSAGES
-    hosts = "".join(path.read_text() for path in (ROOT / "zray" / "host").glob("*.py"))
+    hosts = "".join(path.read_text() for path in (ROOT / "zray" / "host").rglob("*.py"))
     assert not [name for name in HOST_MESSAGES if not re.search(rf"\b{name}\b", hosts)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from ..host import cgroups
+from ..host.process import machine_resources
 
 __all__ = [
     "binary_to_hex",
@@ -23,12 +23,12 @@ __all__ = [
 
 def get_num_cpus() -> int:
     """Count the CPUs that this process may use, within its affinity and its cgroup."""
-    return cgroups.cpu_count()
+    return machine_resources.cpu_count()
 
 
 def get_system_memory() -> int:
     """Return the bytes of memory that this process may use, within its cgroup."""
-    return cgroups.memory_bytes()
+    return machine_resources.memory_bytes()
 
 
 def get_used_memory() -> int:

@@ -50,7 +50,7 @@ class GlobalWorker:
         runtime = context.runtime
         if runtime is None:
             return None
-        local = sys.modules.get("zray.host.local_runtime")
+        local = sys.modules.get("zray.host.local_mode.runtime")
         if local is not None and isinstance(runtime, local.LocalRuntime):
             return LOCAL_MODE
         return WORKER_MODE if runtime.is_worker else SCRIPT_MODE

@@ -1,6 +1,6 @@
 """The runtime of this process: what the public API talks to.
 
-The first that zray's own processes import, and before a node launches its fork server: no msgspec here (node_main.py).
+The first that zray's own processes import, and before a node launches its fork server: no msgspec here (main.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..shadows import hidden_by_program
 
 if TYPE_CHECKING:
     from ..exceptions import ActorDiedError, ObjectLostError
-    from .runtime import Runtime
+    from .client.runtime import Runtime
 
 runtime: Runtime | None = None
 is_own = False  # this is a process of zray's own, a node or a fork server

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 from ..roles.effects import Effect, Send, SetTimer
 from ..roles.role import Role, acts_at_end_of_turn
 from ..wire.message import Message
-from .heap import Rest
-from .peers import LIGHT_BYTES, Peer, Peers
+from .links.process_links import LIGHT_BYTES, Peer, Peers
+from .process.malloc_tuning import Rest
 
 if TYPE_CHECKING:
-    from .neighbours import Neighbours
+    from .links.host_links import Neighbours
 
 # A turn that has heard no more than one light frame of one process, or so many messages of other hosts, is somebody who
 # waits, not a flood: what the first role has to say leaves before the other roles have their turn.  (A round trip takes

@@ -68,7 +68,7 @@ class ReadOutput(Struct, gc=False):
 
 
 class WriteOutput(Struct, gc=False):
-    """Keep lines for a driver here, which follows them (host/log_follower.py).  Outcome: OutputWritten, in order."""
+    """Keep lines for a driver here, which follows them (log_follower.py).  Outcome: OutputWritten, in order."""
 
     job_id: bytes
     source: str

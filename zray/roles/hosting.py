@@ -47,7 +47,7 @@ from .replica_effects import (
 )
 from .role import Role, on
 
-# The clients go on first: a start takes a processor for a moment (as on the head, host/services.py).
+# The clients go on first: a start takes a processor for a moment (as on the head, host/cluster/head_processes.py).
 REST_SECONDS_MIN = 0.1
 # A start every half minute costs a node next to nothing; and once its machine is mended, nobody waits for longer.
 REST_SECONDS_MAX = 30.0

@@ -29,7 +29,8 @@ from .replica_effects import ServiceAdded, ServiceEnded, ServiceListens
 from .role import Role, on
 
 # Hosts of schedulers that a newcomer is told to forget: it may have been told of them when it asked to join, seconds
-# before it is a member.  A process that ends at once is started again after 0.1 s and more (host/services).
+# before it is a member.  A process that ends at once is started again after 0.1 s and more
+# (host/cluster/head_processes).
 ENDED_MAX = 100
 
 

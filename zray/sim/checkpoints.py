@@ -1,4 +1,4 @@
-"""A simulated actor that recovers: saved, restored and brought up to date, in the order of zray/host/checkpoints.
+"""A simulated actor that recovers: saved, restored and brought up to date, in the order of host/worker/checkpoints.
 
 Its class has `save()`, which gives a value, and `restore(state)`, for an instance whose constructor has not run.
 """

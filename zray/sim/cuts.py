@@ -27,7 +27,7 @@ FAR_SECONDS = 1.0
 JUMP_SECONDS = 1.0
 # Beyond it.
 TOO_LONG_SECONDS = (3.0, 10.0)
-# Silence of a connection for so long is a break (host/dealing.py).
+# Silence of a connection for so long is a break (host/links/dialer.py).
 SILENCE_SECONDS = (5.0, 6.5)
 # How long a flap takes: cut, whole, cut ...
 FLAP_SECONDS = 0.5

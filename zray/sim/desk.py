@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Desk(Role):
-    """Where a node is told of hosts that are no nodes, and its processes ask who is there (host/doorman)."""
+    """Where a node is told of hosts that are no nodes, and its processes ask who is there (session_server.py)."""
 
     def __init__(self, world: Simulator, node: Node) -> None:
         super().__init__(f"{node.name}/host")

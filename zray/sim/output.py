@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .node import Node
     from .simulator import Simulator
 
-# As host/output.py.
+# As host/output/forwarding.py.
 LOOK_SECONDS = 0.1
 PIECE_LINES_MAX = 40
 WRITE_SECONDS = 20e-6

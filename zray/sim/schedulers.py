@@ -20,7 +20,7 @@ from .replica_faults import EXIT_SECONDS
 if TYPE_CHECKING:
     from .simulator import Simulator
 
-# Until another process is begun in place of one, and until it can be reached (host/services.py).
+# Until another process is begun in place of one, and until it can be reached (host/cluster/head_processes.py).
 BEGIN_SECONDS = (0.1, 0.2)
 READY_SECONDS = (1e-3, 0.3)
 

@@ -1,4 +1,4 @@
-"""A simulated worker: the production task executor around scripts, in the order of zray/host/worker_main."""
+"""A simulated worker: the production task executor around scripts, in the order of zray/host/worker/main."""
 
 from __future__ import annotations
 

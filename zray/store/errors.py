@@ -39,7 +39,7 @@ SAID_MAX = 1_000
 PASSED_ON_MAX = 10
 PASSED_ON_FRAMES = 3  # of each of those: the call of get(), and what led to it
 
-# What this process can add to an error of a task, when set (host/driver.py).
+# What this process can add to an error of a task, when set (host/driver/driver.py).
 annotate: Callable[[TaskError], None] | None = None
 
 NO_CAUSE = Serialized(b"", (), (), 0)

@@ -27,7 +27,7 @@ OF_NOBODY = frozenset(("builtins", "zray", "cloudpickle", "copyreg", "pickle", "
 _PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
 _SAME_EVERYWHERE = "install the same versions everywhere."
 
-# Where this process is, when it is in a session (host/driver.py, host/worker_main.py).
+# Where this process is, when it is in a session (host/driver/driver.py, host/worker/main.py).
 node = ""
 is_driver = False
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import api
 from ..cluster_info import ask_for_nodes
-from ..host.joining import cluster_of
+from ..host.driver.startup import cluster_of
 from ..options import check_flag
 from ..wire.actors import FindActorNames
 

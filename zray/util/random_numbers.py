@@ -9,7 +9,7 @@ from .. import api
 if TYPE_CHECKING:
     import numpy
 
-    from ..host.runtime import Runtime
+    from ..host.client.runtime import Runtime
 
 __all__ = ["rng"]
 

@@ -21,7 +21,7 @@ ROLES_OF_KEY: dict[str, frozenset[str]] = {
     ),
     "node": frozenset({"local", "objects", "host", "shard", "tunnels", "replicas"}),
     "driver": frozenset({"local", "objects", "host", "shard", "tunnels"}),
-    "replica": frozenset({"gcs", "tunnels"}),  # of the one shard that the key is for (host/keys.py)
+    "replica": frozenset({"gcs", "tunnels"}),  # of the one shard that the key is for (host/security/keyring.py)
     "scheduler": frozenset({"global", "shard"}),
     "joiner": frozenset(),  # JoinCluster
     "reader": frozenset(),  # GetNodes, to the head

@@ -8,8 +8,8 @@ host              ReplicaStuck      a replica accepts no messages of the sender'
 
 Such a replica has no port that others could call.  The replica connects to all other hosts, or uses the head's relay.
 
-A key is good for one replica of one shard (zray/host/keys.py).  The process draws the key.  The head enters the key for
-the replica that it ordered, and publishes the rights of the key to all others.
+A key is good for one replica of one shard (zray/host/security/keyring.py).  The process draws the key.  The head enters
+the key for the replica that it ordered, and publishes the rights of the key to all others.
 """
 
 from msgspec import Struct

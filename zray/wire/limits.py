@@ -21,7 +21,7 @@ CHARACTERS_MAX = 64 << 10
 # Ids and keys.  The longest is a key in text, of 40 bytes.
 SHORT_BYTES_MAX = 256
 # Opaque bytes made by users' programs: values inside messages, functions, a part of a shard's state.  A payload and its
-# neighbours fit into a frame between hosts (host/dealing.py).
+# neighbours fit into a frame between hosts (host/links/dialer.py).
 PAYLOAD_BYTES_MAX = 60 << 20
 # Most lists: ids, tasks, nodes, resources.  A frame with so many ids has 2 MB.
 ITEMS_MAX = 100_000
@@ -29,7 +29,7 @@ ITEMS_MAX = 100_000
 # pickled.
 INSIDE_MAX = REFS_MAX
 # Lists between the processes of a node, where the number of refs is up to the user.  So many ids fit into one frame
-# between them (host/peers.py), of 512 MiB.
+# between them (host/links/process_links.py), of 512 MiB.
 PLENTY_MAX = (512 << 20) // 20
 # Bulk data behind a frame.  A chunk of an object has 256 KiB.
 BULK_BYTES_MAX = 8 << 20

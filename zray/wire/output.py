@@ -12,7 +12,8 @@ from msgspec import Meta
 from .limits import ShortBytes
 from .message import Message, routed
 
-# Characters of one JobOutput.  The log reader stops long before (host/output.py); escapes and marks lengthen the text.
+# Characters of one JobOutput.  The log reader stops long before (host/output/forwarding.py); escapes and marks lengthen
+# the text.
 TEXT_CHARACTERS_MAX = 2 << 20
 
 

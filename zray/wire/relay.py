@@ -19,7 +19,7 @@ from msgspec import Meta
 from .limits import Text
 from .message import Message, Natural, routed
 
-# Bytes of one TunnelBytes: many times the size of a host's single read (host/tunnels.py).
+# Bytes of one TunnelBytes: many times the size of a host's single read (host/links/relay_tunnel.py).
 PIECE_BYTES_MAX = 1 << 20
 
 

@@ -10,7 +10,7 @@
 A detached actor takes the bundles that there were when it was made like arguments of its constructor: they live as long
 as it does, and are where it is, and where its guardian is.  The others go with the driver.
 
-The bytes are opaque here; workers fetch and unpack them (host/code_cache.py).
+The bytes are opaque here; workers fetch and unpack them (host/code/cache.py).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from .reasons import Hop, Reasons
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
-# Less than who asks at the end of a timeout waits for us (1 s, host/patience.py).
+# Less than who asks at the end of a timeout waits for us (1 s, host/client/slow_wait_report.py).
 HOP_SECONDS = 0.8
 # Questions under way to other nodes; further ones are answered without.
 ASKED_COUNT_MAX = 100

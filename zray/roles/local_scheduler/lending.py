@@ -5,7 +5,8 @@ A worker that waits for room in a full object store lends its CPU too, but only 
 from there, or was begun before and goes on.  What else is ready would want room itself.
 
 A worker's frames are its stack: only the top one can go on.  What other threads of a process wait
-for lends its CPU too, while it uses none (`host/aside`): such a wait is *aside*.  It gives way to the main thread's.
+for lends its CPU too, while it uses none (`host/worker/background_waits`): such a wait is *aside*.  It gives way to the
+main thread's.
 
 A worker whose time is over goes on at once (`go_on`).  Its CPU stays lent and it *owes* it.  So the amounts in use are
 over by what such workers hold, and nothing new starts on that CPU before they have it back.  A frame that ends while it

@@ -20,7 +20,7 @@ from .task import FORWARDED, Task, TaskState
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
-# Less than a process waits for the answer (10 s, host/runtime.py).
+# Less than a process waits for the answer (10 s, host/client/runtime.py).
 ANSWER_SECONDS = 3.0
 # Questions under way to other nodes; further ones are answered from here alone.
 LISTINGS_MAX = 100

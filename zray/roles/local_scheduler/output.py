@@ -5,7 +5,7 @@
     -> OutputHeard; only then the next is read
 
 So at most one piece per job and node is under way: who prints faster than that leaves it in the logs, and the host
-says how much it has passed over (host/output.py).  A driver that ends has all nodes say what they still have
+says how much it has passed over (host/output/forwarding.py).  A driver that ends has all nodes say what they still have
 (FlushOutput); it does not wait long.
 """
 

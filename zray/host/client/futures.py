@@ -1,0 +1,123 @@
+"""Refs as futures: a thread of its own receives for as long as there are any that wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ...exceptions import ClusterLostError
+from ...object_ref import ObjectRef
+from .. import context
+from . import slow_wait_report
+from .future_outcome import settle
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+
+class Futures:
+    """The futures of one process."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.waiting: dict[bytes, list[Any]] = {}
+        self.began: dict[bytes, float] = {}  # since when, of those
+        self.ready: deque[bytes] = deque()  # objects with futures, whose values have come
+        self.thread: threading.Thread | None = None
+
+    def future_of(self, ref: ObjectRef) -> Any:
+        """The ref's value as a concurrent future."""
+        from concurrent.futures import Future
+
+        runtime = self.runtime
+        client = runtime.client
+        runtime.refuse_in_the_middle()
+        future: Any = Future()
+        future.set_running_or_notify_cancel()
+        future.zray_ref = ref  # keeps the object alive until it is resolved
+        with runtime.lock:
+            if ref.id not in client.held:
+                future.set_exception(context.ref_of_ended_session(ref.id))
+                return future
+            if ref.id not in client.values:
+                self.waiting.setdefault(ref.id, []).append(future)
+                self.began.setdefault(ref.id, time.monotonic())
+                client.on_ready = self._object_is_ready
+                if not any(wait is self.waiting for wait in client.waits):
+                    client.waits.append(self.waiting)
+                client.ask([ref.id])
+                runtime.send_buffered()
+                if self.thread is None:
+                    self.thread = threading.Thread(target=self._run, name="zray-futures", daemon=True)
+                    self.thread.start()
+                return future
+        self._resolve(ref.id, [future])
+        return future
+
+    def _object_is_ready(self, object_id: bytes) -> None:
+        if object_id in self.waiting:
+            self.ready.append(object_id)
+
+    def _run(self) -> None:
+        ready, runtime = self.ready, self.runtime
+        looked_at = time.monotonic()
+        while True:
+            try:
+                if not runtime.receive_until(lambda: bool(ready), looked_at + slow_wait_report.SAID_AFTER[0]):
+                    looked_at = self._explain(looked_at)
+            except ClusterLostError as error:
+                self._fail_all(error)
+                return
+            while ready:
+                object_id = ready.popleft()
+                with runtime.lock:
+                    futures = self.waiting.pop(object_id, [])
+                    self.began.pop(object_id, None)
+                self._resolve(object_id, futures)
+            with runtime.lock:
+                if not self.waiting and not ready:
+                    self.thread = None
+                    runtime.client.on_ready = None
+                    return
+
+    def _explain(self, looked_at: float) -> float:
+        """Say why those are not here yet for which it is time, as a `get` of theirs would.  Returns when it looked."""
+        now = time.monotonic()
+        with self.runtime.lock:
+            began = list(self.began.items())
+        for seconds in reversed(slow_wait_report.SAID_AFTER):
+            late = [object_id for object_id, since in began if looked_at < since + seconds <= now]
+            if late:
+                said = f"{len(late)} ref(s) have been awaited for {seconds:g} s"
+                slow_wait_report.explain(self.runtime, lambda: False, None, late, said)
+                break
+        return now
+
+    def _resolve(self, object_id: bytes, futures: list[Any]) -> None:
+        for future in futures:
+            try:
+                value = self.runtime.value_of(object_id)
+            except BaseException as error:
+                settle(future.set_exception, error)
+            else:
+                settle(future.set_result, value)
+            future.zray_ref = None
+
+    def _fail_all(self, error: BaseException) -> None:
+        with self.runtime.lock:
+            lost = dict(self.waiting)
+            self.waiting.clear()
+            self.began.clear()
+            self.thread = None
+        for futures in lost.values():
+            for future in futures:
+                settle(future.set_exception, error)
+
+    def close(self) -> None:
+        """The session is over: what has not come will not."""
+        if self.waiting:
+            # At the program's end only daemon threads may wait: they end in silence (context.refuse_at_the_end).
+            is_the_end = not threading.main_thread().is_alive()
+            self._fail_all(SystemExit() if is_the_end else ClusterLostError("This process has left its session."))

@@ -1,0 +1,144 @@
+"""Ctrl-C in a driver: KeyboardInterrupt is raised where it can do no harm.
+
+Python raises it between any two bytecodes, so also while a message has been taken from the socket and not yet
+been handled, or a ref counted and not yet made.  Inside zray it is therefore put off until its turn is over: the
+handler looks where the main thread is, and has the signal sent again a little later.  In a loop of `.remote()` that
+may meet user code only after seconds; so it is raised at the latest when the call under way returns to the program.
+This costs nothing while nobody presses Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+AGAIN_SECONDS = 0.002
+# Where user code may run, or bytes are copied: nothing of ours is half done.
+HARMLESS = frozenset(
+    f"zray.{name}"
+    for name in (
+        "exceptions", "store.arguments", "store.arrays", "store.copying", "store.errors",
+        "store.functions", "store.inspect", "store.layout", "store.values",
+    )
+)  # fmt: skip
+
+# What programs call: where these return to one, nothing is half done either.
+ENTRANCES = frozenset(("zray.actor", "zray.actor_handle", "zray.api", "zray.remote_function"))
+
+_is_sent_again = False  # it will be, soon
+_is_again = False  # the next one is one that was sent again
+_is_put_off = False
+_previous: Any = signal.default_int_handler  # the program's own handler
+
+
+def install() -> None:
+    """From now on, before whatever handler the program has.  Only the main thread can do this."""
+    global _previous
+    if threading.current_thread() is threading.main_thread():
+        previous = signal.getsignal(signal.SIGINT)
+        if callable(previous) and previous is not _on_interrupt:
+            _previous = previous
+            signal.signal(signal.SIGINT, _on_interrupt)
+
+
+def uninstall() -> None:
+    """The program's own handler again."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is _on_interrupt:
+        signal.signal(signal.SIGINT, _previous)
+
+
+def _on_interrupt(number: int, frame: FrameType | None) -> Any:
+    global _is_again, _is_put_off, _is_sent_again
+    is_again, _is_again = _is_again, False
+    if is_again and not _is_put_off:
+        return  # raised meanwhile
+    if may_interrupt(frame):
+        _interrupt(frame)
+        return
+    _is_put_off = True
+    if sys.getprofile() is None:  # the program's own profiler stays
+        sys.setprofile(_on_return)
+    if not _is_sent_again:
+        _is_sent_again = True
+        # Not a Thread: the main thread may hold a lock that starting one takes.
+        _thread.start_new_thread(_send_again, ())
+
+
+def _interrupt(frame: FrameType | None) -> None:
+    global _is_put_off
+    _is_put_off = False
+    if sys.getprofile() is _on_return:
+        sys.setprofile(None)
+    _previous(signal.SIGINT, frame)
+
+
+def _on_return(frame: FrameType, event: str, _: Any) -> None:
+    """sys.setprofile: what this raises is raised by the call that returns."""
+    caller = frame.f_back
+    if (
+        event == "return"
+        and frame.f_globals.get("__name__") in ENTRANCES
+        and frame.f_code.co_name != "__del__"  # where nothing can be raised
+        and caller is not None
+        and not caller.f_globals.get("__name__", "").startswith("zray.")
+    ):
+        _interrupt(frame)
+
+
+def _send_again() -> None:
+    global _is_again, _is_sent_again
+    time.sleep(AGAIN_SECONDS)
+    _is_sent_again = False
+    if _is_put_off:
+        _is_again = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def may_interrupt(frame: FrameType | None) -> bool:
+    """Whether nothing of zray's is half done where the main thread is."""
+    half_shutdown = (_code_of("driver.startup", "stop"), _code_of("process.node_processes", "end_node"))
+    innermost, interrupted = None, frame
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("zray."):
+            if innermost is None:
+                innermost = frame
+            if frame.f_code in half_shutdown:
+                return False  # it leaves processes behind
+        frame = frame.f_back
+    if innermost is None:
+        return True
+    if innermost.f_code is _code_of("client.connection", "Connection", "receive"):
+        return bool(innermost.f_locals["self"].is_waiting)  # asleep: no message is in hand
+    if innermost is not interrupted and innermost.f_code in _callers_of_user_code():
+        return True
+    return (
+        innermost.f_code is _code_of("client.runtime", "Runtime", "_follow")
+        or innermost.f_globals["__name__"] in HARMLESS
+    )
+
+
+def _callers_of_user_code() -> tuple[Any, ...]:
+    """Of local mode, where user code runs inside of zray's, or zray sleeps."""
+    return (
+        _code_of("local_mode.calls", "LocalCalls", "run_task"),
+        _code_of("local_mode.actor", "LocalActor", "_attempts"),
+        _code_of("local_mode.actor", "LocalActor", "_construct"),
+        _code_of("local_mode.objects", "LocalObjects", "watch"),
+    )
+
+
+def _code_of(module: str, *path: str) -> Any:
+    """Of a function in host/.  None: its module is not there as a whole, so nothing runs it.
+
+    Not imported: the main thread may be in the middle of doing so.
+    """
+    found: Any = sys.modules.get(f"zray.host.{module}")
+    for name in path:
+        found = getattr(found, name, None)
+    return getattr(found, "__code__", None)

@@ -1,0 +1,107 @@
+"""Writes large values into the arena: room is asked for, its pages awaited, then the bytes are copied once."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+from typing import TYPE_CHECKING
+
+from ...exceptions import ClusterLostError, ObjectStoreFullError
+from ...store.copying import copy_bytes
+from ...store.layout import Serialized, placed
+from ...store.values import write_into
+from ...wire.objects import AbandonObject, AllocateObject, AllocateRefused, ObjectAllocated
+from ...wire.task_spec import StoredValue
+from .recursion_guard import require_room
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+# Copied at a time while pages are still being reserved: a quarter of a reservation step.
+STEP_BYTES = 16 << 20
+# Who waits so long for room looks through its own garbage: refs in cycles (an exception and its frames) are room.
+GARBAGE_SECONDS = 0.2
+
+
+class Writer:
+    """The writes of one process's threads."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        # Objects that an earlier run has written; once they have been reported, nothing here reads them.
+        self.found: list[bytes] = []
+
+    def drop_found(self) -> None:
+        """They have been reported.  With the lock held."""
+        while self.found:
+            self.runtime.client.place_unused(self.found.pop())
+
+    def write(self, object_id: bytes, serialized: Serialized) -> StoredValue:
+        """Its place; the node learns with PutObjects or TasksFinished that it is complete.
+
+        Raises:
+            ObjectStoreFullError: there is no room; says what fills it.
+        """
+        require_room()
+        runtime = self.runtime
+        allocations = runtime.client.allocations
+        with runtime.lock:
+            allocations[object_id] = None
+            runtime.client.say(AllocateObject(object_id, serialized.size))
+            runtime.send_buffered()
+        try:
+            answer = self._await_pages(object_id, 1)
+            place: StoredValue = answer.place
+            if answer.reserved < 0:
+                # A run before this one has written it: a parent that runs again puts the same values.
+                with runtime.lock:
+                    runtime.client.place_told(object_id)
+                    self.found.append(object_id)
+            elif answer.reserved >= place.size:
+                write_into(serialized, runtime.arena.writable(place.segment, place.offset, place.size))
+            else:
+                self._write_behind_pages(object_id, serialized, place)
+        except ObjectStoreFullError:
+            raise
+        except BaseException:
+            with contextlib.suppress(ClusterLostError):  # it has ended, and all objects with it
+                runtime.say(AbandonObject(object_id))
+            raise
+        finally:
+            allocations.pop(object_id, None)
+        return place
+
+    def _write_behind_pages(self, object_id: bytes, serialized: Serialized, place: StoredValue) -> None:
+        """Copy what has pages while the node reserves the next ones: the two take about equally long."""
+        view = self.runtime.arena.writable(place.segment, place.offset, place.size)
+        for begin, buffer in ((0, memoryview(serialized.inband)), *placed(serialized)):
+            for offset in range(0, buffer.nbytes, STEP_BYTES):
+                piece = buffer[offset : offset + STEP_BYTES]
+                end = begin + offset + piece.nbytes
+                self._await_pages(object_id, end)
+                copy_bytes(view[end - piece.nbytes : end], piece, new_pages=True)
+
+    def _await_pages(self, object_id: bytes, size: int) -> ObjectAllocated:
+        """Until so many bytes of it may be written, or it is refused."""
+        allocations = self.runtime.client.allocations
+
+        def is_done() -> bool:
+            answer = allocations[object_id]
+            return answer is not None and (
+                type(answer) is AllocateRefused or answer.reserved >= size or answer.reserved < 0
+            )
+
+        runtime = self.runtime
+        if not runtime.receive_until(is_done, time.monotonic() + GARBAGE_SECONDS):
+            gc.collect()
+            runtime.flush()
+            if allocations[object_id] is None and runtime.is_worker and runtime.blocks():
+                runtime.waiting.for_room(is_done, lambda: type(allocations[object_id]) is AllocateRefused)
+            else:
+                runtime.receive_until(is_done, None)
+        answer = allocations[object_id]
+        if type(answer) is AllocateRefused:
+            raise ObjectStoreFullError(f"The object store is full: {answer.reason}")
+        assert type(answer) is ObjectAllocated
+        return answer

@@ -1,0 +1,450 @@
+"""The blocking side of the client: what `get`, `wait`, `put` and `.remote()` do in a driver or a worker.
+
+Threads: any may call.  The one that waits receives; the others wait for it to tell them.  A helper thread
+sends what lies in the buffers while everybody computes: it sleeps until something was buffered, then looks
+every millisecond for as long as there is something to do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from ... import object_ref
+from ...exceptions import ClusterLostError, GetTimeoutError, ZrayError
+from ...ids import FIRST_RETURN, put_id
+from ...object_ref import ObjectRef
+from ...roles.client import BUFFERED_COUNT_MAX, HANDLERS, RELEASES_MAX, Client
+from ...store.arena import ArenaView
+from ...store.errors import deserialize_error
+from ...store.layout import Serialized
+from ...store.values import deserialize, deserialize_writable, is_error, serialize, to_bytes
+from ...wire.actors import CreateActor
+from ...wire.codec import can_be_encoded
+from ...wire.environment import NO_ENVIRONMENT, Environment
+from ...wire.message import Message
+from ...wire.scheduling import JobFacts
+from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec
+from ...wire.tasks import Function, PublishFunction
+from .. import context
+from . import fork_guard, slow_wait_report, unfetched_failures  # noqa: F401  forks watches over forks
+from .array_origins import OF_GET, words_of
+from .connection import Connection, Disconnected
+from .futures import Futures
+from .object_writer import Writer
+from .published_code import Published
+from .recursion_guard import require_room
+from .send_thread import flush_forever
+from .task_context import Submitter
+from .waiting import Waiting
+
+if TYPE_CHECKING:
+    from ..code.environment_files import Packer
+
+
+class Runtime:
+    """One per process that has joined a session."""
+
+    def __init__(self, connection: Connection, session: str, inline_bytes_max: int, root: Submitter) -> None:
+        self.connection = connection
+        self.lock = connection.lock
+        self.is_inside = connection.is_inside
+        self.refuse_in_the_middle = connection.refuse_in_the_middle
+        self.session = session
+        self.inline_bytes_max = inline_bytes_max
+        self.root = root
+        self.mark = object()  # for what was made for us and need not keep us: functions live longer than sessions
+        self.unread: deque[bytes] = deque()  # objects whose last array died (appended to by finalizers)
+        self.client = Client(object_ref.released, self.unread)
+        self.client.on_inline_limit = lambda bytes_max: setattr(self, "inline_bytes_max", bytes_max)
+        self.arena = ArenaView(session)
+        self.published = Published()
+        self.condition = threading.Condition()
+        self.baton = threading.RLock()  # whoever has it receives
+        self.receiver: int | None = None  # that thread
+        self.followers = 0  # threads that wait for it
+        self.waiting = Waiting(self)
+        self.writer = Writer(self)
+        self.futures = Futures(self)
+        self.restored_count = 0  # refs that were unpickled or copied here
+        self.is_worker = False
+        self.job_id, self.node_id, self.namespace = b"", b"", ""
+        self.environment = NO_ENVIRONMENT  # of the tasks that run here, beyond their job's: their children have it too
+        self.facts = JobFacts()  # the job's
+        self.is_over = False
+        # Given every message that is not the client's (a worker's orders).
+        self.on_other: Callable[[Message], None] | None = None
+        # A worker's results, taken at each flush.
+        self.more_messages: Callable[[], Iterable[Message]] | None = None
+        self.armed: SimpleQueue[None] = SimpleQueue()  # it is put into by finalizers, too
+        self.is_armed = False
+        object_ref.enable_releases()
+        object_ref.on_restore = self._restored
+        object_ref.on_handed = self.client.unfetched.handed.add
+        object_ref.resolve_future = self.futures.future_of
+        self._helper = threading.Thread(target=flush_forever, args=(self,), name="zray-flush", daemon=True)
+
+    def begin(self) -> None:
+        """The helper starts, once all that it looks at is there: it may look before we have our next turn."""
+        self._helper.start()
+
+    # --- sending ---
+
+    def submit(self, spec: TaskSpec, num_returns: int) -> bytes:
+        """Buffer a task or a call.  Returns the id of its first return."""
+        if self.is_inside():
+            first = self.client.submit_later(spec, num_returns)
+            self.arm()
+            return first
+        with self.lock:
+            client = self.client
+            first = client.submit(spec, num_returns)
+            is_full = client.buffered >= BUFFERED_COUNT_MAX
+            if is_full:
+                self.send_buffered()
+        if is_full:
+            self.wait_for_room()
+        elif not self.is_armed:
+            self.arm()
+        return first
+
+    def wait_for_room(self, deadline: float | None = None) -> bool:
+        """Who says more than the node can take in waits here: what is in flight is bounded (wire/link.py).
+
+        False: the deadline came first.
+        """
+        link = self.connection.link
+        return not link.is_full or Runtime.receive_until(self, lambda: not link.is_full, deadline)
+
+    def arm(self) -> None:
+        """Something is buffered: the helper looks after it.
+
+        Raises:
+            ClusterLostError: it cannot leave any more.
+        """
+        if self.connection.over and not self.is_over:
+            raise ClusterLostError(self.connection.over)
+        if not self.is_armed:
+            self.is_armed = True
+            self.armed.put(None)
+
+    def say(self, message: Message) -> None:
+        """Buffer a message."""
+        if self.is_inside():
+            self.client.later.append(message)
+        else:
+            with self.lock:
+                self.client.say(message)
+        self.arm()
+
+    def send_buffered(self) -> None:
+        """Everything, in one frame; in several where very many refs have died.  With the lock held."""
+        require_room()  # what is taken out of the buffers below must leave
+        self._send_some()
+        while len(object_ref.released) >= RELEASES_MAX:  # fewer go with what is said next
+            self._send_some()
+
+    def _send_some(self) -> None:
+        messages = self.client.take_messages(() if self.more_messages is None else self.more_messages())
+        if messages:
+            try:
+                self.connection.send(messages)
+            except (TypeError, ValueError, OverflowError):
+                # One of them cannot be said, which is its caller's mistake; the rest is others', and must leave.
+                if sound := list(filter(can_be_encoded, messages)):
+                    self.connection.send(sound)
+                raise
+
+    def flush(self) -> None:
+        """Everything, now; in the middle of something else, as soon as that is over."""
+        if self.is_inside():
+            self.arm()
+            return
+        with self.lock:
+            self.send_buffered()
+
+    def look_around(self) -> None:
+        """By the helper, now and then (a worker looks what its threads wait for)."""
+        unfetched_failures.tell(self)
+
+    # --- receiving ---
+
+    def receive_until(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
+        """Handle what arrives until `is_done`.  False: the deadline (of time.monotonic) came first.
+
+        Raises:
+            ClusterLostError: the node is gone.
+        """
+        self.refuse_in_the_middle()
+        me = threading.get_ident()
+        while not is_done():
+            if self.receiver == me:  # inside a wait of its own: a task that runs nested, or a signal's handler
+                was_asleep = self.connection.is_waiting
+                try:
+                    return self._receive(is_done, deadline)
+                finally:
+                    if was_asleep:
+                        self.connection.wake()  # what came meanwhile has told nobody but us
+            if self.baton.acquire(False):  # also when a handler comes between this line and the next
+                self.receiver = me
+                try:
+                    return self._receive(is_done, deadline)
+                finally:
+                    self.receiver = None
+                    self.baton.release()
+                    self._tell_followers()
+            if not self._follow(is_done, deadline):
+                return False
+        return True
+
+    def _receive(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
+        receive, link = self.connection.receive, self.connection.link
+        try:
+            while True:
+                seen = link.received  # ahead of the look
+                if is_done():
+                    return True
+                if receive(deadline, self._handle, seen) is None:
+                    return is_done()
+                if self.followers:
+                    self._tell_followers()
+        except ClusterLostError:
+            self.is_armed = False  # who says anything from now on is told (`arm`)
+            raise
+
+    def _tell_followers(self) -> None:
+        if self.followers:
+            with self.condition:
+                self.condition.notify_all()
+
+    def _follow(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
+        """Another thread receives: wait for what it brings.  False: the deadline has passed."""
+        with self.condition:
+            self.followers += 1
+            try:
+                while not is_done() and self.receiver is not None:
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    # Bounded, in case the receiver left between the two looks.
+                    self.condition.wait(min(left, 0.1) if left is not None else 0.1)
+            finally:
+                self.followers -= 1
+        return True
+
+    def _handle(self, messages: Iterable[Message]) -> None:
+        """With the lock held."""
+        client = self.client
+        for message in messages:
+            handler = HANDLERS.get(type(message))
+            if handler is not None:
+                handler(client, message)
+            elif self.on_other is not None:
+                self.on_other(message)
+        if client.is_urgent:
+            client.is_urgent = False
+            self.send_buffered()
+
+    def throw_nested_out(self) -> None:
+        """Tasks that were sent into a wait that is left (a worker's).  With the lock held."""
+
+    def create_actor(self, spec: TaskSpec, options: ActorOptions) -> None:
+        """Buffer the creation of an actor; the caller makes its first handle."""
+        self.refuse_in_the_middle()
+        with self.lock:
+            self.client.expect_actor(spec.task_id + FIRST_RETURN)
+            self.client.say(CreateActor(spec, options))
+        self.arm()
+
+    # --- get ---
+
+    def get(self, refs: Sequence[ObjectRef], timeout: float | None, *, writable: bool = False) -> list[Any]:
+        """Their values, in order; a failure among them raises as soon as it is here."""
+        self.refuse_in_the_middle()
+        values = self.client.values
+        if self.client.buffered or object_ref.released:
+            self.flush()
+        missing = [ref.id for ref in refs if ref.id not in values]
+        try:
+            if missing:
+                if len(missing) < len(refs):
+                    self.waiting.raise_failure(ref.id for ref in refs)
+                self.waiting.for_values(missing, timeout)
+            if writable:
+                return [self.value_of(ref.id, writable=True) for ref in refs]
+            # `value_of`, in short for small values: a get of thousands spends as long here as in waiting.
+            return [
+                deserialize(value) if type(value := values[ref.id]) is bytes else self.value_of(ref.id) for ref in refs
+            ]
+        except ZrayError as error:
+            unfetched_failures.asked_for(self, refs, error)
+            raise
+
+    def blocks(self) -> bool:
+        """Whether a wait of this thread stops the worker (overridden by the worker)."""
+        return False
+
+    def value_of(self, object_id: bytes, *, writable: bool = False) -> Any:
+        """The value of an object that is here.
+
+        Raises:
+            TaskError and others: the object is an error.
+        """
+        value = self.client.values[object_id]
+        if type(value) is StoredValue:
+            return self.read_stored(object_id, value, writable=writable)
+        if is_error(value):
+            self.client.unfetched.fetched.add(object_id)
+            raise deserialize_error(value)
+        return deserialize_writable(value) if writable else deserialize(value)
+
+    def read_stored(self, object_id: bytes, place: StoredValue, *, writable: bool = False, origin: str = OF_GET) -> Any:
+        """A large value: arrays in it are views of the arena, and pin it there; or copies, if writable."""
+        self.refuse_in_the_middle()
+        unread = self.unread
+        with self.lock:
+            self.client.read_begins(object_id)
+        said = "" if writable else words_of(object_id, place.size, origin)
+        array = self.arena.read(place.segment, place.offset, place.size, lambda: unread.append(object_id), said)
+        return deserialize_writable(array) if writable else deserialize(array)
+
+    def wait(self, ids: list[bytes], count: int, timeout: float | None, fetch: bool) -> Callable[[bytes], bool]:
+        """Block until `count` of them are ready, or the time is over.  Returns what tells whether one is."""
+        self.refuse_in_the_middle()
+        if self.client.buffered:
+            self.flush()
+        return self.waiting.until_ready(ids, count, timeout, fetch)
+
+    def why_late(self, awaited: Sequence[bytes], timeout: float) -> str:
+        """For the error of a wait that is over."""
+        return slow_wait_report.why_late(self, awaited, timeout)
+
+    # --- put ---
+
+    def put(self, value: Any) -> ObjectRef:
+        """Store a value."""
+        return ObjectRef(self.put_serialized(serialize(value)))
+
+    def put_serialized(self, serialized: Serialized, submitter: Submitter | None = None) -> bytes:
+        """Store a value that has been taken apart.  The caller wraps the id in a ref, which then counts.
+
+        submitter: whose value it is; None: of the task that runs.
+        """
+        self.refuse_in_the_middle()
+        if serialized.contained:
+            context.refuse_strangers(serialized.contained)
+        submitter = submitter or self.submitter()
+        object_id = put_id(submitter.task_id, submitter.next_put())
+        stored = self.store(object_id, serialized)
+        with self.lock:
+            client = self.client
+            client.put(object_id, stored, serialized.contained)
+            is_full = client.buffered >= BUFFERED_COUNT_MAX
+            if is_full:
+                self.send_buffered()
+        if is_full:
+            self.wait_for_room()
+        elif not self.is_armed:
+            self.arm()
+        return object_id
+
+    def store(self, object_id: bytes, serialized: Serialized) -> bytes | StoredValue:
+        """The value as it goes into a message: itself when small, its place when it was written into the arena.
+
+        Raises:
+            ObjectStoreFullError: there is no room; says what fills it.
+        """
+        if serialized.size <= self.inline_bytes_max:
+            return to_bytes(serialized)
+        self.refuse_in_the_middle()
+        return self.writer.write(object_id, serialized)
+
+    def _restored(self, object_id: bytes) -> None:
+        self.refuse_in_the_middle()
+        self.restored_count += 1
+        with self.lock:
+            self.client.hold(object_id)
+        if not self.connection.over:
+            self.arm()
+
+    def another_ref(self, object_id: bytes) -> ObjectRef:
+        """A further ref on an object, counted as one."""
+        self._restored(object_id)
+        return ObjectRef(object_id)
+
+    @cached_property
+    def packer(self) -> Packer:
+        """What packs the files of environments."""
+        from ..code.environment_files import Packer
+
+        return Packer(self)
+
+    def submitter(self) -> Submitter:
+        """The task (or driver) on whose behalf this thread submits."""
+        return self.root
+
+    def check_fields(self, given: dict[str, Any]) -> None:
+        """Refuse fields of a runtime_env that this runtime does not have: it has them all."""
+
+    def current_environment(self) -> Environment:
+        """The environment of the running task, beyond that of its job."""
+        return self.environment
+
+    def look_for_code(self, function: Any = None) -> None:
+        """A driver of a cluster sends along what has been imported since, and what this function imports."""
+
+    def code_refs(self) -> list[ObjectRef]:
+        """The code of the job that travels."""
+        return [self.another_ref(bundle.object_id) for bundle in self.facts.code]
+
+    def publish(self, function: Function) -> None:
+        """Make a function's code known, once.
+
+        Raises:
+            ValueError: there are too many.
+        """
+        if self.published.add(function):
+            self.say(PublishFunction(function))
+
+    def ask(self, build: Callable[[int], Message], timeout: float | None = 10.0) -> Any:
+        """Send a question, and wait for its reply.
+
+        Raises:
+            GetTimeoutError: no reply in time.
+        """
+        self.refuse_in_the_middle()
+        with self.lock:
+            request = self.client.expect_reply()
+            self.client.say(build(request))
+            self.send_buffered()
+        replies = self.client.replies
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            if not slow_wait_report.wait_for_answer(self, lambda: replies[request] is not None, deadline):
+                raise GetTimeoutError(f"The node did not answer in time.{slow_wait_report.why_late(self, [], 1.0)}")
+            return replies[request]
+        finally:
+            del replies[request]
+
+    def close(self) -> None:
+        """Leave: nothing more is sent.  Refs that die later die in silence."""
+        self.is_over = True
+        object_ref.disable_releases()
+        object_ref.on_restore = object_ref.on_handed = lambda object_id: None
+        object_ref.resolve_future = context.of_ended_session
+        self.armed.put(None)
+        self.connection.close()
+        self.futures.close()
+        if self._helper.is_alive() and threading.current_thread() is not self._helper:
+            self._helper.join(timeout=1.0)
+        self.arena.leave()
+        # What is left is in no cycle: it goes with the last thread that uses it, and not when garbage is collected.
+        gone: Any = Disconnected(self.connection)
+        self.client = self.waiting = self.writer = self.futures = gone
+        self.on_other = self.more_messages = None
+        self.connection.how_node_ended = lambda: ""

@@ -1,0 +1,48 @@
+"""Lines on failures that a program never asks for, printed by its own process (roles/unfetched.py)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ...exceptions import ClusterLostError, GetTimeoutError, ZrayError
+from ...object_ref import ObjectRef
+from ...printable import printable
+from ...wire.tasks import WaitObjects
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+
+def tell(runtime: Runtime, *, is_last: bool = False) -> None:
+    """Print what there is.  is_last: the process ends, and asks for nothing any more."""
+    if runtime.is_over:
+        return
+    client = runtime.client
+    if is_last:
+        with runtime.lock:
+            client.unfetched.end(client.values.items())
+    if not client.unfetched.lines:
+        return
+    with runtime.lock:
+        lines = client.unfetched.take(time.monotonic(), is_last=is_last)
+    if lines and runtime.facts.log_to_driver:
+        with suppress(OSError, ValueError, AttributeError):  # the stream is closed, or none
+            print("\n".join(f"zray: {printable(line)}" for line in lines), file=sys.stderr, flush=True)
+
+
+def asked_for(runtime: Runtime, refs: Sequence[ObjectRef], error: ZrayError) -> None:
+    """A get has raised this: the program knows of a failure, and need not be told of further ones among these."""
+    if isinstance(error, GetTimeoutError | ClusterLostError):
+        return
+    client, object_ids = runtime.client, [ref.id for ref in refs]
+    with runtime.lock:
+        client.unfetched.fetched.update(object_ids)
+        late = [object_id for object_id in object_ids if object_id not in client.values]
+        if late:
+            # A wait for none of them, which ends at once: the node knows then that somebody has asked.
+            client.request += 1
+            client.say(WaitObjects(client.request, late, 0, False))

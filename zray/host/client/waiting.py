@@ -1,0 +1,311 @@
+"""What `get` and `wait` do while something is not here yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...exceptions import GetTimeoutError
+from ...object_ref import refuse_nil
+from ...store.errors import deserialize_error
+from ...store.values import ERROR_TAGS, is_error
+from ..context import ref_of_ended_session
+from .recursion_guard import require_room
+from .slow_wait_report import Question, wait_and_explain, why_late
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+
+# A node that has something else to do first is waited for so long, beyond the time that a wait has.
+ANSWER_SECONDS = 0.05
+
+
+class Waiting:
+    """The waits of one process's threads."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.client = runtime.client
+        self.blocked = 0  # waits for which a worker has lent its CPU
+        self.looked_for: list[list[bytes]] = []  # what calls of wait() that do not block a worker wait for
+
+    # --- get ---
+
+    def for_values(self, missing: list[bytes], timeout: float | None) -> None:
+        """Until all of them are here.
+
+        Raises:
+            GetTimeoutError: the time is over.
+            the first failure that comes, whatever else is still missing.
+        """
+        require_room()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if not self.runtime.wait_for_room(deadline):
+            raise GetTimeoutError(f"The node of this session has accepted no messages for {timeout:g} s.")
+        with Question(self.runtime, missing, deadline) as question:
+            self._for_values(missing, timeout, deadline, question)
+
+    def _for_values(
+        self, missing: list[bytes], timeout: float | None, deadline: float | None, question: Question
+    ) -> None:
+        runtime, client = self.runtime, self.client
+        # What comes is looked at once, as it comes: a failure need not wait for those ahead of it in the list.
+        arrived: list[list[tuple[bytes, Any]]] = []
+        if len(missing) > 1:
+            with runtime.lock:
+                client.arrived_lists.append(arrived)
+        try:
+            if runtime.is_worker and runtime.blocks():
+                refuse_nil(missing)
+                if timeout is not None and timeout <= 0:
+                    self._look(missing, len(missing), fetch=True)
+                else:
+                    self._blocked_for_values(missing, deadline, arrived, question)
+            else:
+                self._receive_values(missing, deadline, arrived, question)
+        finally:
+            if len(missing) > 1:
+                with runtime.lock:
+                    # By identity: two lists of the same arrivals are equal.
+                    client.arrived_lists = [other for other in client.arrived_lists if other is not arrived]
+        if timeout is None:
+            return
+        values = client.values
+        late = [object_id for object_id in missing if object_id not in values]
+        if late:
+            which = f"{len(late)} of {len(missing)} objects"
+            text = f"{which} were not ready after {timeout:g} s.  A later get() may find them."
+            raise GetTimeoutError(text + why_late(runtime, late, timeout, question))
+
+    def _receive_values(
+        self, missing: list[bytes], deadline: float | None, arrived: list[Any], question: Question
+    ) -> None:
+        runtime, client = self.runtime, self.client
+        values, held = client.values, client.held
+        with runtime.lock:  # whoever receives looks through the waits
+            client.waits.append(missing)
+            if client.borrowed:
+                client.ask(missing)
+                runtime.send_buffered()
+        remaining = iter(missing)
+        current = next(remaining)
+        seen = -1
+
+        def is_done() -> bool:
+            nonlocal current, seen
+            while current in values:
+                following = next(remaining, None)
+                if following is None:
+                    return True
+                current = following
+            if client.arrivals != seen:
+                seen = client.arrivals
+                if current not in held and current not in values:
+                    refuse_nil((current,))
+                    raise ref_of_ended_session(current)
+                if arrived:
+                    self._raise_arrived(arrived, missing)
+            return False
+
+        try:
+            wait_and_explain(runtime, is_done, deadline, missing, "get", question)
+        finally:
+            with runtime.lock:
+                # By identity: two threads may wait for the same.
+                client.waits = [wait for wait in client.waits if wait is not missing]
+        if arrived:
+            self._raise_arrived(arrived, missing)
+
+    def _blocked_for_values(
+        self, missing: list[bytes], deadline: float | None, arrived: list[Any], question: Question
+    ) -> None:
+        """In a worker's only thread: the node lends our CPU out, and grants it again with its reply."""
+        runtime, client = self.runtime, self.client
+        with runtime.lock:
+            limited = deadline is not None
+            request = client.wait(missing, len(missing), fetch=True, block=True, limited=limited)
+            runtime.send_buffered()
+            self.blocked += 1
+        replies = client.replies
+
+        def is_done() -> bool:
+            if arrived:
+                self._raise_arrived(arrived, missing)
+            return replies[request] is not None
+
+        self._until_resumed(request, is_done, deadline, missing, "get", question)
+        if arrived:
+            self._raise_arrived(arrived, missing)
+
+    def _until_resumed(
+        self,
+        request: int,
+        is_done: Callable[[], bool],
+        deadline: float | None,
+        missing: list[bytes],
+        what: str,
+        question: Question | None = None,
+    ) -> None:
+        """Until the node's reply, which grants the CPU anew.  A wait whose time is over, or that is interrupted, goes
+        on without: the node is told so, and counts this worker as running.
+        """
+        replies = self.client.replies
+        try:
+            if not wait_and_explain(self.runtime, is_done, deadline, missing, what, question):
+                self._leave(request)
+                # What the node knows of by now: `wait` is to name it, also where the time was too short to hear of it.
+                self._hear(request)
+        finally:
+            if replies[request] is None:
+                self._leave(request)
+            self.blocked -= 1
+            del replies[request]
+
+    def _leave(self, request: int) -> None:
+        """This thread goes on at once, whatever its CPU does meanwhile."""
+        runtime, client = self.runtime, self.client
+        if client.left == request or runtime.connection.over:
+            return
+        with runtime.lock:
+            client.leave_wait(request)
+            runtime.throw_nested_out()
+            runtime.send_buffered()
+
+    def _hear(self, request: int) -> None:
+        """The node's answer to a wait that is over."""
+        replies = self.client.replies
+        self.runtime.receive_until(lambda: replies[request] is not None, time.monotonic() + ANSWER_SECONDS)
+
+    def _look(self, missing: list[bytes], count: int, fetch: bool) -> None:
+        """What is here by now, as the node knows it.  Nothing is lent."""
+        runtime, client = self.runtime, self.client
+        with runtime.lock:
+            request = client.wait(missing, count, fetch=fetch, block=False)
+            client.cancel_wait(request)
+            runtime.send_buffered()
+        try:
+            self._hear(request)
+        finally:
+            del client.replies[request]
+
+    def for_room(self, is_done: Callable[[], bool], is_refused: Callable[[], bool]) -> None:
+        """In a worker's only thread, with a full store: our CPU may go to what makes room, and is ours again then.
+        A writer that is refused, or interrupted, goes on at once.
+        """
+        runtime, client = self.runtime, self.client
+        replies = client.replies
+        with runtime.lock:
+            request = client.await_room()
+            runtime.send_buffered()
+            self.blocked += 1
+        try:
+            runtime.receive_until(is_done, None)
+            if not is_refused():
+                with runtime.lock:
+                    client.cancel_wait(request)
+                    runtime.send_buffered()
+                runtime.receive_until(lambda: replies[request] is not None, None)
+        finally:
+            if replies[request] is None:
+                self._leave(request)
+            self.blocked -= 1
+            del replies[request]
+
+    def _raise_arrived(self, arrived: list[list[tuple[bytes, Any]]], missing: Sequence[bytes]) -> None:
+        """Raise the first failure among what has come since the last look."""
+        while arrived:
+            for object_id, value in arrived.pop():
+                # The object of an actor's creation is of no bytes.
+                if type(value) is bytes and value and value[0] in ERROR_TAGS and object_id in missing:
+                    raise deserialize_error(value)
+
+    def raise_failure(self, object_ids: Iterable[bytes]) -> None:
+        """Raise the first failure among what is here."""
+        values = self.client.values
+        for object_id in object_ids:
+            value = values.get(object_id)
+            if type(value) is bytes and is_error(value):
+                raise deserialize_error(value)
+
+    # --- wait ---
+
+    def until_ready(self, ids: list[bytes], count: int, timeout: float | None, fetch: bool) -> Callable[[bytes], bool]:
+        """Until `count` of them are ready, or the time is over.  Returns what tells whether one is."""
+        require_room()
+        runtime, client = self.runtime, self.client
+        values, located = client.values, client.located
+
+        def is_ready(object_id: bytes) -> bool:
+            return object_id in values or object_id in located
+
+        ready = 0
+        for object_id in ids:
+            if object_id in values or object_id in located:
+                ready += 1
+                if ready >= count:
+                    return is_ready
+        deadline = None if timeout is None else time.monotonic() + timeout
+        missing = [i for i in ids if i not in values and i not in located]
+        needed = count - (len(ids) - len(missing))
+        if not runtime.wait_for_room(deadline):
+            return is_ready  # whoever polls a node that stands still says no more each time
+        if runtime.is_worker and runtime.blocks():
+            if timeout is not None and timeout <= 0:
+                self._look(missing, needed, fetch)
+            else:
+                self._blocked_until_ready(missing, needed, deadline, fetch)
+            return is_ready
+        self._ask(missing, fetch)
+        seen = -1
+
+        def is_done() -> bool:
+            nonlocal seen
+            arrivals = client.arrivals  # before the look: what comes during it is looked at again
+            if arrivals == seen:
+                return False
+            found = 0
+            for object_id in missing:
+                if object_id in values or object_id in located:
+                    found += 1
+                    if found >= needed:
+                        return True
+            # Only now: what is there is there when asked twice, as a thread that follows another one does.
+            seen = arrivals
+            return False
+
+        with runtime.lock:
+            self.looked_for.append(missing)
+        try:
+            wait_and_explain(runtime, is_done, deadline, missing, "wait")
+        finally:
+            with runtime.lock:
+                self.looked_for = [other for other in self.looked_for if other is not missing]
+        return is_ready
+
+    def _ask(self, missing: list[bytes], fetch: bool) -> None:
+        """Have the node tell us of those that are not our own tasks'."""
+        runtime, client = self.runtime, self.client
+        held = client.held
+        for object_id in missing:
+            if object_id not in held:
+                raise ref_of_ended_session(object_id)
+        borrowed = [i for i in missing if i in client.borrowed]
+        if not borrowed:
+            return
+        with runtime.lock:
+            if fetch:
+                client.ask(borrowed)
+            else:
+                client.ask_whether(borrowed)
+            runtime.send_buffered()
+
+    def _blocked_until_ready(self, missing: list[bytes], needed: int, deadline: float | None, fetch: bool) -> None:
+        runtime, client = self.runtime, self.client
+        with runtime.lock:
+            request = client.wait(missing, needed, fetch=fetch, block=True, limited=deadline is not None)
+            runtime.send_buffered()
+            self.blocked += 1
+        replies = client.replies
+        self._until_resumed(request, lambda: replies[request] is not None, deadline, missing, "wait")

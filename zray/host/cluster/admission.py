@@ -1,0 +1,159 @@
+"""Founding a cluster, or taking one up again: the head listens, and admits whoever shows a token (membership.py).
+
+A head that is started on the state of an earlier one has its key, its port, its tokens and its ring, and a host id of
+its own.  The nodes that still run find it where the other one was (host_links.py), and register anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+
+from ...exceptions import ZrayError
+from ...roles.local_scheduler.addresses import Addresses
+from ...store.durable import StoreError
+from ...wire.hosts import HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
+from ...wire.message import Message
+from ...wire.scheduling import BOTTOM_UP
+from ..links.compatibility import what_differs, why_not
+from ..links.host_links import Neighbours
+from ..links.listener import Listener
+from ..process.interpreter import checked_hash_seed
+from ..security.keyring import KEY_BYTES, Key, require_curve, write_secret
+from ..session.session import Session
+from .head_state import POLL_SECONDS, StateFolder
+from .membership import Membership, addresses_of, shard_names
+from .membership_log import Roster
+
+HEAD_PORT = 6379
+# How long a head that is started again waits for its port.
+PORT_SECONDS = 5.0
+HOST_ID_LENGTH = 16
+# Why one is refused whose version fits, and who names nobody (doctor.py).
+NEEDS_NEW = "a new host id and a new key are needed"
+
+
+def found_cluster(
+    session: Session, host: str, state: StateFolder, port: int | None, log: Callable[[str], None]
+) -> Membership:
+    """As the head: listen, and let in whom the state says; what lets others join lies in the session's folder too.
+
+    port: what was asked for (0: any; None: the usual one, or any); where the state has one, that is taken again.
+
+    Raises:
+        ZrayError: no CURVE here; the state cannot be used; the address cannot be had.
+    """
+    require_curve()
+    keys, plan = state.head_keys(), state.plan
+    token = state.token(keys.public)
+    addresses = addresses_of(host, host, [], plan.shards)
+    admission = Admission(host, state.roster, addresses)
+    neighbours = Neighbours(host, keys, state.roster.ring, log, on_join=admission.join)
+    admission.neighbours = neighbours
+    membership = Membership("head", host, neighbours, addresses, host)
+    membership.policy = admission.policy = plan.policy
+    plan.hash_seed = membership.hash_seed = admission.hash_seed = checked_hash_seed(plan.hash_seed)
+    is_usual = port is None and not plan.port
+    try:
+        port = bind_head(neighbours.listener, state, port)
+    except OSError as error:
+        raise ZrayError(f"This head cannot listen where it should: {error.strerror or error}.") from error
+    if is_usual and port != HEAD_PORT:
+        membership.notice = f"Port {HEAD_PORT} is taken, so this head listens on port {port}; --port names another one."
+    state.settle(port)
+    neighbours.welcome = lambda: HostWelcome(host, list(addresses.global_schedulers))
+    membership.cluster = membership.endpoint = f"{plan.host}:{port}"
+    write_secret(session.token_path, token.encode().encode())
+    log(f"head of a cluster at {membership.cluster}")
+    if membership.notice:
+        log(membership.notice)
+    return membership
+
+
+def bind_head(listener: Listener, state: StateFolder, asked: int | None) -> int:
+    """Returns the port.
+
+    Raises:
+        OSError: it cannot be had.
+    """
+    plan = state.plan
+    if plan.port or asked is not None:
+        is_former = plan.port and plan.port == state.former_port
+        deadline = time.monotonic() + (PORT_SECONDS if is_former else 0.0)
+        while True:
+            try:
+                return listener.bind(plan.host, plan.port)
+            except OSError as error:
+                # A call to the head that has ended may hold its port for a moment.
+                if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_SECONDS)
+    try:
+        return listener.bind(plan.host, HEAD_PORT)
+    except OSError:
+        return listener.bind(plan.host, 0)
+
+
+class Admission:
+    """The head's side of joining."""
+
+    neighbours: Neighbours
+
+    def __init__(self, host: str, roster: Roster, addresses: Addresses) -> None:
+        self.host = host
+        self.roster = roster
+        self.addresses = addresses  # the head's own
+        self.policy = BOTTOM_UP
+        self.hash_seed = ""
+
+    def join(self, message: JoinCluster, token: Key, seen_address: str) -> Message:
+        """What JoinCluster is answered."""
+        key = Key(message.public_key, message.kind, message.host)
+        is_again = self._asks_again(key)
+        refusal = self._why_not(message, is_again=is_again)
+        if refusal:
+            return JoinRefused(refusal)
+        try:
+            if not is_again:
+                self.roster.join(token, key, seen_address)
+        except StoreError as error:
+            self.neighbours.log(f"{message.kind} {message.host} cannot join: {error}")
+            return JoinRefused(f"the head cannot record that this host joins ({error})")
+        self.neighbours.meet(message.host, key, "")
+        again = ", once more" * is_again
+        self.neighbours.log(f"{message.kind} {message.host} joins from {seen_address} with {token.name}{again}")
+        if notice := what_differs("cluster", message.kind, message.version):
+            self.neighbours.log(notice)
+        at = self.addresses
+        shards = shard_names(len(at.shards))
+        chains = f"{self.host}/chains"
+        schedulers = list(at.global_schedulers)
+        where = (self.host, at.monitor, schedulers, shards, seen_address, chains)
+        return JoinClusterReply(*where, self.policy, self.hash_seed)
+
+    def _asks_again(self, key: Key) -> bool:
+        """Whether that key was let in, and nobody has come with it: the answer was lost on its way."""
+        neighbour = self.neighbours.by_host.get(key.name)
+        return neighbour is not None and neighbour.key == key and not neighbour.seen_at
+
+    def _why_not(self, message: JoinCluster, *, is_again: bool) -> str:
+        refusal = why_not("cluster", "newcomer", message.protocol, message.version, message.python or "unknown")
+        if refusal:
+            return refusal
+        is_id = len(message.host) == HOST_ID_LENGTH and set(message.host) <= set("0123456789abcdef")
+        known = message.host in self.neighbours.by_host or message.host in self.neighbours.gone
+        if is_again:
+            return ""
+        if not is_id or known or message.host == self.host or len(message.public_key) != KEY_BYTES:
+            return NEEDS_NEW
+        if message.public_key in self.roster.ring.keys:
+            return "that key is known already"
+        if message.former and not self._may_return(message.former):
+            return f"the key of host {message.former[:HOST_ID_LENGTH]}, in whose place it would join, was revoked"
+        return "" if message.kind in ("node", "driver") else f"a {message.kind[:40]!r} cannot join"
+
+    def _may_return(self, host: str) -> bool:
+        """Whether nothing speaks against it but that it was lost.  A head that was started again may not know it."""
+        keys = self.roster.ring.keys.values()
+        return any(key.name == host and (key.is_lost or not key.is_revoked) for key in keys)

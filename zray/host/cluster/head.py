@@ -1,0 +1,270 @@
+"""What a node hosts as the head of a cluster: the monitor, the chain master, and the GCS and the global scheduler
+themselves or the processes that host them (head_processes.py).
+
+One shard of one replica, and one global scheduler, are roles of the head's own process; more of them are processes.
+That shard's log is read before the head listens: nodes of an earlier head wait for one that is not there, and not for
+long for one that is and says nothing (local_scheduler/lease.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from ...exceptions import ZrayError
+from ...roles.effects import NoteLost, NoteMember
+from ...roles.gcs.chain import ChainMember
+from ...roles.gcs.client import ChainClient
+from ...roles.gcs.master import ChainMaster
+from ...roles.global_scheduler import GlobalScheduler
+from ...roles.hosting import Hosting
+from ...roles.isolation import WAIT_SECONDS
+from ...roles.local_scheduler.addresses import Addresses
+from ...roles.monitor import Monitor
+from ...roles.relay import Relay
+from ...roles.replica_effects import LetInReplica, NoteChain, ReplicaLetIn, ShutOutReplica
+from ...roles.services import Services
+from ...roles.work_effects import HeadIsAlone, OthersUnheard
+from ...store.durable import StoreError
+from ...wire.gcs import NodeLost, RegisterNode
+from ..session.session import Session
+from .admission import found_cluster
+from .head_processes import ServiceProcesses
+from .head_state import Plan, StateFolder
+from .membership import Membership, shard_names
+from .membership_log import key_of_hosted
+from .replica_log import ORDERS, ShardLog
+
+if TYPE_CHECKING:
+    from ..reactor import Reactor
+
+# What is said where a head hears of nobody.
+ALONE = (
+    "no heartbeat comes from any other machine of the cluster, so this one may be cut off itself (a cable, a switch): "
+    f"the nodes are declared dead only after {WAIT_SECONDS:g} s"
+)
+
+
+def take_up(
+    session: Session,
+    host: str,
+    cluster: dict[str, Any],
+    log: Callable[[str], None],
+    deliver: Callable[[str, Any], None],
+) -> tuple[Membership, Head]:
+    """Found a cluster, or take one up again.  cluster: what was asked for (nodes.start_head); deliver: as in ShardLog.
+
+    Raises:
+        ZrayError, OSError: it cannot be; nobody has heard of it then, and another head may have the state.
+    """
+    with ExitStack() as undo:
+        folder = cluster["state_dir"] or os.path.join(session.folder, "state")
+        state = StateFolder(folder, cluster, log, is_lasting=bool(cluster["state_dir"]))
+        undo.callback(state.close)
+        own = _read_own_shard(host, state, log, deliver)
+        if own is not None:
+            undo.callback(own[1].close)
+        member = found_cluster(session, host, state, cluster["port"], log)
+        head = Head(session, member, state, own, log)
+        undo.pop_all()
+    return member, head
+
+
+def _read_own_shard(
+    host: str, state: StateFolder, log: Callable[[str], None], deliver: Callable[[str, Any], None]
+) -> tuple[ChainMember, ShardLog] | None:
+    """The replica that the head's own process hosts, with what its log holds.  None: all are processes.
+
+    Raises:
+        ZrayError: the log cannot be used; says where.
+    """
+    plan = state.plan
+    shard, *others = shard_names(plan.shards)
+    folder, *copies = state.logs(shard, plan.replicas)
+    if others or copies:
+        return None
+    member = ChainMember(f"{host}/{shard}", shard, f"{host}/chains", is_durable=True, lineage_bytes=plan.lineage_bytes)
+    try:
+        return member, ShardLog(folder, member, deliver, is_lasting=state.is_lasting, log=log)
+    except StoreError as error:
+        raise ZrayError(str(error)) from error
+
+
+class Head:
+    """A node's part as the head.  own: the replica that its own process hosts, if that hosts one, and its log."""
+
+    loop: Reactor
+
+    def __init__(
+        self,
+        session: Session,
+        member: Membership,
+        state: StateFolder,
+        own: tuple[ChainMember, ShardLog] | None,
+        log: Callable[[str], None],
+    ) -> None:
+        self.session = session
+        self.links = member.neighbours
+        self.endpoint = member.endpoint
+        host = member.host
+        plan, self.state = state.plan, state
+        names = shard_names(plan.shards)
+        self.logs = {name: self.state.logs(name, plan.replicas) for name in names}
+        self.member = own[0] if own is not None else None
+        self.shard_log = own[1] if own is not None else None
+        first_offers = {name: len(logs) for name, logs in self.logs.items()}
+        roster = state.roster
+        self.master = ChainMaster(
+            f"{host}/chains",
+            replicas=plan.replicas,
+            first_offers=first_offers,
+            former=[NoteChain(note.shard, note.members, note.full) for note in roster.chains.values()],
+            machines={key_of_hosted(record).roles[0]: record.node for record in roster.hosted.values()},
+        )
+        self.relay = Relay(f"{host}/relay")
+        self.services = Services(f"{host}/services", self.master.address, host, self.relay.address)
+        self.hosting = Hosting(
+            f"{host}/hosting",
+            names,
+            replicas=plan.replicas,
+            master=self.master.address,
+            services=self.services.address,
+            monitor=f"{host}/monitor",
+            lineage_bytes=plan.lineage_bytes,
+            known=[(record.node, record.replica) for record in roster.hosted.values()],
+        )
+        self.processes = ServiceProcesses(
+            session,
+            member,
+            {"services": self.services.address, "chains": self.master.address, "shards": names},
+            log,
+        )
+        self.orders = self._orders(plan) if own is None or plan.schedulers > 1 else []
+        self.own_schedulers: list[GlobalScheduler] = []
+        shards = self.shards = member.addresses.shards
+        schedulers = [f"{service}/global" for service, order in self.orders if order["kind"] == "scheduler"]
+        if not schedulers:
+            schedulers = [f"{host}/global"]
+            self.own_schedulers = [GlobalScheduler(schedulers[0], shards, policy=plan.policy)]
+        member.addresses.global_schedulers[:] = schedulers
+        listeners = [role.address for role in self.own_schedulers]
+        # The services last: who is told of a node by them knows of it from here first.
+        listeners += [*shards, self.master.address, self.relay.address, self.services.address, self.hosting.address]
+        self.monitor = Monitor(
+            f"{host}/monitor",
+            listeners,
+            former=self._former_members(),
+            lost=list(roster.lost),
+            driver_wait=plan.driver_wait,
+            hosting=self.hosting.address,
+        )
+
+    def _former_members(self) -> list[RegisterNode]:
+        """The nodes that an earlier head had; what it was itself is lost."""
+        roster = self.state.roster
+        for node in [node for node, facts in roster.members.items() if facts.kind == "head"]:
+            roster.judged(node, "the head of the cluster has ended, and was started again")
+        return list(roster.members.values())
+
+    def _orders(self, plan: Plan) -> list[tuple[str, dict[str, Any]]]:
+        """(host id, what it is for) of each process."""
+        orders: list[dict[str, Any]] = []
+        if self.member is None:
+            orders += [
+                {
+                    "kind": "replica",
+                    "shard": shard,
+                    "log": log,
+                    "is_lasting": self.state.is_lasting,
+                    "lineage_bytes": plan.lineage_bytes,
+                    "name": f"{shard}-{os.path.basename(log)}",
+                }
+                for shard, logs in self.logs.items()
+                for log in logs
+            ]
+        if (equals := plan.schedulers) > 1:
+            order = {"kind": "scheduler", "policy": plan.policy, "equals": equals}
+            orders += [{**order, "name": f"global-{number}"} for number in range(equals)]
+        return [(self.processes.draw_host(), order) for order in orders]
+
+    @property
+    def roles(self) -> list[Any]:
+        """In the order in which they end their turns."""
+        chain = [self.member] if self.member is not None else []
+        others = [self.monitor, self.relay, self.services, self.hosting, self.processes]
+        return [self.master, *chain, *self.own_schedulers, *others]
+
+    def effects(self) -> dict[type, Any]:
+        """What is performed here."""
+        roster = self.state.roster
+        return {
+            **dict.fromkeys(ORDERS, self._on_disk),
+            NoteMember: lambda role, effect: roster.registered(effect.node),
+            NoteLost: lambda role, effect: roster.judged(effect.node, effect.reason),
+            HeadIsAlone: self._note_loneliness,
+            NoteChain: lambda role, effect: roster.chained(effect.shard, effect.members, effect.full),
+            LetInReplica: self._let_in,
+            ShutOutReplica: self._shut_out,
+        }
+
+    def _note_loneliness(self, role: str, effect: HeadIsAlone) -> None:
+        self.links.log(
+            ALONE if effect.is_so else "heartbeats of another machine come again, or that machine was declared dead"
+        )
+        self.loop.deliver(f"{role.partition('/')[0]}/local", OthersUnheard(ALONE if effect.is_so else ""))
+
+    def _let_in(self, role: str, effect: LetInReplica) -> None:
+        host, refusal = effect.replica.host, ""
+        try:
+            self.links.meet(host, self.state.roster.let_in(effect.replica, effect.node), "")
+        except StoreError as error:
+            refusal = f"the head cannot record its admission ({error})"
+        self.loop.deliver(role, ReplicaLetIn(host, refusal))
+
+    def _shut_out(self, role: str, effect: ShutOutReplica) -> None:
+        self.state.roster.shut_out(effect.host)
+        self.links.forget(effect.host, effect.reason)
+
+    def _on_disk(self, role: str, order: Any) -> None:
+        assert self.shard_log is not None
+        self.shard_log.perform(role, order)
+
+    def start(self, loop: Reactor) -> None:
+        """Start the processes; wait for the nodes of an earlier head."""
+        self.loop = loop
+        self.processes.attach(loop)
+        if self.member is not None:
+            self.member.start()
+            loop._perform(self.member.address, self.member.take_effects())
+        for host, order in self.orders:
+            self.processes.start(order, host)
+        for key, seen_at in self.state.roster.hosts():
+            self.links.meet(key.name, key, "")
+            self.links.by_host[key.name].seen_at = seen_at
+        for record in self.state.roster.hosted.values():
+            self.links.meet(record.replica.host, self.links.ring.keys[record.replica.public_key], "")
+        self.monitor.start()
+        loop._perform(self.monitor.address, self.monitor.take_effects())
+        # The verdicts may not have reached the shards: they went with the head that gave them.
+        for node, reason in self.state.roster.lost.items():
+            for shard in self.shards:
+                loop.local.append((shard, self.monitor.address, NodeLost(node, reason)))
+
+    def close(self, *, in_order: bool) -> None:
+        """What is ordered of the disk is carried out; another head may have the state.
+
+        in_order: all nodes were told that the cluster ends, so that one on this state is not to wait for them.
+        """
+        for node in self.monitor.nodes if in_order else ():
+            self.state.roster.judged(node, "the head of its cluster has ended")
+        if self.shard_log is not None:
+            self.shard_log.close()
+        self.state.close()
+
+
+def chain_clients(addresses: Addresses, master: str, local: str = "") -> list[ChainClient]:
+    """A host's own, one per shard.  local: its local scheduler, which explains waits; "": nobody does."""
+    names = shard_names(len(addresses.shards))
+    return [ChainClient(shard, name, master, local) for shard, name in zip(addresses.shards, names, strict=True)]

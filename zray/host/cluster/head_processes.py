@@ -1,0 +1,192 @@
+"""The head's processes beside it: one per replica of a shard, one per global scheduler.
+
+They are its children and end with it (host/cluster/service_main.py).  Their key pairs are drawn here and handed over
+through a pipe; what they listen on comes back through another.  One that ends is replaced by one that is new to
+everybody but for its log: a replica offers what that holds, which counts where nobody has more, and is replaced where
+somebody has.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import msgpack
+
+from ...roles.replica_effects import ServiceAdded, ServiceEnded, ServiceListens
+from ...wire.message import Local
+from ..process.process_utils import last_lines, reap
+from ..security.keyring import Key, KeyPair
+from ..session.session import Session
+from .membership import Membership
+from .replica_processes import start_service
+
+if TYPE_CHECKING:
+    from ..reactor import Reactor
+
+# The clients go on first: a start takes a processor for a moment.  One that soon ends again rests twice as long each
+# time: whatever it is that ends it, a start in five seconds costs little, and who mends it need not wait longer.
+RESTART_SECONDS_MIN, RESTART_SECONDS_MAX = 0.1, 5.0
+# Who has run longer than the longest rest, since it was ready, has run well: what ends it then is something else.
+RAN_WELL_SECONDS = RESTART_SECONDS_MAX
+
+
+NEVER = float("-inf")
+
+
+class StartAgain(Local):
+    """A process that has ended is replaced."""
+
+    order: dict[str, Any]
+
+
+class Service:
+    """One process."""
+
+    def __init__(self, host: str, order: dict[str, Any], pid: int, ready: int) -> None:
+        self.host = host
+        self.order = order  # what it was started for: kind, shard, log, name
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        self.ready = ready  # of a pipe: what it listens on; -1: it has said it
+        self.ready_at = NEVER
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has been."""
+        return self.ready_at != NEVER
+
+
+class ServiceProcesses:
+    """All of a head's.  To the reactor it looks like a role, which is given its timers."""
+
+    def __init__(
+        self,
+        session: Session,
+        member: Membership,
+        names: dict[str, Any],
+        log: Callable[[str], None],
+    ) -> None:
+        """names: of roles: services, chains, shards (logical names of all shards)."""
+        self.address = f"{member.host}/processes"
+        self.session = session
+        self.member = member
+        self.names = names
+        self.log = log
+        self.loop: Reactor
+        self.running: dict[str, Service] = {}
+        self.deaths: dict[str, int] = {}  # by name: in a row, none of which had run well
+        self.clock: Callable[[], float] = time.monotonic
+        self.count = 0
+        self.on_ready: Callable[[], None] = lambda: None  # all of the first ones are
+        self.on_failure: Callable[[str], object] = lambda reason: None  # one of the first ones cannot be
+        self.has_begun = False
+
+    def tell(self, on_ready: Callable[[], None], on_failure: Callable[[str], object]) -> None:
+        """Once: that all of the first ones are ready, or why one never will be."""
+        self.on_ready, self.on_failure = on_ready, on_failure
+
+    def attach(self, loop: Reactor) -> None:
+        """Run on this loop."""
+        self.loop = loop
+
+    def handle(self, sender: str, message: Any, now: float) -> list[Any]:
+        """Our timers."""
+        self.start(message.order)
+        return []
+
+    # --- starting ---
+
+    def draw_host(self) -> str:
+        """An id for one that is about to be started."""
+        return os.urandom(8).hex()
+
+    def start(self, order: dict[str, Any], host: str = "") -> None:
+        """Start one.  order: kind, name (of its log file), and for a replica shard and log (its folder)."""
+        if self.loop.ended:
+            return
+        host = host or self.draw_host()
+        links = self.member.neighbours
+        keys = KeyPair.draw()
+        listen_host, _, port = self.member.endpoint.rpartition(":")
+        self.count += 1
+        options = {
+            **order,
+            **self.names,
+            "session": self.session.name,
+            "root": os.path.dirname(self.session.folder),
+            "host": host,
+            "listen_host": listen_host,
+            "port": int(port) + self.count if int(port) + self.count < 1 << 16 else 0,
+            "head": self.member.host,
+            "head_endpoint": self.member.endpoint,
+            "head_key": links.keys.public,
+        }
+        pid, ready = start_service(self.session, order["name"], keys, options)
+        service = self.running[host] = Service(host, order, pid, ready)
+        self.loop.watch(service.pidfd, lambda: self._ended(service))
+        self.loop.watch(ready, lambda: self._listens(service))
+        role = f"{host}/{order['shard']}" if order["kind"] == "replica" else f"{host}/global"
+        links.meet(host, Key(keys.public, order["kind"], host, roles=[role]), "")
+        added = ServiceAdded(host, order["kind"], keys.public, [role])
+        self.loop.deliver(self.names["services"], added)
+
+    def _listens(self, service: Service) -> None:
+        """What it wrote when it was ready; or it ended."""
+        said = os.read(service.ready, 4096)
+        self._forget_pipe(service)
+        if not said:
+            return  # it ends: its pidfd tells
+        endpoint, refusal = msgpack.decode(said)
+        if refusal:
+            self.log(f"{service.order['name']}: {refusal}")
+            if not self.has_begun:
+                self._give_up(refusal)
+            return
+        service.ready_at = self.clock()
+        self.log(f"{service.order['name']} is host {service.host}, process {service.pid}, reached at {endpoint}")
+        self.loop.deliver(self.names["services"], ServiceListens(service.host, endpoint))
+        if not self.has_begun and all(other.is_ready for other in self.running.values()):
+            self.has_begun = True
+            self.on_ready()
+
+    def _give_up(self, reason: str) -> None:
+        on_failure, self.on_failure = self.on_failure, lambda reason: None
+        on_failure(reason)
+
+    def _forget_pipe(self, service: Service) -> None:
+        if service.ready >= 0:
+            self.loop.unwatch(service.ready)
+            os.close(service.ready)
+            service.ready = -1
+
+    # --- ending ---
+
+    def _ended(self, service: Service) -> None:
+        if service.ready >= 0 and not service.is_ready:
+            self._listens(service)  # it may have said why
+        self._forget_pipe(service)
+        self.loop.unwatch(service.pidfd)
+        os.close(service.pidfd)
+        del self.running[service.host]
+        reason = reap(service.pid)
+        name = service.order["name"]
+        if not (self.has_begun or service.is_ready):
+            self.log(f"{name} (host {service.host}) {reason}")
+            self._give_up(f"{name} {reason}:\n{last_lines(self.session.log_path(name))}")
+            return
+        self.member.neighbours.forget(service.host)
+        self.loop.deliver(self.names["services"], ServiceEnded(service.host, reason))
+        delay = self._rest_of(service)
+        self.log(f"{name} (host {service.host}) {reason}; it is started again in {delay:g} s")
+        self.loop.set_timer(delay, self.address, StartAgain(service.order))
+
+    def _rest_of(self, service: Service) -> float:
+        """Seconds until it is replaced."""
+        name = service.order["name"]
+        has_run_well = service.is_ready and self.clock() - service.ready_at > RAN_WELL_SECONDS
+        deaths = 0 if has_run_well else self.deaths.get(name, 0)
+        self.deaths[name] = deaths + 1
+        return min(RESTART_SECONDS_MAX, RESTART_SECONDS_MIN * 2 ** min(deaths, 20))

@@ -1,0 +1,247 @@
+"""The roster: who is let into a cluster, who is a member, and who is lost; over the death of its head.
+
+    <state folder>/members/     a log (store/log.py), compacted at each start and now and then
+
+What the ring of keys, and the roles of a head, must not forget: a key that was handed out, a use of a token, a key that
+was revoked, a member (RegisterNode, in the order in which they came), a verdict, a replica on another node and its end,
+who is in a chain (roles/gcs/master.py).  Each is on the disk before anybody is
+told of it; there are few.  Keys of the head's own processes are not here: they end with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import MsgspecError, Struct
+from msgspec.msgpack import Decoder, Encoder
+
+from ...exceptions import ZrayError
+from ...roles.latest import Latest
+from ...store.durable import StoreBroken, StoreError, StoreFull
+from ...store.log import Log
+from ...wire.gcs import RegisterNode
+from ...wire.hosting import HostedReplica
+from ..security.keyring import Key, KeyRing
+
+# A verdict is kept so long that shards have heard of it; older ones concern hosts that nobody lets in any more.
+LOST_MAX = 1_000
+# Where hosts were seen when they joined: more than there are at once.
+SEEN_MAX = 10_000
+# So many records in the log, of some 300 bytes, and it is compacted: some milliseconds of the head's time.
+LOG_RECORDS_MAX = 10_000
+
+
+class KeyEntered(Struct, array_like=True, tag=1, forbid_unknown_fields=True):
+    """It is let in; where its host was seen when it joined."""
+
+    key: Key
+    seen_at: str = ""
+
+
+class KeySpent(Struct, array_like=True, tag=2, forbid_unknown_fields=True):
+    """One use of a token's key."""
+
+    public: bytes
+
+
+class KeyRevoked(Struct, array_like=True, tag=3, forbid_unknown_fields=True):
+    """It is let in no more."""
+
+    public: bytes
+
+
+class Registered(Struct, array_like=True, tag=4, forbid_unknown_fields=True):
+    """A member."""
+
+    node: RegisterNode
+
+
+class Lost(Struct, array_like=True, tag=5, forbid_unknown_fields=True):
+    """The verdict on one."""
+
+    node: str
+    reason: str
+
+
+class Hosted(Struct, array_like=True, tag=6, forbid_unknown_fields=True):
+    """That node runs a replica, which is let in."""
+
+    node: str
+    replica: HostedReplica
+
+
+class Unhosted(Struct, array_like=True, tag=7, forbid_unknown_fields=True):
+    """A replica on another node is gone."""
+
+    host: str
+
+
+class Chained(Struct, array_like=True, tag=8, forbid_unknown_fields=True):
+    """Who the members of a chain are; as in NoteChain."""
+
+    shard: str
+    members: dict[str, str]
+    full: list[str]
+
+
+Record = KeyEntered | KeySpent | KeyRevoked | Registered | Lost | Hosted | Unhosted | Chained
+
+_encode = Encoder().encode
+_decode = Decoder(Record).decode
+
+
+class Roster:
+    """Of one head.  folder: where it lies."""
+
+    def __init__(self, folder: str, log: Callable[[str], None] = lambda line: None) -> None:
+        """Raises:
+        ZrayError: what lies there cannot be used; says where.
+        """
+        self.ring = KeyRing()
+        self.log = log
+        self.seen_at: Latest[bytes, str] = Latest(SEEN_MAX)  # of keys of hosts
+        self.members: dict[str, RegisterNode] = {}
+        self.lost: Latest[str, str] = Latest(LOST_MAX)
+        self.hosted: dict[str, Hosted] = {}  # by host
+        self.chains: dict[str, Chained] = {}  # by shard
+        try:
+            self._store = Log(folder)
+        except StoreError as error:
+            raise ZrayError(str(error)) from error
+        try:
+            self._recover()
+            self.compacted_at = self._store.last  # the number of a record
+            self._forget_keys()
+            self._store.save_snapshot(map(_encode, self._records()))
+        except StoreFull:
+            pass  # the records are all there
+        except (StoreError, ValueError) as error:
+            self._store.close()
+            raise ZrayError(str(error)) from error
+
+    def _recover(self) -> None:
+        for entry in (*self._store.snapshot(), *self._store.records()):
+            try:
+                self._apply(_decode(entry.payload))
+            except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise ValueError(f"{entry.place}: no record of a roster: {error}") from error
+
+    def _apply(self, record: Record) -> None:
+        keys = self.ring.keys
+        if type(record) is KeyEntered:
+            self.ring.add(record.key)
+            self.seen_at[record.key.public] = record.seen_at
+        elif type(record) is KeySpent and record.public in keys:
+            self.ring.spend(keys[record.public])
+        elif type(record) is KeyRevoked and record.public in keys:
+            keys[record.public].is_revoked = True
+        elif type(record) is Registered:
+            self.members[record.node.node] = record.node
+        elif type(record) is Lost:
+            self.members.pop(record.node, None)
+            self.lost[record.node] = record.reason
+            self.ring.forget(record.node.partition("/")[0], is_lost=True)
+        elif type(record) is Hosted:
+            self.hosted[record.replica.host] = record
+            self.ring.add(key_of_hosted(record))
+        elif type(record) is Unhosted:
+            self.hosted.pop(record.host, None)
+            self.ring.forget(record.host)
+        elif type(record) is Chained:
+            self.chains[record.shard] = record
+
+    def _forget_keys(self) -> None:
+        """Those that are refused: from now on as unknown ones."""
+        for public in [public for public in self.ring.keys if self.ring.why_not(public)]:
+            del self.ring.keys[public]
+
+    def _records(self) -> Iterator[Record]:
+        """What leads to this state; without what does not matter any more."""
+        for key in self.ring.keys.values():
+            if key.name not in self.hosted and not self.ring.why_not(key.public):
+                yield KeyEntered(key, self.seen_at.get(key.public, ""))
+        for node in self.members.values():
+            yield Registered(node)
+        for name, reason in self.lost.items():
+            yield Lost(name, reason)
+        yield from self.hosted.values()
+        yield from self.chains.values()
+
+    def _note(self, *records: Record) -> None:
+        for record in records:
+            self._apply(record)
+        self._store.append([_encode(record) for record in records])
+        self._compact()
+
+    def _compact(self) -> None:
+        """Where the log has grown long.  What it says is so, and written down, in any case."""
+        if self._store.last - self.compacted_at < LOG_RECORDS_MAX:
+            return
+        self.compacted_at = self._store.last
+        try:
+            self._store.save_snapshot(map(_encode, self._records()))
+        except (StoreFull, StoreBroken) as error:
+            self.log(f"the roster's log goes on growing: {error}")
+
+    def _note_whatever(self, *records: Record) -> None:
+        """What is so, whether or not it can be written down."""
+        try:
+            self._note(*records)
+        except (StoreFull, StoreBroken) as error:
+            self.log(f"not recorded on disk, and lost when this head is started again: {error}")
+
+    # --- what happens ---
+
+    def hosts(self) -> list[tuple[Key, str]]:
+        """Keys of hosts that may be there, and where they were seen."""
+        found = [key for key in self.ring.keys.values() if key.kind in ("node", "driver")]
+        return [(key, self.seen_at.get(key.public, "")) for key in found if not self.ring.why_not(key.public)]
+
+    def enter(self, key: Key) -> None:
+        """A token's key is let in.  Raises: StoreError: it is not."""
+        self._note(KeyEntered(key))
+
+    def join(self, token: Key, key: Key, seen_at: str) -> None:
+        """A host has joined with that token.  Raises: StoreError: it has not."""
+        self._store.append([_encode(KeySpent(token.public)), _encode(KeyEntered(key, seen_at))])
+        self._apply(KeySpent(token.public))
+        self._apply(KeyEntered(key, seen_at))
+        self._compact()
+
+    def revoke(self, key: Key) -> None:
+        """It is let in no more."""
+        self._note_whatever(KeyRevoked(key.public))
+
+    def registered(self, node: RegisterNode) -> None:
+        """A member."""
+        self._note_whatever(Registered(node))
+
+    def judged(self, node: str, reason: str) -> None:
+        """The verdict."""
+        self._note_whatever(Lost(node, reason))
+
+    def let_in(self, replica: HostedReplica, node: str) -> Key:
+        """A replica that this node runs; its key.  Raises: StoreError: it is not."""
+        self._store.append([_encode(record := Hosted(node, replica))])
+        self._apply(record)
+        self._compact()
+        return self.ring.keys[replica.public_key]
+
+    def shut_out(self, host: str) -> None:
+        """That replica is gone."""
+        if host in self.hosted:
+            self._note_whatever(Unhosted(host))
+
+    def chained(self, shard: str, members: dict[str, str], full: list[str]) -> None:
+        """Who is in that chain."""
+        self._note_whatever(Chained(shard, members, full))
+
+    def close(self) -> None:
+        """Another head may have it."""
+        self._store.close()
+
+
+def key_of_hosted(record: Hosted) -> Key:
+    """What it may say: what its member of that one shard may."""
+    replica = record.replica
+    return Key(replica.public_key, "replica", replica.host, roles=[f"{replica.host}/{replica.shard}"], node=record.node)

@@ -1,0 +1,182 @@
+"""The log of a replica that this process hosts: recovery before its first turn, then its orders, in a thread.
+
+    log = ShardLog(folder, member, reactor.deliver_from_thread)      recovers; raises StoreLocked, StoreDamaged
+    effects: ORDERS of that member -> log.perform
+    member.start()
+
+A thread of its own: an fsync stalls neither the reactor nor what else is slow.  Where nothing waits for the disk,
+orders are carried out at once: that costs less than to wake a thread, and a thread beside one that computes gets no
+further than a system call in each switch interval (5 ms), so that specs would leave a busy replica's memory more slowly
+than they come.  Orders are carried out in the order in which they were given.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...roles.effects import (
+    AppendToLog,
+    LogAppended,
+    LogBroken,
+    LogRefused,
+    PageLost,
+    PageRead,
+    PageRefused,
+    PageWritten,
+    ReadPage,
+    SaveSnapshot,
+    WritePage,
+)
+from ...roles.gcs.chain import ChainMember
+from ...store.durable import Entry, Store, StoreBroken, StoreDamaged, StoreError, StoreFull
+from ...store.log import Log
+
+Order = AppendToLog | SaveSnapshot | WritePage | ReadPage
+ORDERS = (AppendToLog, SaveSnapshot, WritePage, ReadPage)
+
+# A full disk is asked again each second, for days perhaps: said when it begins, and no more often than this.
+SAID_AGAIN_SECONDS = 60.0
+# What cannot be done while it is full, and what follows.
+_REFUSED: dict[type, tuple[str, str]] = {
+    AppendToLog: (
+        "write its log",
+        "tasks and actors wait until the disk has free space.  Free some, and the shard continues by itself",
+    ),
+    SaveSnapshot: ("save its state", "its log goes on growing meanwhile"),
+    WritePage: ("put records of tasks", "they stay in memory, and tasks wait when they are too many there"),
+}
+
+
+class Refusals:
+    """What a disk that is full does not take, in the log of the host: once, now and then again, and when it does."""
+
+    def __init__(self, shard: str, folder: str, log: Callable[[str], None]) -> None:
+        self.name = f"GCS shard {shard.rpartition('-')[2]}"
+        self.folder = folder
+        self.log = log
+        self.since: dict[type, float] = {}  # what is not taken now
+        self.said_at: dict[type, float] = {}
+        self.said: set[type] = set()  # of what is not taken now: membership only
+
+    def refused(self, kind: type, why: str) -> None:
+        """An order of this kind was."""
+        now = time.monotonic()
+        self.since.setdefault(kind, now)
+        if now - self.said_at.get(kind, -SAID_AGAIN_SECONDS) >= SAID_AGAIN_SECONDS:
+            self.said_at[kind] = now
+            self.said.add(kind)
+            what, then = _REFUSED[kind]
+            self.log(f"{self.name} cannot {what} in {self.folder}: {why}; {then}")
+
+    def taken(self, kind: type) -> None:
+        """An order of this kind was."""
+        if kind not in self.since:
+            return
+        seconds = time.monotonic() - self.since.pop(kind)
+        if kind in self.said:
+            self.said.remove(kind)
+            self.log(f"{self.name} can {_REFUSED[kind][0]} in {self.folder} again, after {seconds:.0f} s")
+
+
+class ShardLog:
+    """Of one member.  folder: where it lies; deliver: gives a message to a role, from any thread; log: takes a line,
+    likewise.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        member: ChainMember,
+        deliver: Callable[[str, Any], None],
+        open_store: Callable[..., Store] = Log,
+        *,
+        is_lasting: bool = True,
+        log: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """is_lasting: as in Log.
+
+        Raises:
+        StoreLocked, StoreDamaged: with the place; PermissionError.
+        """
+        self.member = member.address
+        self._deliver = deliver
+        self._store = open_store(folder, is_lasting=is_lasting)
+        self._is_lasting = is_lasting
+        self._folder = folder
+        self._refusals = Refusals(member.shard, folder, log)
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._last_place = folder
+        try:
+            member.recover(self._payloads(self._store.snapshot()), self._payloads(self._store.records()))
+        except ValueError as error:
+            self._store.close()
+            # The checksums are right: somebody has written what no shard writes.
+            file, _, offset = self._last_place.rpartition(" at byte ")
+            raise StoreDamaged(file or folder, int(offset or 0), str(error)) from error
+        except BaseException:
+            self._store.close()
+            raise
+
+    def _payloads(self, entries: Iterator[Entry]) -> Iterator[bytes]:
+        for entry in entries:
+            self._last_place = entry.place
+            yield entry.payload
+
+    def perform(self, role: str, order: Order) -> None:
+        """One of ORDERS."""
+        assert role == self.member
+        if not self._is_lasting:
+            self._deliver(self.member, self._carry_out(order))
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="zray-log", daemon=True)
+            self._thread.start()
+        self._orders.put(order)
+
+    def _run(self) -> None:
+        while True:
+            order = self._orders.get()
+            if order is None:
+                return
+            self._deliver(self.member, self._carry_out(order))
+
+    def _carry_out(self, order: Order) -> Any:
+        if type(order) is ReadPage:
+            try:
+                return PageRead(order.page, self._store.read_page(order.page))
+            except StoreError as error:
+                return PageLost(order.page, str(error))
+        try:
+            if type(order) is WritePage:
+                page = self._store.write_page(order.data)
+                self._refusals.taken(WritePage)
+                return PageWritten(order.token, page)
+            if type(order) is AppendToLog:
+                self._store.append(order.records)
+            elif type(order) is SaveSnapshot:
+                if order.number == 1:
+                    self._store.begin_snapshot()
+                self._store.add_to_snapshot(order.part)
+                if order.is_last:
+                    self._store.end_snapshot()
+                    self._store.keep_pages(order.pages, order.newest_page)
+        except StoreFull as error:
+            self._refusals.refused(type(order), error.why)
+            kind = PageRefused if type(order) is WritePage else LogRefused
+            return kind(order.token, f"{error.why} ({self._folder})")  # type: ignore[union-attr]
+        except StoreBroken as error:
+            return LogBroken(str(error))
+        self._refusals.taken(type(order))
+        return LogAppended(order.token)  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        """What has been ordered is carried out first."""
+        if self._thread is not None:
+            self._orders.put(None)
+            self._thread.join()
+        self._store.close()

@@ -1,0 +1,212 @@
+"""The versions of a program's own modules, as the program itself has imported them.
+
+    <session>/sources/<job>/index           how often it was written; a line for each version (Kept)
+    <session>/sources/<job>/data-<number>   the sources, one behind the other
+
+The driver keeps each source file when it first sees the module, and again after each reload that succeeds.  Workers on
+its node import such a module from here once the file has changed (pinned_imports.py), and bundles for other nodes are
+made from here (upload.py).  An edit without a reload, and a reload that fails, therefore change nothing for workers.
+
+All sources share a file, because to create hundreds of files takes far longer than to write their bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from hashlib import sha256
+from types import ModuleType
+from typing import NamedTuple
+
+from .reloads import Reloaded, Version, source_of
+
+# Of all modules together.  Larger projects are mostly data.
+SOURCES_BYTES_MAX = 64 << 20
+# Of a data file, former versions included, until a new one is begun with the present versions.
+DATA_BYTES_MAX = 2 * SOURCES_BYTES_MAX
+
+INDEX = "index"
+
+# Of this process, by path, with the spec of the module: that is another object after each import.  A second session
+# finds the versions here that the program has imported during the first.
+_seen: dict[str, tuple[object, Version]] = {}
+
+
+class Kept(NamedTuple):
+    """A line of the index, behind the digest of the path: the time and size of the file, and where its source is."""
+
+    mtime_ns: int
+    size: int
+    number: int  # of the data file
+    begin: int
+    end: int
+
+
+class Sources:
+    """The versions of one job, in its driver."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.names: set[str] = set()  # modules that were looked at
+        self.versions: dict[str, Version] = {}  # by path
+        self.size = 0  # bytes
+        self.index: dict[str, Kept] = {}  # by path: what is written of the versions
+        self.number = 0  # of the data file
+        self.count = 0  # how often the index was written
+        self.unwritten: dict[str, None] = {}  # paths
+        self.is_stale = False  # whether the index names a version that was replaced
+
+    def learn(self) -> list[str]:
+        """Keep the source of each module that was imported since the last call.
+
+        Returns:
+            Names of modules whose source was kept before, in another version.
+        """
+        changed = []
+        for name in set(sys.modules) - self.names:
+            self.names.add(name)
+            module = sys.modules.get(name)
+            path = source_of(name, module) if module is not None else ""
+            if path and self._imported(path, module):
+                changed.append(name)
+        self.write()
+        return changed
+
+    def _imported(self, path: str, module: ModuleType | None) -> bool:
+        """Whether another version of that module was kept."""
+        spec = _spec_of(module)
+        seen = _seen.get(path)
+        former = self.versions.get(path)
+        try:
+            version = seen[1] if seen is not None and seen[0] is spec else Version.read(path)
+        except OSError:
+            return False  # it has gone since it was imported
+        if former is not None and former.data == version.data:
+            return False
+        self._keep(path, version, spec)
+        return former is not None
+
+    def reloaded(self, modules: list[Reloaded]) -> None:
+        """Keep what the program has imported anew."""
+        for each in modules:
+            if each.version is not None:
+                self._keep(each.path, each.version, _spec_of(sys.modules.get(each.name)))
+        self.write()
+
+    def data_of(self, path: str) -> bytes:
+        """The bytes of a source file; after the next `write`, all workers have this version.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        version = self.versions.get(path)
+        if version is None:
+            version = Version.read(path)
+            self._keep(path, version)
+        return version.data
+
+    def _keep(self, path: str, version: Version, spec: object = None) -> None:
+        """Instead of the former version, which is not left behind where this one finds no room."""
+        self._forget(path)
+        if self.size + len(version.data) > SOURCES_BYTES_MAX:
+            return
+        self.size += len(version.data)
+        self.versions[path], self.unwritten[path] = version, None
+        if spec is not None:
+            _seen[path] = (spec, version)
+
+    def _forget(self, path: str) -> None:
+        """Workers are to read the file itself."""
+        former = self.versions.pop(path, None)
+        self.size -= len(former.data) if former is not None else 0
+        self.unwritten.pop(path, None)
+        self.is_stale |= self.index.pop(path, None) is not None
+
+    def write(self) -> None:
+        """Give workers what was kept since the last call."""
+        if not self.unwritten and not self.is_stale:
+            return
+        former = self.number
+        try:
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            self._write_data()
+            place = os.path.join(self.folder, INDEX)
+            self.count += 1
+            with open(f"{place}.new", "wb") as file:
+                file.write(b"%d\n" % self.count)
+                file.writelines(b"%s %d %d %d %d %d\n" % (_digest(path), *kept) for path, kept in self.index.items())
+            os.replace(f"{place}.new", place)
+        except OSError:  # no space, or the session ends: workers read the files themselves
+            for path in list(self.unwritten):
+                self._forget(path)
+            if self.is_stale:
+                with suppress(OSError):
+                    os.unlink(os.path.join(self.folder, INDEX))
+        self.unwritten.clear()
+        self.is_stale = False
+        if former != self.number:
+            with suppress(OSError):
+                os.unlink(_data_file(self.folder, former))
+
+    def _write_data(self) -> None:
+        with suppress(FileNotFoundError):
+            if os.stat(_data_file(self.folder, self.number)).st_size > DATA_BYTES_MAX:
+                self.number += 1
+                self.unwritten |= dict.fromkeys(self.versions)
+        with open(_data_file(self.folder, self.number), "ab") as file:
+            for path in self.unwritten:
+                mtime_ns, size, data = self.versions[path]
+                begin = file.tell()
+                file.write(data)
+                self.index[path] = Kept(mtime_ns, size, self.number, begin, begin + len(data))
+
+
+def _spec_of(module: ModuleType | None) -> object:
+    return getattr(module, "__spec__", None)
+
+
+def _digest(path: str) -> bytes:
+    return sha256(os.fsencode(path)).hexdigest().encode()
+
+
+def _data_file(folder: str, number: int) -> str:
+    return os.path.join(folder, f"data-{number}")
+
+
+# Of this process, by folder: the first line of the index, and the versions by digest.
+_read: dict[str, tuple[bytes, dict[bytes, Kept]]] = {}
+
+
+def _index_of(folder: str) -> dict[bytes, Kept]:
+    """The index as it is now, by digest; it is replaced as a whole.
+
+    Raises:
+        OSError, ValueError, TypeError: it cannot be read.
+    """
+    with open(os.path.join(folder, INDEX), "rb") as file:
+        count = file.readline()
+        known = _read.get(folder)
+        if known is not None and known[0] == count:
+            return known[1]
+        lines = [line.split() for line in file]
+    found = {digest: Kept(*map(int, numbers)) for digest, *numbers in lines}
+    _read.clear()  # a worker serves one job after another
+    _read[folder] = count, found
+    return found
+
+
+def kept_version(folder: str, path: str) -> Version | None:
+    """The version that the program has imported; None where it has not imported that file."""
+    for _ in range(2):  # a data file may be replaced between two readings
+        try:
+            kept = _index_of(folder).get(_digest(path))
+            if kept is None:
+                return None
+            with open(_data_file(folder, kept.number), "rb") as file:
+                file.seek(kept.begin)
+                data = file.read(kept.end - kept.begin)
+        except (OSError, ValueError, TypeError):
+            continue
+        return Version(kept.mtime_ns, kept.size, data) if len(data) == kept.end - kept.begin else None
+    return None

@@ -1,0 +1,201 @@
+"""The node's ends of its links to drivers and workers: one ROUTER, one Link per process.
+
+A process is known by the ZeroMQ identity of its connection once it has said Hello.  Whatever it sends before
+that, or that is no frame, is counted and dropped; it costs the sender, nobody else.
+
+Whoever calls under another user id is hung up on by libzmq (SO_PEERCRED, when it takes the call): the folder of the
+socket lets nobody else in, and this holds also where somebody has opened that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import zmq
+
+from ...exceptions import ProtocolError
+from ...wire.hosts import NodesReply
+from ...wire.link import Link
+from ...wire.listing import WorkListed
+from ...wire.message import Message
+from ...wire.reasons import ExplainReply
+from ...wire.session import Ack, StatusReply
+from ...wire.tasks import ObjectsReady
+from ..zmq_calls import NOBLOCK, SEND_MORE, has_arrived, has_more_parts, receive, receive_if_any, send
+
+# Larger frames from a process are refused by ZeroMQ itself: chunks and inline values stay far below.
+FRAME_BYTES_MAX = 512 << 20
+# Taken in per turn, frames and bytes: more would make the first of them wait, and who speaks next.  (So many bytes are
+# some 3,000 small tasks, 10 ms.)
+TURN_FRAMES_MAX = 256
+TURN_BYTES_MAX = 128 << 10
+# A frame of fewer is somebody who waits; one of so many does not come alone.
+LIGHT_BYTES = 1024
+# What one process has asked for and not read, some 300 bytes each: a driver may compute for long while its waits end.
+# Values are not counted: they are as many as its refs.
+UNREAD_MAX = 100_000
+UNREAD_LOOK = 1_000
+WEIGHTS: dict[type[Message], int] = {
+    ObjectsReady: 0,
+    StatusReply: 20,
+    NodesReply: 20,
+    ExplainReply: 20,
+    WorkListed: 1_000,
+}
+
+
+class Peer:
+    """One process at the other end."""
+
+    __slots__ = ("address", "backlog", "identity", "link", "looked_into_at", "roles")
+
+    def __init__(self, address: str, identity: bytes, roles: Mapping[type, Any] | None = None) -> None:
+        self.address = address
+        self.roles = roles or {}  # message type -> the role that it is for; what is not in it is not its to say
+        self.identity = identity
+        self.link = Link()
+        self.backlog: list[Message] = []  # what the link is too full for
+        self.looked_into_at = UNREAD_LOOK  # when that is longer
+
+
+class Peers:
+    """All links of a node."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, log: Callable[[str], None]) -> None:
+        self.socket = context.socket(zmq.ROUTER)
+        self.socket.linger = 0
+        self.socket.sndhwm = self.socket.rcvhwm = 0  # flow is controlled by the links
+        self.socket.router_mandatory = True
+        self.socket.maxmsgsize = FRAME_BYTES_MAX
+        self.socket.setsockopt(zmq.IPC_FILTER_UID, os.geteuid())
+        self.socket.bind(address)
+        self.log = log
+        self.by_identity: dict[bytes, Peer] = {}
+        self.by_address: dict[str, Peer] = {}
+        self.bad_frames = 0
+        self.holders: set[str] = set()  # roles that want processes held back
+        self.on_stuck: Callable[[Peer], None] = lambda peer: None  # it has too much unread
+
+    def receive(self) -> list[tuple[bytes, bytes]]:
+        """The frames that have arrived, with their senders' identities."""
+        frames: list[tuple[bytes, bytes]] = []
+        socket = self.socket
+        left = TURN_BYTES_MAX
+        while left > 0 and len(frames) < TURN_FRAMES_MAX and has_arrived(socket):
+            identity = receive(socket, NOBLOCK)
+            left -= self._receive_rest(identity, frames)
+        return frames
+
+    def receive_first(self) -> list[tuple[bytes, bytes]]:
+        """Where the socket's descriptor has just ended a sleep: one frame, if that is a small one.
+
+        It is taken without asking whether it is there, nor whether more are: of a round trip, these two questions are
+        a twentieth.
+        """
+        frames: list[tuple[bytes, bytes]] = []
+        identity = receive_if_any(self.socket)
+        if identity is not None and self._receive_rest(identity, frames) >= LIGHT_BYTES:
+            frames += self.receive()
+        return frames
+
+    def _receive_rest(self, identity: bytes, frames: list[tuple[bytes, bytes]]) -> int:
+        """What goes behind the first part of a message; it is one of `frames` if it is as it should be.  Its bytes."""
+        socket = self.socket
+        frame = receive(socket, NOBLOCK)
+        if not has_more_parts(socket):
+            frames.append((identity, frame))
+            return len(frame)
+        size = len(frame)
+        while has_more_parts(socket):
+            size += len(receive(socket, NOBLOCK))
+        self.bad_frame(identity, "more than one part in a message")
+        return size
+
+    def bad_frame(self, identity: bytes, reason: str) -> None:
+        """Counted; the first ones are logged with the sender."""
+        self.bad_frames += 1
+        if self.bad_frames <= 100:
+            peer = self.by_identity.get(identity)
+            self.log(f"bad frame from {peer.address if peer else identity.hex()}: {reason}")
+
+    def add(self, peer: Peer) -> None:
+        """It has said Hello."""
+        self.by_identity[peer.identity] = peer
+        self.by_address[peer.address] = peer
+        peer.link.hold(bool(self.holders))
+
+    def remove(self, address: str) -> None:
+        """It is gone."""
+        peer = self.by_address.pop(address, None)
+        if peer is not None:
+            del self.by_identity[peer.identity]
+
+    def send(self, address: str, messages: list[Message]) -> None:
+        """One frame; to a process that is gone it goes nowhere (its end is reported otherwise)."""
+        peer = self.by_address.get(address)
+        if peer is None:
+            return
+        if peer.backlog or peer.link.is_full:
+            peer.backlog += messages
+            if len(peer.backlog) > peer.looked_into_at:
+                self._look_into(peer)
+            return
+        self._send(peer, messages)
+
+    def _look_into(self, peer: Peer) -> None:
+        """A peer that asks and does not read is cut (docs/security.md, B21)."""
+        if sum(WEIGHTS.get(type(message), 1) for message in peer.backlog) > UNREAD_MAX:
+            peer.backlog.clear()
+            self.on_stuck(peer)
+        else:
+            peer.looked_into_at = 2 * len(peer.backlog)
+
+    def _send(self, peer: Peer, messages: Iterable[Message]) -> None:
+        try:
+            send(self.socket, peer.identity, SEND_MORE)
+            send(self.socket, peer.link.pack(list(messages)), NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                raise
+
+    def unpack(self, peer: Peer, frame: bytes) -> Iterable[Message]:
+        """The messages of a frame.  Acknowledgements may let a backlog go.
+
+        Raises:
+            ProtocolError: it is no frame (counted and logged).
+        """
+        try:
+            messages = peer.link.unpack(frame)
+        except ProtocolError as error:
+            self.bad_frame(peer.identity, str(error))
+            raise
+        if peer.backlog and not peer.link.is_full:
+            backlog, peer.backlog = peer.backlog, []
+            self._send(peer, backlog)
+        return messages
+
+    def acknowledge(self, peers: Iterable[Peer]) -> None:
+        """To those that have sent much and heard nothing."""
+        for peer in peers:
+            if peer.link.owes_acknowledgement:
+                self._send(peer, [Ack()])
+
+    def hold(self, role: str, is_held: bool) -> None:
+        """What a role wants; its processes go on when none wants them held back."""
+        if is_held:
+            self.holders.add(role)
+        else:
+            self.holders.discard(role)
+        for peer in self.by_address.values():
+            if peer.link.hold(bool(self.holders)):
+                self._send(peer, [Ack()])
+
+    def refuse(self, identity: bytes, message: Message) -> None:
+        """An answer to one that does not become a peer."""
+        self._send(Peer("", identity), [message])
+
+    def close(self) -> None:
+        """No more."""
+        self.socket.close()

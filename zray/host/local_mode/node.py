@@ -1,0 +1,214 @@
+"""The one node of local mode: its resources and labels, its placement groups, and answers to what programs ask.
+
+Requests are checked against the whole node, as in a session.  Nothing waits for free resources.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+from ...exceptions import encode_system_error
+from ...wire.actors import ActorNamesFound, FindActor, FindActorNames, FindActorReply, KillActor
+from ...wire.amounts import HEAD_NODE, NODE_PREFIX, STORE_MEMORY, in_words, init_arguments, is_enough, why_nowhere
+from ...wire.groups import (
+    CREATED,
+    UNSCHEDULABLE,
+    CreateGroup,
+    CreateGroupReply,
+    FindGroups,
+    GroupFact,
+    GroupsFound,
+    GroupSpec,
+    RemoveGroup,
+)
+from ...wire.hosts import GetNodes, NodeFact, NodesReply
+from ...wire.message import Message
+from ...wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskOptions
+from ...wire.where import NODE_ID_LABEL, Where, matches, no_such_labels, no_such_node, nobody_can
+from ..process import visible_gpus
+
+if TYPE_CHECKING:
+    from .runtime import LocalRuntime
+
+# Options that are known to be met, of which a program has a handful.
+FEASIBLE_MAX = 10_000
+LOOPBACK = "127.0.0.1"
+
+
+class LocalNode:
+    """The node, as the program sees it."""
+
+    def __init__(self, runtime: LocalRuntime, total: dict[str, int], labels: dict[str, str]) -> None:
+        self.runtime = runtime
+        self.name = runtime.node_id.hex()
+        self.address = f"{self.name}/local"
+        own = {f"{NODE_PREFIX}{LOOPBACK}": RESOURCE_UNIT, HEAD_NODE: RESOURCE_UNIT}
+        self.total = {**total, **own, STORE_MEMORY: runtime.objects.capacity * RESOURCE_UNIT}
+        self.labels = {**labels, NODE_ID_LABEL: self.name}
+        count = math.ceil(total.get("GPU", 0) / RESOURCE_UNIT)
+        self.gpus = visible_gpus.visible()[:count] or [str(index) for index in range(count)]
+        self.feasible: set[bytes] = set()  # encoded options of tasks that the node can meet
+        self.groups: dict[bytes, GroupFact] = {}
+
+    # --- requests ---
+
+    def why_no_task(self, blob: bytes, options: TaskOptions) -> bytes:
+        """The error value of a task that the node can never run; b"" if it can.  blob: the encoded options."""
+        where = options.where
+        if where is not None and where.group:
+            return self._why_not_in_group(where, options.resources, "Task")
+        if blob in self.feasible:
+            return b""
+        if text := self._why_never("run this task", where, options.resources):
+            return encode_system_error("TaskUnschedulableError", text)
+        if len(self.feasible) >= FEASIBLE_MAX:
+            self.feasible.clear()
+        self.feasible.add(blob)
+        return b""
+
+    def why_no_actor(self, options: ActorOptions) -> bytes:
+        """The error value of an actor that the node can never hold; b"" if it can."""
+        where = options.where
+        if where is not None and where.group:
+            return self._why_not_in_group(where, options.resources, "Actor")
+        text = self._why_never("hold this actor", where, options.resources)
+        return encode_system_error("ActorUnschedulableError", text) if text else b""
+
+    def _why_never(self, what: str, where: Where | None, request: dict[str, int]) -> str:
+        if where is not None:
+            if where.node and where.node != self.name and not where.is_soft:
+                return nobody_can(what, no_such_node(where.node))
+            if not any(matches(self.labels, rules) for rules in (where.hard, *where.fallbacks)):
+                return nobody_can(what, no_such_labels(where))
+        if is_enough(self.total, request):
+            return ""
+        reason = why_nowhere(request, {self.address: self.total})
+        fix = f"Start a session that has it ({init_arguments(request, self.total)}), or ask for less"
+        return f"{nobody_can(what, reason)}  {fix}."
+
+    def _why_not_in_group(self, where: Where, request: dict[str, int], kind: str) -> bytes:
+        group = where.group.hex()
+        fact = self.groups.get(where.group)
+        if fact is None:
+            return encode_system_error(f"{kind}PlacementGroupRemoved", f"The placement group {group} was removed.")
+        if fact.state == UNSCHEDULABLE:
+            return encode_system_error(f"{kind}UnschedulableError", fact.reason)
+        bundles = [bundle for index, bundle in enumerate(fact.spec.bundles) if where.bundle in (-1, index)]
+        if any(is_enough(bundle, request) for bundle in bundles):
+            return b""
+        said = f"bundle {where.bundle}" if where.bundle >= 0 else "no bundle"
+        has = f"has {in_words(bundles[0])}" if where.bundle >= 0 and bundles else "has that much"
+        text = f"It asks for {in_words(request)}, but {said} of the placement group {group} {has}."
+        return encode_system_error(f"{kind}UnschedulableError", text)
+
+    def gpus_of(self, call: Any) -> list[str] | None:
+        """The GPUs of a call, by name; those that the program may use where there is no call."""
+        if call is None:
+            return visible_gpus.visible()
+        options = call.options if call.actor is None else call.actor.options
+        return self.gpus[: math.ceil(options.resources.get("GPU", 0) / RESOURCE_UNIT)]
+
+    def _free(self) -> dict[str, int]:
+        """The resources that no group, no living actor, and no call around this one, holds."""
+        holders = [actor.options for actor in self.runtime.actors.living.values()]
+        call = self.runtime.call
+        while call is not None:
+            if call.actor is None:
+                holders.append(call.options)
+            call = call.outer
+        held = [options.resources for options in holders if options.where is None or not options.where.group]
+        held += [bundle for fact in self.groups.values() if fact.state == CREATED for bundle in fact.spec.bundles]
+        free = dict(self.total)
+        for request in held:
+            for name, amount in request.items():
+                free[name] = max(0, free.get(name, 0) - amount)
+        free[STORE_MEMORY] -= self.runtime.objects.stored_bytes * RESOURCE_UNIT
+        return free
+
+    # --- placement groups ---
+
+    def _create_group(self, message: CreateGroup) -> CreateGroupReply:
+        spec, group_id = message.spec, message.group_id
+        for known, fact in self.groups.items():
+            if spec.name and (fact.spec.name, fact.spec.namespace) == (spec.name, spec.namespace):
+                return CreateGroupReply(message.request, known)
+        places = [self.address] * len(spec.bundles)
+        large = next((bundle for bundle in spec.bundles if not is_enough(self.total, bundle)), None)
+        if large is None:
+            self.groups[group_id] = GroupFact(group_id, spec, CREATED, places)
+        else:
+            reason = self._why_never(f"hold placement group {group_id.hex()}", None, large)
+            self.groups[group_id] = GroupFact(group_id, spec, UNSCHEDULABLE, [""] * len(places), reason)
+        return CreateGroupReply(message.request, b"")
+
+    def _remove_group(self, group_id: bytes, reason: str) -> None:
+        if self.groups.pop(group_id, None) is not None:
+            text = f"The placement group {group_id.hex()} was removed: {reason}."
+            self.runtime.actors.end_group(group_id, encode_system_error("ActorPlacementGroupRemoved", text))
+
+    def actor_ended(self, actor_id: bytes) -> None:
+        """The placement groups that it made end with it."""
+        for group_id, fact in list(self.groups.items()):
+            if fact.spec.actor_id == actor_id and not fact.spec.is_detached:
+                self._remove_group(group_id, "the actor that made it has ended")
+
+    def _find_groups(self, message: FindGroups) -> GroupsFound:
+        def is_meant(group_id: bytes, spec: GroupSpec) -> bool:
+            if message.group_id:
+                return group_id == message.group_id
+            return not message.name or (spec.name, spec.namespace) == (message.name, message.namespace)
+
+        found = [fact for group_id, fact in self.groups.items() if is_meant(group_id, fact.spec)]
+        return GroupsFound(message.request, found)
+
+    # --- questions ---
+
+    def tell(self, message: Message) -> None:
+        """Do what the program says."""
+        if type(message) is KillActor:
+            self.runtime.actors.kill(message.actor_id, no_restart=message.no_restart)
+        elif type(message) is RemoveGroup:
+            self._remove_group(message.group_id, message.reason)
+
+    def answer(self, message: Any) -> Any:
+        """The reply to a question."""
+        return _ANSWERS[type(message)](self, message)
+
+    def _find_actor(self, message: FindActor) -> FindActorReply:
+        actor = self.runtime.actors.named(message.namespace, message.name)
+        if actor is None:
+            return FindActorReply(message.request, b"", b"")
+        node = self.address if message.is_weak else ""
+        return FindActorReply(message.request, actor.actor_id, actor.options.handle, node)
+
+    def _find_names(self, message: FindActorNames) -> ActorNamesFound:
+        names = sorted(
+            (namespace, name)
+            for namespace, name in self.runtime.actors.names
+            if message.in_all or namespace == message.namespace
+        )
+        return ActorNamesFound(message.request, names)
+
+    def _nodes(self, message: GetNodes) -> NodesReply:
+        fact = NodeFact(
+            self.address,
+            "head",
+            self.total,
+            self._free(),
+            0,
+            labels=self.labels,
+            endpoint=f"{LOOPBACK}:0",
+            hostname=os.uname().nodename,
+        )
+        return NodesReply(message.request, [fact])
+
+
+_ANSWERS: dict[type, Any] = {
+    CreateGroup: LocalNode._create_group,
+    FindGroups: LocalNode._find_groups,
+    FindActor: LocalNode._find_actor,
+    FindActorNames: LocalNode._find_names,
+    GetNodes: LocalNode._nodes,
+}

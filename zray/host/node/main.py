@@ -1,0 +1,92 @@
+"""The first steps of a node process: its session's folder, its log, its fork server; then the node itself.
+
+Only what these steps need is imported here, and no msgspec, so that the fork server begins its longer way as early as
+can be.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import signal
+import sys
+from typing import Any
+
+from ...store.sweeper import lock_session
+from ..process.interpreter import chosen_hash_seed
+from ..process.launch_fork_server import launch_fork_server
+from ..process.process_utils import adopt_orphans, end_children, forbid_unpickling
+from ..process.titles import set_title
+from ..session.session import (
+    DRIVER_DESCRIPTOR,
+    HAS_FAILED,
+    OPTIONS_DESCRIPTOR,
+    PLAN,
+    READY_DESCRIPTOR,
+    SECRET_DESCRIPTOR,
+    Session,
+    readiness,
+)
+
+
+def main() -> None:
+    """OPTIONS_DESCRIPTOR: one map, marshalled by the same interpreter: session, root, total, capacity, driver_pid,
+    is_bound, labels, and for a node of a cluster `cluster` (membership.py)."""
+    with open(OPTIONS_DESCRIPTOR, "rb") as file:
+        options = marshal.loads(file.read())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    descriptors = [READY_DESCRIPTOR, DRIVER_DESCRIPTOR]
+    cluster = options.get("cluster") or {}
+    joins = cluster.get("kind") in ("node", "driver")
+    if joins:
+        descriptors.append(SECRET_DESCRIPTOR)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    forbid_unpickling()
+    adopt_orphans()
+    session = Session(options["session"], options["root"])
+    try:
+        session.make_folder()
+    except OSError as error:
+        os.write(READY_DESCRIPTOR, readiness(f"{error}", HAS_FAILED))
+        sys.exit(1)
+    early_log = os.dup(2)  # of whoever starts us: ours goes with the session
+    try:
+        redirect_output(session)
+        lock = lock_session(session.folder)
+        # The hash seed comes first: a node that joins is told it, and a head may find it among its state.  (Otherwise
+        # at once: a fork server takes longer to start than a node.)
+        seed = "" if joins or has_plan(cluster) else chosen_hash_seed()
+        options["hash_seed"] = seed
+        fork_server = launch_fork_server(session, seed) if seed else None
+        set_title("zray: node")
+        from . import startup
+
+        token = startup.run(session, options, fork_server, lock)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os.write(early_log, traceback.format_exc().encode())
+        end_children()
+        session.remove()
+        raise
+    if token:
+        from ..cluster.rejoin import rejoin
+
+        rejoin(options, token.decode())
+
+
+def has_plan(cluster: dict[str, Any]) -> bool:
+    """Whether a head is to be started on the state of another one (head_state.py)."""
+    return bool(cluster.get("state_dir")) and os.path.exists(os.path.join(cluster["state_dir"], PLAN))
+
+
+def redirect_output(session: Session) -> None:
+    """From whatever the driver gave us for trouble until here, into our log."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log = session.open_log(session.log_path("node"))
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)

@@ -1,0 +1,315 @@
+"""Who comes in, who leaves, and who is shown the door: the node's side of the session dialog.
+
+A frame that is none, or a message that no handler can digest, costs its sender: a stranger's is counted and
+dropped, a process that has joined is told why and dropped as if it had ended.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...exceptions import ProtocolError
+from ...ids import JOB_ID_BYTES
+from ...roles.effects import HeadChanged, ProcessJoined, ProcessLeft, SchedulerGone
+from ...roles.inquiries import Inquiries
+from ...roles.local_scheduler.scheduler import INLINE_BYTES_MAX
+from ...roles.work_effects import SessionEnds
+from ...version import __version__
+from ...wire.allowed import targets_of_process
+from ...wire.codec import decode
+from ...wire.groups import plain
+from ...wire.hosts import GetNodes, HostAdded, HostRemoved, MessageRefused, NodesReply
+from ...wire.message import PROTOCOL_VERSION
+from ...wire.orders import ORDERS
+from ...wire.session import (
+    GetStatus,
+    Goodbye,
+    GoodbyeReply,
+    Hello,
+    HelloRefused,
+    ProcessDropped,
+    StatusReply,
+    StopSession,
+    Welcome,
+)
+from ..cluster.admin_commands import Orders
+from ..links.compatibility import protocol_of_hello, why_not
+from ..links.process_links import Peer
+from ..links.violations import Offences
+from .node_resources import fact_of_only_node
+
+if TYPE_CHECKING:
+    from .node import Node
+
+
+class Doorman:
+    """To the reactor it looks like a role: it handles what is addressed to the node as a host."""
+
+    def __init__(self, node: Node, driver_pid: int) -> None:
+        self.node = node
+        self.address = f"{node.host}/host"
+        self.offences = Offences()
+        self.orders = Orders(node)
+        self.inquiries = Inquiries()
+        self.roles_of_kind: dict[str, dict[type, Any]] = {}
+        self.driver_pid = driver_pid  # 0: the session outlives its drivers
+        self.owner = ""  # the driver whose end is the session's end
+        self.pidfds: dict[str, int] = {}  # of drivers and commands, by address
+        self.lives: dict[str, int] = {}  # of drivers, likewise: pipes that hang up when these become other programs
+        self.jobs: dict[str, bytes] = {}  # of drivers, likewise
+        self.count = 0
+
+    def handle(self, sender: str, message: Any, now: float) -> list[Any]:
+        """Goodbye, StopSession, GetStatus and GetNodes; HostAdded and HostRemoved; an Ack needs nothing more."""
+        if type(message) is Goodbye:
+            self.process_left(sender, message.reason or "said goodbye")
+            self._say(sender, GoodbyeReply())
+        elif type(message) is StopSession:
+            self.node.end("told to stop")
+        elif type(message) is GetStatus:
+            self._say(sender, self._status(message.request))
+        elif type(message) is GetNodes:
+            return self._ask_for_nodes(sender, message)
+        elif type(message) is NodesReply:
+            self.inquiries.answered(message)
+        elif type(message) in ORDERS:
+            self._say(sender, self.orders.obey(message))
+        elif type(message) is HeadChanged:
+            return list(self.inquiries.ask_again(self._scheduler))
+        elif type(message) is HostAdded and self.node.membership is not None:
+            self.node.membership.add(message)
+        elif type(message) is HostRemoved and self.node.membership is not None:
+            self.node.membership.remove(message)
+        return []
+
+    def _ask_for_nodes(self, sender: str, message: GetNodes) -> list[Any]:
+        """Of a cluster a global scheduler knows; without one, there is this node."""
+        local = self.node.local
+        if self.node.membership is None:
+            store: Any = self.node.reactor.role_by_address[local.addresses.object_manager]
+            fact = fact_of_only_node(local, store.ranges.used_bytes)
+            self._say(sender, NodesReply(message.request, [fact]))
+            return []
+        return [self.inquiries.ask(self._scheduler, message, lambda reply: self._say(sender, reply))]
+
+    @property
+    def _scheduler(self) -> str:
+        """That is asked."""
+        return self.node.local.addresses.global_schedulers[0]
+
+    def scheduler_gone(self, scheduler: str) -> None:
+        """It has ended, alone: what it was asked another one is."""
+        self.node.tell_local(SchedulerGone(scheduler))
+        self.node.reactor._perform(self.address, list(self.inquiries.ask_again(self._scheduler, scheduler)))
+
+    def ask_for_reader(self, message: GetNodes, answer: Callable[[NodesReply], None]) -> None:
+        """GetNodes, of one that is no process here."""
+
+        def answer_all(reply: NodesReply) -> None:
+            answer(NodesReply(reply.request, reply.nodes, self.node.local.members.stalls()))
+
+        self.node.reactor._perform(self.address, [self.inquiries.ask(self._scheduler, message, answer_all)])
+
+    def _say(self, address: str, message: Any) -> None:
+        self.node.reactor.outbox.setdefault(address, []).append(message)
+
+    def _status(self, request: int) -> StatusReply:
+        """What all roles count, added up in one reply."""
+        node = self.node
+        counts = {"bad_frames": node.peers.bad_frames}
+        for role in node.reactor.roles:
+            if hasattr(role, "statistics"):
+                counts |= {name: value for name, value in role.statistics().items() if type(value) is int}
+        resources = node.local.resources
+        total, free = plain(resources.total), plain(resources.free)
+        trouble = node.local.members.silence()
+        stalls = node.local.members.stalls()
+        programs = [process.pid for process in node.local.processes.values() if process.kind == "driver"]
+        return StatusReply(request, node.node_id, node.session.name, total, free, counts, trouble, stalls, programs)
+
+    # --- coming in ---
+
+    def hello(self, identity: bytes, frame: bytes) -> None:
+        """The first frame of a connection."""
+        node = self.node
+        try:
+            envelope = decode(frame)
+        except ProtocolError as error:
+            spoken = protocol_of_hello(frame)
+            if spoken is None or spoken == PROTOCOL_VERSION:
+                node.peers.bad_frame(identity, str(error))
+            else:
+                self._refuse(identity, why_not("session", "process", spoken, "", ""))
+            return
+        hello = envelope.messages[0] if envelope.messages else None
+        if type(hello) is not Hello or envelope.sequence != 1 or envelope.acknowledged:
+            node.peers.bad_frame(identity, "not a Hello")
+            return
+        refusal = self._why_not(hello)
+        if refusal:
+            self._refuse(identity, refusal)
+            return
+        if hello.kind == "worker":
+            address = self._worker_address(hello)
+            node.workers.joined(address)
+        else:
+            self.count += 1
+            address = f"{hello.kind}-{self.count}"
+            self._watch(address, hello)
+            if hello.kind == "driver" and hello.pid == self.driver_pid and not self.owner:
+                self.owner = address
+        self._let_in(Peer(address, identity, self._roles_for(hello.kind)), hello, frame)
+
+    def _roles_for(self, kind: str) -> dict[type, Any]:
+        """Which role each message of such a process is for."""
+        found = self.roles_of_kind.get(kind)
+        if found is None:
+            local = self.node.local
+            targets = {"local": local.address, "objects": local.addresses.object_manager, "host": self.address}
+            by_address = self.node.reactor.role_by_address
+            table = targets_of_process(kind, targets)
+            found = self.roles_of_kind[kind] = {message: by_address[address] for message, address in table.items()}
+        return found
+
+    def _let_in(self, peer: Peer, hello: Hello, frame: bytes) -> None:
+        node, address = self.node, peer.address
+        peer.link.unpack(frame)
+        node.peers.add(peer)
+        self._say(address, Welcome(address, node.node_id, node.session.name, INLINE_BYTES_MAX, __version__))
+        if hello.kind == "command":
+            return  # it asks, and orders; it has no job
+        if hello.kind == "driver":
+            self.jobs[address] = hello.job_id
+        node.tell_local(ProcessJoined(address, hello.kind, hello.pid, hello.job_id, hello.worker_id, hello.facts))
+
+    def _refuse(self, identity: bytes, reason: str) -> None:
+        self.node.log(f"refused: {reason}")
+        self.node.peers.refuse(identity, HelloRefused(reason))
+
+    def _worker_address(self, hello: Hello) -> str:
+        return f"{self.node.local.pool.prefix}{hello.worker_id}"
+
+    def _why_not(self, hello: Hello) -> str:
+        # A command carries no values: `zray stop` of a newer zray still ends an older session.
+        version = hello.version if hello.kind != "command" else ""
+        refusal = why_not("session", hello.kind[:40], hello.protocol, version, hello.python)
+        if refusal:
+            return refusal
+        try:
+            os.close(os.pidfd_open(hello.pid))
+        except (OSError, OverflowError):
+            return f"no process {hello.pid} on this machine"
+        if hello.kind == "worker":
+            address = self._worker_address(hello)
+            is_ordered = address in self.node.workers.windows and address not in self.node.peers.by_address
+            return "" if is_ordered else "a worker that was not ordered"
+        if hello.kind == "driver" and len(hello.job_id) != JOB_ID_BYTES:
+            return "a driver without a job id"
+        return "" if hello.kind in ("driver", "command") else f"a {hello.kind!r} is not known here"
+
+    # --- leaving ---
+
+    def _watch(self, address: str, hello: Hello) -> None:
+        pidfd = self.pidfds[address] = os.pidfd_open(hello.pid)
+        self.node.reactor.watch(pidfd, lambda: self.process_left(address, "process has ended"))
+        if hello.kind == "driver" and (life := self.node.session.follow_life(hello.job_id)) is not None:
+            self.lives[address] = life
+            self.node.reactor.watch(life, lambda: self.process_left(address, "program has ended"))
+
+    def process_left(self, address: str, reason: str) -> None:
+        """A driver or a command is gone, or leaves."""
+        pidfd = self.pidfds.pop(address, None)
+        if pidfd is None:
+            return
+        for descriptor in (pidfd, self.lives.pop(address, None)):
+            if descriptor is not None:
+                self.node.reactor.unwatch(descriptor)
+                os.close(descriptor)
+        if address.startswith("command-"):
+            self.node.reactor.leaving.append(address)
+            return
+        if address == self.owner:
+            self.owner_left(reason)  # nobody needs to undo what it had submitted: all of it ends
+        else:
+            self.node.tell_local(ProcessLeft(address, reason))
+            self.node.session.remove_job(self.jobs.pop(address))
+
+    def starter_ended(self) -> None:
+        """The program that started this node has ended: its driver, or the one that the node is bound to."""
+        if self.driver_pid:
+            self.owner_left("has ended")
+        else:
+            self.node.end("the program that started it has ended")
+
+    def owner_left(self, reason: str) -> None:
+        """The session ends with the program that began it; other programs that have joined are told why."""
+        if not self.node.session_end.reason:
+            self.farewell(f"the program that began the session (process {self.driver_pid}) has left, which ends it")
+        self.node.end(f"its driver {reason}")
+
+    def drop(self, peer: Peer, error: Exception) -> None:
+        """It has sent what cannot be read, or what no role can handle: it is told, and treated as dead."""
+        if peer.address not in self.node.peers.by_address:
+            return  # dropped already, in this turn
+        if not isinstance(error, ProtocolError):
+            self.node.log("".join(traceback.format_exception(error)))
+        reason = f"the node could not handle what this process sent ({type(error).__name__}: {error})"
+        self.node.log(f"dropped {peer.address}: {reason}")
+        self.node.peers.send(peer.address, [ProcessDropped(reason)])
+        self.node.peers.remove(peer.address)
+        if peer.address in self.pidfds:
+            self.process_left(peer.address, "was dropped: it sent a message that cannot be handled")
+        else:
+            self.node.workers.kill(peer.address)
+
+    def stuck(self, peer: Peer) -> None:
+        """It asks, and does not read."""
+        self.drop(peer, ProtocolError("it sends requests and does not read the answers"))
+
+    def offend(self, peer: Peer, message: Any) -> None:
+        """It has said what is not its to say: that is counted, and it is told; after too many it is dropped."""
+        reason = f"PermissionDenied: {peer.address} may not send {type(message).__name__}"
+        if self.offences.note(peer.address, time.monotonic()):
+            self.drop(peer, ProtocolError(f"{reason}, and too many such messages came before"))
+            return
+        self.node.peers.bad_frame(peer.identity, reason)
+        self._say(peer.address, MessageRefused(reason))
+
+    def farewell(self, reason: str) -> None:
+        """The node ends: those who are still here are told why."""
+        for address in self.pidfds:
+            self.node.peers.send(address, [ProcessDropped(reason)])
+
+
+class SessionEnd:
+    """Of one node."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.reason = ""  # why, once the session ends
+        self.is_told_by_signal = False
+
+    def begin(self, reason: str) -> None:
+        """After this turn, if no actor has to stop first."""
+        if self.reason or self.node.reactor.ended:
+            return
+        self.reason = reason
+        if self.node.local.ends.are_due():
+            self.node.tell_local(SessionEnds())
+        else:
+            self.complete()
+
+    def complete(self) -> None:
+        """After this turn: nothing is waited for any more."""
+        self.node.reactor.ended = self.node.reactor.ended or self.reason
+
+    def on_signal(self) -> None:
+        """SIGTERM, which may come at any place of our code.  The second one does not wait for actors."""
+        if self.is_told_by_signal:
+            self.node.reactor.end_soon("told to by a second signal")
+        self.is_told_by_signal = True
+        self.node.reactor.deliver_from_thread(self.node.doorman.address, StopSession())

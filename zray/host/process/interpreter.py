@@ -1,0 +1,116 @@
+"""The Python that zray's own processes run in, and the seed of hash() in it.
+
+The Python is this program's, or the one that ZRAY_PYTHON names.  A frozen program (PyInstaller) has no Python beside
+it: its sys.executable is the program itself, and to run that would begin the program once more.
+
+The seed is one number per cluster, so that equal strings have equal hashes on all nodes.  The head chooses it, and a
+node that joins is told (JoinClusterReply).  The fork server is started with it in its environment, so its workers have
+it, and so does a fork server that replaces another one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from ... import second_start
+from ..security.token_input import environment_without_it
+
+VARIABLE = "ZRAY_PYTHON"
+WHAT_TO_SET = (
+    "zray needs a Python for its own processes: install zray in a Python "
+    f"{sys.version_info.major}.{sys.version_info.minor} on this machine, and set {VARIABLE}=/path/to/python in the "
+    "environment of this program."
+)
+
+
+def interpreter() -> str:
+    """Its path.
+
+    Raises:
+        ZrayError: there is none; says why, and what to set.
+    """
+    named = os.environ.get(VARIABLE, "")
+    why = _why_not_named(named) if named else _why_not_own(sys.executable)
+    if why:
+        raise _no_interpreter(why)
+    return os.path.abspath(named) if named else sys.executable
+
+
+def _why_not_named(path: str) -> str:
+    return "" if _can_be_run(path) else f"{VARIABLE} is {path!r}, which is not an executable file"
+
+
+def _why_not_own(path: str | None) -> str:
+    if is_frozen():
+        return f"This program is frozen: sys.executable is the program itself ({path})"
+    if not path:
+        return "sys.executable is empty: this program runs in a process that does not say where its Python is"
+    if not _can_be_run(path):
+        return f"sys.executable is {path!r}, which is not an executable file"
+    is_itself = os.path.realpath(path) == os.path.realpath("/proc/self/exe")
+    if is_itself and not re.search("py|ython", os.path.basename(os.path.realpath(path))):
+        return f"sys.executable is {path!r}, a program that embeds Python, not a Python interpreter"
+    return ""
+
+
+def _can_be_run(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _no_interpreter(why: str) -> Exception:
+    from ...exceptions import ZrayError  # brings msgspec (main.py)
+
+    return ZrayError(f"{why}.  {WHAT_TO_SET}")
+
+
+def started_again() -> Exception:
+    """For a program whose sys.executable has begun the program once more, which has ended (second_start.py)."""
+    path = os.environ.get(VARIABLE) or sys.executable
+    return _no_interpreter(f"{path!r} is not a Python interpreter: it has started this program a second time")
+
+
+def is_frozen() -> bool:
+    """Whether a tool has packed this program and its Python into one."""
+    return bool(getattr(sys, "frozen", False)) or hasattr(sys, "_MEIPASS")
+
+
+def is_foreign() -> bool:
+    """Whether it is another Python than this program's, with packages of its own."""
+    return os.path.abspath(interpreter()) != os.path.abspath(sys.executable or "")
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of zray's own processes, without what is not theirs."""
+    environment = {**environment_without_it(), second_start.MARK: "1"}
+    if is_frozen():
+        # PyInstaller has its own libraries found first, and keeps what the variable was before.
+        before = environment.pop("LD_LIBRARY_PATH_ORIG", "")
+        environment.pop("LD_LIBRARY_PATH", "")
+        if before:
+            environment["LD_LIBRARY_PATH"] = before
+    return environment
+
+
+HASH_SEED_VARIABLE = "PYTHONHASHSEED"
+SEED_MAX = 4_294_967_295
+
+
+def is_hash_seed(text: str) -> bool:
+    """Whether Python takes it: a number, in which 0 means that nothing is random."""
+    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= SEED_MAX
+
+
+def chosen_hash_seed() -> str:
+    """The seed that this process's environment names, else a random one.
+
+    A running interpreter cannot tell the seed that it has drawn itself.
+    """
+    named = os.environ.get(HASH_SEED_VARIABLE, "")
+    return named if is_hash_seed(named) else str(int.from_bytes(os.urandom(4), "big") or 1)
+
+
+def checked_hash_seed(told: str) -> str:
+    """The seed that a head has told, or one of our own: with another text in its environment no Python starts."""
+    return told if is_hash_seed(told) else chosen_hash_seed()

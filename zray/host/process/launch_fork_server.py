@@ -1,0 +1,61 @@
+"""How a node starts its fork server: before anything else, since that has the longest way to go (numpy)."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ..session.session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, REQUEST_DESCRIPTOR, Session
+from .interpreter import HASH_SEED_VARIABLE
+from .spawn import spawn
+
+
+def launch_fork_server(session: Session, hash_seed: str) -> tuple[int, socket.socket]:
+    """Run one beside us; its pid, and our end of the connection to it.  hash_seed: its workers' (interpreter.py)."""
+    return _launch(session, hash_seed, "zray.host.process.fork_server", "fork-server")
+
+
+def launch_environment_server(
+    session: Session, log: str, hash_seed: str, packages: str, idle_seconds: float
+) -> tuple[int, socket.socket]:
+    """Run the fork server of an environment beside us, which brings the packages first (environment_main.py).
+
+    packages: the text of the request; it goes by a file without a name, since addresses in it may have passwords.
+    """
+    request = os.memfd_create("zray-request", os.MFD_CLOEXEC)
+    try:
+        with open(request, "wb", closefd=False) as file:
+            file.write(packages.encode())
+        os.lseek(request, 0, os.SEEK_SET)
+        more = {request: REQUEST_DESCRIPTOR}
+        return _launch(session, hash_seed, "zray.host.code.environment_main", log, (str(idle_seconds),), more)
+    finally:
+        os.close(request)
+
+
+def _launch(
+    session: Session,
+    hash_seed: str,
+    module: str,
+    log_name: str,
+    arguments: tuple[str, ...] = (),
+    descriptors: Mapping[int, int] = MappingProxyType({}),
+) -> tuple[int, socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # Handed over open, so that it can tell our end even if we end before it looks.
+    node_pidfd = os.pidfd_open(os.getpid())
+    log = session.open_log(session.log_path(log_name))
+    pid = spawn(
+        module,
+        [session.name, os.path.dirname(session.folder), *arguments],
+        output=log,
+        descriptors={theirs.fileno(): CONNECTION_DESCRIPTOR, node_pidfd: NODE_DESCRIPTOR, **descriptors},
+        runs_user_code=True,
+        variables={HASH_SEED_VARIABLE: hash_seed},
+    )
+    os.close(log)
+    os.close(node_pidfd)
+    theirs.close()
+    return pid, ours

@@ -1,0 +1,86 @@
+"""Threads of the math libraries of a task or actor: as many as it has CPUs, unless the user has said how many.
+
+The fork server imports numpy with one thread.  A worker that runs a task of more CPUs raises the number, for libraries
+that are loaded and for those that will be.  A user's OMP_NUM_THREADS, in `env_vars` or in the environment of the node,
+holds for all of these libraries that have no variable of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from ...wire.groups import plain_name
+from ...wire.task_spec import RESOURCE_UNIT
+
+FIRST = "OMP_NUM_THREADS"
+VARIABLES = (FIRST, "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_OPENBLAS = [f"{start}openblas_set_num_threads{end}" for start in ("scipy_", "") for end in ("64_", "", "64", "_64")]
+
+
+class Threads:
+    """Numbers of threads of the math libraries of one process."""
+
+    def __init__(self) -> None:
+        self.own: set[str] = set()  # variables of which the user has said nothing
+        self.count = 1  # what the loaded libraries were told
+
+    def begin(self) -> None:
+        """Set the variables that the user has not set, in a fork server before it imports numpy."""
+        self.own = set(VARIABLES) - os.environ.keys()
+        for name in self.own:
+            os.environ[name] = os.environ.get(FIRST, "1")
+        self._settle()
+
+    def user_has_set(self, names: Iterable[str]) -> None:
+        """Note variables that have a value of the user's by now."""
+        known = self.own.intersection(names)
+        if known:
+            self.own -= known
+            if FIRST in known:
+                for name in self.own:
+                    os.environ[name] = os.environ[FIRST]
+            self._settle()
+
+    def _settle(self) -> None:
+        """With a number of the user's nothing follows the CPUs any more."""
+        if FIRST not in self.own:
+            self.own.clear()
+            with suppress(ValueError):  # a list, one number for each level
+                self.tell(int(os.environ[FIRST].partition(",")[0]))
+
+    def fit(self, resources: Mapping[str, int]) -> None:
+        """Use as many threads as a request has CPUs, but not more than this process may use."""
+        if self.own:
+            cpus = sum(amount for name, amount in resources.items() if plain_name(name) == "CPU") // RESOURCE_UNIT
+            count = max(1, min(cpus, len(os.sched_getaffinity(0))))
+            for name in self.own:
+                os.environ[name] = str(count)
+            self.tell(count)
+
+    def tell(self, count: int) -> None:
+        """Tell the libraries that are loaded."""
+        if count == self.count or count < 1:
+            return
+        self.count = count
+        for name in ("torch", "numexpr"):
+            told = getattr(sys.modules.get(name), "set_num_threads", None)
+            if told is not None:
+                told(count)
+        for path in _loaded_openblas():
+            library = ctypes.CDLL(path)
+            function = next((getattr(library, name) for name in _OPENBLAS if hasattr(library, name)), None)
+            if function is not None:
+                function(ctypes.c_int(count))
+
+
+def _loaded_openblas() -> list[str]:
+    with suppress(OSError), open("/proc/self/maps") as maps:
+        return sorted({line.split()[-1] for line in maps if "openblas" in line and "/" in line})
+    return []
+
+
+threads = Threads()  # of this process; a worker has its fork server's

@@ -1,0 +1,408 @@
+"""Node processes as a driver or the command line sees them: started, found, ended.
+
+Only what that needs is imported here: a driver imports the rest of itself while its node starts.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import marshal
+import math
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ...checks import check_whole
+from ...exceptions import AuthenticationError, ClusterLostError
+from ...second_start import SAID
+from ..session.session import (
+    DRIVER_DESCRIPTOR,
+    IS_DENIED,
+    IS_READY,
+    OPTIONS_DESCRIPTOR,
+    READY_DESCRIPTOR,
+    SECRET_DESCRIPTOR,
+    WAS_GIVEN_UP,
+    Session,
+    session_root,
+)
+from . import visible_gpus
+from .interpreter import WHAT_TO_SET, interpreter, started_again
+from .machine_resources import cpu_count, store_bytes, work_bytes
+from .process_utils import last_lines, reap, wait_for_end
+from .spawn import current_folder, import_path, spawn
+
+# Room for all options, so that no write waits for the node: 10,000 resources take some 250 KB.
+OPTIONS_PIPE_BYTES = 1 << 20
+# A node that cannot be says so long before: to join takes JOIN_SECONDS (membership.py) and ENTRY_SECONDS
+# (registration.py) at most; and when fifty start at once beside other work, two cores take half a minute for it.
+NODE_START_SECONDS = 60.0
+NODE_END_SECONDS = 5.0
+# Per core, of those that one program starts: more of them would hardly be there sooner (fifty on two cores: 7.6 to 9 s
+# with 16, 10 s with 4), and keep the head from those that are members already, which it must answer within seconds.
+STARTING_PER_CORE = 16
+STORE_BYTES_MIN = 1 << 20
+# Every process maps all of it: half of what its addresses reach.
+STORE_BYTES_MAX = 1 << 46
+# Shards, replicas of each, global schedulers.
+PROCESSES_MAX = 64
+# Each process has some 20, and a spawned one is given its descriptors by way of numbers above 100 (spawn.py).
+OPEN_FILES_MIN = 128
+# For a program that is cut off: not below what every node has; a day is more than anybody means.
+DRIVER_WAIT_MIN, DRIVER_WAIT_MAX = 3.0, 86_400.0
+
+
+def declared_resources(
+    num_cpus: float | None,
+    num_gpus: float | None,
+    resources: dict[str, float] | None,
+    memory: float | None = None,
+) -> dict[str, int]:
+    """What the node has, in RESOURCE_UNITs.
+
+    num_gpus: None: as many as are detected.  memory: in bytes; None: of this machine, without the object store.
+
+    Raises:
+        ValueError, TypeError: negative, not finite, reserved names; more GPUs than CUDA_VISIBLE_DEVICES names.
+    """
+    from ...options import NODE_RESOURCES_MAX, RESOURCE_OPTIONS, check_options, check_resources, resource_units
+    from ...wire.amounts import NODE_PREFIX
+
+    memory = work_bytes() if memory is None else memory
+    num_gpus = visible_gpus.detected() or None if num_gpus is None else num_gpus
+    given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory}
+    given = {name: amount for name, amount in given.items() if amount is not None}
+    options: dict[str, Any] = check_options(given, RESOURCE_OPTIONS, "init()")
+    if resources is not None:
+        options["resources"] = check_resources("resources", resources, NODE_RESOURCES_MAX)
+        if own := next((name for name in resources if name.startswith(NODE_PREFIX)), ""):
+            raise ValueError(
+                f"The resource {NODE_PREFIX}<address> exists on every node by itself: {own!r} cannot be declared."
+            )
+    units = resource_units(options, cpu_count())
+    units.setdefault("CPU", 0)
+    visible_gpus.check_declared(math.ceil(options.get("num_gpus") or 0))
+    return units
+
+
+def store_capacity(store: float | None) -> int:
+    """Bytes of an object store.
+
+    Raises:
+        TypeError, ValueError: so many cannot be asked for.
+    """
+    if store is None:
+        return store_bytes()
+    return check_whole("object_store_memory (bytes)", store, STORE_BYTES_MIN, STORE_BYTES_MAX) >> 12 << 12
+
+
+def _check_surroundings() -> None:
+    """What would come out as an error of something else later.
+
+    Raises:
+        OSError: this process may open too few files.
+        ZrayError: there is no Python for zray's processes.
+        ValueError: names of files cannot be sent.
+    """
+    import resource
+
+    interpreter()
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < OPEN_FILES_MIN:
+        text = f"This program may open {soft} files (ulimit -n), and a session of zray needs {OPEN_FILES_MIN} at least"
+        raise OSError(errno.EMFILE, text)
+    for path in (*import_path(), current_folder(), session_root()):
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            encoding = sys.getfilesystemencoding()
+            raise ValueError(
+                f"The path {os.fsencode(path)!r}, where this program looks for modules, runs or keeps temporary files, "
+                f"is not valid {encoding}, the encoding of this Python's file names: start it with PYTHONUTF8=1."
+            ) from None
+
+
+def start_node(
+    total: dict[str, int],
+    store: float | None,
+    *,
+    driver_pid: int,
+    labels: dict[str, str] | None = None,
+    cluster: dict[str, Any] | None = None,
+    token: str = "",
+    is_bound: bool = False,
+    meanwhile: Callable[[], object] | None = None,
+) -> tuple[Session, int]:
+    """Start a node process with a session of its own; returns when it listens and, in a cluster, is a member.
+
+    driver_pid: of the driver whose session it is, and ends with; 0: a lasting one.  is_bound: a lasting one ends with
+    this process all the same, however that ends.  cluster: how it takes part in one (membership.py); token: what it
+    joins with.  meanwhile: called while it starts.
+
+    One that its cluster gives up before it is ready (it, or the head, stood still for seconds) is followed by another.
+
+    Raises:
+        ClusterLostError: it did not start; says what it wrote.
+        ConnectionError: it could not join; says why.
+    """
+    how: dict[str, Any] = {"driver_pid": driver_pid, "labels": labels, "token": token, "is_bound": is_bound}
+    try:
+        with _starting:
+            return _start_node(total, store, **how, cluster=cluster, meanwhile=meanwhile)
+    except _WasGivenUp as given_up:
+        assert cluster is not None
+        again = {**cluster, "former": given_up.host, "why": given_up.why[:500]}
+        try:
+            with _starting:
+                return _start_node(total, store, **how, cluster=again, meanwhile=None)
+        except ConnectionError as error:
+            kind = AuthenticationError if isinstance(error, AuthenticationError) else ConnectionError
+            raise kind(f"{error}  (This was the second attempt.  The first failed: {given_up.why}.)") from None
+
+
+_starting = threading.BoundedSemaphore(STARTING_PER_CORE * (os.cpu_count() or 1))
+
+
+class _WasGivenUp(ConnectionError):
+    """A node, before it was ready."""
+
+    def __init__(self, said: str) -> None:
+        self.host, _, self.why = said.partition(" ")
+        super().__init__(f"The node was declared dead before it was ready: {self.why}.")
+
+
+def _start_node(
+    total: dict[str, int],
+    store: float | None,
+    *,
+    driver_pid: int,
+    labels: dict[str, str] | None,
+    cluster: dict[str, Any] | None,
+    token: str,
+    is_bound: bool,
+    meanwhile: Callable[[], object] | None,
+) -> tuple[Session, int]:
+    from ...options import checked_labels
+
+    capacity, labels = store_capacity(store), checked_labels(labels)  # before anything is made that would be left
+    _check_surroundings()
+    session = Session.named_anew()
+    options = {
+        "session": session.name,
+        "root": os.path.dirname(session.folder),
+        "total": total,
+        "capacity": capacity,
+        "driver_pid": driver_pid,
+        "is_bound": is_bound,
+        "labels": labels,
+        "cluster": cluster,
+    }
+    # Nameless: if we are killed now, nothing of it stays.  The node turns to its log once it has a folder.
+    early_log = os.memfd_create("zray-node-start")
+    ready, its_end = os.pipe2(os.O_CLOEXEC)
+    ourselves = os.pidfd_open(os.getpid())
+    # As an argument they could be too long, since a node may have thousands of resources.  A file is subject to limits.
+    told, teller = os.pipe2(os.O_CLOEXEC)
+    descriptors = {its_end: READY_DESCRIPTOR, ourselves: DRIVER_DESCRIPTOR, told: OPTIONS_DESCRIPTOR}
+    ours = [ready, ourselves, early_log]
+    if token:
+        # Not as an argument, nor in the environment: others can read those.
+        secret, writer = os.pipe2(os.O_CLOEXEC)
+        os.write(writer, token.encode())
+        os.close(writer)
+        descriptors[secret] = SECRET_DESCRIPTOR
+        ours.append(secret)
+    pid = 0
+    try:
+        try:
+            pid = spawn("zray.host.node.main", [], output=early_log, descriptors=descriptors)
+        except BaseException:
+            os.close(teller)
+            raise
+        finally:
+            os.close(its_end)
+            os.close(told)
+        _write_options(teller, marshal.dumps(options))
+        if meanwhile is not None:
+            meanwhile()
+        _wait_until_ready(session, pid, ready, early_log)
+    except (KeyboardInterrupt, SystemExit):  # it would go on, and nobody knows of it
+        if pid:
+            end_node(session, pid, seconds=0.0)
+        raise
+    finally:
+        for descriptor in ours:
+            os.close(descriptor)
+    return session, pid
+
+
+def _write_options(pipe: int, data: bytes) -> None:
+    """Write the options of a node that has just been started, and close the pipe."""
+    try:
+        with suppress(OSError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, OPTIONS_PIPE_BYTES)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(pipe, rest) :]
+    except BrokenPipeError:
+        pass  # the node has ended already, and whoever waits for it is told why
+    finally:
+        os.close(pipe)
+
+
+def _wait_until_ready(session: Session, pid: int, ready: int, early_log: int) -> None:
+    poll = select.poll()
+    poll.register(ready, select.POLLIN)
+    is_heard = bool(poll.poll(NODE_START_SECONDS * 1000))
+    said = os.read(ready, 4096) if is_heard else b""
+    if not said.startswith(IS_READY):
+        log = last_lines(f"/proc/self/fd/{early_log}") + last_lines(session.log_path("node"))
+        how = end_node(session, pid, seconds=NODE_END_SECONDS if said or is_heard else 0.0)
+        if said:
+            why = said[1:].decode(errors="replace")
+            raise _KINDS.get(said[:1], ConnectionError)(why)
+        if SAID in log:
+            raise started_again()
+        what = f"{how} before it was ready" if is_heard else f"was not ready after {NODE_START_SECONDS:g} s"
+        wrote = f"It wrote:\n{log}" if log.strip() else f"It wrote nothing.  {WHAT_TO_SET}"
+        raise ClusterLostError(f"The node process did not start: {interpreter()} {what}.  {wrote}")
+
+
+_KINDS: dict[bytes, Callable[[str], Exception]] = {IS_DENIED: AuthenticationError, WAS_GIVEN_UP: _WasGivenUp}
+
+
+def start_head(
+    total: dict[str, int],
+    store: float | None,
+    *,
+    host: str = "",
+    port: int | None = None,
+    gcs_shards: int | None = None,
+    gcs_replicas: int | None = None,
+    global_schedulers: int | None = None,
+    policy: str | None = None,
+    state_dir: str = "",
+    gcs_lineage_memory: int | None = None,
+    driver_wait: float | None = None,
+    labels: dict[str, str] | None = None,
+    is_bound: bool = False,
+) -> tuple[Session, int]:
+    """Start the head of a cluster.  host: the address that it listens on, and goes by; port 0: any; None: the usual
+    one, or any where that is taken.  gcs_shards, gcs_replicas (of each), global_schedulers: more than one of anything
+    are processes of their own.  policy: which tasks leave their node, and where they go (wire/scheduling.POLICIES).
+    state_dir: what a head knows is kept there; one that is started on it again takes up all of this from there, and the
+    nodes that still run; "": it lies in the session's folder, and is gone with it.  gcs_lineage_memory: bytes that a
+    shard keeps in memory of what tasks were (their specs), before the oldest leave it for the disk.  driver_wait:
+    seconds that a program outside of the cluster may be cut off, or asleep, before it is given up.  is_bound: it ends
+    with this process.
+
+    Raises: as start_node.
+    """
+    from ...wire.scheduling import POLICIES
+
+    counts: dict[str, int] = {}
+    for name, count in (
+        ("gcs_shards", gcs_shards),
+        ("gcs_replicas", gcs_replicas),
+        ("global_schedulers", global_schedulers),
+    ):
+        if count is not None:
+            counts[name] = check_whole(name, count, 1, PROCESSES_MAX)
+    if gcs_lineage_memory is not None:
+        gcs_lineage_memory = check_whole("gcs_lineage_memory (bytes)", gcs_lineage_memory, 1, STORE_BYTES_MAX)
+    if driver_wait is not None and not DRIVER_WAIT_MIN <= driver_wait <= DRIVER_WAIT_MAX:
+        raise ValueError(
+            f"driver_wait must be a number of seconds from {DRIVER_WAIT_MIN:g} to {DRIVER_WAIT_MAX:g}, "
+            f"not {driver_wait!r}."
+        )
+    if policy is not None and policy not in POLICIES:
+        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}.")
+    cluster = {
+        "kind": "head",
+        "host": host,
+        "port": port,
+        "shards": counts.get("gcs_shards"),
+        "replicas": counts.get("gcs_replicas"),
+        "schedulers": counts.get("global_schedulers"),
+        "policy": policy,
+        "lineage_bytes": gcs_lineage_memory,
+        "driver_wait": float(driver_wait) if driver_wait is not None else None,
+        "state_dir": os.path.abspath(state_dir) if state_dir else "",
+    }
+    return start_node(total, store, driver_pid=0, cluster=cluster, labels=labels, is_bound=is_bound)
+
+
+def start_member(
+    total: dict[str, int],
+    store: float | None,
+    address: str,
+    token: str,
+    *,
+    host: str = "",
+    port: int = 0,
+    advertise: str = "",
+    head_wait: float | None = None,
+    labels: dict[str, str] | None = None,
+    is_bound: bool = False,
+    rejoin: bool = False,
+    former: str = "",
+    called: str = "",
+    why: str = "",
+    replicas: bool = True,
+) -> tuple[Session, int]:
+    """Start a node of the cluster whose head is at `address` (HOST:PORT).  host, port: where it listens; port 0: any.
+    advertise: where others reach it, HOST[:PORT]; "": there.  head_wait: seconds that it waits for a head that has
+    ended, or stands still, to come back.  is_bound: it ends with this process.  rejoin: when it is cut off for longer
+    than a member may be, it ends, and a new one joins in its place, with the same token (rejoin.py).  former: the one
+    in whose place this one joins, and why: why that has ended; called: the session of the first of them, which users
+    know.  replicas: whether it may run replicas of GCS shards.
+
+    Raises: as start_node.
+    """
+    if head_wait is not None and not 0 < head_wait < float("inf"):
+        raise ValueError(f"head_wait must be a number of seconds above 0, not {head_wait!r}.")
+    cluster = {
+        "kind": "node",
+        "address": address,
+        "listen_host": host,
+        "port": port,
+        "advertise": advertise,
+        "head_wait": head_wait,
+        "rejoin": rejoin,
+        "former": former,
+        "called": called,
+        "why": why,
+        "replicas": replicas,
+    }
+    return start_node(total, store, driver_pid=0, cluster=cluster, token=token, labels=labels, is_bound=is_bound)
+
+
+def end_node(session: Session, pid: int, fork_server: int | None = None, *, seconds: float = NODE_END_SECONDS) -> str:
+    """Wait for a session's processes; what does not end in time is killed.  Then nothing is left.
+
+    Returns how the node ended, in words.
+
+    fork_server: a pidfd, from a time when the node had not removed the session yet; it is closed.
+    """
+    if fork_server is None:
+        fork_server = session.open_fork_server()
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        pidfd = None
+    if pidfd is not None:
+        if not wait_for_end(pidfd, seconds):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        os.close(pidfd)
+    how = reap(pid)
+    if fork_server is not None:
+        wait_for_end(fork_server, NODE_END_SECONDS)
+        os.close(fork_server)
+    session.remove()
+    return how

@@ -1,0 +1,110 @@
+"""Sessions on this machine that a program joins: by the address of a cluster or of a socket, or without one."""
+
+from __future__ import annotations
+
+import os
+
+from ...exceptions import AuthenticationError
+from ...printable import printable
+from ...store.sweeper import check_private, sweep
+from .session import Session, lasting_sessions, live_sessions, returning_sessions
+
+# How the address of a session begins that init() began; the path of its socket follows.
+SCHEME = "ipc://"
+
+
+def find_node_of(cluster: str) -> tuple[Session, int] | None:
+    """A lasting node on this machine: the one that listens there; else one of the cluster whose head does, that head
+    if it is here, else the newest.
+    """
+    found = None
+    for session in lasting_sessions():
+        info = session.read_info()
+        if info is not None and cluster in (info.cluster, info.endpoint):
+            found = (session, info.node_pid)
+            if info.kind == "head" or info.endpoint == cluster:
+                break
+    return found
+
+
+def find_session() -> tuple[Session, int]:
+    """The session that `zray start` left on this machine, else one that a program began; the newest of several.
+
+    Raises:
+        ConnectionError: there is none.
+    """
+    for session in reversed(lasting_sessions()):
+        info = session.read_info()
+        if info is not None:
+            return session, info.node_pid
+    for session in returning_sessions():
+        info = session.read_info()
+        if info is not None:
+            why = f" (the last attempt: {printable(info.notice)})" if info.notice else ""
+            raise ConnectionError(
+                f'init(address="auto"): the node of this machine (session {info.called or info.session}) was declared '
+                f"dead by its cluster, and tries to join {info.cluster} again{why}.  Try again when `zray status` "
+                "shows it; `zray stop` ends it.  With the head's address this would be a program outside the cluster."
+            )
+    for session in reversed(live_sessions()):
+        info = session.read_info()
+        if info is not None and not info.cluster:
+            return session, info.node_pid
+    raise ConnectionError(
+        'init(address="auto") found no session of this user on this machine.  Start one with `zray start --head`, '
+        "or leave the address out to start one of your own."
+    )
+
+
+def session_at(address: str) -> tuple[Session, int]:
+    """The session with this socket, as "ipc://FOLDER/node.sock".
+
+    Its folder must be this user's, and nobody else's to enter: the keys of a cluster protect TCP alone.
+
+    Raises:
+        ValueError: no session has such an address.
+        AuthenticationError: the folder is another user's, a link, or open to others.
+        ConnectionError: no session is there any more; or the node is one that a program outside of a cluster brought.
+    """
+    path = address.removeprefix(SCHEME)
+    folder, socket = os.path.split(path)
+    root, name = os.path.split(folder)
+    session = Session(name, root)
+    if not os.path.isabs(root) or not name or path != session.socket_path:
+        raise ValueError(
+            f"The address of a session on this machine is {SCHEME}FOLDER/node.sock, as init() returned it, "
+            f"not {address[:200]!r}."
+        )
+    try:
+        check_private(root)
+        check_private(folder)
+    except PermissionError as error:
+        raise AuthenticationError(f"init(address={address!r}) joins only sessions of this user: {error}.") from None
+    except OSError:
+        info = None
+    else:
+        sweep(root)  # of a session whose processes were killed, the folder may be there still
+        info = session.read_info()
+    if info is None or not os.path.exists(path):
+        raise ConnectionError(
+            f"No session is at {address}: it has ended, or never began.  Sessions of init() end with the program that "
+            "called it; `zray status` lists those that run."
+        )
+    if info.cluster and info.is_embedded:
+        raise ConnectionError(
+            f"The node at {address} belongs to a program outside of its cluster (process {info.driver_pid}).  "
+            f"Join the cluster itself: init(address={info.cluster!r})."
+        )
+    return session, info.node_pid
+
+
+def is_in_cluster(session: Session) -> bool:
+    """Whether other nodes belong to it, or may join.
+
+    Raises:
+        ConnectionError: it has just ended.
+    """
+    info = session.read_info()
+    if info is None:
+        raise ConnectionError(f"The session {session.name} has ended.")
+    return bool(info.cluster)

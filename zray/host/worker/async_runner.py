@@ -1,0 +1,267 @@
+"""Calls of an async actor: begun in batches by the worker's main thread, run on an event loop in a thread beside it.
+
+The two threads meet once per batch, not once per call: each meeting costs a wake-up and a turn of the
+interpreter.  Results leave when the loop has run all that was ready.
+
+asyncio has a sys.exit() and a KeyboardInterrupt of any task or callback end the loop, and so does loop.stop().  Calls
+would then wait for ever, so the end of the loop is the end of the process, as in a program that asyncio.run() runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from ...object_ref import ObjectRef
+from ...store.values import serialize
+from ...wire.task_spec import TaskSpec, parse_options
+from ..client.fork_guard import end_child
+from ..client.task_context import Call, current_call
+from ..process.process_utils import end_process
+from .exit import crash
+from .exit_errors import is_success
+
+if TYPE_CHECKING:
+    from .actor_runner import ActorHost, Result
+
+# The frame in which asyncio runs a callback or a step of a task: it knows the context of that.
+HANDLE_CODE = asyncio.events.Handle._run.__code__
+
+
+class EventLoop:
+    """Of one actor."""
+
+    def __init__(self, host: ActorHost) -> None:
+        self.host = host
+        self.stopped_by: Call | None = None
+        self.instance: Future[Any] = Future()  # of the class; done once its constructor has ended
+        self.loop = asyncio.new_event_loop()
+        try:
+            self.loop.stop = self._stop  # type: ignore[method-assign]
+        except AttributeError:
+            pass  # a loop written in C: who stops it is not known
+        self.thread = threading.Thread(target=self._run, name="zray-loop", daemon=True)
+        self.thread.start()
+
+    def construct(self, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """An instance, made in the loop's thread: constructors of async actors may ask for the running loop."""
+
+        async def construct() -> None:
+            try:
+                if inspect.iscoroutinefunction(cls.__init__):
+                    instance = cls.__new__(cls, *args, **kwargs)
+                    if isinstance(instance, cls):
+                        await instance.__init__(*args, **kwargs)  # type: ignore[misc]
+                else:
+                    instance = cls(*args, **kwargs)
+            except BaseException as error:
+                self._constructor_failed(error)
+            else:
+                if not self.instance.done():
+                    self.instance.set_result(instance)
+
+        asyncio.run_coroutine_threadsafe(construct(), self.loop)
+        error = self.instance.exception()
+        if error is not None:
+            raise error
+        return self.instance.result()
+
+    def _constructor_failed(self, error: BaseException) -> None:
+        """By what it raised, or by what something beside it has done to the loop."""
+        if not self.instance.done():
+            trace = error.__traceback__
+            self.instance.set_exception(error.with_traceback(trace.tb_next if trace is not None else None))
+
+    # --- the end ---
+
+    def _stop(self) -> None:
+        self.stopped_by = current_call.get()
+        type(self.loop).stop(self.loop)
+
+    def _run(self) -> None:
+        try:
+            while True:
+                try:
+                    self.loop.run_forever()
+                except BaseException as error:
+                    self._ended(error)
+                else:
+                    self._stopped()
+        finally:
+            end_process(1)
+
+    def _ended(self, error: BaseException) -> None:
+        """The loop goes on for the calls that are still running, if the actor is to leave in order."""
+        host = self.host
+        if os.getpid() != host.worker.pid:
+            end_child(error)
+        if not self.instance.done():
+            self._constructor_failed(error)
+        elif is_success(error):
+            host.leave_when_idle(error)
+        else:
+            crash(host.worker, self._name_of(_call_that_raised(error)), error)
+
+    def _stopped(self) -> None:
+        error = RuntimeError("the actor's event loop was stopped (loop.stop()): no call of it can run any more")
+        if not self.instance.done():
+            self._constructor_failed(error)
+        else:
+            crash(self.host.worker, self._name_of(self.stopped_by), error, "stopped the actor's event loop")
+
+    def _name_of(self, call: Call | None) -> str:
+        """The call from which the end came, in words."""
+        if call is None:
+            return f"A task or callback in the event loop of {self.host.in_words}"
+        return self.host.worker.name_of(call.spec)
+
+
+def current_task() -> Any:
+    """The asyncio task that runs this code; None outside of event loops."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+def _call_that_raised(error: BaseException) -> Call | None:
+    """The call in whose context the innermost callback or task ran from which the error came."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code is HANDLE_CODE:
+            context = getattr(frame.f_locals.get("self"), "_context", None)
+            if context is not None:
+                found = context.get(current_call)
+        trace = trace.tb_next
+    return found
+
+
+# Begun in one go: more would keep the first of them waiting.
+BATCH_COUNT_MAX = 256
+# Methods with their options, of which a program has a handful; where each call has options of its own they begin anew.
+METHODS_MAX = 1_000
+# Between two looks for calls that have ended without an outcome, which only odd programs have.
+LOOK_SECONDS = 1.0
+
+
+class AsyncCalls:
+    """The event loop of one actor."""
+
+    def __init__(self, host: ActorHost, concurrency: int) -> None:
+        self.host = host
+        self.worker = host.worker
+        self.concurrency = concurrency
+        self.has_room = threading.Event()
+        self.flush_is_due = False
+        self.tasks: dict[bytes, tuple[TaskSpec, Any]] = {}  # by call; a loop refers to its tasks weakly
+        self.methods: dict[bytes, Any] = {}  # by options blob: (bound method, returns one value)
+        self.events = EventLoop(host)
+        self.construct = self.events.construct
+        self.loop = self.events.loop
+        self.looked_at = 0.0
+
+    def begin(self) -> None:
+        """Begin what the queue, the window and the concurrency allow; wait for room where there is none."""
+        host, worker = self.host, self.worker
+        if host.running >= self.concurrency:
+            self.has_room.clear()
+            if host.running >= self.concurrency:
+                self.has_room.wait()
+        batch: list[TaskSpec] = []
+        room = min(BATCH_COUNT_MAX, self.concurrency - host.running)
+        while len(batch) < room:
+            spec = host.claim_next()
+            if spec is None:
+                break
+            batch.append(spec)
+        if batch:
+            with worker.lock:
+                host.running += len(batch)
+            self.loop.call_soon_threadsafe(self._begin_batch, batch)
+
+    def _begin_batch(self, batch: list[TaskSpec]) -> None:
+        create_task = self.loop.create_task
+        for spec in batch:
+            self.tasks[spec.task_id] = spec, create_task(self._run(spec))
+
+    def _method_of(self, spec: TaskSpec) -> Any:
+        found = self.methods.get(spec.options)
+        if found is None:
+            options = parse_options(spec.options)
+            found = (self.host.method_of(spec), options.num_returns == 1)
+            if len(self.methods) >= METHODS_MAX:
+                self.methods.clear()
+            self.methods[spec.options] = found
+        return found
+
+    async def _run(self, spec: TaskSpec) -> None:
+        current_call.set(Call(spec))  # the task's own context: no other call sees it
+        host, worker = self.host, self.worker
+        try:
+            method, is_single = self._method_of(spec)
+            args, kwargs = worker.arguments_of(spec)
+            value = method(*args, **kwargs)
+            if type(value) is not ObjectRef and hasattr(value, "__await__"):  # a ref that it returns stays a ref
+                value = await value
+            serialized = serialize(value) if is_single else None
+            if serialized is not None and serialized.size <= worker.inline_bytes_max and not serialized.buffers:
+                contained = (serialized.contained,) if serialized.contained else ()
+                result: Any = ([serialized.inband], contained, False)
+            else:
+                result = host.result_of(spec, value)
+        except BaseException as error:
+            result = host.outcome_of(spec, error)
+            value = error
+        self._finished(spec, result)
+        value = None  # an error's traceback has this frame, which would keep the error
+
+    def _finished(self, spec: TaskSpec, result: Result) -> None:
+        host = self.host
+        host.finished(spec, result)
+        del self.tasks[spec.task_id]
+        with self.worker.lock:
+            host.running -= 1
+        if host.running == self.concurrency - 1 or not self.has_room.is_set():
+            self.has_room.set()
+        if not self.flush_is_due:
+            self.flush_is_due = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """After the calls that were ready with this one."""
+        self.flush_is_due = False
+        self.worker.flush()
+        self.host.leave_if_asked()
+
+    def is_own(self, spec: TaskSpec) -> bool:
+        """Whether this code runs in the call itself, or the constructor, not in a task or thread that it has begun."""
+        if spec is self.host.order.spec:
+            return True
+        known = self.tasks.get(spec.task_id)
+        return known is not None and known[1] is current_task()
+
+    # --- calls that have ended without an outcome ---
+
+    def look(self) -> None:
+        """Have the loop look for them now and then.  In the worker's helper thread."""
+        now = time.monotonic()
+        if self.tasks and now - self.looked_at >= LOOK_SECONDS:
+            self.looked_at = now
+            self.loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        """A task that user code has cancelled before it began has not run a line of ours."""
+        for spec, task in [entry for entry in self.tasks.values() if entry[1].done()]:
+            error = asyncio.CancelledError("cancelled before it began") if task.cancelled() else task.exception()
+            try:
+                result = self.host.outcome_of(spec, error)
+            except BaseException as trouble:
+                crash(self.worker, self.worker.name_of(spec), trouble)
+            self._finished(spec, result)

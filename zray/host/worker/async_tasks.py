@@ -1,0 +1,103 @@
+"""Async functions as tasks: each run is a coroutine on the event loop of its worker.
+
+The loop lives in the main thread and is kept between tasks, so that clients of a library may be kept too.  The CPU is
+lent out while the loop waits for refs (background_waits.py).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .. import context
+
+if TYPE_CHECKING:
+    import asyncio
+
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def runnable(function: Any) -> Any:
+    """An AsyncFunction of a coroutine function; anything else as it is."""
+    return AsyncFunction(function) if inspect.iscoroutinefunction(function) else function
+
+
+class AsyncFunction:
+    """Coroutine function, called as a plain one: the call runs the coroutine to its end."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        value, error = run(self.function(*args, **kwargs))
+        if error is not None:
+            raise error
+        return value
+
+
+def run(coroutine: Any) -> tuple[Any, BaseException | None]:
+    """Run a coroutine to its end; its value, or its error.  What it has left running is cancelled."""
+    import asyncio  # here and below: it takes long, and few workers need it
+
+    outer = asyncio._get_running_loop()
+    if outer is None:
+        loop = own_loop()
+    else:
+        # A task inside the wait of another one: `get` in a coroutine has stopped the loop of that.
+        loop = new_loop()
+        asyncio._set_running_loop(None)
+    try:
+        try:
+            return loop.run_until_complete(_outcome(coroutine))
+        finally:
+            _cancel_the_rest(loop)
+    finally:
+        if outer is not None:
+            loop.close()
+            asyncio._set_running_loop(outer)
+
+
+def own_loop() -> asyncio.AbstractEventLoop:
+    """The loop of this process; another one where user code has closed it."""
+    global _loop
+    if _loop is None or _loop.is_closed():
+        _loop = new_loop()
+    return _loop
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """An event loop that lends the CPU of its worker out before it waits for refs."""
+    import asyncio
+    import selectors
+
+    class LendingSelector(selectors.DefaultSelector):
+        """Selector of the event loop: a thread that is about to wait is idle at once, not at the helper's next look."""
+
+        def select(self, timeout: float | None = None) -> list[Any]:
+            if timeout is None or timeout > 0:
+                context.runtime.aside.lend()  # type: ignore[union-attr]
+            return super().select(timeout)
+
+    return asyncio.SelectorEventLoop(LendingSelector())
+
+
+async def _outcome(coroutine: Any) -> tuple[Any, BaseException | None]:
+    """An exit or an interrupt would end the loop, and other frames than the user's would be in the traceback."""
+    try:
+        return await coroutine, None
+    except BaseException as error:
+        trace = error.__traceback__
+        return None, error.with_traceback(trace.tb_next if trace is not None else None)
+
+
+def _cancel_the_rest(loop: asyncio.AbstractEventLoop) -> None:
+    """Nothing that a task has started on the loop runs on during the next one."""
+    import asyncio
+
+    if loop.is_closed():
+        return
+    while left := asyncio.all_tasks(loop):
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))

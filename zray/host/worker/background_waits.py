@@ -1,0 +1,93 @@
+"""Threads of a worker that wait beside its main one: in `get`, in `wait`, for futures, in an `await`.
+
+Its node sees only what the main thread waits for.  That may be another thread's end, which nobody can tell from work
+but by the CPU time that the process takes: where something is awaited and next to none is taken, the CPU is lent out
+until all of it is here, or the process goes on (wire/tasks.WaitObjects, aside).  An actor lends nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ...exceptions import ClusterLostError
+
+if TYPE_CHECKING:
+    from .main import Worker
+
+# Of one core: what less was taken than this is waiting.  A hundred threads that look around take some 3 %.
+IDLE_PART = 0.2
+# Objects waited for in one go: an actor may have a hundred thousand awaits, and its CPU be lent out again and again.
+AWAITED_MAX = 1_000
+
+
+class Aside:
+    """Those of one worker.  Looked at by its helper, four times a second."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.request = 0  # our wait at the node; changed with the worker's lock held
+        self.is_ending = False  # and it knows that we want an answer
+        self.looked_at = 0.0  # 0: nothing was awaited then
+        self.used = 0.0
+
+    def look(self) -> None:
+        """Lend the CPU, or take it back."""
+        worker = self.worker
+        if not (self.request or worker.client.waits or worker.waiting.looked_for):
+            self.looked_at = 0.0
+            return
+        now, used = time.monotonic(), time.process_time()
+        is_idle = bool(self.looked_at) and used - self.used < IDLE_PART * (now - self.looked_at)
+        self.looked_at, self.used = now, used
+        is_running = worker.call is not None and worker.actor is None
+        client = worker.client
+        try:
+            with worker.lock:
+                if self.request and client.replies[self.request] is not None:
+                    del client.replies[self.request]
+                    self.request = 0
+                if self.request:
+                    if not (is_idle and is_running):
+                        self.end()
+                elif is_idle and is_running and not worker.waiting.blocked and (missing := self._missing()):
+                    self.is_ending = False
+                    self.request = client.wait(missing, len(missing), fetch=False, block=True, aside=True)
+                worker.send_buffered()
+        except ClusterLostError:
+            pass  # who waits hears of it
+
+    def lend(self) -> None:
+        """Lend the CPU now: the main thread is about to wait for what is awaited.  In the main thread."""
+        worker = self.worker
+        client = worker.client
+        if not client.waits or worker.call is None or worker.actor is not None:
+            return
+        try:
+            with worker.lock:
+                if self.request and client.replies[self.request] is not None:
+                    del client.replies[self.request]
+                    self.request = 0
+                if not self.request and (missing := self._missing()):
+                    self.is_ending = False
+                    self.request = client.wait(missing, len(missing), fetch=False, block=True, aside=True)
+                    worker.send_buffered()
+                    # The helper's next look is to tell work from waiting by what comes from now on.
+                    self.looked_at, self.used = time.monotonic(), time.process_time()
+        except ClusterLostError:
+            pass  # who waits hears of it
+
+    def _missing(self) -> list[bytes]:
+        """What is awaited and not here."""
+        worker = self.worker
+        client = worker.client
+        awaited = dict.fromkeys(i for wait in (*client.waits, *worker.waiting.looked_for) for i in wait)
+        missing = (i for i in awaited if i in client.held and not client.is_ready(i))
+        return list(islice(missing, AWAITED_MAX))
+
+    def end(self) -> None:
+        """We go on.  With the lock held."""
+        if not self.is_ending:
+            self.is_ending = True
+            self.worker.client.cancel_wait(self.request)

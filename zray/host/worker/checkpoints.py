@@ -1,0 +1,110 @@
+"""An actor that recovers (`checkpoint_interval`), inside its worker: its state is saved, restored, brought up to date.
+
+What is saved is what the class's `__zray_save__()` returns; it is restored by `__zray_restore__(state)` on an instance
+whose constructor has not run.  The same methods may be called `__ray_save__` and `__ray_restore__`.  Without them it is
+saved as pickle does it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...ids import checkpoint_id, return_id
+from ...object_ref import ObjectRef
+from ...store.values import serialize
+from ...wire.actors import ActorSaved
+from ...wire.task_spec import StoredValue, TaskSpec, parse_options
+from ..client.task_context import Call
+
+if TYPE_CHECKING:
+    from .actor_runner import ActorHost, Result
+
+SAVE = ("__zray_save__", "__ray_save__")
+RESTORE = ("__zray_restore__", "__ray_restore__")
+
+
+class NotAsBefore(Exception):
+    """A call that is run again finds lost what it had: the state would not be what callers have seen."""
+
+
+def _found(instance: Any, names: tuple[str, ...]) -> Any:
+    return next((getattr(instance, name) for name in names if hasattr(instance, name)), None)
+
+
+class Recovery:
+    """Of one actor."""
+
+    def __init__(self, host: ActorHost) -> None:
+        self.host = host
+        self.count = host.order.call_count  # calls so far, but for readonly ones
+        self.saved_at = self.count
+        self.saved: ObjectRef | None = None  # the last checkpoint that we have put
+        self.given: list[ObjectRef] = []  # what calls that were run again have returned, until the node holds it
+
+    def restored(self, cls: Any) -> Any:
+        """The instance as it was saved."""
+        worker = self.host.worker
+        ref = worker.another_ref(self.host.order.checkpoint)
+        (state,) = worker.get([ref], None, writable=True)  # its arrays are its own, as they were
+        found = _found(cls, RESTORE)
+        if found is None and _found(cls, SAVE) is None:
+            return state
+        instance = cls.__new__(cls)
+        if found is None:
+            instance.__dict__.update(state)
+        else:
+            _found(instance, RESTORE)(state)
+        return instance
+
+    def run_again(self) -> None:
+        """The calls since, in order, and readonly ones for what they return.  What others return or raise was told."""
+        host, worker = self.host, self.host.worker
+        for spec in host.order.calls:
+            worker.call = Call(spec)
+            host.run_once_more(spec)
+            self.count += not parse_options(spec.options).is_readonly
+        with worker.lock:
+            for object_id in dict.fromkeys(object_id for spec in host.order.calls for object_id in spec.deps):
+                if type(worker.executor.arguments.pop(object_id, None)) is StoredValue:
+                    worker.client.place_unused(object_id)
+        host.order.calls = []
+
+    def give(self, spec: TaskSpec, result: Result) -> None:
+        """What a call that was run again has returned is lost, and may be asked for."""
+        worker = self.host.worker
+        values, contained, _ = result
+        with worker.lock:
+            for index, value in enumerate(values, 1):
+                worker.client.put(return_id(spec.task_id, index), value, contained[index - 1] if contained else ())
+                self.given.append(ObjectRef(return_id(spec.task_id, index)))
+            worker.writer.drop_found()
+
+    def call_ended(self, spec: TaskSpec) -> None:
+        """Save the state, now and then."""
+        host = self.host
+        interval = host.options.checkpoint_interval
+        if host.exiting or parse_options(spec.options).is_readonly:
+            return
+        self.count += 1
+        if interval and self.count - self.saved_at >= interval:
+            self._save()
+
+    def _save(self) -> None:
+        """A state that cannot be saved is said to be so; the calls since the last one are run again instead."""
+        host, worker = self.host, self.host.worker
+        try:
+            save = _found(host.instance, SAVE)
+            state = host.instance if save is None else save()  # lives until it is put, with what its refs refer to
+            serialized = serialize(state)
+            object_id = checkpoint_id(host.actor_id, host.order.restart_count, self.count)
+            stored = worker.store(object_id, serialized)
+        except Exception as error:
+            print(f"{host.options.class_name}: its state could not be saved: {error!r}", flush=True)
+            self.saved_at = self.count  # not again after each call
+            return
+        worker.flush()  # results first: they are in it
+        with worker.lock:
+            worker.client.put(object_id, stored, serialized.contained)
+            worker.client.say(ActorSaved(host.actor_id, object_id, self.count))
+        self.saved, self.saved_at = ObjectRef(object_id), self.count
+        worker.flush()

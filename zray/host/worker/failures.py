@@ -1,0 +1,48 @@
+"""The outcome of a task or call whose user code raised: an error value, one more attempt, or the end of the process."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...exceptions import encode_system_error
+from ...wire.task_spec import TaskSpec, parse_options
+from ..client.fork_guard import end_child
+from ..output.worker_output import begun_lines
+from ..process.crash_reports import read_report, write_exit
+from .exit import Parting, crash
+from .exit_errors import exit_in_words, exit_status, exited_task
+from .outcomes import Failure, raised
+
+if TYPE_CHECKING:
+    from .main import Worker
+
+
+def failure(worker: Worker, spec: TaskSpec, error: BaseException) -> Failure:
+    """Each return holds the error.  An exit ends the process: at once for an actor, else behind the task in hand."""
+    if os.getpid() != worker.pid:
+        end_child(error)
+    options = parse_options(spec.options)
+    name = worker.name_of(spec)
+    if isinstance(error, SystemExit):
+        if worker.actor is not None:
+            crash(worker, name, error)
+        return [_exited(worker, name, error)] * max(1, options.num_returns), (), False
+    is_far = worker.code is not None and worker.code.is_elsewhere
+    return raised(options, name, error, worker.node_id.hex(), is_far=is_far)
+
+
+def _exited(worker: Worker, name: str, error: SystemExit) -> bytes:
+    how, status = exit_in_words(error), exit_status(error)
+    paths, worker_id, pid = worker.paths, worker.worker_id, worker.pid
+    write_exit(paths, worker_id, pid, error, f"{name} has {how}: its worker process ends.")
+    begun_lines.write_own(ends_bar=True)
+    if worker.parting is None:
+        worker.parting = Parting(how, status)
+    details = {
+        "pid": pid,
+        "node": worker.node_id.hex()[:8],
+        "exit_text": f"exited with code {status}",
+        "log_tail": read_report(paths, worker_id, pid),
+    }
+    return encode_system_error("WorkerCrashedError", exited_task(name, error), details)

@@ -1,0 +1,447 @@
+"""A worker process: begins tasks one by one, as far as its claim window lets it, and says what came of them.
+
+The main thread runs user code.  When it blocks in `get` or `wait`, it receives there, and runs what the node
+sends it nested.  Results leave when the queue is empty, when half a millisecond has passed, or by the helper
+thread while a long task runs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import posix_ipc
+
+from ... import ray_imports
+from ...exceptions import DeserializationError
+from ...ids import child_path, is_child, return_id, root_task_id, stray_task_id
+from ...ids import function_id as id_of_code
+from ...roles.latest import Latest
+from ...roles.task_executor import TaskExecutor
+from ...store import unpickling
+from ...store.arguments import deserialize_arguments
+from ...store.errors import deserialize_error
+from ...store.functions import CodeInStore, deserialize_function
+from ...store.values import deserialize, deserialize_writable, is_error, serialize
+from ...version import __version__
+from ...wire.actors import StartActor
+from ...wire.message import PROTOCOL_VERSION, Message
+from ...wire.session import GoodbyeReply, Hello
+from ...wire.task_spec import StoredValue, TaskSpec, parse_options
+from ...wire.tasks import JobStarted, StartTasks, StopWorker
+from ..client.array_origins import Origins
+from ..client.connection import Connection
+from ..client.recursion_guard import as_deep_as_any
+from ..client.runtime import Runtime
+from ..client.task_context import Call, Submitter, current_call
+from ..code.pinned_imports import PinnedFinder
+from ..links.compatibility import python_version
+from ..output.truncation import LogRoom
+from ..output.worker_output import begun_lines
+from ..process import visible_gpus
+from ..process.math_threads import threads
+from ..process.titles import WorkerTitle
+from ..session.session import Session
+from .async_tasks import runnable
+from .background_waits import Aside
+from .code_changes import CodeChanges
+from .environment_variables import set_env_vars
+from .exit import Parting, leave
+from .failures import failure
+from .outcomes import several
+from .run_queue_delay import CoreWaits
+
+if TYPE_CHECKING:
+    from ..code.download import CodeTaker
+
+# Results wait no longer than this for company.
+RESULT_SECONDS = 0.0005
+# Methods of an actor that are known to take less; each call may have options of its own.
+BRIEF_MAX = 1_000
+# Of runs that took longer than this it is asked whether they were only held up; shorter ones change no plan.
+ODD_SECONDS = 0.001
+
+
+class Leave(SystemExit):
+    """Unwinds the main thread when the worker is to stop."""
+
+
+class Worker(Runtime):
+    """The runtime of a worker process, with a queue of tasks."""
+
+    def __init__(self, session: Session, worker: str, worker_id: int, node_pidfd: int) -> None:
+        self.window = posix_ipc.Semaphore(session.window_name(worker_id))
+        self.claim: Callable[[float], None] = self.window.acquire
+        connection = Connection(session.address, node_pidfd)
+        hello = Hello(
+            PROTOCOL_VERSION, __version__, "worker", os.getpid(), worker_id=worker_id, python=python_version()
+        )
+        self.executor = TaskExecutor()
+        self.orders: list[Message] = []  # StartActor, StopWorker: the main loop's to act upon
+        welcome, early = connection.join(hello)
+        root = Submitter(stray_task_id(welcome.node_id, worker_id))
+        super().__init__(connection, welcome.session, welcome.inline_bytes_max, root)
+        self.is_worker = True
+        self.paths, self.worker_id = session, worker_id
+        self.worker_name = worker
+        self.pid = os.getpid()
+        self.node_id = welcome.node_id
+        unpickling.node = welcome.node_id.hex()
+        self.on_other = self._on_order
+        begun_lines.on_written = self._note_output
+        begun_lines.new_name = self._new_name
+        self.printed_by = b""  # the task that printed last
+        self.more_messages = self.executor.take_messages
+        self.functions: dict[bytes, Callable[..., Any]] = {}
+        self.origins = Origins(self)
+        self.fitted = b""  # the options of the last task: libraries have the threads for its CPUs
+        self.calls: Counter[bytes] = Counter()  # of functions with max_calls
+        self.parting: Parting | None = None  # this process ends behind the task in hand
+        self.call: Call | None = None  # what the main thread runs, and threads that it started
+        self.first_submit = threading.Lock()  # several threads of one task may be its first to submit
+        self.main_thread = threading.get_ident()
+        self.sent_at = 0.0
+        # The actor's methods that take little, by the options of their calls.
+        self.brief: Latest[bytes, None] = Latest(BRIEF_MAX)
+        self.aside = Aside(self)
+        self.title = WorkerTitle(self)
+        self.log_room = LogRoom(session.worker_log_path(worker_id, self.pid))
+        self.core_waits = CoreWaits()  # of the main thread, which is the one that makes this
+        self.said_goodbye = False  # and the node has heard it
+        self.actor: Any = None  # an actors.ActorHost, once this worker is an actor's
+        self.code: CodeTaker | None = None  # where files are to be brought
+        self.has_new_code = False  # to be taken before the next function or argument is unpickled
+        self.code_changes = CodeChanges(self)
+        with self.lock:
+            self._handle(early)
+        self.begin()
+
+    def _note_output(self) -> None:
+        """At the end of a task that has printed.  The calls of an actor belong together."""
+        if self.call is None and self.actor is None and os.getpid() == self.pid:
+            self.paths.note_output(self.worker_id, self.pid)
+
+    def _new_name(self) -> str:
+        """The name of the task that prints; "": the same call as the last time, none, or an actor without own words."""
+        call = self.call
+        if call is None or call.spec.task_id is self.printed_by:
+            return ""
+        self.printed_by = call.spec.task_id
+        return self.name_of(call.spec) if self.actor is None else self.actor.label()
+
+    # --- orders ---
+
+    def _on_order(self, message: Message) -> None:
+        """With the lock held."""
+        kind = type(message)
+        if kind is StartTasks:
+            for argument in message.arguments:  # type: ignore[attr-defined]
+                if type(argument.value) is StoredValue:
+                    self.client.place_told(argument.object_id)
+            self.executor.on_start_tasks(message)  # type: ignore[arg-type]
+            if self.client.left and message.nested:  # type: ignore[attr-defined]
+                self.throw_nested_out()
+            if message.gpus is not None and not message.nested:  # type: ignore[attr-defined]
+                visible_gpus.show(message.gpus)  # type: ignore[attr-defined]
+            if self.executor.forgotten:
+                for function_id in self.executor.take_forgotten():
+                    self.functions.pop(function_id, None)
+        elif kind is JobStarted:
+            self._join_job(message)  # type: ignore[arg-type]
+        elif kind is GoodbyeReply:
+            self.said_goodbye = True
+        else:
+            self.orders.append(message)
+
+    def _join_job(self, message: JobStarted) -> None:
+        before, facts = self.facts, message.facts
+        self.facts, self.environment = facts, message.environment
+        is_elsewhere = bool(facts.home) and facts.home.partition("/")[0] != self.node_id.hex()
+        if is_elsewhere or message.environment.parcels:
+            if self.code is None:
+                from ..code.download import CodeTaker
+
+                self.code = CodeTaker(self, is_elsewhere=is_elsewhere)
+            self.has_new_code = self.code.has_new(facts)
+        if self.job_id:
+            self.code_changes.told(before, message)
+            return
+        self.job_id, self.namespace = message.job_id, facts.namespace
+        env_vars = (*facts.env_vars, *message.environment.env_vars)
+        set_env_vars(env_vars)
+        threads.user_has_set(name for name, _ in env_vars)
+        if facts.as_ray:
+            ray_imports.install(self)
+        self.paths.show_log(message.job_id, self.worker_id, self.pid)
+        self.code_changes.show_path(facts.sys_path)
+        if self.code is None:
+            PinnedFinder(self.paths.job_sources(message.job_id)).install()
+        try:
+            os.chdir(facts.working_dir)
+        except OSError:
+            pass  # the driver's folder is gone: absolute paths still work
+
+    def submitter(self) -> Submitter:
+        """The task that this thread runs, or that started it."""
+        call = current_call.get() or self.call
+        if call is None:
+            return self.root
+        if call.submitter is None:
+            with self.first_submit:
+                if call.submitter is None:
+                    spec, actor = call.spec, self.actor
+                    actor_id = actor.actor_id if actor is not None else b""
+                    where = actor.options.where if actor is not None else parse_options(spec.options).where
+                    call.submitter = Submitter(spec.task_id, self.name_of(spec), actor_id, where, self.path_of(spec))
+        return call.submitter
+
+    def path_of(self, spec: TaskSpec) -> bytes:
+        """The path of a task of a job with a seed; b"" elsewhere, and where another job's driver has submitted it."""
+        if self.facts.seed is None or spec.path:
+            return spec.path
+        return child_path(b"", spec.task_id) if is_child(spec.task_id, root_task_id(self.job_id)) else b""
+
+    def blocks(self) -> bool:
+        """Whether a wait of this thread stops the worker."""
+        if threading.get_ident() != self.main_thread or (self.code is not None and self.code.is_fetching):
+            return False
+        return self.actor is None or bool(self.actor.is_serial)
+
+    def look_around(self) -> None:
+        super().look_around()
+        self.log_room.look()
+        self.aside.look()
+        self.title.look()
+        if self.actor is not None:
+            self.actor.look_around()
+
+    def name_of(self, spec: TaskSpec) -> str:
+        """A task's name, for the user."""
+        options = parse_options(spec.options)
+        function = self.executor.functions.get(spec.function_id)
+        return options.name or options.method or (function.name if function is not None else spec.function_id.hex())
+
+    # --- the loop ---
+
+    def run(self) -> None:
+        """Until told to stop."""
+        executor = self.executor
+        queue = executor.queue
+        while True:
+            if queue:
+                self.run_next()
+                continue
+            with self.lock:
+                if self.aside.request:
+                    self.aside.end()
+                self.send_buffered()
+            if queue:
+                continue
+            if self.orders:
+                self._obey(self.orders.pop(0))
+                continue
+            self.wait_for_room()
+            self.receive_until(lambda: bool(queue or self.orders), None)
+            self.sent_at = time.perf_counter()  # the first of many is not sent by itself
+
+    def _obey(self, order: Message) -> None:
+        if type(order) is StopWorker:
+            if self.actor is not None:
+                self.actor.stop()
+            raise Leave(0)
+        if type(order) is JobStarted:
+            self.code_changes.leave_if_told()
+        if type(order) is StartActor:
+            from .actor_runner import ActorHost
+
+            if order.gpus is not None:
+                self.executor.gpus = order.gpus
+                visible_gpus.show(order.gpus)
+            self.actor = ActorHost(self, order)
+            self.actor.start()
+
+    def run_next(self) -> None:
+        """Begin the task at the head of the queue, if the window lets us."""
+        executor = self.executor
+        try:
+            self.claim(0)
+        except posix_ipc.BusyError:
+            with self.lock:
+                for object_id in executor.throw_out():
+                    self.client.place_unused(object_id)
+            return
+        with self.lock:
+            spec = executor.begun = executor.queue.popleft()
+        if spec.deps and not executor.has_arguments(spec):
+            with self.lock:
+                executor.give_back(spec)
+                executor.done_with(spec)
+            return
+        self.run_task(spec)
+        if self.parting is not None:
+            leave(self, self.parting.reason, status=self.parting.status)
+        self.send_results_soon()
+
+    def send_results_soon(self) -> None:
+        """With the last of the queue, which the loop does; before that at once when they have waited long enough for
+        company, or what comes next may take long, or end this process; else the helper looks after them.
+        """
+        queue = self.executor.queue
+        if not queue:
+            return
+        now = time.perf_counter()
+        if now - self.sent_at > RESULT_SECONDS or not self.is_brief(queue[0]):
+            self.sent_at = now
+            self.flush()
+            self.wait_for_room()
+        elif not self.is_armed:
+            self.arm()
+
+    def ended(self, spec: TaskSpec, took: float) -> None:
+        """A call of an actor: it is known now how long its method takes."""
+        if took < RESULT_SECONDS:
+            self.brief[spec.options] = None
+        else:
+            self.brief.pop(spec.options, None)
+
+    def is_brief(self, spec: TaskSpec) -> bool:
+        """Whether its function or method has ended here before, and takes less than results may wait."""
+        mean = self.executor.means.get(spec.function_id)
+        return mean.us < RESULT_SECONDS * 1e6 if mean is not None else spec.options in self.brief
+
+    def run_task(self, spec: TaskSpec) -> None:
+        """Run one, and note what came of it."""
+        outer, self.call = self.call, Call(spec)
+        if spec.options != self.fitted:
+            self.fit_threads(spec)
+        began = time.perf_counter()
+        wants_retry = False
+        value = None  # what it returns lives until that is noted: with it go the refs inside, and what they refer to
+        try:
+            function = self.functions.get(spec.function_id) or self.function_of(spec.function_id)
+            args, kwargs = self.arguments_of(spec)
+            value = function(*args, **kwargs)
+            del args, kwargs
+            took = time.perf_counter() - began
+            if not spec.options or (options := parse_options(spec.options)).num_returns == 1:
+                serialized = serialize(value)
+                if serialized.size <= self.inline_bytes_max and not serialized.buffers:
+                    values: list[bytes | StoredValue] = [serialized.inband]
+                else:
+                    values = [self.store(return_id(spec.task_id, 1), serialized)]
+                contained: tuple[tuple[bytes, ...], ...] = (serialized.contained,) if serialized.contained else ()
+            else:
+                values, contained = several(self, spec, value, options.num_returns)
+                took = time.perf_counter() - began  # a generator has run only now
+        except Leave:
+            raise
+        except BaseException as error:
+            took = time.perf_counter() - began
+            values, contained, wants_retry = failure(self, spec, error)
+            value = error  # lives as long, for the same reason
+        if spec.options and (max_calls := parse_options(spec.options).max_calls):
+            self.calls[spec.function_id] += 1
+            if self.calls[spec.function_id] >= max_calls and self.parting is None:
+                self.parting = Parting("max_calls")
+        self.call = outer
+        begun_lines.write_own(ends_bar=True)
+        executor = self.executor
+        is_odd = took > ODD_SECONDS and executor.is_unlike(spec.function_id, took * 1e6)
+        was_held_up = is_odd and self.core_waits.hold_up(took)
+        with self.lock:
+            if not was_held_up:
+                executor.ran_for(spec.function_id, took * 1e6)
+            self.note(spec, values, contained, wants_retry=wants_retry)
+        value = None  # an error's traceback has this frame, which would keep the error
+
+    def fit_threads(self, spec: TaskSpec) -> None:
+        """Math libraries have as many threads as the task has CPUs."""
+        self.fitted = spec.options
+        threads.fit(parse_options(spec.options).resources)
+
+    def note(
+        self, spec: TaskSpec, values: list[Any], contained: tuple[tuple[bytes, ...], ...], *, wants_retry: bool
+    ) -> None:
+        """What came of a task, for the next flush.  With the lock held."""
+        executor, client = self.executor, self.client
+        for object_id in executor.finished(spec, values, contained, wants_retry=wants_retry):
+            client.place_told(object_id)
+            if object_id not in executor.arguments:
+                client.place_unused(object_id)
+        if self.writer.found:
+            self.writer.drop_found()
+        if spec.deps:
+            for object_id in executor.done_with(spec):
+                client.place_unused(object_id)
+
+    def arguments_of(self, spec: TaskSpec) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments, refs resolved.
+
+        Raises:
+            the error that an argument is.
+        """
+        if self.has_new_code:
+            self.code_changes.take()
+        if not spec.deps:
+            return deserialize_arguments(spec.args, ())
+        resolved = []
+        writable = bool(spec.options) and parse_options(spec.options).writable
+        for index, value in enumerate(self.executor.begin(spec)):
+            if type(value) is StoredValue:
+                origin = "" if writable else self.origins.of_argument(spec, index)
+                resolved.append(self.read_stored(spec.deps[index], value, writable=writable, origin=origin))
+            elif is_error(value):
+                raise deserialize_error(value)
+            else:
+                resolved.append(deserialize_writable(value) if writable else deserialize(value))
+        return deserialize_arguments(spec.args, resolved)
+
+    def function_of(self, function_id: bytes) -> Callable[..., Any]:
+        """Unpickled once; or each time, where its closure has refs: kept here, they would keep their objects."""
+        if self.has_new_code:
+            self.code_changes.take()
+        restored = self.restored_count
+        code = self.executor.functions[function_id].code
+        if id_of_code(code) != function_id:
+            raise DeserializationError(
+                f"The code of a function ({len(code)} bytes) does not match its hash, so it is not loaded."
+            )
+        function = deserialize_function(code)
+        if type(function) is CodeInStore:
+            found = self.get((function.ref,), None)[0]
+            restored = self.restored_count  # that ref is none of the closure's
+            function = deserialize_function(found)
+        function = runnable(function)
+        with self.lock:
+            if self.restored_count == restored and not self.has_new_code:
+                self.functions[function_id] = function
+        return function  # type: ignore[no-any-return]
+
+    # --- nested ---
+
+    def receive_until(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
+        """As Runtime's; in the thread that runs tasks, also run what the node sends us to run meanwhile."""
+        nested = self.executor.nested
+        if threading.get_ident() != self.main_thread:
+            return super().receive_until(is_done, deadline)
+        while not super().receive_until(lambda: bool(nested) or is_done(), deadline) or nested:
+            if not nested or (deadline is not None and time.monotonic() >= deadline):
+                return is_done()
+            with self.lock:
+                spec = self.executor.begun = nested.popleft()
+            outer, self.waiting.blocked = self.waiting.blocked, 0  # this thread runs; what it awaits may lend the CPU
+            with as_deep_as_any(), visible_gpus.shown_inside(self.executor, spec):
+                self.run_task(spec)
+            if self.call is not None and self.actor is None and self.call.spec.options != self.fitted:
+                self.fit_threads(self.call.spec)
+            self.waiting.blocked = outer
+            self.flush()
+        return True
+
+    def throw_nested_out(self) -> None:
+        for object_id in self.executor.throw_nested_out():
+            self.client.place_unused(object_id)

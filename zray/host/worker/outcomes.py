@@ -1,0 +1,105 @@
+"""The outcome of a task or call: the values of several returns, or the error that user code raised."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ...exceptions import RuntimeEnvSetupError
+from ...ids import return_id
+from ...store.errors import serialize_cancellation, serialize_error, serialize_system_error
+from ...store.values import deserialize, serialize
+from ...wire.objects import AbandonObject
+from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec
+from ..client.error_hints import add_hints
+
+if TYPE_CHECKING:
+    from .main import Worker
+
+# So much of the returns of one task travels in its message; the rest lies in the arena (frames have a limit).
+SEVERAL_INLINE_BYTES_MAX = 16 << 20
+
+
+class WrongCount(Exception):
+    """A task has returned another number of values than its num_returns: its text is a ValueError's."""
+
+
+def several(
+    worker: Worker, spec: TaskSpec, value: Any, count: int
+) -> tuple[list[bytes | StoredValue], tuple[tuple[bytes, ...], ...]]:
+    """The values of a task with `count` returns, and the refs in each.
+
+    Each is stored before the next one is asked for: a generator may fill the same array again, and memory never holds
+    more than one of them.
+
+    Raises:
+        WrongCount: it returned another number of them.
+        what a generator raises.
+    """
+    if count == 0:
+        return [serialize(None).inband], ()
+    due = f"{worker.name_of(spec)} was called with num_returns={count}"
+    try:
+        parts = iter(value)
+    except TypeError:
+        kind = type(value).__name__
+        raise WrongCount(f"{due}, but returned one value of type {kind}, and no tuple or list.") from None
+    if hasattr(value, "__len__") and len(value) != count:
+        raise WrongCount(f"{due}, but returned {len(value)} values.")
+    values: list[bytes | StoredValue] = []
+    contained = []
+    inline_bytes = 0
+    try:
+        for index, part in enumerate(parts, 1):
+            if index > count:
+                raise WrongCount(f"{due}, but its generator yields more.")
+            serialized = serialize(part)
+            if inline_bytes + serialized.size <= SEVERAL_INLINE_BYTES_MAX:
+                stored = worker.store(return_id(spec.task_id, index), serialized)
+            else:
+                stored = worker.writer.write(return_id(spec.task_id, index), serialized)
+            values.append(stored)
+            inline_bytes += len(stored) if type(stored) is bytes else 0
+            contained.append(serialized.contained)
+        if len(values) != count:
+            raise WrongCount(f"{due}, but its generator yielded {len(values)} values.")
+    except BaseException as error:
+        if error.__traceback__ is not None:
+            error.__traceback__ = error.__traceback__.tb_next  # this function is no line of the user's
+        for index, stored in enumerate(values, 1):
+            if type(stored) is StoredValue:
+                worker.say(AbandonObject(return_id(spec.task_id, index)))
+        raise
+    return values, tuple(contained) if any(contained) else ()
+
+
+# The values of a task, the refs inside of each, and whether its options ask for one more attempt.
+Failure = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
+
+
+def raised(options: TaskOptions, name: str, error: BaseException, node: str, *, is_far: bool) -> Failure:
+    """Each return holds the error.  Not for exits.
+
+    node: the id of the node, in hexadecimal.  is_far: the code of the program is on another node.
+    """
+    count = max(1, options.num_returns)
+    wants_retry = False
+    if type(error) is WrongCount:
+        error = ValueError(*error.args)  # without a traceback, which would be of zray's own
+    if options.retry_exceptions and not isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+        with suppress(Exception):  # code of the user's runs here, and classes may be missing: no retry then
+            wants_retry = not options.retry_on or isinstance(_cause_of(error), deserialize(options.retry_on))
+    if type(error) is RuntimeEnvSetupError:  # it never ran
+        return [serialize_system_error(error)] * count, (), False
+    if isinstance(error, KeyboardInterrupt):
+        return [serialize_cancellation(error, name, skip_frames=1)] * count, (), False
+    with suppress(Exception):  # likewise: no hints
+        add_hints(error, node if is_far else "")
+    failed = serialize_error(error, name, node=node, skip_frames=1)
+    return [failed.inband] * count, (failed.contained,) * count if failed.contained else (), wants_retry
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    """The user's exception behind a TaskError that only passed through."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, BaseException) else error

@@ -1,0 +1,54 @@
+"""The life of a worker process, from its fork to its exit code."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import sys
+
+from ...exceptions import ClusterLostError
+from .. import context
+from ..output.worker_output import begun_lines
+from ..session.session import Session
+from .exit import heard_before_exit
+from .main import Leave, Worker
+
+
+def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
+    """The life of a worker; its exit code."""
+    if begun_lines.log is not None:  # the streams of this process are those of a worker
+        pid = os.getpid()
+        log, errors = session.worker_log_path(worker_id, pid), session.worker_errors_path(worker_id, pid)
+        begun_lines.error_file.lead(log, errors)
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed(int.from_bytes(os.urandom(4), "big"))
+    random.seed()
+    try:
+        try:
+            runtime = Worker(session, worker, worker_id, node_pidfd)
+        except RuntimeError as error:
+            if "thread" not in str(error):
+                raise
+            # Each further worker ends in the same way: equal lines are folded, tracebacks with pids are not.
+            print(
+                f"zray: a worker process has ended, since it could not start a thread ({error}): this user may have "
+                f"{_processes_allowed()} processes and threads (`ulimit -u`).  Other workers go on.",
+                file=sys.stderr,
+            )
+            return 1
+        context.set_runtime(runtime)
+        try:
+            with heard_before_exit(runtime):
+                runtime.run()
+        except Leave as leave:
+            runtime.flush()
+            return int(leave.code or 0)
+    except ClusterLostError:
+        return 0
+    return 0
+
+
+def _processes_allowed() -> str:
+    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    return "unlimited" if limit == resource.RLIM_INFINITY else f"{limit:,}"
