@@ -54,7 +54,7 @@ def take_up(
     log: Callable[[str], None],
     deliver: Callable[[str, Any], None],
 ) -> tuple[Membership, Head]:
-    """Found a cluster, or take one up again.  cluster: as in node_processes.start_head; deliver: as in ReplicaLog.
+    """Found a cluster, or take one up again.  cluster: what was asked for (nodes.start_head); deliver: as in ShardLog.
 
     Raises:
         ZrayError, OSError: it cannot be; nobody has heard of it then, and another head may have the state.

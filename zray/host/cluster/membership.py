@@ -261,7 +261,7 @@ def join_cluster(
 ) -> Membership:
     """As a newcomer.  options: kind, address (HOST:PORT of the head), listen_host ("": where the head is reached from),
     port, advertise (HOST[:PORT]: where others reach us, when that is elsewhere), head_wait, called (as in SessionInfo),
-    former and why (as in node_processes.start_member).
+    former and why (as in nodes.start_member).
     folder: of the session.
 
     Raises:
