@@ -15,7 +15,7 @@ each small task takes that way; the simulator asserts that each is in the table.
 
 Rule 1: A task is in `index[task.state]` while its state is a forwarded one, and in no other index.
 Rule 2: `by_peer[p]` holds the tasks whose `forward.peer` is p, `by_scheduler[s]` those whose `forward.via` is s.
-Rule 3: Nothing outside of this file changes a field of a task.
+Rule 3: Nothing outside of this file changes a task's state, worker, forward, nor its counts of arguments and attempts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TaskState(IntEnum):
 
 
 class Event(IntEnum):
-    """What moves a task on."""
+    """Events that move a task on."""
 
     SPILLED = 0  # it goes up, for the first time or again
     DEPARTS = 1  # the shards are told of what leaves with it
@@ -72,9 +72,10 @@ class Event(IntEnum):
     ENDED = 17  # its values are here, or nothing here starts it any more
 
 
-FORWARDED = TaskState.THROTTLED
-LOCAL = (TaskState.WAITING, TaskState.READY)
-IDLE = (TaskState.DEFERRED, TaskState.PARKED, TaskState.GROUP)
+# A member looked up in its class takes longer than the change of a state.
+WAITING, READY, SENT, CALL, DONE, FORWARDED, *_, DEFERRED, PARKED, GROUP = TaskState
+LOCAL = (WAITING, READY)
+IDLE = (DEFERRED, PARKED, GROUP)
 THERE = (TaskState.PLACED, TaskState.ACCEPTED)
 ASKED = (TaskState.SCHEDULER, TaskState.SEARCHED)
 UNDER_WAY = (*ASKED, *THERE)
@@ -107,7 +108,6 @@ TRANSITIONS: dict[tuple[int, Event], TaskState] = {
     **_rows((TaskState.WAITING, TaskState.CALL, TaskState.SENT), Event.QUEUED, TaskState.CALL),
     **_rows(TaskState, Event.ENDED, TaskState.DONE),
 }
-DEFERRED = TaskState.DEFERRED
 # What an event leaves of who has the task: all else forgets both.
 KEEPS_PEER = (Event.SCHEDULER_GONE, Event.PLACED, Event.ACCEPTED)
 KEEPS_SCHEDULER = (Event.PLACED,)
@@ -122,7 +122,7 @@ class Forward(Struct, gc=False, eq=False):
 
 
 class Task(Struct, gc=False, eq=False):
-    """One task as this node sees it."""
+    """Task as this node sees it."""
 
     spec: TaskSpec
     options: TaskOptions
@@ -138,42 +138,42 @@ class Task(Struct, gc=False, eq=False):
     forward: Any = None  # Forward, of one from another node, or that another node is to run
 
     def enqueued(self) -> None:
-        """All that it takes is here: it is in the queue of its kind, or looks for a place."""
-        self.state = TaskState.READY
+        """Arguments are here: the task is in the queue of its kind, or looks for a place."""
+        self.state = READY
 
     def sent(self, worker: Any) -> None:
-        """A Worker has it."""
-        self.state = TaskState.SENT
+        """Note the Worker that has the task."""
+        self.state = SENT
         self.worker = worker
 
     def returned(self) -> bool:
-        """No worker has it any more.  Whether it is ready, and need not wait for an argument."""
+        """Take the task back from its worker.  False: it waits for an argument."""
         self.worker = None
-        self.state = TaskState.WAITING if self.missing else TaskState.READY
+        self.state = WAITING if self.missing else READY
         return not self.missing
 
     def queued(self) -> None:
-        """It is a call, and no worker has it."""
-        self.state = TaskState.CALL
+        """Note a call that no worker has."""
+        self.state = CALL
         self.worker = None
 
     def ended(self) -> None:
-        """It waits for nothing, and no worker has it.  One that is forwarded ends by `TaskStates.ended`."""
-        self.state = TaskState.DONE
+        """End a task that is here; `TaskStates.ended` ends those in any state."""
+        self.state = DONE
         self.worker = None
         self.missing = 0
 
     def waits_for(self, count: int) -> None:
-        """So many things that it takes are not here."""
+        """Set the number of arguments that are missing, the function included."""
         self.missing = count
 
     def has_come(self) -> int:
-        """One of these is here.  How many are not."""
+        """Count one missing argument less.  Returns how many are left."""
         self.missing -= 1
         return self.missing
 
     def tried(self, attempts: int) -> None:
-        """So many of its runs are over that are not for nothing."""
+        """Set the number of attempts that count against `max_retries`."""
         self.attempts = attempts
 
     @property
