@@ -23,7 +23,7 @@ DRAIN_SECONDS_MAX = 1e9
 
 
 class Orders:
-    """Of one node."""
+    """Commands of administrators that one node takes."""
 
     def __init__(self, node: Node) -> None:
         self.node = node

@@ -127,7 +127,7 @@ class Peers:
         peer.link.hold(bool(self.holders))
 
     def remove(self, address: str) -> None:
-        """It is gone."""
+        """Forget the process: it has ended."""
         peer = self.by_address.pop(address, None)
         if peer is not None:
             del self.by_identity[peer.identity]

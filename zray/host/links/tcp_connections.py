@@ -46,7 +46,7 @@ def opened(descriptor: int) -> socket.socket:
 
 
 def repeat_steadily(descriptor: int) -> None:
-    """What this connection loses is sent again at equal distances, while there is little of it.
+    """Lost packets of this connection are sent again at equal distances, while there are few of them.
 
     TCP doubles the distance each time.  On a line whose queue is kept full by others a small packet is often lost
     twice, and the third attempt comes after more than a lease.
@@ -80,7 +80,7 @@ class ConnectionCheck(Local):
     count: int = 0
 
     def due(self, links: Neighbours) -> None:
-        """One question, and the next one later."""
+        """Ask once, and set a timer for the next question."""
         if self.neighbour.identity != self.identity:
             return
         links.stir(links.listener)
@@ -128,7 +128,7 @@ def watch_unauthenticated(links: Neighbours) -> None:
 
 
 class UnauthenticatedConnections:
-    """By the descriptors that libzmq has of them."""
+    """Connections that have not authenticated yet, by the descriptors that libzmq has of them."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -143,7 +143,7 @@ class UnauthenticatedConnections:
             self._cut(next(iter(self.half_open)))
 
     def has_spoken(self, descriptor: int) -> None:
-        """It is none any more."""
+        """The connection has authenticated."""
         self.half_open.pop(descriptor, None)
 
     def has_ended(self, descriptor: int) -> bool:
@@ -155,7 +155,7 @@ class UnauthenticatedConnections:
         return True
 
     def cut_talkative(self) -> None:
-        """Those that have sent more than a greeting takes."""
+        """Cut connections that have sent more than a greeting takes."""
         for descriptor in [it for it in self.half_open if bytes_received(it) > UNAUTHENTICATED_BYTES_MAX]:
             self._cut(descriptor)
 

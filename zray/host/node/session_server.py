@@ -286,7 +286,7 @@ class Doorman:
 
 
 class SessionEnd:
-    """Of one node."""
+    """End of the session of one node."""
 
     def __init__(self, node: Node) -> None:
         self.node = node

@@ -259,5 +259,5 @@ def names_in(folder: str, prefix: str) -> list[str]:
 
 
 def elsewhere_name(number: int) -> str:
-    """Of the files with lines of workers on other nodes (forwarding.py), from 1."""
+    """Name of a file with lines of workers on other nodes (forwarding.py), numbered from 1."""
     return f"elsewhere-{number:09}.log"

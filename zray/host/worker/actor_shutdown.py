@@ -30,7 +30,7 @@ def has_shutdown(instance: Any) -> bool:
 
 
 class Shutdown:
-    """Of one actor."""
+    """End of one actor: its methods that run first."""
 
     def __init__(self, host: ActorHost) -> None:
         self.host = host

@@ -34,7 +34,7 @@ HANDLE_CODE = asyncio.events.Handle._run.__code__
 
 
 class EventLoop:
-    """Of one actor."""
+    """Event loop of one actor."""
 
     def __init__(self, host: ActorHost) -> None:
         self.host = host
@@ -72,7 +72,7 @@ class EventLoop:
         return self.instance.result()
 
     def _constructor_failed(self, error: BaseException) -> None:
-        """By what it raised, or by what something beside it has done to the loop."""
+        """Pass on the error of the constructor, or of what something beside it has done to the loop."""
         if not self.instance.done():
             trace = error.__traceback__
             self.instance.set_exception(error.with_traceback(trace.tb_next if trace is not None else None))

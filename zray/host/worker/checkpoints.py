@@ -32,7 +32,7 @@ def _found(instance: Any, names: tuple[str, ...]) -> Any:
 
 
 class Recovery:
-    """Of one actor."""
+    """Checkpoints and replay of one actor."""
 
     def __init__(self, host: ActorHost) -> None:
         self.host = host

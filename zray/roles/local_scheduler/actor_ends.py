@@ -246,7 +246,7 @@ class ActorEnds:
         self.node.send(worker.address, StopWorker())
 
     def end(self, actor: Actor, worker: Worker) -> None:
-        """Its job or session is over: tell it to stop and wait for that, or kill it."""
+        """End an actor whose job or session is over: tell it to stop and wait for that, or kill it."""
         if self.can_stop(actor):
             self.stop(actor, worker)
         if not self.waits_for(worker):
@@ -275,7 +275,7 @@ class ActorEnds:
         self._look()
 
     def has_stopped(self, address: str) -> None:
-        """It has stopped, or was killed."""
+        """Note a worker that has stopped, or was killed."""
         if self.stopping.pop(address, None) is not None:
             self._look()
 

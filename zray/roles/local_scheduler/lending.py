@@ -99,7 +99,7 @@ TRANSITIONS: dict[tuple[FrameState, str], FrameState] = {
 
 
 class Frame(Struct, eq=False):
-    """One level of a worker's stack: what it runs, and the resources that this level holds.
+    """Level of a worker's stack: its task, and the resources that it holds.
 
     Level 0 is the worker's ordinary queue; a blocked worker that runs what it waits for has more.
     """
@@ -114,7 +114,7 @@ class Frame(Struct, eq=False):
     cpu_since: float = 0.0  # when it was given its CPU, if it had lent it
 
     def begins(self, now: float) -> None:
-        """What it runs is another task or call."""
+        """Note the start of another task or call."""
         self.began_at = now
 
     def held(self) -> dict[str, int]:
@@ -154,7 +154,7 @@ class Lending:
             (self.resuming.appendleft if event == "goes on" else self.resuming.append)(worker)
 
     def begin(self, worker: Worker, resources: dict[str, int], depth: int, task: Task | None = None) -> Frame:
-        """One more level, which takes these."""
+        """Add a level that takes these resources."""
         frame = Frame(resources, depth, self.node.now, self.node.resources.take(resources), task)
         worker.frames.append(frame)
         return frame
@@ -168,7 +168,7 @@ class Lending:
         self.node.calls.wanting_worker_changed()
 
     def end_all(self, worker: Worker) -> None:
-        """It is gone."""
+        """End all levels of a worker that is gone."""
         for frame in worker.frames:
             self._give_back(worker, frame)
         worker.frames.clear()

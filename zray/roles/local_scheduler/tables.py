@@ -133,7 +133,7 @@ class Worker(Struct, eq=False):
         self.queue = None  # a lease names it
 
     def belongs_to(self, job: Job, environment: Environment) -> None:
-        """It is the job's for good, for tasks of this environment."""
+        """Give the worker to a job for good, for tasks of this environment."""
         self.job, self.environment = job, environment
         assert self.process is not None
         self.process.job = job
@@ -144,18 +144,18 @@ class Worker(Struct, eq=False):
         self.was_served_at, queue.job.served_at = queue.job.served_at, lease_number
 
     def gives_turn_back(self) -> None:
-        """It blocks: the rest of its job's turn is for what it waits for.  Once for each lease, or others had none."""
+        """Leave the rest of the turn to what a blocked worker waits for.  Once for each lease, or others had none."""
         if self.queue is not None and self.was_served_at is not None:
             job = self.queue.job
             job.served_at = min(job.served_at, self.was_served_at)
             self.was_served_at = None
 
     def moves(self, now: float) -> None:
-        """It gets or finishes something, or goes on."""
+        """Note progress: the worker gets or finishes something, or goes on."""
         self.progress_at = now
 
     def begins(self, now: float) -> None:
-        """It goes on with something else in its lowest level."""
+        """Note the start of another task or call in the lowest level."""
         self.progress_at = now
         self.frames[0].begins(now)
 
