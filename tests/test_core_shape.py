@@ -8,9 +8,9 @@ from tests.core_shape import changed, code_lines, fields_of, measure
 
 MOST = {
     "files": 327,
-    "code lines": 39_456,
-    "statements": 32_480,
-    "lines of imports": 3_788,
+    "code lines": 39_075,
+    "statements": 32_479,
+    "lines of imports": 3_364,
     "fields with foreign writers": 135,
 }
 # A count that is lower than its limit by so much has to be written down.

@@ -25,28 +25,9 @@ from typing import Any, get_args
 
 from ..exceptions import FIRST_MARK, PAST_MARKS
 from ..ids import FIRST_RETURN, return_id
-from ..wire.actors import ActorNamesFound, FindActorReply
-from ..wire.groups import CreateGroupReply, GroupsFound
-from ..wire.hosts import NodesReply
-from ..wire.listing import WorkListed
+from ..wire import actors, groups, hosts, listing, objects, reasons, session, tasks
 from ..wire.message import Message
-from ..wire.objects import (
-    AllocateRefused,
-    HoldObjects,
-    InlineLimit,
-    ObjectAllocated,
-    PagesReserved,
-    PutObject,
-    PutObjects,
-    ReleaseObjects,
-    UnpinObjects,
-    ValuesFreed,
-    error_of_freed,
-)
-from ..wire.reasons import ExplainReply
-from ..wire.session import StatusReply
 from ..wire.task_spec import StoredValue, TaskSpec
-from ..wire.tasks import AwaitRoom, CancelWait, ObjectsReady, SubmitTasks, WaitObjects, WaitReply
 from .role import handlers_of, on
 from .unfetched import Unfetched
 
@@ -60,14 +41,14 @@ RELEASES_MAX = 4_096
 
 # What a node answers with, by the number of the question.
 Reply = (
-    FindActorReply
-    | ActorNamesFound
-    | StatusReply
-    | NodesReply
-    | ExplainReply
-    | CreateGroupReply
-    | GroupsFound
-    | WorkListed
+    actors.FindActorReply
+    | actors.ActorNamesFound
+    | session.StatusReply
+    | hosts.NodesReply
+    | reasons.ExplainReply
+    | groups.CreateGroupReply
+    | groups.GroupsFound
+    | listing.WorkListed
 )
 
 
@@ -95,7 +76,7 @@ class Client:
         self.reading: dict[bytes, int] = {}  # arrays on it that live
         self.outbox: list[Message] = []
         self._specs: list[TaskSpec] | None = None  # of the SubmitTasks at the end of the outbox
-        self._puts: list[PutObject] | None = None  # of the PutObjects at the end of the outbox
+        self._puts: list[objects.PutObject] | None = None  # of the PutObjects at the end of the outbox
         # Said in the middle of anything else, by a finalizer or a signal's handler.
         self.later: deque[TaskSpec | Message] = deque()
         self.buffered = 0
@@ -133,7 +114,7 @@ class Client:
         if specs is None:
             specs = self._specs = []
             self._puts = None
-            self.outbox.append(SubmitTasks(specs))
+            self.outbox.append(tasks.SubmitTasks(specs))
         specs.append(spec)
         if spec.deps:
             self.unfetched.handed.update(spec.deps)
@@ -159,8 +140,8 @@ class Client:
         if puts is None:
             puts = self._puts = []
             self._specs = None
-            self.outbox.append(PutObjects(puts))
-        puts.append(PutObject(object_id, value, contained))
+            self.outbox.append(objects.PutObjects(puts))
+        puts.append(objects.PutObject(object_id, value, contained))
         self.buffered += 1
 
     def say(self, message: Message) -> None:
@@ -182,7 +163,7 @@ class Client:
             return
         self.held[object_id] = object_id
         self.borrowed.add(object_id)
-        self.say(HoldObjects([object_id]))
+        self.say(objects.HoldObjects([object_id]))
 
     def expect_actor(self, object_id: bytes) -> None:
         """The object behind a new actor's handles: ours, like a task's return.  Its calls tell of its failure."""
@@ -224,7 +205,7 @@ class Client:
         count = min(len(released), RELEASES_MAX)
         while self.later:  # ahead of the ends of the refs that it made
             words = self.later.popleft()
-            self.say(SubmitTasks([words]) if type(words) is TaskSpec else words)  # type: ignore[arg-type]
+            self.say(tasks.SubmitTasks([words]) if type(words) is TaskSpec else words)  # type: ignore[arg-type]
         if count:
             held, further_refs, values, gone = self.held, self.further_refs, self.values, []
             for _ in range(count):
@@ -247,7 +228,7 @@ class Client:
                 self.located.difference_update(gone)
             if gone:
                 self.unfetched.forget(gone)
-                self.say(ReleaseObjects(gone))
+                self.say(objects.ReleaseObjects(gone))
         if self.unread:
             pins = []
             for _ in range(len(self.unread)):
@@ -260,7 +241,7 @@ class Client:
                 if type(self.values.get(object_id)) is not StoredValue and object_id in self.told:
                     pins.append((object_id, self.told.pop(object_id)))
             if pins:
-                self.say(UnpinObjects(pins))
+                self.say(objects.UnpinObjects(pins))
 
     # --- reading ---
 
@@ -291,7 +272,7 @@ class Client:
             self.asked.update(wanted)
             self.request += 1
             # The reply is not awaited: the values themselves are.
-            self.say(WaitObjects(self.request, wanted, len(wanted), True, False))
+            self.say(tasks.WaitObjects(self.request, wanted, len(wanted), True, False))
 
     def ask_whether(self, object_ids: Iterable[bytes]) -> None:
         """Have the node say when each is there, without its value; that it is will stand in `located`."""
@@ -300,7 +281,7 @@ class Client:
                 self.asked_whether.add(object_id)
                 self.request += 1
                 # One each: every reply names what it found.
-                self.say(WaitObjects(self.request, [object_id], 1, False, False))
+                self.say(tasks.WaitObjects(self.request, [object_id], 1, False, False))
 
     def wait(
         self,
@@ -315,22 +296,22 @@ class Client:
         """Ask the node to say when `count` of them are there.  Returns the request to look for in `replies`."""
         self.request += 1
         self.replies[self.request] = None
-        self.say(WaitObjects(self.request, object_ids, count, fetch, block, aside, limited))
+        self.say(tasks.WaitObjects(self.request, object_ids, count, fetch, block, aside, limited))
         return self.request
 
     def cancel_wait(self, request: int) -> None:
         """No longer interested: the reply comes soon."""
-        self.say(CancelWait(request))
+        self.say(tasks.CancelWait(request))
 
     def leave_wait(self, request: int) -> None:
         """This worker's only thread goes on, whatever the node does: nested tasks sent into the wait are not for it."""
-        self.say(CancelWait(request, goes_on=True))
+        self.say(tasks.CancelWait(request, goes_on=True))
         self.left = request
 
     def await_room(self) -> int:
         """This worker waits for room in the object store.  Returns the request, to be cancelled in the end."""
         request = self.expect_reply()
-        self.say(AwaitRoom(request))
+        self.say(tasks.AwaitRoom(request))
         return request
 
     def expect_reply(self) -> int:
@@ -356,8 +337,8 @@ class Client:
             self.ask(wanted)
             self.is_urgent = True
 
-    @on(ObjectsReady)
-    def on_objects_ready(self, message: ObjectsReady) -> None:
+    @on(tasks.ObjectsReady)
+    def on_objects_ready(self, message: tasks.ObjectsReady) -> None:
         held, values = self.held, self.values
         self.arrivals += 1
         for arrived in self.arrived_lists:
@@ -374,8 +355,8 @@ class Client:
             for object_id, _ in message.objects:
                 self.on_ready(object_id)
 
-    @on(ValuesFreed)
-    def on_values_freed(self, message: ValuesFreed) -> None:
+    @on(objects.ValuesFreed)
+    def on_values_freed(self, message: objects.ValuesFreed) -> None:
         """Also of our own wish, ahead of the node's word: a value that is here is read no more."""
         self.arrivals += 1
         for object_id in message.object_ids:
@@ -383,12 +364,12 @@ class Client:
             if known is not None:
                 if type(self.values.get(known)) is StoredValue:
                     self.place_unused(known)
-                self.values[known] = error_of_freed(known)
+                self.values[known] = objects.error_of_freed(known)
                 if self.on_ready is not None:
                     self.on_ready(known)
 
-    @on(WaitReply)
-    def on_wait_reply(self, message: WaitReply) -> None:
+    @on(tasks.WaitReply)
+    def on_wait_reply(self, message: tasks.WaitReply) -> None:
         self.arrivals += 1
         if not message.request:
             self._lie_elsewhere(message.ready)
@@ -405,22 +386,24 @@ class Client:
     def on_reply(self, message: Reply) -> None:
         if message.request in self.replies:
             self.replies[message.request] = message
-        if type(message) is FindActorReply and message.actor_id and not message.node:
+        if type(message) is actors.FindActorReply and message.actor_id and not message.node:
             object_id = message.actor_id + FIRST_RETURN
             if object_id not in self.held:
                 self.borrowed.add(object_id)
 
-    @on(ObjectAllocated, PagesReserved, AllocateRefused)
-    def on_allocation(self, message: ObjectAllocated | PagesReserved | AllocateRefused) -> None:
+    @on(objects.ObjectAllocated, objects.PagesReserved, objects.AllocateRefused)
+    def on_allocation(self, message: objects.ObjectAllocated | objects.PagesReserved | objects.AllocateRefused) -> None:
         known = self.allocations.get(message.object_id, message)
-        if type(message) is PagesReserved and type(known) is ObjectAllocated:
+        if type(message) is objects.PagesReserved and type(known) is objects.ObjectAllocated:
             # The place was told with the first pages.
-            self.allocations[message.object_id] = ObjectAllocated(known.object_id, known.place, message.reserved)
+            self.allocations[message.object_id] = objects.ObjectAllocated(
+                known.object_id, known.place, message.reserved
+            )
         elif message.object_id in self.allocations:  # else its writer gave up
             self.allocations[message.object_id] = message
 
-    @on(InlineLimit)
-    def on_limit(self, message: InlineLimit) -> None:
+    @on(objects.InlineLimit)
+    def on_limit(self, message: objects.InlineLimit) -> None:
         self.inline_bytes_max = message.bytes_max
         if self.on_inline_limit is not None:
             self.on_inline_limit(message.bytes_max)

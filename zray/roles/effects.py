@@ -11,9 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..wire.gcs import RegisterNode
+from ..wire import gcs, scheduling
 from ..wire.message import Bulk, Local, Message
-from ..wire.scheduling import JobFacts
 from .replica_effects import EndReplicaProcess, LetInReplica, NoteChain, ShutOutReplica, StartReplicaProcess
 from .work_effects import WorkEffect
 
@@ -155,7 +154,7 @@ class ForgetHost(Struct, gc=False):
 class NoteMember(Struct, gc=False):
     """Have it for good that this node is a member."""
 
-    node: RegisterNode
+    node: gcs.RegisterNode
 
 
 class NoteLost(Struct, gc=False):
@@ -281,7 +280,7 @@ class ProcessJoined(Local):
     pid: int
     job_id: bytes
     worker_id: int = 0
-    facts: JobFacts = JobFacts()
+    facts: scheduling.JobFacts = scheduling.JobFacts()
 
 
 class ProcessLeft(Local):

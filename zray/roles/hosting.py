@@ -19,20 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..wire.chain import ChainMemberLost
-from ..wire.gcs import NodeJoined, NodeLost
-from ..wire.hosting import (
-    REPLICAS_MAX,
-    HostedReplica,
-    MayHost,
-    ReplicaEnded,
-    ReplicaRefused,
-    ReplicaRuns,
-    ReplicaStuck,
-    StartReplica,
-    StopReplica,
-)
-from ..wire.hosts import RELAYED
+from ..wire import chain, gcs, hosting, hosts
 from .latest import LOST_MAX, Latest
 from .replica_effects import (
     LetInReplica,
@@ -67,7 +54,7 @@ class Candidate:
         self.rests = False  # one of it has just ended
         self.rest = 0.0  # in s: the last one, since something has lasted here
         self.ordered: dict[int, str] = {}  # number of the order -> shard
-        self.running: dict[str, HostedReplica] = {}  # by host; not all are let in yet
+        self.running: dict[str, hosting.HostedReplica] = {}  # by host; not all are let in yet
 
     def shards(self) -> list[str]:
         """Of what runs here, or is about to."""
@@ -90,7 +77,7 @@ class Hosting(Role):
         services: str,
         monitor: str,
         lineage_bytes: int = 0,
-        known: Iterable[tuple[str, HostedReplica]] = (),
+        known: Iterable[tuple[str, hosting.HostedReplica]] = (),
     ) -> None:
         super().__init__(address)
         self.shards = list(shards)
@@ -121,7 +108,7 @@ class Hosting(Role):
                     and not candidate.is_leaving
                     and not candidate.rests
                     and shard not in candidate.shards()
-                    and len(candidate.shards()) < REPLICAS_MAX
+                    and len(candidate.shards()) < hosting.REPLICAS_MAX
                 ]
                 if not fit:
                     break
@@ -130,7 +117,7 @@ class Hosting(Role):
     def _order(self, candidate: Candidate, shard: str) -> None:
         self.count += 1
         candidate.ordered[self.count] = shard
-        self.send(candidate.keeper, StartReplica(self.count, shard, self.lineage_bytes))
+        self.send(candidate.keeper, hosting.StartReplica(self.count, shard, self.lineage_bytes))
 
     def _failed(self, node: str, candidate: Candidate, *, has_lasted: bool = False) -> None:
         """Not at once again, and each time later where nothing lasts.  A bad moment for all that a node runs is one
@@ -158,35 +145,35 @@ class Hosting(Role):
             self.reject("a node that has not said that it may host replicas")
         return candidate
 
-    @on(MayHost)
-    def on_may_host(self, message: MayHost) -> None:
+    @on(hosting.MayHost)
+    def on_may_host(self, message: hosting.MayHost) -> None:
         node = _host(self.sender)
         if node in self.candidates or node in self.lost:
             self.reject("said twice, or by a node that is lost")
             return
         candidate = self.candidates[node] = Candidate(self.sender)
         candidate.is_willing = message.is_willing
-        for replica in message.replicas[:REPLICAS_MAX]:
+        for replica in message.replicas[: hosting.REPLICAS_MAX]:
             if self.known.get(replica.host) == (node, replica):
                 del self.known[replica.host]
                 candidate.running[replica.host] = replica
                 self._is_in(node, replica)
             else:
-                self.send(self.sender, StopReplica(replica.host, "this head has not ordered it"))
+                self.send(self.sender, hosting.StopReplica(replica.host, "this head has not ordered it"))
         for host in [host for host, (where, _) in self.known.items() if where == node]:
             _, replica = self.known.pop(host)
             self._gone(replica, "it ended before the head was started again")
         self._spread()
 
-    @on(ReplicaRuns)
-    def on_replica_runs(self, message: ReplicaRuns) -> None:
+    @on(hosting.ReplicaRuns)
+    def on_replica_runs(self, message: hosting.ReplicaRuns) -> None:
         candidate, replica = self._candidate(), message.replica
         if candidate is None:
             return
         shard = candidate.ordered.get(message.number)
         if shard is None or shard != replica.shard or self._node_of(replica.host):
             self.reject("a replica that was not ordered")
-            self.send(self.sender, StopReplica(replica.host, "this head has not ordered it"))
+            self.send(self.sender, hosting.StopReplica(replica.host, "this head has not ordered it"))
             return
         del candidate.ordered[message.number]
         candidate.running[replica.host] = replica
@@ -204,34 +191,34 @@ class Hosting(Role):
         candidate = self.candidates[node]
         if message.refusal:
             self.reject("a replica that is not let in")
-            self.send(candidate.keeper, StopReplica(message.host, message.refusal))
+            self.send(candidate.keeper, hosting.StopReplica(message.host, message.refusal))
             return
         self._is_in(node, candidate.running[message.host])
 
-    def _is_in(self, node: str, replica: HostedReplica) -> None:
+    def _is_in(self, node: str, replica: hosting.HostedReplica) -> None:
         self.let_in[replica.host] = self.now
         member = f"{replica.host}/{replica.shard}"
         self.send(self.services, ServiceAdded(replica.host, "replica", replica.public_key, [member], node))
-        self.send(self.services, ServiceListens(replica.host, RELAYED))
+        self.send(self.services, ServiceListens(replica.host, hosts.RELAYED))
         if self.candidates[node].is_leaving:
             self.send(self.master, MachineLeaves(node))
 
-    @on(ReplicaStuck)
-    def on_replica_stuck(self, message: ReplicaStuck) -> None:
+    @on(hosting.ReplicaStuck)
+    def on_replica_stuck(self, message: hosting.ReplicaStuck) -> None:
         if node := self._node_of(message.host):
             candidate = self.candidates[node]
             candidate.is_willing = False  # as if it had said so itself
             reason = f"it acknowledges no message of host {_host(self.sender)}: no replica runs there any more"
-            self.send(candidate.keeper, StopReplica(message.host, reason))
+            self.send(candidate.keeper, hosting.StopReplica(message.host, reason))
 
-    @on(ReplicaRefused)
-    def on_replica_refused(self, message: ReplicaRefused) -> None:
+    @on(hosting.ReplicaRefused)
+    def on_replica_refused(self, message: hosting.ReplicaRefused) -> None:
         candidate = self._candidate()
         if candidate is not None and candidate.ordered.pop(message.number, None) is not None:
             self._failed(_host(self.sender), candidate)
 
-    @on(ReplicaEnded)
-    def on_replica_ended(self, message: ReplicaEnded) -> None:
+    @on(hosting.ReplicaEnded)
+    def on_replica_ended(self, message: hosting.ReplicaEnded) -> None:
         candidate = self._candidate()
         replica = candidate.running.pop(message.host, None) if candidate is not None else None
         if candidate is None or replica is None:
@@ -240,10 +227,10 @@ class Hosting(Role):
         self._gone(replica, message.reason)
         self._failed(_host(self.sender), candidate, has_lasted=has_lasted)
 
-    def _gone(self, replica: HostedReplica, reason: str) -> None:
+    def _gone(self, replica: hosting.HostedReplica, reason: str) -> None:
         """For all others.  The chain master may know it from before the services did."""
         host = replica.host
-        self.send(self.master, ChainMemberLost(f"{host}/{replica.shard}", reason))
+        self.send(self.master, chain.ChainMemberLost(f"{host}/{replica.shard}", reason))
         if self.let_in.pop(host, None) is not None:
             self.send(self.services, ServiceEnded(host, reason))
         self.perform(ShutOutReplica(host, reason))
@@ -253,13 +240,13 @@ class Hosting(Role):
 
     # --- what becomes of nodes ---
 
-    @on(NodeJoined)
-    def on_node_joined(self, message: NodeJoined) -> None:
+    @on(gcs.NodeJoined)
+    def on_node_joined(self, message: gcs.NodeJoined) -> None:
         self.members[_host(message.node)] = None
         self._spread()
 
-    @on(NodeLost)
-    def on_node_lost(self, message: NodeLost) -> None:
+    @on(gcs.NodeLost)
+    def on_node_lost(self, message: gcs.NodeLost) -> None:
         node = _host(message.node)
         self.lost[node] = None
         self.members.pop(node, None)
@@ -281,7 +268,7 @@ class Hosting(Role):
         candidate.is_leaving = True
         for host, replica in candidate.running.items():
             if host not in self.let_in:
-                self.send(candidate.keeper, StopReplica(replica.host, "its node leaves the cluster"))
+                self.send(candidate.keeper, hosting.StopReplica(replica.host, "its node leaves the cluster"))
         self._spread()
         self.send(self.master, MachineLeaves(node))
         self._look_whether_free(node, candidate)

@@ -34,8 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..wire.drains import DrainNode, DrainReport
-from ..wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
+from ..wire import drains, gcs
 from ..wire.where import host_of
 from .effects import DrainOrdered, Finding, HostLeft, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost
 from .isolation import LOOK_TICKS, WAIT_SECONDS, Isolation
@@ -104,7 +103,7 @@ class Monitor(Role):
         address: str,
         listeners: list[str],
         *,
-        former: Iterable[RegisterNode] = (),
+        former: Iterable[gcs.RegisterNode] = (),
         lost: Iterable[str] = (),
         hosting: str = "",
         driver_wait: float = DRIVER_WAIT_SECONDS,
@@ -141,22 +140,22 @@ class Monitor(Role):
             self.ticked_at = self.now
             self.after(TICK_SECONDS, self.tick)
 
-    @on(RegisterNode)
-    def on_register_node(self, message: RegisterNode) -> None:
+    @on(gcs.RegisterNode)
+    def on_register_node(self, message: gcs.RegisterNode) -> None:
         self.strangers.pop(message.node, None)
         if message.node in self.lost:
-            self.send(message.node, NodeLost(message.node, "its epoch is over"))
+            self.send(message.node, gcs.NodeLost(message.node, "its epoch is over"))
         elif message.node in self.returning:
             self._welcome_back(message)
         elif message.node not in self.nodes:
             self._enter(message)
 
-    def _enter(self, message: RegisterNode) -> None:
+    def _enter(self, message: gcs.RegisterNode) -> None:
         self.perform(NoteMember(message))
         self.silent_ticks[message.node] = 0
         joined = _joined(message)
         for lost in list(self.lost)[-LOSSES_TOLD:]:  # in order: a monitor after us knows by the last one what is news
-            self.send(message.node, NodeLost(lost, "it was lost before this node joined"))
+            self.send(message.node, gcs.NodeLost(lost, "it was lost before this node joined"))
         for node, other in self.nodes.items():
             self.send(message.node, _joined(other, is_earlier=True))
             self.send(node, joined)
@@ -165,7 +164,7 @@ class Monitor(Role):
             self.send(listener, joined)
         self._begin_to_tick()
 
-    def _welcome_back(self, message: RegisterNode) -> None:
+    def _welcome_back(self, message: gcs.RegisterNode) -> None:
         """It is told what it may have missed when the earlier monitor ended; so is everybody who comes back."""
         del self.returning[message.node]
         self.silent_ticks[message.node] = 0
@@ -179,14 +178,14 @@ class Monitor(Role):
         lost = list(self.lost)
         news = lost[lost.index(message.last_lost) + 1 :] if message.last_lost in self.lost else lost
         for node in dict.fromkeys([*(peer for peer in message.peers if peer not in self.nodes), *news]):
-            self.send(message.node, NodeLost(node, "it was lost before the head was started again"))
+            self.send(message.node, gcs.NodeLost(node, "it was lost before the head was started again"))
 
     @on(HostLeft)
     def on_host_left(self, message: HostLeft) -> None:
         self._lose(message.node, message.reason)
 
-    @on(GiveUpNode)
-    def on_give_up_node(self, message: GiveUpNode) -> None:
+    @on(gcs.GiveUpNode)
+    def on_give_up_node(self, message: gcs.GiveUpNode) -> None:
         """What hosts would decide each for itself, the others would wait for: so it is for all."""
         facts = self.nodes.get(message.node)
         if facts is not None and facts.kind != "head":
@@ -200,13 +199,13 @@ class Monitor(Role):
         draining = self.draining.get(message.node)
         if draining is None:
             draining = self._drain(message.node)
-            self.send(message.node, DrainNode())
+            self.send(message.node, drains.DrainNode())
         if message.seconds:
             draining.seconds = message.seconds
             draining.ticks_left = int(message.seconds / TICK_SECONDS)
 
-    @on(DrainReport)
-    def on_drain_report(self, message: DrainReport) -> None:
+    @on(drains.DrainReport)
+    def on_drain_report(self, message: drains.DrainReport) -> None:
         if message.node != self.sender or message.node not in self.nodes:
             self.reject("a report of a node that is none, or in another one's name")
         else:
@@ -341,23 +340,23 @@ class Monitor(Role):
         self.ended_ticks.pop(node, None)
         self.draining.pop(node, None)
         for other in (*self.listeners, *self.nodes):
-            self.send(other, NodeLost(node, reason, is_drained))
-        self.send(node, NodeLost(node, reason))  # should it come back: it is not a member any more
+            self.send(other, gcs.NodeLost(node, reason, is_drained))
+        self.send(node, gcs.NodeLost(node, reason))  # should it come back: it is not a member any more
 
-    @on(Heartbeat)
-    def on_heartbeat(self, message: Heartbeat) -> None:
+    @on(gcs.Heartbeat)
+    def on_heartbeat(self, message: gcs.Heartbeat) -> None:
         if message.node in self.nodes:
             self.silent_ticks[message.node] = 0
             self.unheard.pop(message.node, None)
             self.awaited.pop(message.node, None)
             self.isolation.heard(message.node)
             is_driver = self.nodes[message.node].kind == "driver"
-            self.send(message.node, HeartbeatReply(message.number, self.driver_wait if is_driver else 0.0))
+            self.send(message.node, gcs.HeartbeatReply(message.number, self.driver_wait if is_driver else 0.0))
         elif message.node in self.lost:
-            self.send(message.node, NodeLost(message.node, "its epoch is over"))
+            self.send(message.node, gcs.NodeLost(message.node, "its epoch is over"))
 
 
-def _joined(node: RegisterNode, *, is_earlier: bool = False) -> NodeJoined:
-    return NodeJoined(
+def _joined(node: gcs.RegisterNode, *, is_earlier: bool = False) -> gcs.NodeJoined:
+    return gcs.NodeJoined(
         node.node, node.total, node.kind, node.endpoint, node.public_key, is_earlier, node.labels, node.hostname
     )

@@ -17,9 +17,8 @@ sends more loses the tunnel.
 
 from __future__ import annotations
 
-from ..wire.gcs import NodeJoined, NodeLost
+from ..wire import gcs, relay
 from ..wire.message import Message
-from ..wire.relay import OpenTunnel, TunnelBytes, TunnelClosed, TunnelCredit
 from .replica_effects import ServiceAdded, ServiceEnded
 from .role import Role, on
 
@@ -50,16 +49,16 @@ class Relay(Role):
         self.members: dict[str, dict[str, None]] = {}  # hosts -> the others that they have a tunnel with
         self.tunnels: dict[tuple[str, str], Tunnel] = {}
 
-    @on(NodeJoined)
-    def on_node_joined(self, message: NodeJoined) -> None:
+    @on(gcs.NodeJoined)
+    def on_node_joined(self, message: gcs.NodeJoined) -> None:
         self.members.setdefault(_host(message.node), {})
 
     @on(ServiceAdded)
     def on_service_added(self, message: ServiceAdded) -> None:
         self.members.setdefault(message.host, {})
 
-    @on(NodeLost)
-    def on_node_lost(self, message: NodeLost) -> None:
+    @on(gcs.NodeLost)
+    def on_node_lost(self, message: gcs.NodeLost) -> None:
         self._leaves(_host(message.node))
 
     @on(ServiceEnded)
@@ -71,16 +70,16 @@ class Relay(Role):
             self._close(host, other, f"host {host} is lost", to=(other,))
         self.members.pop(host, None)
 
-    @on(OpenTunnel)
-    def on_open_tunnel(self, message: OpenTunnel) -> None:
+    @on(relay.OpenTunnel)
+    def on_open_tunnel(self, message: relay.OpenTunnel) -> None:
         host, peer = _host(self.sender), message.peer
         refusal = self._why_not(host, peer)
         if refusal:
-            self.send(self.sender, TunnelClosed(peer, message.number, refusal))
+            self.send(self.sender, relay.TunnelClosed(peer, message.number, refusal))
             return
         self.tunnels[_pair(host, peer)] = Tunnel(message.number, (host, peer))
         self.members[host][peer] = self.members[peer][host] = None
-        self._pass_on(peer, OpenTunnel(host, message.number))
+        self._pass_on(peer, relay.OpenTunnel(host, message.number))
 
     def _why_not(self, host: str, peer: str) -> str:
         if host == peer or host not in self.members or peer not in self.members:
@@ -90,8 +89,8 @@ class Relay(Role):
                 return f"host {end} has {TUNNELS_MAX} tunnels already"
         return ""
 
-    @on(TunnelBytes)
-    def on_tunnel_bytes(self, message: TunnelBytes) -> None:
+    @on(relay.TunnelBytes)
+    def on_tunnel_bytes(self, message: relay.TunnelBytes) -> None:
         host = _host(self.sender)
         tunnel = self._find(host, message)
         if tunnel is None:
@@ -100,10 +99,10 @@ class Relay(Role):
             self._close(host, message.peer, "more bytes than were granted", to=(host, message.peer))
             return
         tunnel.left[host] -= len(message.data)
-        self._pass_on(message.peer, TunnelBytes(host, message.number, message.data))
+        self._pass_on(message.peer, relay.TunnelBytes(host, message.number, message.data))
 
-    @on(TunnelCredit)
-    def on_tunnel_credit(self, message: TunnelCredit) -> None:
+    @on(relay.TunnelCredit)
+    def on_tunnel_credit(self, message: relay.TunnelCredit) -> None:
         host = _host(self.sender)
         tunnel = self._find(host, message)
         if tunnel is None:
@@ -112,23 +111,23 @@ class Relay(Role):
             self._close(host, message.peer, "more was granted than had come", to=(host, message.peer))
             return
         tunnel.left[message.peer] += message.count
-        self._pass_on(message.peer, TunnelCredit(host, message.number, message.count))
+        self._pass_on(message.peer, relay.TunnelCredit(host, message.number, message.count))
 
-    @on(TunnelClosed)
-    def on_tunnel_closed(self, message: TunnelClosed) -> None:
+    @on(relay.TunnelClosed)
+    def on_tunnel_closed(self, message: relay.TunnelClosed) -> None:
         host = _host(self.sender)
         if self._tunnel(host, message) is not None:
             self._close(host, message.peer, message.reason, to=(message.peer,))
 
-    def _tunnel(self, host: str, message: TunnelBytes | TunnelCredit | TunnelClosed) -> Tunnel | None:
+    def _tunnel(self, host: str, message: relay.TunnelBytes | relay.TunnelCredit | relay.TunnelClosed) -> Tunnel | None:
         tunnel = self.tunnels.get(_pair(host, message.peer))
         return tunnel if tunnel is not None and tunnel.number == message.number else None
 
-    def _find(self, host: str, message: TunnelBytes | TunnelCredit) -> Tunnel | None:
+    def _find(self, host: str, message: relay.TunnelBytes | relay.TunnelCredit) -> Tunnel | None:
         """None: there is none any more, which the sender is told."""
         tunnel = self._tunnel(host, message)
         if tunnel is None:
-            self.send(self.sender, TunnelClosed(message.peer, message.number, "there is no such tunnel"))
+            self.send(self.sender, relay.TunnelClosed(message.peer, message.number, "there is no such tunnel"))
         return tunnel
 
     def _close(self, host: str, peer: str, reason: str, to: tuple[str, ...]) -> None:
@@ -136,7 +135,7 @@ class Relay(Role):
         self.members[host].pop(peer)
         self.members[peer].pop(host)
         for end in to:
-            self._pass_on(end, TunnelClosed(peer if end == host else host, tunnel.number, reason))
+            self._pass_on(end, relay.TunnelClosed(peer if end == host else host, tunnel.number, reason))
 
     def _pass_on(self, host: str, message: Message) -> None:
         self.send(f"{host}/tunnels", message)

@@ -12,16 +12,7 @@ They are processes of their own, which end with this node's.
 
 from __future__ import annotations
 
-from ..wire.hosting import (
-    REPLICAS_MAX,
-    HostedReplica,
-    MayHost,
-    ReplicaEnded,
-    ReplicaRefused,
-    ReplicaRuns,
-    StartReplica,
-    StopReplica,
-)
+from ..wire import hosting as wire
 from .effects import HeadChanged
 from .replica_effects import (
     EndReplicaProcess,
@@ -40,12 +31,12 @@ class ReplicaKeeper(Role):
         super().__init__(address)
         self.hosting = hosting
         self.is_willing = is_willing
-        self.running: dict[str, HostedReplica] = {}
+        self.running: dict[str, wire.HostedReplica] = {}
         self.starting: dict[int, None] = {}  # by number of the order
 
     def start(self) -> None:
         """Tell the head."""
-        self.send(self.hosting, MayHost(self.is_willing, list(self.running.values())))
+        self.send(self.hosting, wire.MayHost(self.is_willing, list(self.running.values())))
 
     @on(HeadChanged)
     def on_head_changed(self, message: HeadChanged) -> None:
@@ -53,12 +44,12 @@ class ReplicaKeeper(Role):
             self.hosting = f"{message.head}/hosting"
             self.start()
 
-    @on(StartReplica)
-    def on_start_replica(self, message: StartReplica) -> None:
+    @on(wire.StartReplica)
+    def on_start_replica(self, message: wire.StartReplica) -> None:
         if self.sender != self.hosting:
             self.reject("an order of a head that is gone")
-        elif not self.is_willing or len(self.running) + len(self.starting) >= REPLICAS_MAX:
-            self.send(self.hosting, ReplicaRefused(message.number, "no replica may run here"))
+        elif not self.is_willing or len(self.running) + len(self.starting) >= wire.REPLICAS_MAX:
+            self.send(self.hosting, wire.ReplicaRefused(message.number, "no replica may run here"))
         else:
             self.starting[message.number] = None
             self.perform(StartReplicaProcess(message.number, message.shard, message.lineage_bytes))
@@ -68,19 +59,19 @@ class ReplicaKeeper(Role):
         self.starting.pop(message.number, None)
         self.running[message.replica.host] = message.replica
         # Where the head has changed meanwhile, it has not ordered it, and says so.
-        self.send(self.hosting, ReplicaRuns(message.number, message.replica))
+        self.send(self.hosting, wire.ReplicaRuns(message.number, message.replica))
 
     @on(ReplicaNotStarted)
     def on_replica_not_started(self, message: ReplicaNotStarted) -> None:
         self.starting.pop(message.number, None)
-        self.send(self.hosting, ReplicaRefused(message.number, message.reason))
+        self.send(self.hosting, wire.ReplicaRefused(message.number, message.reason))
 
-    @on(StopReplica)
-    def on_stop_replica(self, message: StopReplica) -> None:
+    @on(wire.StopReplica)
+    def on_stop_replica(self, message: wire.StopReplica) -> None:
         if message.host in self.running:
             self.perform(EndReplicaProcess(message.host))
 
     @on(ReplicaGone)
     def on_replica_gone(self, message: ReplicaGone) -> None:
         if self.running.pop(message.host, None) is not None:
-            self.send(self.hosting, ReplicaEnded(message.host, message.reason))
+            self.send(self.hosting, wire.ReplicaEnded(message.host, message.reason))

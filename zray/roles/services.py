@@ -20,10 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..wire.chain import ChainMemberLost
-from ..wire.gcs import NodeJoined, NodeLost
-from ..wire.hosting import REPLICAS_MAX
-from ..wire.hosts import HostAdded, HostRemoved
+from ..wire import chain, gcs, hosting, hosts
 from .latest import Latest
 from .replica_effects import ServiceAdded, ServiceEnded, ServiceListens
 from .role import Role, on
@@ -44,10 +41,12 @@ class Service:
         self.endpoint = ""  # not known yet
         self.is_hosted = bool(added.node)  # on a node: it calls, and is not called
 
-    def fact(self, is_earlier: bool) -> HostAdded:
+    def fact(self, is_earlier: bool) -> hosts.HostAdded:
         """As others are told of it."""
         added = self.added
-        return HostAdded(added.host, added.kind, self.endpoint, added.public_key, is_earlier, added.roles, added.node)
+        return hosts.HostAdded(
+            added.host, added.kind, self.endpoint, added.public_key, is_earlier, added.roles, added.node
+        )
 
 
 class Services(Role):
@@ -59,7 +58,7 @@ class Services(Role):
     LASTING = {
         "replicas of a node": (
             lambda it: Counter(each.added.node for each in it.services.values() if each.added.node).values(),
-            REPLICAS_MAX,
+            hosting.REPLICAS_MAX,
         )
     }
 
@@ -69,8 +68,8 @@ class Services(Role):
         self.relay = relay
         self.head = head
         self.services: dict[str, Service] = {}
-        self.ended: Latest[str, HostRemoved] = Latest(ENDED_MAX)  # hosts of schedulers
-        self.nodes: dict[str, NodeJoined] = {}
+        self.ended: Latest[str, hosts.HostRemoved] = Latest(ENDED_MAX)  # hosts of schedulers
+        self.nodes: dict[str, gcs.NodeJoined] = {}
 
     # --- services ---
 
@@ -113,14 +112,14 @@ class Services(Role):
         if service is None:
             return
         for role in service.added.roles if service.added.kind == "replica" else ():
-            self.send(self.master, ChainMemberLost(role, message.reason))
+            self.send(self.master, chain.ChainMemberLost(role, message.reason))
         if service.is_hosted and self.relay:
             self.send(self.relay, message)
-        removed = HostRemoved(message.host, message.reason)
+        removed = hosts.HostRemoved(message.host, message.reason)
         if service.added.kind == "scheduler":
             self.ended[message.host] = removed
             for role in service.added.roles:
-                self.send(self.master, NodeLost(role, message.reason))
+                self.send(self.master, gcs.NodeLost(role, message.reason))
         for node in self.nodes:
             self.send(_desk(node), removed)
         for host in self.services:
@@ -128,8 +127,8 @@ class Services(Role):
 
     # --- nodes ---
 
-    @on(NodeJoined)
-    def on_node_joined(self, message: NodeJoined) -> None:
+    @on(gcs.NodeJoined)
+    def on_node_joined(self, message: gcs.NodeJoined) -> None:
         self.nodes[message.node] = message
         for removed in self.ended.values():  # since the newcomer was told which there are, perhaps
             self.send(_desk(message.node), removed)
@@ -139,22 +138,22 @@ class Services(Role):
             self._tell_of_node(service, message)
             self._tell_schedulers(service, message)
 
-    @on(NodeLost)
-    def on_node_lost(self, message: NodeLost) -> None:
+    @on(gcs.NodeLost)
+    def on_node_lost(self, message: gcs.NodeLost) -> None:
         if self.nodes.pop(message.node, None) is None:
             return
-        removed = HostRemoved(message.node.partition("/")[0], message.reason)
+        removed = hosts.HostRemoved(message.node.partition("/")[0], message.reason)
         for host, service in self.services.items():
             self.send(f"{host}/host", removed)
             self._tell_schedulers(service, message)
 
-    def _tell_of_node(self, service: Service, node: NodeJoined) -> None:
+    def _tell_of_node(self, service: Service, node: gcs.NodeJoined) -> None:
         host = node.node.partition("/")[0]
         if host != self.head:
-            fact = HostAdded(host, node.kind, node.endpoint, node.public_key, is_earlier=service.is_hosted)
+            fact = hosts.HostAdded(host, node.kind, node.endpoint, node.public_key, is_earlier=service.is_hosted)
             self.send(f"{service.added.host}/host", fact)
 
-    def _tell_schedulers(self, service: Service, message: NodeJoined | NodeLost) -> None:
+    def _tell_schedulers(self, service: Service, message: gcs.NodeJoined | gcs.NodeLost) -> None:
         if service.added.kind == "scheduler":
             for role in service.added.roles:
                 self.send(role, message)

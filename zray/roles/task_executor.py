@@ -19,19 +19,10 @@ from collections import deque
 from msgspec import Struct
 
 from ..ids import FIRST_RETURN, return_id
+from ..wire import tasks
 from ..wire.message import Message
 from ..wire.task_spec import StoredValue, TaskSpec
-from ..wire.tasks import (
-    LEARNED_BYTES_MAX,
-    LEARNED_COUNT_MAX,
-    STEADY_US,
-    Function,
-    StartTasks,
-    TaskResult,
-    TasksFinished,
-    TasksReturned,
-    Timing,
-)
+from ..wire.tasks import LEARNED_BYTES_MAX, LEARNED_COUNT_MAX
 from .latest import Latest
 
 EWMA_WEIGHT = 0.2  # of the newest run in the average (Ray paper 4.2.2)
@@ -61,7 +52,7 @@ class TaskExecutor:
     def __init__(self) -> None:
         self.queue: deque[TaskSpec] = deque()
         self.nested: deque[TaskSpec] = deque()
-        self.functions: dict[bytes, Function] = {}  # by when they were last sent
+        self.functions: dict[bytes, tasks.Function] = {}  # by when they were last sent
         self.code_bytes = 0
         # When there is so much, what is not needed goes.
         self.count_max, self.bytes_max = LEARNED_COUNT_MAX, LEARNED_BYTES_MAX
@@ -69,18 +60,18 @@ class TaskExecutor:
         self.begun: TaskSpec | None = None  # what was taken out of the queue last
         self.arguments: dict[bytes, bytes | StoredValue] = {}
         self.uses: dict[bytes, int] = {}  # queued tasks that take an argument
-        self.results: list[TaskResult] = []
+        self.results: list[tasks.TaskResult] = []
         # As CUDA_VISIBLE_DEVICES names them: those of what runs now; None: there are none.  And those of nested tasks.
         self.gpus: list[str] | None = None
         self.nested_gpus: dict[bytes, list[str]] = {}
         self.returned: list[bytes] = []
         self.drained: list[bytes] = []
         self.means: Latest[bytes, Mean] = Latest(MEANS_MAX)
-        self.timings: dict[bytes, Timing] = {}
+        self.timings: dict[bytes, tasks.Timing] = {}
 
     # --- the queue ---
 
-    def on_start_tasks(self, message: StartTasks) -> None:
+    def on_start_tasks(self, message: tasks.StartTasks) -> None:
         """Queue them."""
         for argument in message.arguments:
             self.arguments[argument.object_id] = argument.value
@@ -97,7 +88,7 @@ class TaskExecutor:
         if message.functions:
             self.learn(message.functions)
 
-    def learn(self, functions: list[Function]) -> None:
+    def learn(self, functions: list[tasks.Function]) -> None:
         """They are new here, or were forgotten."""
         for function in functions:
             known = self.functions.pop(function.function_id, None)
@@ -182,7 +173,7 @@ class TaskExecutor:
 
         Returns the large ones: the node takes it that this process knows where they lie, until it says otherwise.
         """
-        self.results.append(TaskResult(spec.task_id, values, contained, wants_retry))
+        self.results.append(tasks.TaskResult(spec.task_id, values, contained, wants_retry))
         if self.uses and not wants_retry:
             object_id = spec.task_id + FIRST_RETURN
             if object_id in self.uses and values:
@@ -210,13 +201,13 @@ class TaskExecutor:
             mean.us += EWMA_WEIGHT * (us - mean.us)
             now, before = mean.us, mean.reported_us
             moved = (
-                now >= STEADY_US
+                now >= tasks.STEADY_US
                 or now > before * REPORT_FACTOR + REPORT_US_MIN
                 or now * REPORT_FACTOR + REPORT_US_MIN < before
             )
         if moved:
             mean.reported_us = mean.us
-            self.timings[function_id] = Timing(function_id, int(mean.us))
+            self.timings[function_id] = tasks.Timing(function_id, int(mean.us))
 
     def take_forgotten(self) -> list[bytes]:
         """Functions that are not here any more."""
@@ -228,12 +219,12 @@ class TaskExecutor:
         messages: list[Message] = []
         if self.results:
             timings, self.timings = list(self.timings.values()), {}
-            messages.append(TasksFinished(self.results, timings))
+            messages.append(tasks.TasksFinished(self.results, timings))
             self.results = []
         if self.returned:
-            messages.append(TasksReturned(self.returned))
+            messages.append(tasks.TasksReturned(self.returned))
             self.returned = []
         if self.drained:
-            messages.append(TasksReturned(self.drained, True))
+            messages.append(tasks.TasksReturned(self.drained, True))
             self.drained = []
         return messages

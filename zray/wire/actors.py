@@ -35,12 +35,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ..ids import OBJECT_ID_BYTES, ActorID, ObjectID, TaskID
-from .homes import ActorLife
+from . import homes, scheduling, tasks
 from .limits import Many, Payload, Plenty, ShortBytes, Text
 from .message import Message, Natural, routed
-from .scheduling import JobFacts
 from .task_spec import ActorOptions, TaskSpec
-from .tasks import Argument, Function
 
 # Time limit for code that an actor's class runs before its process ends (`__ray_shutdown__`, `__del__`).
 SHUTDOWN_SECONDS = 5.0
@@ -176,8 +174,8 @@ class StartActor(Message, tag=routed(70, "local -> worker")):
 
     spec: TaskSpec
     options: ActorOptions
-    functions: Plenty[Function]
-    arguments: Plenty[Argument]
+    functions: Plenty[tasks.Function]
+    arguments: Plenty[tasks.Argument]
     restart_count: int = 0
     # State from which a recoverable actor continues (ActorSaved).
     checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": the state after the constructor
@@ -232,9 +230,9 @@ class SpillActor(Message, tag=routed(170, "local -> global")):
     spec: TaskSpec
     options: ActorOptions
     origin: Text
-    life: ActorLife
+    life: homes.ActorLife
     job_id: ShortBytes
-    job: JobFacts = JobFacts()
+    job: scheduling.JobFacts = scheduling.JobFacts()
     may_borrow: bool = False
 
 
@@ -248,9 +246,9 @@ class PlaceActor(Message, tag=routed(171, "global, local -> local")):
     spec: TaskSpec
     options: ActorOptions
     origin: Text
-    life: ActorLife
+    life: homes.ActorLife
     job_id: ShortBytes
-    job: JobFacts = JobFacts()
+    job: scheduling.JobFacts = scheduling.JobFacts()
     may_borrow: bool = False
 
 
@@ -268,7 +266,7 @@ class ActorHandedOver(Message, tag=routed(173, "local -> local")):
     """
 
     actor_id: ActorID
-    life: ActorLife  # incarnation at the receiver
+    life: homes.ActorLife  # incarnation at the receiver
 
 
 class ActorDeferred(Message, tag=routed(174, "global, local -> local")):

@@ -23,140 +23,77 @@ The order of the messages, and the proof that no acknowledged request is lost: z
 from msgspec import Struct
 
 from ..ids import ObjectID
-from .actors import (
-    ActorNamesListed,
-    ActorNameTaken,
-    ActorRegistered,
-    ActorRemoved,
-    LookUpActor,
-    LookUpActorNames,
-    LookUpActorReply,
-    RegisterActor,
-)
-from .gcs import (
-    AddLocations,
-    CannotRebuild,
-    FetchFunction,
-    FetchFunctionReply,
-    FindUnheld,
-    FindUnheldReply,
-    FreeCopies,
-    HoldAtNode,
-    HoldAtNodeReply,
-    LineageNeeded,
-    LineageNeededReply,
-    NodeLost,
-    ObjectLocated,
-    ObjectLost,
-    OfferCopies,
-    RebuildObject,
-    RecordTasks,
-    RecordTasksReply,
-    ReleaseAtNode,
-    ReleaseFunctions,
-    RemoveLocations,
-    SubscribeObject,
-)
-from .groups import (
-    AttendShard,
-    BundlesPrepared,
-    CommitBundles,
-    GiveUpGroup,
-    GroupLocated,
-    GroupRegistered,
-    GroupsListed,
-    KeepGroup,
-    LocateGroup,
-    LookUpGroups,
-    PrepareBundles,
-    RegisterGroup,
-    RemoveGroup,
-    ReturnBundles,
-    TryPlaces,
-)
-from .homes import (
-    ActorAt,
-    ActorClaimed,
-    ActorForgotten,
-    ActorKilled,
-    ActorLocated,
-    ActorOrphaned,
-    ActorRefused,
-    ActorUnguarded,
-    LocateActor,
-)
+from . import actors, gcs, groups, homes, scheduling, tasks
 from .limits import Many, Payload, Text
 from .message import Message, Natural, routed
-from .scheduling import LocateObjects, LocateObjectsReply
 from .task_spec import TaskSpec
-from .tasks import PublishFunction
 
 # Length of a disk's error text: a path and an error.
 STALL_CHARACTERS_MAX = 500
 
 # Requests to a shard, and replies of a shard.  No other messages travel inside the messages of this dialog.
 ShardRequest = (
-    RecordTasks
-    | AddLocations
-    | RemoveLocations
-    | OfferCopies
-    | HoldAtNode
-    | ReleaseAtNode
-    | SubscribeObject
-    | CannotRebuild
-    | LocateObjects
-    | PublishFunction
-    | FetchFunction
-    | ReleaseFunctions
-    | RegisterActor
-    | ActorRemoved
-    | LookUpActor
-    | LookUpActorNames
-    | ActorAt
-    | ActorForgotten
-    | ActorUnguarded
-    | ActorKilled
-    | LocateActor
-    | NodeLost
-    | LineageNeeded
-    | LineageNeededReply
-    | AttendShard
-    | RegisterGroup
-    | TryPlaces
-    | BundlesPrepared
-    | GiveUpGroup
-    | RemoveGroup
-    | LocateGroup
-    | LookUpGroups
-    | FindUnheld
+    gcs.RecordTasks
+    | gcs.AddLocations
+    | gcs.RemoveLocations
+    | gcs.OfferCopies
+    | gcs.HoldAtNode
+    | gcs.ReleaseAtNode
+    | gcs.SubscribeObject
+    | gcs.CannotRebuild
+    | scheduling.LocateObjects
+    | tasks.PublishFunction
+    | gcs.FetchFunction
+    | gcs.ReleaseFunctions
+    | actors.RegisterActor
+    | actors.ActorRemoved
+    | actors.LookUpActor
+    | actors.LookUpActorNames
+    | homes.ActorAt
+    | homes.ActorForgotten
+    | homes.ActorUnguarded
+    | homes.ActorKilled
+    | homes.LocateActor
+    | gcs.NodeLost
+    | gcs.LineageNeeded
+    | gcs.LineageNeededReply
+    | groups.AttendShard
+    | groups.RegisterGroup
+    | groups.TryPlaces
+    | groups.BundlesPrepared
+    | groups.GiveUpGroup
+    | groups.RemoveGroup
+    | groups.LocateGroup
+    | groups.LookUpGroups
+    | gcs.FindUnheld
 )
 ShardReply = (
-    RecordTasksReply
-    | HoldAtNodeReply
-    | ObjectLocated
-    | FreeCopies
-    | RebuildObject
-    | ObjectLost
-    | LocateObjectsReply
-    | FetchFunctionReply
-    | ActorRegistered
-    | ActorNameTaken
-    | LookUpActorReply
-    | ActorNamesListed
-    | ActorLocated
-    | ActorClaimed
-    | ActorRefused
-    | ActorOrphaned
-    | LineageNeeded
-    | LineageNeededReply
-    | GroupRegistered
-    | KeepGroup
-    | PrepareBundles
-    | CommitBundles
-    | ReturnBundles
-    | GroupLocated
-    | GroupsListed
-    | FindUnheldReply
+    gcs.RecordTasksReply
+    | gcs.HoldAtNodeReply
+    | gcs.ObjectLocated
+    | gcs.FreeCopies
+    | gcs.RebuildObject
+    | gcs.ObjectLost
+    | scheduling.LocateObjectsReply
+    | gcs.FetchFunctionReply
+    | actors.ActorRegistered
+    | actors.ActorNameTaken
+    | actors.LookUpActorReply
+    | actors.ActorNamesListed
+    | homes.ActorLocated
+    | homes.ActorClaimed
+    | homes.ActorRefused
+    | homes.ActorOrphaned
+    | gcs.LineageNeeded
+    | gcs.LineageNeededReply
+    | groups.GroupRegistered
+    | groups.KeepGroup
+    | groups.PrepareBundles
+    | groups.CommitBundles
+    | groups.ReturnBundles
+    | groups.GroupLocated
+    | groups.GroupsListed
+    | gcs.FindUnheldReply
 )
 
 
@@ -267,7 +204,7 @@ class ChainRead(Message, tag=routed(157, "shard -> gcs")):
     epoch: Natural
     number: Natural
     source: Text
-    request: LocateObjects
+    request: scheduling.LocateObjects
 
 
 class ChainReadReply(Message, tag=routed(158, "gcs -> shard")):

@@ -8,41 +8,23 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ids import function_id
-from .actors import PlaceActor, SpillActor
+from . import actors, chain, drains, gcs, groups, homes, scheduling, tasks
 from .allowed import ROLES_OF_KEY, Types, allowed_between, kind_of
-from .chain import ChainJoined, ChainMemberLost, ChainOffer, ChainRead, ChainStalled, ChainWrite
-from .drains import DrainReport
-from .gcs import (
-    AddLocations,
-    CannotRebuild,
-    FetchFunction,
-    FindUnheld,
-    GiveUpNode,
-    Heartbeat,
-    HoldAtNode,
-    OfferCopies,
-    RecordTasks,
-    RegisterNode,
-    ReleaseAtNode,
-    ReleaseFunctions,
-    RemoveLocations,
-    SubscribeObject,
-)
-from .groups import AttendShard, BundlesPrepared, LocateGroup, RegisterGroup
-from .homes import ActorForgotten, LocateActor
 from .message import Message
-from .scheduling import LoadReport, PlaceTask, SpillTask
-from .tasks import PublishFunction
 from .where import host_of
 
 # Field that names the sending role.
 OWN_NAME: dict[type[Message], str] = {
-    **dict.fromkeys((RegisterNode, Heartbeat, LoadReport, DrainReport), "node"),
-    **dict.fromkeys((RecordTasks, AddLocations, RemoveLocations, OfferCopies, CannotRebuild), "node"),
-    **dict.fromkeys((HoldAtNode, ReleaseAtNode, SubscribeObject, FetchFunction, ReleaseFunctions), "node"),
-    **dict.fromkeys((ActorForgotten, LocateActor, FindUnheld), "node"),
-    **dict.fromkeys((AttendShard, RegisterGroup, BundlesPrepared, LocateGroup), "node"),
-    **dict.fromkeys((SpillTask, SpillActor), "origin"),
+    **dict.fromkeys((gcs.RegisterNode, gcs.Heartbeat, scheduling.LoadReport, drains.DrainReport), "node"),
+    **dict.fromkeys(
+        (gcs.RecordTasks, gcs.AddLocations, gcs.RemoveLocations, gcs.OfferCopies, gcs.CannotRebuild), "node"
+    ),
+    **dict.fromkeys(
+        (gcs.HoldAtNode, gcs.ReleaseAtNode, gcs.SubscribeObject, gcs.FetchFunction, gcs.ReleaseFunctions), "node"
+    ),
+    **dict.fromkeys((homes.ActorForgotten, homes.LocateActor, gcs.FindUnheld), "node"),
+    **dict.fromkeys((groups.AttendShard, groups.RegisterGroup, groups.BundlesPrepared, groups.LocateGroup), "node"),
+    **dict.fromkeys((scheduling.SpillTask, actors.SpillActor), "origin"),
 }
 
 
@@ -53,14 +35,14 @@ def _own_name(message: Any, source: str, kind: str, public: bytes) -> str:
     return f"{source} may not send {type(message).__name__} in the name of {said[:80]!r}"
 
 
-def _registration(message: RegisterNode, source: str, kind: str, public: bytes) -> str:
+def _registration(message: gcs.RegisterNode, source: str, kind: str, public: bytes) -> str:
     if message.kind != kind or message.public_key != public:
         what = "with another key" if message.kind == kind else f"as a {message.kind[:40]!r}"
         return f"{source} has joined as a {kind!r}, and may not register {what}"
     return _own_name(message, source, kind, public)
 
 
-def _placement(message: PlaceTask | PlaceActor, source: str, kind: str, public: bytes) -> str:
+def _placement(message: scheduling.PlaceTask | actors.PlaceActor, source: str, kind: str, public: bytes) -> str:
     """A placement is in the name of its origin.
 
     A global scheduler may name any origin.  A node places only the work of groups that it knows itself, in its own
@@ -71,12 +53,12 @@ def _placement(message: PlaceTask | PlaceActor, source: str, kind: str, public: 
     return f"{source} may not send {type(message).__name__} in the name of {message.origin[:80]!r}"
 
 
-def _write(message: ChainWrite, source: str, kind: str, public: bytes) -> str:
+def _write(message: chain.ChainWrite, source: str, kind: str, public: bytes) -> str:
     """Requests of all roles of one host."""
     return _requests(message.requests, source, kind)
 
 
-def _read(message: ChainRead, source: str, kind: str, public: bytes) -> str:
+def _read(message: chain.ChainRead, source: str, kind: str, public: bytes) -> str:
     return _requests([(message.source, message.request)], source, kind)
 
 
@@ -95,26 +77,28 @@ def _requests(requests: list[tuple[str, Any]], source: str, kind: str) -> str:
     return ""
 
 
-def _of_its_shard(message: ChainOffer | ChainJoined | ChainStalled, source: str, kind: str, public: bytes) -> str:
+def _of_its_shard(
+    message: chain.ChainOffer | chain.ChainJoined | chain.ChainStalled, source: str, kind: str, public: bytes
+) -> str:
     """A replica may speak only of the shard in its name; the chain master, of all shards."""
     if kind_of(source) != "gcs" or source.rpartition("/")[2] == message.shard:
         return ""
     return f"{source} may not send {type(message).__name__} of {message.shard[:80]!r}"
 
 
-def _own_member(message: ChainMemberLost, source: str, kind: str, public: bytes) -> str:
+def _own_member(message: chain.ChainMemberLost, source: str, kind: str, public: bytes) -> str:
     """A replica may report only its own end; the head's roles, the end of others."""
     if kind_of(source) != "gcs" or source == message.member:
         return ""
     return f"{source} may not send ChainMemberLost in the name of {message.member[:80]!r}"
 
 
-def _judgement(message: GiveUpNode, source: str, kind: str, public: bytes) -> str:
+def _judgement(message: gcs.GiveUpNode, source: str, kind: str, public: bytes) -> str:
     """A program outside of the cluster has no say in who is a member."""
     return f"{source} has joined as a 'driver', and may not declare a host dead" if kind == "driver" else ""
 
 
-def _function(message: PublishFunction, source: str, kind: str, public: bytes) -> str:
+def _function(message: tasks.PublishFunction, source: str, kind: str, public: bytes) -> str:
     """Code is named by its hash, so that nobody can replace code that is published under a name."""
     if function_id(message.function.code) == message.function.function_id:
         return ""
@@ -124,12 +108,12 @@ def _function(message: PublishFunction, source: str, kind: str, public: bytes) -
 # Message -> (message, sending role, kind of its host's key, that key) -> why the claim is false; "": true.
 CLAIMS: dict[type[Message], Callable[[Any, str, str, bytes], str]] = {
     **dict.fromkeys(OWN_NAME, _own_name),
-    RegisterNode: _registration,
-    **dict.fromkeys((PlaceTask, PlaceActor), _placement),
-    ChainWrite: _write,
-    ChainRead: _read,
-    **dict.fromkeys((ChainOffer, ChainJoined, ChainStalled), _of_its_shard),
-    ChainMemberLost: _own_member,
-    GiveUpNode: _judgement,
-    PublishFunction: _function,
+    gcs.RegisterNode: _registration,
+    **dict.fromkeys((scheduling.PlaceTask, actors.PlaceActor), _placement),
+    chain.ChainWrite: _write,
+    chain.ChainRead: _read,
+    **dict.fromkeys((chain.ChainOffer, chain.ChainJoined, chain.ChainStalled), _of_its_shard),
+    chain.ChainMemberLost: _own_member,
+    gcs.GiveUpNode: _judgement,
+    tasks.PublishFunction: _function,
 }

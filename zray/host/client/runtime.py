@@ -24,13 +24,11 @@ from ...store.arena import ArenaView
 from ...store.errors import deserialize_error
 from ...store.layout import Serialized
 from ...store.values import deserialize, deserialize_writable, is_error, serialize, to_bytes
-from ...wire.actors import CreateActor
+from ...wire import actors, scheduling, tasks
 from ...wire.codec import can_be_encoded
 from ...wire.environment import NO_ENVIRONMENT, Environment
 from ...wire.message import Message
-from ...wire.scheduling import JobFacts
 from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec
-from ...wire.tasks import Function, PublishFunction
 from .. import context
 from . import fork_guard, slow_wait_report, unfetched_failures  # noqa: F401  forks watches over forks
 from .array_origins import OF_GET, words_of
@@ -75,7 +73,7 @@ class Runtime:
         self.is_worker = False
         self.job_id, self.node_id, self.namespace = b"", b"", ""
         self.environment = NO_ENVIRONMENT  # of the tasks that run here, beyond their job's: their children have it too
-        self.facts = JobFacts()  # the job's
+        self.facts = scheduling.JobFacts()  # the job's
         self.is_over = False
         # Given every message that is not the client's (a worker's orders).
         self.on_other: Callable[[Message], None] | None = None
@@ -258,7 +256,7 @@ class Runtime:
         self.refuse_in_the_middle()
         with self.lock:
             self.client.expect_actor(spec.task_id + FIRST_RETURN)
-            self.client.say(CreateActor(spec, options))
+            self.client.say(actors.CreateActor(spec, options))
         self.arm()
 
     # --- get ---
@@ -402,14 +400,14 @@ class Runtime:
         """The code of the job that travels."""
         return [self.another_ref(bundle.object_id) for bundle in self.facts.code]
 
-    def publish(self, function: Function) -> None:
+    def publish(self, function: tasks.Function) -> None:
         """Make a function's code known, once.
 
         Raises:
             ValueError: there are too many.
         """
         if self.published.add(function):
-            self.say(PublishFunction(function))
+            self.say(tasks.PublishFunction(function))
 
     def ask(self, build: Callable[[int], Message], timeout: float | None = 10.0) -> Any:
         """Send a question, and wait for its reply.

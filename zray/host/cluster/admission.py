@@ -13,9 +13,8 @@ from collections.abc import Callable
 from ...exceptions import ZrayError
 from ...roles.local_scheduler.addresses import Addresses
 from ...store.durable import StoreError
-from ...wire.hosts import HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
+from ...wire import hosts, scheduling
 from ...wire.message import Message
-from ...wire.scheduling import BOTTOM_UP
 from ..links.compatibility import what_differs, why_not
 from ..links.host_links import Neighbours
 from ..links.listener import Listener
@@ -62,7 +61,7 @@ def found_cluster(
     if is_usual and port != HEAD_PORT:
         membership.notice = f"Port {HEAD_PORT} is taken, so this head listens on port {port}; --port names another one."
     state.settle(port)
-    neighbours.welcome = lambda: HostWelcome(host, list(addresses.global_schedulers))
+    neighbours.welcome = lambda: hosts.HostWelcome(host, list(addresses.global_schedulers))
     membership.cluster = membership.endpoint = f"{plan.host}:{port}"
     write_secret(session.token_path, token.encode().encode())
     log(f"head of a cluster at {membership.cluster}")
@@ -104,22 +103,22 @@ class Admission:
         self.host = host
         self.roster = roster
         self.addresses = addresses  # the head's own
-        self.policy = BOTTOM_UP
+        self.policy = scheduling.BOTTOM_UP
         self.hash_seed = ""
 
-    def join(self, message: JoinCluster, token: Key, seen_address: str) -> Message:
+    def join(self, message: hosts.JoinCluster, token: Key, seen_address: str) -> Message:
         """What JoinCluster is answered."""
         key = Key(message.public_key, message.kind, message.host)
         is_again = self._asks_again(key)
         refusal = self._why_not(message, is_again=is_again)
         if refusal:
-            return JoinRefused(refusal)
+            return hosts.JoinRefused(refusal)
         try:
             if not is_again:
                 self.roster.join(token, key, seen_address)
         except StoreError as error:
             self.neighbours.log(f"{message.kind} {message.host} cannot join: {error}")
-            return JoinRefused(f"the head cannot record that this host joins ({error})")
+            return hosts.JoinRefused(f"the head cannot record that this host joins ({error})")
         self.neighbours.meet(message.host, key, "")
         again = ", once more" * is_again
         self.neighbours.log(f"{message.kind} {message.host} joins from {seen_address} with {token.name}{again}")
@@ -130,14 +129,14 @@ class Admission:
         chains = f"{self.host}/chains"
         schedulers = list(at.global_schedulers)
         where = (self.host, at.monitor, schedulers, shards, seen_address, chains)
-        return JoinClusterReply(*where, self.policy, self.hash_seed)
+        return hosts.JoinClusterReply(*where, self.policy, self.hash_seed)
 
     def _asks_again(self, key: Key) -> bool:
         """Whether that key was let in, and nobody has come with it: the answer was lost on its way."""
         neighbour = self.neighbours.by_host.get(key.name)
         return neighbour is not None and neighbour.key == key and not neighbour.seen_at
 
-    def _why_not(self, message: JoinCluster, *, is_again: bool) -> str:
+    def _why_not(self, message: hosts.JoinCluster, *, is_again: bool) -> str:
         refusal = why_not("cluster", "newcomer", message.protocol, message.version, message.python or "unknown")
         if refusal:
             return refusal

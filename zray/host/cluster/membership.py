@@ -26,22 +26,10 @@ from ...roles.local_scheduler.addresses import Addresses
 from ...roles.local_scheduler.lease import HEAD_WAIT_SECONDS
 from ...roles.work_effects import HoldBack
 from ...version import __version__
+from ...wire import gcs, hosting, hosts, scheduling
 from ...wire.codec import decode_mail
-from ...wire.gcs import GiveUpNode, NodeLost
-from ...wire.hosting import ReplicaStuck
-from ...wire.hosts import (
-    WAS_LOST,
-    HostAdded,
-    HostRefused,
-    HostRemoved,
-    HostWelcome,
-    JoinCluster,
-    JoinClusterReply,
-    JoinRefused,
-)
 from ...wire.link import open_unnumbered, unnumbered
 from ...wire.message import PROTOCOL_VERSION, Message
-from ...wire.scheduling import BOTTOM_UP
 from ..links.compatibility import python_version
 from ..links.dialer import DENIED, UNANSWERED, WRONG_KEY, Dealer
 from ..links.host_link import HELD_BYTES_MAX, Neighbour
@@ -113,7 +101,7 @@ class Membership:
         self.entrance: Entrance | None = None
         self.addresses = addresses
         self.head = head  # the head's id
-        self.policy = BOTTOM_UP  # as in wire/scheduling.POLICIES
+        self.policy = scheduling.BOTTOM_UP  # as in wire/scheduling.POLICIES
         self.hash_seed = ""  # of hash() in all tasks of the cluster
         self.chains = f"{head}/chains"  # the chain master
         self.on_scheduler_gone: Callable[[str], None] = lambda role: None
@@ -170,11 +158,11 @@ class Membership:
         """
         local, node = f"{self.host}/local", f"{neighbour.host}/local"
         if neighbour.key.kind == "replica" and neighbour.key.node:
-            loop.box(f"{self.host}/host", f"{self.head}/hosting").append(ReplicaStuck(neighbour.host))
+            loop.box(f"{self.host}/host", f"{self.head}/hosting").append(hosting.ReplicaStuck(neighbour.host))
         elif self.kind == "driver" and neighbour.key.kind in ("node", "driver"):
-            loop.deliver(local, NodeLost(local, f"host {neighbour.host} was declared dead by this node: {reason}"))
+            loop.deliver(local, gcs.NodeLost(local, f"host {neighbour.host} was declared dead by this node: {reason}"))
         elif neighbour.key.kind in ("node", "driver"):
-            loop._perform(local, [Send(self.addresses.monitor, GiveUpNode(node, reason))])
+            loop._perform(local, [Send(self.addresses.monitor, gcs.GiveUpNode(node, reason))])
 
     def close(self) -> None:
         """What the links do not close."""
@@ -201,7 +189,7 @@ class Membership:
         self.neighbours.log(f"{kind} {host}{f' ({address})' if address else ''} is no member any more: {reason}")
         self.neighbours.forget(host, reason, is_lost=True)
 
-    def add(self, message: HostAdded) -> None:
+    def add(self, message: hosts.HostAdded) -> None:
         """HostAdded."""
         key = key_of(message)
         self.neighbours.meet(message.host, key, message.endpoint if message.is_earlier else "")
@@ -209,13 +197,13 @@ class Membership:
             for role in self.addresses.add_schedulers(message.roles, self.neighbours.gone):
                 self.on_scheduler_gone(role)  # what it was handed after its end
 
-    def remove(self, message: HostRemoved) -> None:
+    def remove(self, message: hosts.HostRemoved) -> None:
         """HostRemoved."""
         self.neighbours.forget(message.host)
         for role in self.addresses.remove_schedulers(message.host):
             self.on_scheduler_gone(role)
 
-    def follow(self, welcome: HostWelcome) -> HeadChanged:
+    def follow(self, welcome: hosts.HostWelcome) -> HeadChanged:
         """The head was started again.  Its processes that were hosts of their own ended with it; what our roles are to
         be told.
         """
@@ -274,7 +262,7 @@ def join_cluster(
         raise AuthenticationError(str(error)) from error
     keys, ring = KeyPair.draw(), KeyRing()
     address, kind = options["address"], options["kind"]
-    join = JoinCluster(
+    join = hosts.JoinCluster(
         PROTOCOL_VERSION, __version__, python_version(), host, kind, keys.public, options.get("former") or ""
     )
     reply = ask_head(address, token, join)
@@ -303,7 +291,7 @@ def join_cluster(
     membership.detours = Detours(neighbours, membership.tunnels)
     membership.entrance = Entrance(host)
     # The verdict fell while we could not hear it.
-    why = WAS_SILENT if kind == "driver" else f"the head refuses the key of this node, so {WAS_LOST}"
+    why = WAS_SILENT if kind == "driver" else f"the head refuses the key of this node, so {hosts.WAS_LOST}"
     neighbours.on_denied = lambda host: neighbours.on_expelled(host, why)
     membership.head_key = Key(token.head_public, "head", reply.head)
     former = options.get("former")
@@ -327,7 +315,7 @@ def address_towards(address: str) -> str:
         return found
 
 
-def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
+def ask_head(address: str, token: Token, join: hosts.JoinCluster) -> hosts.JoinClusterReply:
     """Say it, and wait for the answer.
 
     Raises:
@@ -343,9 +331,9 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
                 reply = wait_for_reply(dealer, started + JOIN_SECONDS)
             finally:
                 dealer.close()
-            if type(reply) is JoinClusterReply:
+            if type(reply) is hosts.JoinClusterReply:
                 return reply
-            if isinstance(reply, (JoinRefused, HostRefused)):
+            if isinstance(reply, (hosts.JoinRefused, hosts.HostRefused)):
                 is_reader = reply.reason.startswith(READER_MAY_NOT)
                 raise (AuthenticationError if join.former or is_reader else ZrayError)(
                     f"The cluster at {address} refuses this {'program' if join.kind == 'driver' else 'node'}: "

@@ -19,8 +19,7 @@ from ...exceptions import ZrayError
 from ...roles.latest import Latest
 from ...store.durable import StoreBroken, StoreError, StoreFull
 from ...store.log import Log
-from ...wire.gcs import RegisterNode
-from ...wire.hosting import HostedReplica
+from ...wire import gcs, hosting
 from ..security.keyring import Key, KeyRing
 
 # A verdict is kept so long that shards have heard of it; older ones concern hosts that nobody lets in any more.
@@ -53,7 +52,7 @@ class KeyRevoked(Struct, array_like=True, tag=3, forbid_unknown_fields=True):
 class Registered(Struct, array_like=True, tag=4, forbid_unknown_fields=True):
     """A member."""
 
-    node: RegisterNode
+    node: gcs.RegisterNode
 
 
 class Lost(Struct, array_like=True, tag=5, forbid_unknown_fields=True):
@@ -67,7 +66,7 @@ class Hosted(Struct, array_like=True, tag=6, forbid_unknown_fields=True):
     """That node runs a replica, which is let in."""
 
     node: str
-    replica: HostedReplica
+    replica: hosting.HostedReplica
 
 
 class Unhosted(Struct, array_like=True, tag=7, forbid_unknown_fields=True):
@@ -100,7 +99,7 @@ class Roster:
         self.ring = KeyRing()
         self.log = log
         self.seen_at: Latest[bytes, str] = Latest(SEEN_MAX)  # of keys of hosts
-        self.members: dict[str, RegisterNode] = {}
+        self.members: dict[str, gcs.RegisterNode] = {}
         self.lost: Latest[str, str] = Latest(LOST_MAX)
         self.hosted: dict[str, Hosted] = {}  # by host
         self.chains: dict[str, Chained] = {}  # by shard
@@ -212,7 +211,7 @@ class Roster:
         """It is let in no more."""
         self._note_whatever(KeyRevoked(key.public))
 
-    def registered(self, node: RegisterNode) -> None:
+    def registered(self, node: gcs.RegisterNode) -> None:
         """A member."""
         self._note_whatever(Registered(node))
 
@@ -220,7 +219,7 @@ class Roster:
         """The verdict."""
         self._note_whatever(Lost(node, reason))
 
-    def let_in(self, replica: HostedReplica, node: str) -> Key:
+    def let_in(self, replica: hosting.HostedReplica, node: str) -> Key:
         """A replica that this node runs; its key.  Raises: StoreError: it is not."""
         self._store.append([_encode(record := Hosted(node, replica))])
         self._apply(record)

@@ -18,9 +18,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...exceptions import ProtocolError
+from ...wire import gcs, hosts
 from ...wire.codec import Letter, Mail, decode_mail, encode_mail
-from ...wire.gcs import Heartbeat, HeartbeatReply
-from ...wire.hosts import HostAside
 from ...wire.link import Link, unnumbered
 from ...wire.message import Local
 from .dialer import Dealer
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from .host_link import Neighbour
     from .host_links import Neighbours
 
-BEATS = (Heartbeat, HeartbeatReply)
+BEATS = (gcs.Heartbeat, gcs.HeartbeatReply)
 # A link on which nothing was acknowledged for so long is slow.  As Lease.LOOK_SECONDS: answers come in milliseconds,
 # and a lease of 2.2 s has room for some more beats.
 SLOW_SECONDS = 0.5
@@ -93,7 +92,7 @@ class Pulses:
     def open(self, neighbour: Neighbour) -> None:
         """Open."""
         links = self.links
-        greeting = unnumbered(HostAside())
+        greeting = unnumbered(hosts.HostAside())
         dealer = Dealer(links.context, links.keys, neighbour.endpoint, neighbour.key.public, greeting)
         neighbour.pulse = Pulse()
         neighbour.pulse.dealer = dealer

@@ -17,22 +17,10 @@ import zmq
 
 from ...exceptions import ProtocolError
 from ...version import __version__
+from ...wire import hosts, session
 from ...wire.codec import Letter, Mail, decode_mail
-from ...wire.hosts import (
-    WAS_LOST,
-    HostAside,
-    HostExpelled,
-    HostGoodbye,
-    HostHello,
-    HostRefused,
-    HostWelcome,
-    JoinCluster,
-    JoinRefused,
-    MessageRefused,
-)
 from ...wire.link import MailFrame, open_unnumbered, unnumbered
 from ...wire.message import PROTOCOL_VERSION, Message
-from ...wire.session import Ack
 from ..process.malloc_tuning import keep_freed
 from ..security.keyring import Key, KeyPair, KeyRing, hosts_gone
 from ..security.zap import Gate
@@ -57,7 +45,7 @@ class Neighbours:
         ring: KeyRing,
         log: Callable[[str], None],
         *,
-        on_join: Callable[[JoinCluster, Key, str], Message] | None = None,
+        on_join: Callable[[hosts.JoinCluster, Key, str], Message] | None = None,
     ) -> None:
         self.host = host
         self.address = f"{host}/links"
@@ -71,11 +59,13 @@ class Neighbours:
         # We can do nothing more for one.
         self.on_given_up: Callable[[Neighbour, str], None] = lambda it, reason: self.forget(it.host, reason)
         self.on_denied: Callable[[str], None] = lambda host: None  # one that had let us in does so no more
-        self.on_new_head: Callable[[str, HostWelcome], None] = lambda former, welcome: None  # one that follows another
+        self.on_new_head: Callable[[str, hosts.HostWelcome], None] = lambda former, welcome: (
+            None
+        )  # one that follows another
         self.way: Callable[[Neighbour, float], tuple[str, float]] = lambda it, now: (it.endpoint, ATTEMPT_SECONDS)
         self.on_read: Callable[[Arrival, Key, Message | None], None] = lambda arrival, key, message: None  # the head
         self.on_reached: Callable[[Neighbour], None] = lambda neighbour: None  # an attempt of ours has succeeded
-        self.welcome = lambda: HostWelcome(self.host)  # what a host that greets us is told
+        self.welcome = lambda: hosts.HostWelcome(self.host)  # what a host that greets us is told
         self.by_host: dict[str, Neighbour] = {}
         self.by_identity: dict[bytes, Neighbour] = {}
         self.gone = hosts_gone()
@@ -129,7 +119,9 @@ class Neighbours:
         neighbour = self.by_host.pop(host, None)
         if neighbour is not None:
             if reason and neighbour.is_up:
-                self._put(neighbour, unnumbered(HostExpelled(f"{reason} ({WAS_LOST})" if is_lost else reason)))
+                self._put(
+                    neighbour, unnumbered(hosts.HostExpelled(f"{reason} ({hosts.WAS_LOST})" if is_lost else reason))
+                )
             if neighbour.wire is not None:
                 self.loop.set_timer(CUT_SECONDS, self.address, Cut(neighbour.wire))
             self.hang_up(neighbour, LAST_WORDS_MS if reason else 0)
@@ -158,7 +150,7 @@ class Neighbours:
 
     def dealer_to(self, neighbour: Neighbour, endpoint: str) -> Dealer:
         """One that greets it as soon as it can."""
-        hello = unnumbered(HostHello(PROTOCOL_VERSION, __version__, self.host))
+        hello = unnumbered(hosts.HostHello(PROTOCOL_VERSION, __version__, self.host))
         return Dealer(self.context, self.keys, endpoint, neighbour.key.public, hello)
 
     def use(self, neighbour: Neighbour, dealer: Dealer, seconds: float) -> None:
@@ -267,7 +259,7 @@ class Neighbours:
         """To those that have sent much and heard nothing."""
         for neighbour in self.by_host.values():
             if neighbour.link.owes_acknowledgement and neighbour.is_up:
-                for frame in neighbour.link.pack_mail([Letter("", "", [Ack()])]):
+                for frame in neighbour.link.pack_mail([Letter("", "", [session.Ack()])]):
                     self._put(neighbour, frame)
 
     # --- what arrives ---
@@ -301,7 +293,7 @@ class Neighbours:
 
     def _greeted(self, neighbour: Neighbour, message: Message | None, *, is_over: bool = False) -> None:
         """The answer to our HostHello; or what it did not like."""
-        if type(message) is HostWelcome:
+        if type(message) is hosts.HostWelcome:
             former = neighbour.host
             if not is_over and message.host == former:
                 self._is_up(neighbour)
@@ -310,13 +302,13 @@ class Neighbours:
                 self._succeed(neighbour, message.host)
                 self._is_up(neighbour)
                 self.on_new_head(former, message)
-        elif type(message) is HostGoodbye:
+        elif type(message) is hosts.HostGoodbye:
             self.on_goodbye(neighbour.host, message.reason)
-        elif type(message) is HostExpelled:
+        elif type(message) is hosts.HostExpelled:
             self.on_expelled(neighbour.host, message.reason)
-        elif type(message) is HostRefused:
+        elif type(message) is hosts.HostRefused:
             self.log(f"host {neighbour.host} refuses us: {message.reason}")
-        elif type(message) is MessageRefused:
+        elif type(message) is hosts.MessageRefused:
             self.log(f"host {neighbour.host} refused a message of this host: {message.reason}")
 
     def _take_from_listener(self) -> Iterator[tuple[Neighbour, Letter]]:
@@ -342,7 +334,7 @@ class Neighbours:
             except ProtocolError as error:
                 if key is not None and key.kind == "joiner" and (refusal := why_not_join(arrival.data)):
                     self.dropped_frames += 1
-                    self.answer(identity, unnumbered(JoinRefused(refusal)))
+                    self.answer(identity, unnumbered(hosts.JoinRefused(refusal)))
                 else:
                     self._bad(identity, key, str(error))
             if self.listener in self.restless and count >= TURN_FRAMES_MAX:
@@ -367,18 +359,18 @@ class Neighbours:
             self.on_read(arrival, key, message)
             return
         if key.kind == "joiner":
-            if type(message) is JoinCluster and self.on_join is not None:
+            if type(message) is hosts.JoinCluster and self.on_join is not None:
                 self.answer(identity, unnumbered(self.on_join(message, key, peer_address)))
             else:
                 self.refuse(identity, key, "a token's key may send JoinCluster to the head, and nothing else")
             return
         neighbour = self.by_host.get(key.name)
-        if neighbour is not None and neighbour.identity == identity and type(message) is HostGoodbye:
+        if neighbour is not None and neighbour.identity == identity and type(message) is hosts.HostGoodbye:
             self.on_goodbye(neighbour.host, message.reason)
-        elif type(message) is HostAside and neighbour is not None and neighbour.is_up:
+        elif type(message) is hosts.HostAside and neighbour is not None and neighbour.is_up:
             self.pulses.greeted(neighbour, arrival)
-        elif type(message) is not HostHello or neighbour is None:
-            if type(message) not in (MessageRefused, Ack):
+        elif type(message) is not hosts.HostHello or neighbour is None:
+            if type(message) not in (hosts.MessageRefused, session.Ack):
                 self.refuse(identity, key, "HostHello has to come first")
         elif refusal := why_not("host", "other one", message.protocol, message.version, ""):
             self.refuse(identity, key, refusal)
@@ -394,7 +386,7 @@ class Neighbours:
     def refuse(self, identity: bytes, key: Key, reason: str) -> None:
         self.dropped_frames += 1
         self.log(f"refused {key.kind} {key.name}: {reason}")
-        self.answer(identity, unnumbered(HostRefused(reason)))
+        self.answer(identity, unnumbered(hosts.HostRefused(reason)))
 
     def _open(self, neighbour: Neighbour, mail: Mail, size: int) -> Iterator[tuple[Neighbour, Letter]]:
         """The letters of a frame that are the sender's to write and for a role of ours."""
@@ -417,7 +409,7 @@ class Neighbours:
     def offend(self, neighbour: Neighbour, reason: str) -> None:
         """It said what it must not: counted, logged, told; after too many it is not listened to."""
         self.log(f"refused from host {neighbour.host}: {reason}")
-        self._put(neighbour, unnumbered(MessageRefused(reason)))
+        self._put(neighbour, unnumbered(hosts.MessageRefused(reason)))
         if self.offences.note(neighbour.host, time.monotonic()):
             self.log(f"dropped host {neighbour.host}: it sent too many messages that it may not send")
             self.forget(neighbour.host)
@@ -435,7 +427,7 @@ class Neighbours:
         self.has_said_goodbye = True
         for neighbour in self.by_host.values():
             if neighbour.is_up:
-                self._put(neighbour, unnumbered(HostGoodbye(reason)))
+                self._put(neighbour, unnumbered(hosts.HostGoodbye(reason)))
 
     def close(self, last_words: str = "") -> None:
         """No more.  last_words: why, for the others; they are given a moment to leave."""

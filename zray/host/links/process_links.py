@@ -16,13 +16,9 @@ from typing import Any
 import zmq
 
 from ...exceptions import ProtocolError
-from ...wire.hosts import NodesReply
+from ...wire import hosts, listing, reasons, session, tasks
 from ...wire.link import Link
-from ...wire.listing import WorkListed
 from ...wire.message import Message
-from ...wire.reasons import ExplainReply
-from ...wire.session import Ack, StatusReply
-from ...wire.tasks import ObjectsReady
 from ..zmq_calls import NOBLOCK, SEND_MORE, has_arrived, has_more_parts, receive, receive_if_any, send
 
 # Larger frames from a process are refused by ZeroMQ itself: chunks and inline values stay far below.
@@ -38,11 +34,11 @@ LIGHT_BYTES = 1024
 UNREAD_MAX = 100_000
 UNREAD_LOOK = 1_000
 WEIGHTS: dict[type[Message], int] = {
-    ObjectsReady: 0,
-    StatusReply: 20,
-    NodesReply: 20,
-    ExplainReply: 20,
-    WorkListed: 1_000,
+    tasks.ObjectsReady: 0,
+    session.StatusReply: 20,
+    hosts.NodesReply: 20,
+    reasons.ExplainReply: 20,
+    listing.WorkListed: 1_000,
 }
 
 
@@ -180,7 +176,7 @@ class Peers:
         """To those that have sent much and heard nothing."""
         for peer in peers:
             if peer.link.owes_acknowledgement:
-                self._send(peer, [Ack()])
+                self._send(peer, [session.Ack()])
 
     def hold(self, role: str, is_held: bool) -> None:
         """What a role wants; its processes go on when none wants them held back."""
@@ -190,7 +186,7 @@ class Peers:
             self.holders.discard(role)
         for peer in self.by_address.values():
             if peer.link.hold(bool(self.holders)):
-                self._send(peer, [Ack()])
+                self._send(peer, [session.Ack()])
 
     def refuse(self, identity: bytes, message: Message) -> None:
         """An answer to one that does not become a peer."""

@@ -10,20 +10,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import encode_system_error
-from ...wire.actors import ActorNamesFound, FindActor, FindActorNames, FindActorReply, KillActor
+from ...wire import actors, groups, hosts
 from ...wire.amounts import HEAD_NODE, NODE_PREFIX, STORE_MEMORY, in_words, init_arguments, is_enough, why_nowhere
-from ...wire.groups import (
-    CREATED,
-    UNSCHEDULABLE,
-    CreateGroup,
-    CreateGroupReply,
-    FindGroups,
-    GroupFact,
-    GroupsFound,
-    GroupSpec,
-    RemoveGroup,
-)
-from ...wire.hosts import GetNodes, NodeFact, NodesReply
 from ...wire.message import Message
 from ...wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskOptions
 from ...wire.where import NODE_ID_LABEL, Where, matches, no_such_labels, no_such_node, nobody_can
@@ -50,7 +38,7 @@ class LocalNode:
         count = math.ceil(total.get("GPU", 0) / RESOURCE_UNIT)
         self.gpus = visible_gpus.visible()[:count] or [str(index) for index in range(count)]
         self.feasible: set[bytes] = set()  # encoded options of tasks that the node can meet
-        self.groups: dict[bytes, GroupFact] = {}
+        self.groups: dict[bytes, groups.GroupFact] = {}
 
     # --- requests ---
 
@@ -93,7 +81,7 @@ class LocalNode:
         fact = self.groups.get(where.group)
         if fact is None:
             return encode_system_error(f"{kind}PlacementGroupRemoved", f"The placement group {group} was removed.")
-        if fact.state == UNSCHEDULABLE:
+        if fact.state == groups.UNSCHEDULABLE:
             return encode_system_error(f"{kind}UnschedulableError", fact.reason)
         bundles = [bundle for index, bundle in enumerate(fact.spec.bundles) if where.bundle in (-1, index)]
         if any(is_enough(bundle, request) for bundle in bundles):
@@ -119,7 +107,9 @@ class LocalNode:
                 holders.append(call.options)
             call = call.outer
         held = [options.resources for options in holders if options.where is None or not options.where.group]
-        held += [bundle for fact in self.groups.values() if fact.state == CREATED for bundle in fact.spec.bundles]
+        held += [
+            bundle for fact in self.groups.values() if fact.state == groups.CREATED for bundle in fact.spec.bundles
+        ]
         free = dict(self.total)
         for request in held:
             for name, amount in request.items():
@@ -129,19 +119,19 @@ class LocalNode:
 
     # --- placement groups ---
 
-    def _create_group(self, message: CreateGroup) -> CreateGroupReply:
+    def _create_group(self, message: groups.CreateGroup) -> groups.CreateGroupReply:
         spec, group_id = message.spec, message.group_id
         for known, fact in self.groups.items():
             if spec.name and (fact.spec.name, fact.spec.namespace) == (spec.name, spec.namespace):
-                return CreateGroupReply(message.request, known)
+                return groups.CreateGroupReply(message.request, known)
         places = [self.address] * len(spec.bundles)
         large = next((bundle for bundle in spec.bundles if not is_enough(self.total, bundle)), None)
         if large is None:
-            self.groups[group_id] = GroupFact(group_id, spec, CREATED, places)
+            self.groups[group_id] = groups.GroupFact(group_id, spec, groups.CREATED, places)
         else:
             reason = self._why_never(f"hold placement group {group_id.hex()}", None, large)
-            self.groups[group_id] = GroupFact(group_id, spec, UNSCHEDULABLE, [""] * len(places), reason)
-        return CreateGroupReply(message.request, b"")
+            self.groups[group_id] = groups.GroupFact(group_id, spec, groups.UNSCHEDULABLE, [""] * len(places), reason)
+        return groups.CreateGroupReply(message.request, b"")
 
     def _remove_group(self, group_id: bytes, reason: str) -> None:
         if self.groups.pop(group_id, None) is not None:
@@ -154,45 +144,45 @@ class LocalNode:
             if fact.spec.actor_id == actor_id and not fact.spec.is_detached:
                 self._remove_group(group_id, "the actor that made it has ended")
 
-    def _find_groups(self, message: FindGroups) -> GroupsFound:
-        def is_meant(group_id: bytes, spec: GroupSpec) -> bool:
+    def _find_groups(self, message: groups.FindGroups) -> groups.GroupsFound:
+        def is_meant(group_id: bytes, spec: groups.GroupSpec) -> bool:
             if message.group_id:
                 return group_id == message.group_id
             return not message.name or (spec.name, spec.namespace) == (message.name, message.namespace)
 
         found = [fact for group_id, fact in self.groups.items() if is_meant(group_id, fact.spec)]
-        return GroupsFound(message.request, found)
+        return groups.GroupsFound(message.request, found)
 
     # --- questions ---
 
     def tell(self, message: Message) -> None:
         """Do what the program says."""
-        if type(message) is KillActor:
+        if type(message) is actors.KillActor:
             self.runtime.actors.kill(message.actor_id, no_restart=message.no_restart)
-        elif type(message) is RemoveGroup:
+        elif type(message) is groups.RemoveGroup:
             self._remove_group(message.group_id, message.reason)
 
     def answer(self, message: Any) -> Any:
         """The reply to a question."""
         return _ANSWERS[type(message)](self, message)
 
-    def _find_actor(self, message: FindActor) -> FindActorReply:
+    def _find_actor(self, message: actors.FindActor) -> actors.FindActorReply:
         actor = self.runtime.actors.named(message.namespace, message.name)
         if actor is None:
-            return FindActorReply(message.request, b"", b"")
+            return actors.FindActorReply(message.request, b"", b"")
         node = self.address if message.is_weak else ""
-        return FindActorReply(message.request, actor.actor_id, actor.options.handle, node)
+        return actors.FindActorReply(message.request, actor.actor_id, actor.options.handle, node)
 
-    def _find_names(self, message: FindActorNames) -> ActorNamesFound:
+    def _find_names(self, message: actors.FindActorNames) -> actors.ActorNamesFound:
         names = sorted(
             (namespace, name)
             for namespace, name in self.runtime.actors.names
             if message.in_all or namespace == message.namespace
         )
-        return ActorNamesFound(message.request, names)
+        return actors.ActorNamesFound(message.request, names)
 
-    def _nodes(self, message: GetNodes) -> NodesReply:
-        fact = NodeFact(
+    def _nodes(self, message: hosts.GetNodes) -> hosts.NodesReply:
+        fact = hosts.NodeFact(
             self.address,
             "head",
             self.total,
@@ -202,13 +192,13 @@ class LocalNode:
             endpoint=f"{LOOPBACK}:0",
             hostname=os.uname().nodename,
         )
-        return NodesReply(message.request, [fact])
+        return hosts.NodesReply(message.request, [fact])
 
 
 _ANSWERS: dict[type, Any] = {
-    CreateGroup: LocalNode._create_group,
-    FindGroups: LocalNode._find_groups,
-    FindActor: LocalNode._find_actor,
-    FindActorNames: LocalNode._find_names,
-    GetNodes: LocalNode._nodes,
+    groups.CreateGroup: LocalNode._create_group,
+    groups.FindGroups: LocalNode._find_groups,
+    actors.FindActor: LocalNode._find_actor,
+    actors.FindActorNames: LocalNode._find_names,
+    hosts.GetNodes: LocalNode._nodes,
 }

@@ -55,10 +55,8 @@ from ...roles.monitor import Monitor
 from ...roles.object_manager import ObjectManager
 from ...roles.work_effects import ActorsHaveStopped, HearAgain, StopWorkers, WriteLine
 from ...store.segment import Segment, SegmentCutError, segment_name
-from ...wire.gcs import NodeLost
-from ...wire.hosts import HostWelcome
+from ...wire import gcs, hosts, scheduling
 from ...wire.message import Bulk
-from ...wire.scheduling import BOTTOM_UP
 from ..links.process_links import Peers
 from ..process import visible_gpus
 from ..process.process_utils import end_children
@@ -168,7 +166,7 @@ class Node:
             session=self.session.name,
             is_embedded=member is None,
             labels=labels,
-            policy=BOTTOM_UP if member is None else member.policy,
+            policy=scheduling.BOTTOM_UP if member is None else member.policy,
             gpu_names=visible_gpus.visible(),
         )
         self.local.load.store_bytes = 0 if is_outside else capacity
@@ -238,7 +236,7 @@ class Node:
         elif is_up:
             self.membership.entrance.link_is_up(self.membership.neighbours.by_host[host])
 
-    def _new_head(self, former: str, welcome: HostWelcome) -> None:
+    def _new_head(self, former: str, welcome: hosts.HostWelcome) -> None:
         assert self.membership is not None
         changed = self.membership.follow(welcome)
         keepers = [self.membership.hosted.keeper] if self.membership.hosted is not None else []
@@ -250,7 +248,7 @@ class Node:
         """By the head: the verdict; by others: they have heard of it before us."""
         assert self.membership is not None
         if host == self.membership.head:
-            self.tell_local(NodeLost(self.local.address, reason))
+            self.tell_local(gcs.NodeLost(self.local.address, reason))
 
     def farewell_and_end(self, reason: str) -> None:
         """In trouble: the drivers that are still here are told why."""

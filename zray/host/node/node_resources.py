@@ -6,9 +6,8 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ...wire import groups, hosts
 from ...wire.amounts import HEAD_NODE, NODE_PREFIX, STORE_MEMORY
-from ...wire.groups import plain
-from ...wire.hosts import NodeFact
 from ...wire.task_spec import RESOURCE_UNIT
 
 if TYPE_CHECKING:
@@ -45,11 +44,11 @@ def _addresses(name: str) -> list[str]:
         return [name]  # others may know it
 
 
-def fact_of_only_node(local: LocalScheduler, used: int) -> NodeFact:
+def fact_of_only_node(local: LocalScheduler, used: int) -> hosts.NodeFact:
     """What is told of the node of a session that no other can join.  used: bytes of its object store."""
-    total, free = plain(local.resources.total), plain(local.resources.free)
+    total, free = groups.plain(local.resources.total), groups.plain(local.resources.free)
     total[STORE_MEMORY] = local.load.store_bytes * RESOURCE_UNIT
     free[STORE_MEMORY] = max(0, local.load.store_bytes - used) * RESOURCE_UNIT
-    fact = NodeFact(local.address, "head", total, free, local.dispatch.ready_count, local.labels)
+    fact = hosts.NodeFact(local.address, "head", total, free, local.dispatch.ready_count, local.labels)
     fact.endpoint, fact.hostname = f"{LOOPBACK}:0", socket.gethostname()
     return fact

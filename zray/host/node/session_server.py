@@ -19,23 +19,10 @@ from ...roles.inquiries import Inquiries
 from ...roles.local_scheduler.scheduler import INLINE_BYTES_MAX
 from ...roles.work_effects import SessionEnds
 from ...version import __version__
+from ...wire import groups, hosts, orders, session
 from ...wire.allowed import targets_of_process
 from ...wire.codec import decode
-from ...wire.groups import plain
-from ...wire.hosts import GetNodes, HostAdded, HostRemoved, MessageRefused, NodesReply
 from ...wire.message import PROTOCOL_VERSION
-from ...wire.orders import ORDERS
-from ...wire.session import (
-    GetStatus,
-    Goodbye,
-    GoodbyeReply,
-    Hello,
-    HelloRefused,
-    ProcessDropped,
-    StatusReply,
-    StopSession,
-    Welcome,
-)
 from ..cluster.admin_commands import Orders
 from ..links.compatibility import protocol_of_hello, why_not
 from ..links.process_links import Peer
@@ -65,34 +52,34 @@ class Doorman:
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
         """Goodbye, StopSession, GetStatus and GetNodes; HostAdded and HostRemoved; an Ack needs nothing more."""
-        if type(message) is Goodbye:
+        if type(message) is session.Goodbye:
             self.process_left(sender, message.reason or "said goodbye")
-            self._say(sender, GoodbyeReply())
-        elif type(message) is StopSession:
+            self._say(sender, session.GoodbyeReply())
+        elif type(message) is session.StopSession:
             self.node.end("told to stop")
-        elif type(message) is GetStatus:
+        elif type(message) is session.GetStatus:
             self._say(sender, self._status(message.request))
-        elif type(message) is GetNodes:
+        elif type(message) is hosts.GetNodes:
             return self._ask_for_nodes(sender, message)
-        elif type(message) is NodesReply:
+        elif type(message) is hosts.NodesReply:
             self.inquiries.answered(message)
-        elif type(message) in ORDERS:
+        elif type(message) in orders.ORDERS:
             self._say(sender, self.orders.obey(message))
         elif type(message) is HeadChanged:
             return list(self.inquiries.ask_again(self._scheduler))
-        elif type(message) is HostAdded and self.node.membership is not None:
+        elif type(message) is hosts.HostAdded and self.node.membership is not None:
             self.node.membership.add(message)
-        elif type(message) is HostRemoved and self.node.membership is not None:
+        elif type(message) is hosts.HostRemoved and self.node.membership is not None:
             self.node.membership.remove(message)
         return []
 
-    def _ask_for_nodes(self, sender: str, message: GetNodes) -> list[Any]:
+    def _ask_for_nodes(self, sender: str, message: hosts.GetNodes) -> list[Any]:
         """Of a cluster a global scheduler knows; without one, there is this node."""
         local = self.node.local
         if self.node.membership is None:
             store: Any = self.node.reactor.role_by_address[local.addresses.object_manager]
             fact = fact_of_only_node(local, store.ranges.used_bytes)
-            self._say(sender, NodesReply(message.request, [fact]))
+            self._say(sender, hosts.NodesReply(message.request, [fact]))
             return []
         return [self.inquiries.ask(self._scheduler, message, lambda reply: self._say(sender, reply))]
 
@@ -106,18 +93,18 @@ class Doorman:
         self.node.tell_local(SchedulerGone(scheduler))
         self.node.reactor._perform(self.address, list(self.inquiries.ask_again(self._scheduler, scheduler)))
 
-    def ask_for_reader(self, message: GetNodes, answer: Callable[[NodesReply], None]) -> None:
+    def ask_for_reader(self, message: hosts.GetNodes, answer: Callable[[hosts.NodesReply], None]) -> None:
         """GetNodes, of one that is no process here."""
 
-        def answer_all(reply: NodesReply) -> None:
-            answer(NodesReply(reply.request, reply.nodes, self.node.local.members.stalls()))
+        def answer_all(reply: hosts.NodesReply) -> None:
+            answer(hosts.NodesReply(reply.request, reply.nodes, self.node.local.members.stalls()))
 
         self.node.reactor._perform(self.address, [self.inquiries.ask(self._scheduler, message, answer_all)])
 
     def _say(self, address: str, message: Any) -> None:
         self.node.reactor.outbox.setdefault(address, []).append(message)
 
-    def _status(self, request: int) -> StatusReply:
+    def _status(self, request: int) -> session.StatusReply:
         """What all roles count, added up in one reply."""
         node = self.node
         counts = {"bad_frames": node.peers.bad_frames}
@@ -125,11 +112,13 @@ class Doorman:
             if hasattr(role, "statistics"):
                 counts |= {name: value for name, value in role.statistics().items() if type(value) is int}
         resources = node.local.resources
-        total, free = plain(resources.total), plain(resources.free)
+        total, free = groups.plain(resources.total), groups.plain(resources.free)
         trouble = node.local.members.silence()
         stalls = node.local.members.stalls()
         programs = [process.pid for process in node.local.processes.values() if process.kind == "driver"]
-        return StatusReply(request, node.node_id, node.session.name, total, free, counts, trouble, stalls, programs)
+        return session.StatusReply(
+            request, node.node_id, node.session.name, total, free, counts, trouble, stalls, programs
+        )
 
     # --- coming in ---
 
@@ -146,7 +135,7 @@ class Doorman:
                 self._refuse(identity, why_not("session", "process", spoken, "", ""))
             return
         hello = envelope.messages[0] if envelope.messages else None
-        if type(hello) is not Hello or envelope.sequence != 1 or envelope.acknowledged:
+        if type(hello) is not session.Hello or envelope.sequence != 1 or envelope.acknowledged:
             node.peers.bad_frame(identity, "not a Hello")
             return
         refusal = self._why_not(hello)
@@ -175,11 +164,11 @@ class Doorman:
             found = self.roles_of_kind[kind] = {message: by_address[address] for message, address in table.items()}
         return found
 
-    def _let_in(self, peer: Peer, hello: Hello, frame: bytes) -> None:
+    def _let_in(self, peer: Peer, hello: session.Hello, frame: bytes) -> None:
         node, address = self.node, peer.address
         peer.link.unpack(frame)
         node.peers.add(peer)
-        self._say(address, Welcome(address, node.node_id, node.session.name, INLINE_BYTES_MAX, __version__))
+        self._say(address, session.Welcome(address, node.node_id, node.session.name, INLINE_BYTES_MAX, __version__))
         if hello.kind == "command":
             return  # it asks, and orders; it has no job
         if hello.kind == "driver":
@@ -188,12 +177,12 @@ class Doorman:
 
     def _refuse(self, identity: bytes, reason: str) -> None:
         self.node.log(f"refused: {reason}")
-        self.node.peers.refuse(identity, HelloRefused(reason))
+        self.node.peers.refuse(identity, session.HelloRefused(reason))
 
-    def _worker_address(self, hello: Hello) -> str:
+    def _worker_address(self, hello: session.Hello) -> str:
         return f"{self.node.local.pool.prefix}{hello.worker_id}"
 
-    def _why_not(self, hello: Hello) -> str:
+    def _why_not(self, hello: session.Hello) -> str:
         # A command carries no values: `zray stop` of a newer zray still ends an older session.
         version = hello.version if hello.kind != "command" else ""
         refusal = why_not("session", hello.kind[:40], hello.protocol, version, hello.python)
@@ -213,7 +202,7 @@ class Doorman:
 
     # --- leaving ---
 
-    def _watch(self, address: str, hello: Hello) -> None:
+    def _watch(self, address: str, hello: session.Hello) -> None:
         pidfd = self.pidfds[address] = os.pidfd_open(hello.pid)
         self.node.reactor.watch(pidfd, lambda: self.process_left(address, "process has ended"))
         if hello.kind == "driver" and (life := self.node.session.follow_life(hello.job_id)) is not None:
@@ -259,7 +248,7 @@ class Doorman:
             self.node.log("".join(traceback.format_exception(error)))
         reason = f"the node could not handle what this process sent ({type(error).__name__}: {error})"
         self.node.log(f"dropped {peer.address}: {reason}")
-        self.node.peers.send(peer.address, [ProcessDropped(reason)])
+        self.node.peers.send(peer.address, [session.ProcessDropped(reason)])
         self.node.peers.remove(peer.address)
         if peer.address in self.pidfds:
             self.process_left(peer.address, "was dropped: it sent a message that cannot be handled")
@@ -277,12 +266,12 @@ class Doorman:
             self.drop(peer, ProtocolError(f"{reason}, and too many such messages came before"))
             return
         self.node.peers.bad_frame(peer.identity, reason)
-        self._say(peer.address, MessageRefused(reason))
+        self._say(peer.address, hosts.MessageRefused(reason))
 
     def farewell(self, reason: str) -> None:
         """The node ends: those who are still here are told why."""
         for address in self.pidfds:
-            self.node.peers.send(address, [ProcessDropped(reason)])
+            self.node.peers.send(address, [session.ProcessDropped(reason)])
 
 
 class SessionEnd:
@@ -312,4 +301,4 @@ class SessionEnd:
         if self.is_told_by_signal:
             self.node.reactor.end_soon("told to by a second signal")
         self.is_told_by_signal = True
-        self.node.reactor.deliver_from_thread(self.node.doorman.address, StopSession())
+        self.node.reactor.deliver_from_thread(self.node.doorman.address, session.StopSession())

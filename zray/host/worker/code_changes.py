@@ -12,8 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ...wire.scheduling import JobFacts
-from ...wire.tasks import JobStarted
+from ...wire import scheduling, tasks
 from .. import context
 from ..code.reloads import forget_own_modules, own_modules
 from ..process.spawn import with_packages
@@ -34,7 +33,7 @@ class CodeChanges:
         self.own_path = frozenset(sys.path)  # of a worker of no job
         self.told_path: tuple[str, ...] = ()  # by the job
 
-    def told(self, before: JobFacts, message: JobStarted) -> None:
+    def told(self, before: scheduling.JobFacts, message: tasks.JobStarted) -> None:
         """Facts of a job that it has already.  With the worker's lock held."""
         worker, facts = self.worker, message.facts
         if facts.sys_path != before.sys_path:

@@ -28,11 +28,10 @@ from ...store.errors import deserialize_error
 from ...store.functions import CodeInStore, deserialize_function
 from ...store.values import deserialize, deserialize_writable, is_error, serialize
 from ...version import __version__
-from ...wire.actors import StartActor
+from ...wire import actors, tasks
+from ...wire import session as session_wire
 from ...wire.message import PROTOCOL_VERSION, Message
-from ...wire.session import GoodbyeReply, Hello
 from ...wire.task_spec import StoredValue, TaskSpec, parse_options
-from ...wire.tasks import JobStarted, StartTasks, StopWorker
 from ..client.array_origins import Origins
 from ..client.connection import Connection
 from ..client.recursion_guard import as_deep_as_any
@@ -77,7 +76,7 @@ class Worker(Runtime):
         self.window = posix_ipc.Semaphore(session.window_name(worker_id))
         self.claim: Callable[[float], None] = self.window.acquire
         connection = Connection(session.address, node_pidfd)
-        hello = Hello(
+        hello = session_wire.Hello(
             PROTOCOL_VERSION, __version__, "worker", os.getpid(), worker_id=worker_id, python=python_version()
         )
         self.executor = TaskExecutor()
@@ -138,7 +137,7 @@ class Worker(Runtime):
     def _on_order(self, message: Message) -> None:
         """With the lock held."""
         kind = type(message)
-        if kind is StartTasks:
+        if kind is tasks.StartTasks:
             for argument in message.arguments:  # type: ignore[attr-defined]
                 if type(argument.value) is StoredValue:
                     self.client.place_told(argument.object_id)
@@ -150,14 +149,14 @@ class Worker(Runtime):
             if self.executor.forgotten:
                 for function_id in self.executor.take_forgotten():
                     self.functions.pop(function_id, None)
-        elif kind is JobStarted:
+        elif kind is tasks.JobStarted:
             self._join_job(message)  # type: ignore[arg-type]
-        elif kind is GoodbyeReply:
+        elif kind is session_wire.GoodbyeReply:
             self.said_goodbye = True
         else:
             self.orders.append(message)
 
-    def _join_job(self, message: JobStarted) -> None:
+    def _join_job(self, message: tasks.JobStarted) -> None:
         before, facts = self.facts, message.facts
         self.facts, self.environment = facts, message.environment
         is_elsewhere = bool(facts.home) and facts.home.partition("/")[0] != self.node_id.hex()
@@ -249,13 +248,13 @@ class Worker(Runtime):
             self.sent_at = time.perf_counter()  # the first of many is not sent by itself
 
     def _obey(self, order: Message) -> None:
-        if type(order) is StopWorker:
+        if type(order) is tasks.StopWorker:
             if self.actor is not None:
                 self.actor.stop()
             raise Leave(0)
-        if type(order) is JobStarted:
+        if type(order) is tasks.JobStarted:
             self.code_changes.leave_if_told()
-        if type(order) is StartActor:
+        if type(order) is actors.StartActor:
             from .actor_runner import ActorHost
 
             if order.gpus is not None:

@@ -46,18 +46,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from ...wire.chain import (
-    ChainAck,
-    ChainChanged,
-    ChainHave,
-    ChainJoined,
-    ChainMemberLost,
-    ChainOffer,
-    ChainRead,
-    ChainReadReply,
-    ChainUpdates,
-    Update,
-)
+from ...wire import chain as wire
 from ..effects import (
     Effect,
     EndSession,
@@ -129,19 +118,19 @@ class ChainMember(Role):
         self.aside = Aside(self)
         self.entrance = entrance.Entrance(self)
         # Updates that the tail has not acknowledged (a tail's: that a joining member lacks), and what is before them.
-        self.history: deque[Update] = deque()
+        self.history: deque[wire.Update] = deque()
         self.forgotten = 0
         self.acknowledged = 0  # updates that every member has
         self.told_acknowledged = -1  # our predecessor, in this epoch
         self.safe_before = 0  # what our predecessor has for good, as far as we know
         self.joined_sequence = 0  # what a joining member has said it has
         self.follows = False  # our successor has said what it has: it gets what comes
-        self.fresh: list[Update] = []  # leaves at the end of the turn
+        self.fresh: list[wire.Update] = []  # leaves at the end of the turn
         self.handle_with(self.flushing, self.handover, self.entrance, *([self.journal] if self.journal else ()))
 
     def start(self) -> None:
         """Offer ourselves."""
-        self.send(self.master, ChainOffer(self.shard, self.sequence, self.entered))
+        self.send(self.master, wire.ChainOffer(self.shard, self.sequence, self.entered))
 
     def recover(self, parts: Iterable[bytes], records: Iterable[bytes]) -> None:
         """Take up what a log holds: the parts of its snapshot, if there is one, and the records after it.
@@ -196,8 +185,8 @@ class ChainMember(Role):
 
     # --- the configuration ---
 
-    @on(ChainChanged)
-    def on_chain_changed(self, message: ChainChanged) -> None:
+    @on(wire.ChainChanged)
+    def on_chain_changed(self, message: wire.ChainChanged) -> None:
         if message.epoch <= self.epoch or self.is_out:
             return
         was_tail = self.is_tail
@@ -229,7 +218,7 @@ class ChainMember(Role):
             self._enter()
         self.is_announced = False
         if not self.is_head:
-            self.send(self.neighbour(-1), ChainHave(self.epoch, self.sequence, self.is_hosted))
+            self.send(self.neighbour(-1), wire.ChainHave(self.epoch, self.sequence, self.is_hosted))
         if self.is_tail and not was_tail and self.replica is not None:
             # What its predecessor in this office had sent may not have arrived.
             self.results.touch_all()
@@ -273,7 +262,7 @@ class ChainMember(Role):
 
     # --- what is asked (of the head: entrance) ---
 
-    def apply(self, update: Update) -> None:
+    def apply(self, update: wire.Update) -> None:
         """The next step."""
         assert self.replica is not None
         touched = self.replica.apply(update)
@@ -285,8 +274,8 @@ class ChainMember(Role):
         if self.follows:
             self.fresh.append(update)
 
-    @on(ChainRead)
-    def on_chain_read(self, message: ChainRead) -> None:
+    @on(wire.ChainRead)
+    def on_chain_read(self, message: wire.ChainRead) -> None:
         if message.epoch > self.epoch and not self.is_out:
             self.aside.put(self.aside.early, message)
         elif not self.is_tail:
@@ -297,7 +286,7 @@ class ChainMember(Role):
             assert self.replica is not None
             effects = self.replica.shard.handle(message.source, message.request, self.now)
             results = [(effect.destination, effect.message) for effect in effects if type(effect) is Send]
-            self.send(self.sender, ChainReadReply(message.number, results))  # type: ignore[arg-type]
+            self.send(self.sender, wire.ChainReadReply(message.number, results))  # type: ignore[arg-type]
 
     # --- from our predecessor ---
 
@@ -313,14 +302,14 @@ class ChainMember(Role):
             # What these updates led to is nobody else's to say.
             self.results.touch_all()
 
-    @on(ChainUpdates)
-    def on_chain_updates(self, message: ChainUpdates) -> None:
+    @on(wire.ChainUpdates)
+    def on_chain_updates(self, message: wire.ChainUpdates) -> None:
         if not self.is_current(message) or self.sender != self.neighbour(-1):
             return
         if not self.handover.put_aside(message.updates):
             self.receive(message.updates)
 
-    def receive(self, updates: list[Update]) -> None:
+    def receive(self, updates: list[wire.Update]) -> None:
         """They are next."""
         for update in updates:
             if update.sequence > self.sequence:
@@ -333,8 +322,8 @@ class ChainMember(Role):
 
     # --- from our successor (its questions: handover) ---
 
-    @on(ChainAck)
-    def on_chain_ack(self, message: ChainAck) -> None:
+    @on(wire.ChainAck)
+    def on_chain_ack(self, message: wire.ChainAck) -> None:
         if not self.is_current(message) or self.sender != self.neighbour(1):
             return
         if self.is_tail:
@@ -348,7 +337,7 @@ class ChainMember(Role):
     def on_log_broken(self, message: LogBroken) -> None:
         """Nobody knows what is on the disk: this replica ends."""
         self._leave()
-        self.send(self.master, ChainMemberLost(self.address, message.reason))
+        self.send(self.master, wire.ChainMemberLost(self.address, message.reason))
         self.perform(EndSession(message.reason))
 
     @property
@@ -389,7 +378,7 @@ class ChainMember(Role):
             )
             if not self.is_announced and self.has_caught_up and is_logged:
                 self.is_announced = True
-                self.send(self.master, ChainJoined(self.shard, self.epoch))
+                self.send(self.master, wire.ChainJoined(self.shard, self.epoch))
             if self.is_tail and self.acknowledged >= self.forgotten:
                 self.results.tell()
             self.stalls.end_turn()
@@ -407,7 +396,7 @@ class ChainMember(Role):
         # One that has no room for more has the head wait, by what it does not acknowledge.
         if predecessor and self.has_caught_up and known > self.told_acknowledged and not self.flushing.is_over:
             self.told_acknowledged = known
-            self.send(predecessor, ChainAck(self.epoch, known))
+            self.send(predecessor, wire.ChainAck(self.epoch, known))
         self._forget_updates(known)
 
     def _forget_updates(self, known: int) -> None:

@@ -20,18 +20,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Any, get_args
 
-from ...wire.chain import (
-    ChainAgain,
-    ChainChanged,
-    ChainFollow,
-    ChainRead,
-    ChainReadReply,
-    ChainResults,
-    ChainStalled,
-    ChainWrite,
-    ShardRequest,
-)
-from ...wire.scheduling import LOCATING_MAX, LocateObjects
+from ...wire import chain, scheduling
+from ...wire.scheduling import LOCATING_MAX
 from ..effects import Effect, HeadChanged
 from ..replica_effects import ShardStalled
 from ..role import Role, on
@@ -79,12 +69,12 @@ class ChainClient(Role):
         self.taken = 0  # the number of the last result
         self.confirmed = 0  # as the chain knows it
         self.read_number = 0
-        self.reads: dict[int, tuple[str, LocateObjects]] = {}
+        self.reads: dict[int, tuple[str, scheduling.LocateObjects]] = {}
         self.is_holding = False  # processes of this host say no more than their links hold
 
     def start(self) -> None:
         """Ask who the chain is: once, before anything else."""
-        self.send(self.master, ChainFollow(self.shard))
+        self.send(self.master, chain.ChainFollow(self.shard))
 
     @on(HeadChanged)
     def on_head_changed(self, message: HeadChanged) -> None:
@@ -95,8 +85,8 @@ class ChainClient(Role):
             self._stalled([])
             self.start()
 
-    @on(ChainStalled)
-    def on_chain_stalled(self, message: ChainStalled) -> None:
+    @on(chain.ChainStalled)
+    def on_chain_stalled(self, message: chain.ChainStalled) -> None:
         if self.sender == self.master:
             self._stalled(message.reasons)
 
@@ -105,9 +95,9 @@ class ChainClient(Role):
             self.is_stalled = bool(reasons)
             self.send(self.listener, ShardStalled(self.shard, reasons))
 
-    @on(*get_args(ShardRequest))
+    @on(*get_args(chain.ShardRequest))
     def _on_request(self, message: Any) -> None:
-        if type(message) is LocateObjects and not self.pending:
+        if type(message) is scheduling.LocateObjects and not self.pending:
             self.read_number += 1
             self.reads[self.read_number] = (self.sender, message)
             self._read(self.read_number)
@@ -117,10 +107,10 @@ class ChainClient(Role):
     def _read(self, number: int) -> None:
         if self.members:
             source, request = self.reads[number]
-            self.send(self.members[-1], ChainRead(self.epoch, number, source, request))
+            self.send(self.members[-1], chain.ChainRead(self.epoch, number, source, request))
 
-    @on(ChainChanged)
-    def on_chain_changed(self, message: ChainChanged) -> None:
+    @on(chain.ChainChanged)
+    def on_chain_changed(self, message: chain.ChainChanged) -> None:
         if message.epoch <= self.epoch:
             return
         head, tail = self.members[:1], self.members[-1:]
@@ -132,8 +122,8 @@ class ChainClient(Role):
             for number in self.reads:
                 self._read(number)
 
-    @on(ChainResults)
-    def on_chain_results(self, message: ChainResults) -> None:
+    @on(chain.ChainResults)
+    def on_chain_results(self, message: chain.ChainResults) -> None:
         done = message.applied + 1 - self.first
         if done > len(self.pending):
             self.reject("more is done than was asked for")
@@ -149,8 +139,8 @@ class ChainClient(Role):
             self.taken += 1
             self.send(target, result)
 
-    @on(ChainAgain)
-    def on_chain_again(self, message: ChainAgain) -> None:
+    @on(chain.ChainAgain)
+    def on_chain_again(self, message: chain.ChainAgain) -> None:
         """The head, or the tail, had no room for what we have said last."""
         if self.sender in self.members[:1]:
             self.said = max(self.first - 1, min(self.said, message.number - 1))
@@ -158,8 +148,8 @@ class ChainClient(Role):
             for number in self.reads:
                 self._read(number)
 
-    @on(ChainReadReply)
-    def on_chain_read_reply(self, message: ChainReadReply) -> None:
+    @on(chain.ChainReadReply)
+    def on_chain_read_reply(self, message: chain.ChainReadReply) -> None:
         if self.reads.pop(message.number, None) is None:
             return  # asked again of another tail, and answered twice
         for target, result in message.results:
@@ -183,7 +173,7 @@ class ChainClient(Role):
         self.confirmed = self.taken
         for begin in range(0, len(fresh) or 1, REQUESTS_MAX):
             requests = fresh[begin : begin + REQUESTS_MAX]
-            self.send(self.members[0], ChainWrite(self.epoch, self.said + 1, self.taken, requests))
+            self.send(self.members[0], chain.ChainWrite(self.epoch, self.said + 1, self.taken, requests))
             self.said += len(requests)
 
     def statistics(self) -> dict[str, Any]:

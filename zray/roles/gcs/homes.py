@@ -15,18 +15,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from ...ids import FIRST_RETURN
-from ...wire.homes import (
-    ActorAt,
-    ActorClaimed,
-    ActorForgotten,
-    ActorKilled,
-    ActorLife,
-    ActorLocated,
-    ActorOrphaned,
-    ActorRefused,
-    ActorUnguarded,
-    LocateActor,
-)
+from ...wire import homes
 from ...wire.message import Message
 from ..role import on
 
@@ -42,7 +31,7 @@ class Home(Struct, gc=False, eq=False):
     """Of one actor."""
 
     node: str  # its local scheduler
-    life: ActorLife
+    life: homes.ActorLife
     is_settled: bool
     guardian: str  # "": none
     is_killed: bool = False
@@ -74,7 +63,7 @@ class ActorHomes:
 
     # --- claims ---
 
-    def actor_at(self, message: ActorAt, sender: str) -> None:
+    def actor_at(self, message: homes.ActorAt, sender: str) -> None:
         """ActorAt: of its new home, or of the one that hands it over to that."""
         actor_id, node, life = message.actor_id, message.node, message.life
         if sender in self._lost:
@@ -103,22 +92,22 @@ class ActorHomes:
         home.guardian = "" if message.guardian in self._lost else message.guardian
         if sender == node and (life.term or home.guardian):
             is_held = self._is_held(actor_id + FIRST_RETURN)
-            self._send(node, ActorClaimed(actor_id, life, is_held, home.is_killed))
+            self._send(node, homes.ActorClaimed(actor_id, life, is_held, home.is_killed))
         self._answer(actor_id, home)
 
-    def _refuse(self, actor_id: bytes, node: str, life: ActorLife, *, is_gone: bool = False) -> None:
+    def _refuse(self, actor_id: bytes, node: str, life: homes.ActorLife, *, is_gone: bool = False) -> None:
         if node and node not in self._lost:
-            self._send(node, ActorRefused(actor_id, life.birth, is_gone))
+            self._send(node, homes.ActorRefused(actor_id, life.birth, is_gone))
 
-    @on(ActorKilled)
-    def on_actor_killed(self, message: ActorKilled) -> None:
+    @on(homes.ActorKilled)
+    def on_actor_killed(self, message: homes.ActorKilled) -> None:
         """ActorKilled: nobody makes it again."""
         home = self.homes.get(message.actor_id)
         if home is not None:
             self.changes(message.actor_id, home)
             home.is_killed = True
 
-    def actor_unguarded(self, message: ActorUnguarded, sender: str) -> None:
+    def actor_unguarded(self, message: homes.ActorUnguarded, sender: str) -> None:
         """ActorUnguarded: where its node is lost, it is dead now."""
         home = self.homes.get(message.actor_id)
         if home is not None and (home.life.birth, home.life.term, home.guardian) == (
@@ -133,8 +122,8 @@ class ActorHomes:
             if home.node in self._lost:
                 self._forget_dead()
 
-    @on(ActorForgotten)
-    def on_actor_forgotten(self, message: ActorForgotten) -> None:
+    @on(homes.ActorForgotten)
+    def on_actor_forgotten(self, message: homes.ActorForgotten) -> None:
         """ActorForgotten: unless it was made anew elsewhere."""
         home = self.homes.get(message.actor_id)
         if home is not None and home.node == message.node:
@@ -142,25 +131,25 @@ class ActorHomes:
 
     # --- questions ---
 
-    @on(LocateActor)
-    def on_locate_actor(self, message: LocateActor) -> None:
+    @on(homes.LocateActor)
+    def on_locate_actor(self, message: homes.LocateActor) -> None:
         """LocateActor."""
         actor_id = message.actor_id
         home = self.homes.get(actor_id)
         if message.node in self._lost:
             return
         if home is None and not (message.wait and not message.lost):
-            self._send(message.node, ActorLocated(actor_id, "", message.lost))
+            self._send(message.node, homes.ActorLocated(actor_id, "", message.lost))
             return
         if home is None and actor_id not in self.askers and len(self.askers) >= ASKERS_MAX:
-            self._send(message.node, ActorLocated(actor_id, "", ""))
+            self._send(message.node, homes.ActorLocated(actor_id, "", ""))
             return
         askers = self.askers.setdefault(actor_id, {})
         askers[message.node] = None
         if home is None or (home.node == message.lost and message.lost not in self._lost):
             return  # not heard of; or we have not heard of that loss (told the same for another's sake, it asks again)
         if message.lost and not home.is_settled and home.node not in self._lost:
-            self._send(message.node, ActorLocated(actor_id, "", message.lost, is_coming=True))
+            self._send(message.node, homes.ActorLocated(actor_id, "", message.lost, is_coming=True))
         self._answer(actor_id, home, only=message.node)
 
     def _answer(self, actor_id: bytes, home: Home, only: str = "") -> None:
@@ -171,11 +160,13 @@ class ActorHomes:
         is_lost = home.node in self._lost
         if is_lost and home.guardian:
             for asker in (only,) if only else askers:
-                self._send(asker, ActorLocated(actor_id, "", home.node, is_coming=True))
+                self._send(asker, homes.ActorLocated(actor_id, "", home.node, is_coming=True))
         elif is_lost or home.is_settled:
             del self.askers[actor_id]
             for asker in askers:
-                self._send(asker, ActorLocated(actor_id, "" if is_lost else home.node, home.node if is_lost else ""))
+                self._send(
+                    asker, homes.ActorLocated(actor_id, "" if is_lost else home.node, home.node if is_lost else "")
+                )
 
     # --- ends ---
 
@@ -192,7 +183,7 @@ class ActorHomes:
                 self._answer(actor_id, home)
                 self.handle_gone(actor_id)
                 if home.guardian:
-                    self._send(home.guardian, ActorOrphaned(actor_id, home.life.birth, home.life.term))
+                    self._send(home.guardian, homes.ActorOrphaned(actor_id, home.life.birth, home.life.term))
         self._forget_dead()
 
     def _forget_dead(self) -> None:

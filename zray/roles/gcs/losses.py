@@ -22,16 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ids import FIRST_RETURN, is_put, task_of
-from ...wire.chain import LineageFound
-from ...wire.gcs import (
-    PUT_HELP,
-    CannotRebuild,
-    NodeLost,
-    ObjectLost,
-    RebuildObject,
-    may_run_once_more,
-    result_is_lost,
-)
+from ...wire import chain, gcs
 from ...wire.task_spec import TaskSpec, parse_options
 from .tables import ObjectRecord
 
@@ -39,7 +30,7 @@ if TYPE_CHECKING:
     from .shard import GcsShard
 
 
-def node_lost(shard: GcsShard, message: NodeLost) -> None:
+def node_lost(shard: GcsShard, message: gcs.NodeLost) -> None:
     """NodeLost: its holds and copies are gone, and what it had in hand nobody makes.  A walk over all records."""
     node, tasks = message.node, shard.tasks
     shard.lost[node] = None
@@ -96,15 +87,15 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
     attempts = tasks.attempts.get(task_id, 0)
     is_granted = maker is None
     if maker is None:
-        if not may_run_once_more(options, attempts):
-            _give_up(shard, item, result_is_lost(object_id, options), has_task=True)
+        if not gcs.may_run_once_more(options, attempts):
+            _give_up(shard, item, gcs.result_is_lost(object_id, options), has_task=True)
             return
         maker = tasks.makers[task_id] = next(iter(item.subscribers))
         tasks.attempts[task_id] = attempts + 1
-    shard.send(maker, RebuildObject(object_id, spec, attempts, is_granted))
+    shard.send(maker, gcs.RebuildObject(object_id, spec, attempts, is_granted))
 
 
-def lineage_found(shard: GcsShard, message: LineageFound) -> None:
+def lineage_found(shard: GcsShard, message: chain.LineageFound) -> None:
     """LineageFound: go on, if that is still asked for."""
     shard.wanted.pop(message.object_id, None)
     item = shard.tasks.find_object(message.object_id)
@@ -141,17 +132,17 @@ def is_let_go(shard: GcsShard, object_id: bytes) -> None:
 
 def _give_up_put(shard: GcsShard, item: ObjectRecord) -> None:
     how = "was put, or passed as a large argument, and all its copies were on nodes that are lost"
-    _give_up(shard, item, f"Object {item.object_id.hex()} {how}.  {PUT_HELP}.")
+    _give_up(shard, item, f"Object {item.object_id.hex()} {how}.  {gcs.PUT_HELP}.")
 
 
 def _give_up(shard: GcsShard, item: ObjectRecord, reason: str, *, has_task: bool = False) -> None:
     subscribers, item.subscribers = item.subscribers, {}
     for node in subscribers:
-        shard.send(node, ObjectLost(item.object_id, reason, has_task))
+        shard.send(node, gcs.ObjectLost(item.object_id, reason, has_task))
     shard.tasks.drop_if_unused(item)
 
 
-def cannot_rebuild(shard: GcsShard, message: CannotRebuild) -> None:
+def cannot_rebuild(shard: GcsShard, message: gcs.CannotRebuild) -> None:
     """CannotRebuild: the next that waits for it, if there is one; of a put, that its task does not run again."""
     if is_put(message.object_id):
         put = shard.tasks.find_object(message.object_id)

@@ -33,17 +33,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ...wire import chain as chain_wire
+from ...wire import gcs
 from ...wire.amounts import name_of
-from ...wire.chain import (
-    STALL_CHARACTERS_MAX,
-    ChainChanged,
-    ChainFollow,
-    ChainJoined,
-    ChainMemberLost,
-    ChainOffer,
-    ChainStalled,
-)
-from ...wire.gcs import NodeLost
 from ..latest import LOST_MAX, Latest
 from ..replica_effects import MachineLeaves, MemberPlaced, NoteChain
 from ..role import Role, on
@@ -164,7 +156,7 @@ class ChainMaster(Role):
             self._change(chain)
 
     def _tell(self, chain: Chain, listener: str) -> None:
-        self.send(listener, ChainChanged(chain.shard, chain.epoch, list(chain.members), chain.joining))
+        self.send(listener, chain_wire.ChainChanged(chain.shard, chain.epoch, list(chain.members), chain.joining))
 
     def _dismiss(self, chain: Chain) -> None:
         """Spares on machines that leave end; not while there is no chain, which may need what they know."""
@@ -174,10 +166,12 @@ class ChainMaster(Role):
 
     def _send_away(self, chain: Chain, spare: str, known: int) -> None:
         """It ends when it hears of an epoch that it is not in, later than that of its log."""
-        self.send(spare, ChainChanged(chain.shard, max(chain.epoch, known + 1), list(chain.members), chain.joining))
+        self.send(
+            spare, chain_wire.ChainChanged(chain.shard, max(chain.epoch, known + 1), list(chain.members), chain.joining)
+        )
 
-    @on(ChainOffer)
-    def on_chain_offer(self, message: ChainOffer) -> None:
+    @on(chain_wire.ChainOffer)
+    def on_chain_offer(self, message: chain_wire.ChainOffer) -> None:
         chain, member = self._chain(message.shard), self.sender
         if member in chain.members or member in chain.spares or member == chain.joining:
             self.reject("an offer made twice")
@@ -234,8 +228,8 @@ class ChainMaster(Role):
 
     # --- why clients wait: for people ---
 
-    @on(ChainStalled)
-    def on_chain_stalled(self, message: ChainStalled) -> None:
+    @on(chain_wire.ChainStalled)
+    def on_chain_stalled(self, message: chain_wire.ChainStalled) -> None:
         chain, member = self._chain(message.shard), self.sender
         if member not in chain.members:
             self.reject("a disk of one that is no member")
@@ -243,7 +237,7 @@ class ChainMaster(Role):
         machine = self.spread.machine(member)
         where = f"on node {name_of(machine)}" if machine else "on the head's machine"
         if message.reasons:
-            chain.stalled[member] = f"{message.reasons[0][:STALL_CHARACTERS_MAX]}, {where}"
+            chain.stalled[member] = f"{message.reasons[0][: chain_wire.STALL_CHARACTERS_MAX]}, {where}"
         else:
             chain.stalled.pop(member, None)
         self._tell_why(chain)
@@ -260,7 +254,7 @@ class ChainMaster(Role):
         if why != chain.told:
             chain.told = why
             for follower in chain.followers:
-                self.send(follower, ChainStalled(chain.shard, why))
+                self.send(follower, chain_wire.ChainStalled(chain.shard, why))
 
     def _why(self, chain: Chain) -> list[str]:
         """What is the matter with the shard, if anything is."""
@@ -273,17 +267,17 @@ class ChainMaster(Role):
 
     # --- who is in it ---
 
-    @on(ChainFollow)
-    def on_chain_follow(self, message: ChainFollow) -> None:
+    @on(chain_wire.ChainFollow)
+    def on_chain_follow(self, message: chain_wire.ChainFollow) -> None:
         chain = self._chain(message.shard)
         chain.followers[self.sender] = None
         if chain.is_announced:
             self._tell(chain, self.sender)
         if chain.told:
-            self.send(self.sender, ChainStalled(chain.shard, chain.told))
+            self.send(self.sender, chain_wire.ChainStalled(chain.shard, chain.told))
 
-    @on(ChainJoined)
-    def on_chain_joined(self, message: ChainJoined) -> None:
+    @on(chain_wire.ChainJoined)
+    def on_chain_joined(self, message: chain_wire.ChainJoined) -> None:
         chain = self._chain(message.shard)
         if message.epoch != chain.epoch:
             self.reject("a member that has caught up in an older epoch")
@@ -315,8 +309,8 @@ class ChainMaster(Role):
             if chain.members:
                 self._settle(chain)
 
-    @on(ChainMemberLost)
-    def on_chain_member_lost(self, message: ChainMemberLost) -> None:
+    @on(chain_wire.ChainMemberLost)
+    def on_chain_member_lost(self, message: chain_wire.ChainMemberLost) -> None:
         for chain in self.chains.values():
             if self.sender != message.member and self.sender in (*chain.members, chain.joining, *chain.spares):
                 self.reject("a member that reports another one")
@@ -326,8 +320,8 @@ class ChainMaster(Role):
             self._lose(chain, message.member)
         self.spread.machines.pop(message.member, None)
 
-    @on(NodeLost)
-    def on_node_lost(self, message: NodeLost) -> None:
+    @on(gcs.NodeLost)
+    def on_node_lost(self, message: gcs.NodeLost) -> None:
         host = message.node.partition("/")[0]
         for chain in self.chains.values():
             chain.followers = {name: None for name in chain.followers if name.partition("/")[0] != host}

@@ -29,44 +29,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ...ids import FIRST_RETURN, is_put, task_of
-from ...wire.actors import (
-    ActorNamesListed,
-    ActorNameTaken,
-    ActorRegistered,
-    ActorRemoved,
-    LookUpActor,
-    LookUpActorNames,
-    LookUpActorReply,
-    RegisterActor,
-)
-from ...wire.chain import LineageFound
-from ...wire.gcs import (
-    AddLocations,
-    CannotRebuild,
-    FetchFunction,
-    FetchFunctionReply,
-    FindUnheld,
-    FindUnheldReply,
-    FreeCopies,
-    HoldAtNode,
-    HoldAtNodeReply,
-    LineageNeeded,
-    LineageNeededReply,
-    NodeLost,
-    ObjectLocated,
-    ObjectLost,
-    OfferCopies,
-    RecordTasks,
-    RecordTasksReply,
-    ReleaseAtNode,
-    ReleaseFunctions,
-    RemoveLocations,
-    SubscribeObject,
-)
-from ...wire.homes import ActorAt, ActorUnguarded
+from ...wire import actors, chain, gcs, homes, scheduling, tasks
 from ...wire.limits import ITEMS_MAX
-from ...wire.scheduling import LocateObjects, LocateObjectsReply
-from ...wire.tasks import Function, PublishFunction
 from ..effects import Effect
 from ..role import Role, on
 from . import groups, keeping, losses
@@ -99,7 +63,7 @@ class GcsShard(Role):
         self.lost: dict[str, None] = {}  # nodes, for good, in the order of the verdicts
         self.functions = FunctionTable()
         self.function_waiters: dict[bytes, dict[str, None]] = {}
-        self.actor_by_name: dict[tuple[str, str], RegisterActor] = {}
+        self.actor_by_name: dict[tuple[str, str], actors.RegisterActor] = {}
         self.name_by_actor: dict[bytes, tuple[str, str]] = {}
         self.homes = ActorHomes(self.lost, self.send, self.tasks.is_held)
         self.groups = GroupTable()
@@ -116,8 +80,8 @@ class GcsShard(Role):
 
     # --- tasks and objects ---
 
-    @on(RecordTasks)
-    def on_record_tasks(self, message: RecordTasks) -> None:
+    @on(gcs.RecordTasks)
+    def on_record_tasks(self, message: gcs.RecordTasks) -> None:
         record, node = self.tasks.record, message.node
         if self._is_of_lost_node(node):
             return
@@ -128,10 +92,10 @@ class GcsShard(Role):
         for task_id, attempts in message.attempts:
             self.tasks.has_run_again(task_id, attempts)
         if message.request:
-            self._acknowledge(RecordTasksReply(message.request))
+            self._acknowledge(gcs.RecordTasksReply(message.request))
 
-    @on(AddLocations)
-    def on_add_locations(self, message: AddLocations) -> None:
+    @on(gcs.AddLocations)
+    def on_add_locations(self, message: gcs.AddLocations) -> None:
         if self._is_of_lost_node(message.node):
             return
         for task_id, attempts in message.attempts:
@@ -149,8 +113,8 @@ class GcsShard(Role):
                 item.holders[message.node] = None
                 self.release(object_id, message.node)
 
-    @on(RemoveLocations)
-    def on_remove_locations(self, message: RemoveLocations) -> None:
+    @on(gcs.RemoveLocations)
+    def on_remove_locations(self, message: gcs.RemoveLocations) -> None:
         for object_id in message.object_ids:
             item = self.tasks.find_object(object_id)
             if item is None or item.sizes.pop(message.node, None) is None or item.sizes:
@@ -163,8 +127,8 @@ class GcsShard(Role):
             if item.subscribers:
                 losses.see_to(self, item)
 
-    @on(OfferCopies)
-    def on_offer_copies(self, message: OfferCopies) -> None:
+    @on(gcs.OfferCopies)
+    def on_offer_copies(self, message: gcs.OfferCopies) -> None:
         """Evict spare copies, one after the other: the last copy of an object that is held stays."""
         if self._is_of_lost_node(message.node):
             return
@@ -178,10 +142,10 @@ class GcsShard(Role):
                 spare.append(object_id)
                 self.tasks.drop_if_unused(item)
         if spare:
-            self.send(message.node, FreeCopies(spare))
+            self.send(message.node, gcs.FreeCopies(spare))
 
-    @on(HoldAtNode)
-    def on_hold_at_node(self, message: HoldAtNode) -> None:
+    @on(gcs.HoldAtNode)
+    def on_hold_at_node(self, message: gcs.HoldAtNode) -> None:
         if self._is_of_lost_node(message.node):
             return
         there = [item for item in message.object_ids if not message.are_inside or self.tasks.is_there(item)]
@@ -189,17 +153,17 @@ class GcsShard(Role):
             self.tasks.hold(object_id, message.node)
         if message.are_inside:
             # Other shards have heard what these need: before the value was anybody's to take.
-            self.send(self.sender, HoldAtNodeReply(message.request, len(there) < len(message.object_ids)))
+            self.send(self.sender, gcs.HoldAtNodeReply(message.request, len(there) < len(message.object_ids)))
         elif message.request:
-            self._acknowledge(HoldAtNodeReply(message.request))
+            self._acknowledge(gcs.HoldAtNodeReply(message.request))
 
     def _acknowledge(self, reply: keeping.Reply) -> None:
         """Now, or when other shards have heard what it takes to keep their word."""
         if self.tasks.keeping is None or not self.tasks.keeping.waits(self.sender, reply):
             self.send(self.sender, reply)
 
-    @on(ReleaseAtNode)
-    def on_release_at_node(self, message: ReleaseAtNode) -> None:
+    @on(gcs.ReleaseAtNode)
+    def on_release_at_node(self, message: gcs.ReleaseAtNode) -> None:
         for object_id in message.object_ids:
             self.release(object_id, message.node, by_death=message.by_death)
 
@@ -213,7 +177,7 @@ class GcsShard(Role):
             sizes = item.sizes if item is not None else {}
             for holder in dict.fromkeys((*sizes, node, home or node)):
                 if holder not in self.lost:
-                    self.send(holder, FreeCopies([object_id], by_death))
+                    self.send(holder, gcs.FreeCopies([object_id], by_death))
         if self.lost:
             losses.is_let_go(self, object_id)
 
@@ -221,18 +185,18 @@ class GcsShard(Role):
         """Free all copies of an object that was kept for tasks which took it."""
         for node in item.sizes:
             if node not in self.lost:
-                self.send(node, FreeCopies([item.object_id]))
+                self.send(node, gcs.FreeCopies([item.object_id]))
 
-    @on(FindUnheld)
-    def on_find_unheld(self, message: FindUnheld) -> None:
+    @on(gcs.FindUnheld)
+    def on_find_unheld(self, message: gcs.FindUnheld) -> None:
         if self._is_of_lost_node(message.node):
             return
         aside = {message.node, message.lost, *self.lost}  # membership only
         found = [item for item in message.object_ids if aside.issuperset(self.tasks.holders_of(item))]
-        self.send(self.sender, FindUnheldReply(message.request, found))
+        self.send(self.sender, gcs.FindUnheldReply(message.request, found))
 
-    @on(SubscribeObject)
-    def on_subscribe_object(self, message: SubscribeObject) -> None:
+    @on(gcs.SubscribeObject)
+    def on_subscribe_object(self, message: gcs.SubscribeObject) -> None:
         if self._is_of_lost_node(message.node):
             return
         item = self.tasks.require_object(message.object_id)
@@ -245,39 +209,41 @@ class GcsShard(Role):
         else:
             # It has let go of it, or never held it: nobody there can wait for it.  (It asked as it left, say.)
             self.tasks.drop_if_unused(item)
-            self.send(message.node, ObjectLost(message.object_id, "It is gone: this node did not hold it any more."))
+            self.send(
+                message.node, gcs.ObjectLost(message.object_id, "It is gone: this node did not hold it any more.")
+            )
 
     def _send_location(self, node: str, item: ObjectRecord) -> None:
         size = next(iter(item.sizes.values()))
-        self.send(node, ObjectLocated(item.object_id, size, list(item.sizes)))
+        self.send(node, gcs.ObjectLocated(item.object_id, size, list(item.sizes)))
 
-    @on(LocateObjects)
-    def on_locate_objects(self, message: LocateObjects) -> None:
+    @on(scheduling.LocateObjects)
+    def on_locate_objects(self, message: scheduling.LocateObjects) -> None:
         found = []
         for object_id in message.object_ids:
             item = self.tasks.find_object(object_id)
             if item is not None and item.sizes:
                 found.append((object_id, next(iter(item.sizes.values())), list(item.sizes)))
-        self.send(self.sender, LocateObjectsReply(message.request, found))
+        self.send(self.sender, scheduling.LocateObjectsReply(message.request, found))
 
     # --- functions ---
 
-    @on(PublishFunction)
-    def on_publish_function(self, message: PublishFunction) -> None:
+    @on(tasks.PublishFunction)
+    def on_publish_function(self, message: tasks.PublishFunction) -> None:
         function = message.function
         # In its own name a node speaks in order; others may not have heard yet that the job has ended.
         is_over = not message.node or message.node in self.lost
         is_over = is_over or (message.node != self.sender and (message.node, message.job_id) in self.functions.ended)
         self.functions.publish(function, (message.node, message.job_id, self.sender), is_over=is_over)
         for node in self.function_waiters.pop(function.function_id, ()):
-            self.send(node, FetchFunctionReply(function))
+            self.send(node, gcs.FetchFunctionReply(function))
 
-    @on(ReleaseFunctions)
-    def on_release_functions(self, message: ReleaseFunctions) -> None:
+    @on(gcs.ReleaseFunctions)
+    def on_release_functions(self, message: gcs.ReleaseFunctions) -> None:
         self.functions.release((message.node, message.job_id))
 
-    @on(FetchFunction)
-    def on_fetch_function(self, message: FetchFunction) -> None:
+    @on(gcs.FetchFunction)
+    def on_fetch_function(self, message: gcs.FetchFunction) -> None:
         if self._is_of_lost_node(message.node):
             return
         if message.is_over:
@@ -285,14 +251,14 @@ class GcsShard(Role):
             return
         function = self.functions.find(message.function_id)
         if function is not None:
-            self.send(message.node, FetchFunctionReply(function))
+            self.send(message.node, gcs.FetchFunctionReply(function))
         elif message.function_id in self.function_waiters or len(self.function_waiters) < AWAITED_MAX:
             self.function_waiters.setdefault(message.function_id, {})[message.node] = None
         else:
             self.reject("a question for code, while as many are awaited as may be: its node asks again")
-            self.send(message.node, FetchFunctionReply(Function(message.function_id, "", b"")))
+            self.send(message.node, gcs.FetchFunctionReply(tasks.Function(message.function_id, "", b"")))
 
-    def _forget_waiter(self, message: FetchFunction) -> None:
+    def _forget_waiter(self, message: gcs.FetchFunction) -> None:
         nodes = self.function_waiters.get(message.function_id, {})
         nodes.pop(message.node, None)
         if not nodes:
@@ -300,8 +266,8 @@ class GcsShard(Role):
 
     # --- actors ---
 
-    @on(RegisterActor)
-    def on_register_actor(self, message: RegisterActor) -> None:
+    @on(actors.RegisterActor)
+    def on_register_actor(self, message: actors.RegisterActor) -> None:
         if self._is_of_lost_node(self.sender):
             return
         key = (message.options.namespace, message.options.name)
@@ -313,39 +279,39 @@ class GcsShard(Role):
         if message.node in self.lost:
             # Handed over to a node that has died since.
             if not message.guardian or message.guardian in self.lost:
-                self.on_actor_removed(ActorRemoved(message.actor_id))
+                self.on_actor_removed(actors.ActorRemoved(message.actor_id))
                 return
             message = replace(message, node=message.guardian, guardian="")
         if holder is not None and not is_own:
-            self.send(self.sender, ActorNameTaken(message.actor_id, holder.actor_id))
+            self.send(self.sender, actors.ActorNameTaken(message.actor_id, holder.actor_id))
             return
         self.actor_by_name[key] = message
         self.name_by_actor[message.actor_id] = key
-        self.send(self.sender, ActorRegistered(message.actor_id))
+        self.send(self.sender, actors.ActorRegistered(message.actor_id))
 
-    @on(ActorRemoved)
-    def on_actor_removed(self, message: ActorRemoved) -> None:
+    @on(actors.ActorRemoved)
+    def on_actor_removed(self, message: actors.ActorRemoved) -> None:
         key = self.name_by_actor.pop(message.actor_id, None)
         if key is not None:
             del self.actor_by_name[key]
 
-    @on(LookUpActor)
-    def on_look_up_actor(self, message: LookUpActor) -> None:
+    @on(actors.LookUpActor)
+    def on_look_up_actor(self, message: actors.LookUpActor) -> None:
         found = self.actor_by_name.get((message.namespace, message.name))
         actor_id, handle, node = (found.actor_id, found.options.handle, found.node) if found else (b"", b"", "")
         is_detached = found is not None and found.options.detached
-        reply = LookUpActorReply(message.namespace, message.name, actor_id, handle, node, is_detached)
+        reply = actors.LookUpActorReply(message.namespace, message.name, actor_id, handle, node, is_detached)
         self.send(self.sender, reply)
 
-    @on(LookUpActorNames)
-    def on_look_up_actor_names(self, message: LookUpActorNames) -> None:
+    @on(actors.LookUpActorNames)
+    def on_look_up_actor_names(self, message: actors.LookUpActorNames) -> None:
         found = [key for key in self.actor_by_name if key[1] and (message.in_all or key[0] == message.namespace)]
-        self.send(self.sender, ActorNamesListed(message.request, found[:ITEMS_MAX]))
+        self.send(self.sender, actors.ActorNamesListed(message.request, found[:ITEMS_MAX]))
 
     # --- nodes ---
 
-    @on(NodeLost)
-    def on_node_lost(self, message: NodeLost) -> None:
+    @on(gcs.NodeLost)
+    def on_node_lost(self, message: gcs.NodeLost) -> None:
         if message.node in self.lost:
             return  # a head that was started again says so once more
         losses.node_lost(self, message)
@@ -389,7 +355,7 @@ class GcsShard(Role):
 
         state.load(self, parts, pages)
 
-    def lineage_found(self, message: LineageFound, now: float) -> list[Effect]:
+    def lineage_found(self, message: chain.LineageFound, now: float) -> list[Effect]:
         """What the head has found of what is `wanted`."""
         self.now = now
         losses.lineage_found(self, message)
@@ -410,22 +376,22 @@ class GcsShard(Role):
 
     # --- requests that other modules answer ---
 
-    @on(ActorAt)
-    def on_actor_at(self, message: ActorAt) -> None:
+    @on(homes.ActorAt)
+    def on_actor_at(self, message: homes.ActorAt) -> None:
         self.homes.actor_at(message, self.sender)
 
-    @on(ActorUnguarded)
-    def on_actor_unguarded(self, message: ActorUnguarded) -> None:
+    @on(homes.ActorUnguarded)
+    def on_actor_unguarded(self, message: homes.ActorUnguarded) -> None:
         self.homes.actor_unguarded(message, self.sender)
 
-    @on(CannotRebuild)
-    def on_cannot_rebuild(self, message: CannotRebuild) -> None:
+    @on(gcs.CannotRebuild)
+    def on_cannot_rebuild(self, message: gcs.CannotRebuild) -> None:
         losses.cannot_rebuild(self, message)
 
-    @on(LineageNeeded)
-    def on_lineage_needed(self, message: LineageNeeded) -> None:
+    @on(gcs.LineageNeeded)
+    def on_lineage_needed(self, message: gcs.LineageNeeded) -> None:
         keeping.on_lineage_needed(self, message)
 
-    @on(LineageNeededReply)
-    def on_lineage_needed_reply(self, message: LineageNeededReply) -> None:
+    @on(gcs.LineageNeededReply)
+    def on_lineage_needed_reply(self, message: gcs.LineageNeededReply) -> None:
         keeping.on_lineage_needed_reply(self, message)

@@ -13,9 +13,8 @@ from hashlib import blake2b
 
 from msgspec import Struct, field
 
+from ...wire import hosts, scheduling
 from ...wire.amounts import is_enough
-from ...wire.hosts import NodeFact
-from ...wire.scheduling import LoadReport
 from ...wire.task_spec import RESOURCE_UNIT
 from ...wire.where import Where, host_of, matches, rules_of
 
@@ -57,9 +56,9 @@ class NodeLoad(Struct, gc=False):
     coming_until: float = 0.0
     asked_at: float = 0.0
 
-    def fact(self) -> NodeFact:
+    def fact(self) -> hosts.NodeFact:
         """What is told of it."""
-        return NodeFact(
+        return hosts.NodeFact(
             self.node,
             self.kind,
             self.total,
@@ -71,7 +70,7 @@ class NodeLoad(Struct, gc=False):
             self.hostname,
         )
 
-    def renew(self, report: LoadReport) -> None:
+    def renew(self, report: scheduling.LoadReport) -> None:
         """A report: what was placed, and had arrived when it was made, is in it."""
         if report.total:
             self.total = report.total

@@ -23,30 +23,11 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from ...wire.actors import ActorDeferred, PlaceActor, SpillActor
+from ...wire import actors, gcs, groups, hosts, scheduling
+from ...wire import bundles as bundles_wire
 from ...wire.amounts import is_enough, why_nowhere
-from ...wire.bundles import plan, sum_of, why_never
-from ...wire.gcs import NodeJoined, NodeLost
-from ...wire.groups import BundlesLeave, FindPlaces, PlacesFound
-from ...wire.hosts import GetNodes, NodeFact, NodesReply
 from ...wire.limits import ITEMS_MAX
-from ...wire.scheduling import (
-    BOTTOM_UP,
-    CENTRAL,
-    LOCATING_MAX,
-    NO_LOCALITY,
-    RANDOM,
-    LoadReport,
-    LocateObjects,
-    LocateObjectsReply,
-    PlaceTask,
-    SpillRefused,
-    SpillTask,
-    StealTasks,
-    TaskDeferred,
-    TaskPlaced,
-    Thief,
-)
+from ...wire.scheduling import LOCATING_MAX
 from ...wire.task_spec import parse_options
 from ...wire.where import Where, no_such_labels, no_such_node
 from ..latest import LOST_MAX, Latest
@@ -76,7 +57,7 @@ class GlobalScheduler(Role):
     PASSING = {"locating": "LOCATING_MAX"}
     LASTING = {"loads": ...}
 
-    def __init__(self, address: str, shards: list[str], *, policy: str = BOTTOM_UP, equals: int = 1) -> None:
+    def __init__(self, address: str, shards: list[str], *, policy: str = scheduling.BOTTOM_UP, equals: int = 1) -> None:
         super().__init__(address)
         self.shards = shards
         self.policy = policy
@@ -84,15 +65,15 @@ class GlobalScheduler(Role):
         self.task_s_mean = FIRST_GUESS_SECONDS  # over the nodes
         self.loads: dict[str, NodeLoad] = {}
         self.lost: Latest[str, None] = Latest(LOST_MAX)  # nodes, for good
-        self.dead: Latest[str, tuple[NodeFact, float]] = Latest(DEAD_MAX)  # the last of those, and since when
+        self.dead: Latest[str, tuple[hosts.NodeFact, float]] = Latest(DEAD_MAX)  # the last of those, and since when
         self.request = 0
         self.looked_at = 0.0  # for nodes with nothing to do
         self.spread_count = 0  # tasks and actors that go to one node after the other
         # request -> the task, replies still missing, what is known of its arguments
-        self.locating: dict[int, tuple[SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
+        self.locating: dict[int, tuple[scheduling.SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
 
-    @on(NodeJoined)
-    def on_node_joined(self, message: NodeJoined) -> None:
+    @on(gcs.NodeJoined)
+    def on_node_joined(self, message: gcs.NodeJoined) -> None:
         node, total = message.node, message.total
         load = self.loads.get(node)
         if load is None:
@@ -110,16 +91,16 @@ class GlobalScheduler(Role):
         """
         return any(load.kind != "driver" for load in self.loads.values())
 
-    @on(NodeLost)
-    def on_node_lost(self, message: NodeLost) -> None:
+    @on(gcs.NodeLost)
+    def on_node_lost(self, message: gcs.NodeLost) -> None:
         self.lost[message.node] = None
         load = self.loads.pop(message.node, None)
         if load is not None and load.kind != "driver":
             fact = replace(load.fact(), total={}, free={}, queue_count=0, death=message.reason or "lost")
             self.dead[message.node] = fact, self.now
 
-    @on(LoadReport)
-    def on_load_report(self, message: LoadReport) -> None:
+    @on(scheduling.LoadReport)
+    def on_load_report(self, message: scheduling.LoadReport) -> None:
         load = self.loads.get(message.node)
         if load is None:
             # Lost; or the monitor's word of it is still on its way, and the next report is not long in coming.
@@ -134,22 +115,28 @@ class GlobalScheduler(Role):
 
     def _have_tasks_stolen(self) -> None:
         """For nodes with nothing to do, of those with long queues."""
-        if len(self.loads) < 2 or self.policy in (CENTRAL, RANDOM):  # these are there to be compared with
+        if len(self.loads) < 2 or self.policy in (
+            scheduling.CENTRAL,
+            scheduling.RANDOM,
+        ):  # these are there to be compared with
             return
         for victim, orders in thefts(self.loads.values(), self.task_s_mean, self.equals, self.now):
-            self.send(victim.node, StealTasks([Thief(load.node, count, load.held) for load, count in orders]))
+            self.send(
+                victim.node,
+                scheduling.StealTasks([scheduling.Thief(load.node, count, load.held) for load, count in orders]),
+            )
 
     def _shard_of(self, object_id: bytes) -> str:
         return self.shards[int.from_bytes(object_id[6:16], "big") % len(self.shards)]
 
-    @on(SpillTask)
-    def on_spill_task(self, message: SpillTask) -> None:
+    @on(scheduling.SpillTask)
+    def on_spill_task(self, message: scheduling.SpillTask) -> None:
         origin = self.loads.get(message.origin)
         where = parse_options(message.spec.options).where
         if origin is not None and message.trip == 1 and not (where is not None and where.is_spread):
             origin.passed_up()
         by_shard: dict[str, list[bytes]] = {}
-        is_asked = self.policy not in (RANDOM, NO_LOCALITY)
+        is_asked = self.policy not in (scheduling.RANDOM, scheduling.NO_LOCALITY)
         for object_id in message.spec.deps[:ITEMS_MAX] if is_asked else ():
             by_shard.setdefault(self._shard_of(object_id), []).append(object_id)
         if not by_shard or len(self.locating) >= LOCATING_MAX:
@@ -158,10 +145,10 @@ class GlobalScheduler(Role):
         self.request += 1
         self.locating[self.request] = (message, [len(by_shard)], [])
         for shard, ids in by_shard.items():
-            self.send(shard, LocateObjects(self.request, ids))
+            self.send(shard, scheduling.LocateObjects(self.request, ids))
 
-    @on(LocateObjectsReply)
-    def on_locate_objects_reply(self, message: LocateObjectsReply) -> None:
+    @on(scheduling.LocateObjectsReply)
+    def on_locate_objects_reply(self, message: scheduling.LocateObjectsReply) -> None:
         pending = self.locating.get(message.request)
         if pending is None:
             return
@@ -175,7 +162,7 @@ class GlobalScheduler(Role):
             known.extend([told for told in spill.located if told[0] not in found])
             self._place(spill, known)
 
-    def _place(self, spill: SpillTask, objects: list[tuple[bytes, int, list[str]]]) -> None:
+    def _place(self, spill: scheduling.SpillTask, objects: list[tuple[bytes, int, list[str]]]) -> None:
         if spill.origin in self.lost:
             self.reject("a task of a lost node")
             return
@@ -185,25 +172,28 @@ class GlobalScheduler(Role):
         load = self._choose(spill, able, objects)
         if load is None:
             if not self._knows_nodes or any(is_enough(load.total, request) for load in able):
-                self.send(spill.origin, TaskDeferred(task_id, spill.trip))
+                self.send(spill.origin, scheduling.TaskDeferred(task_id, spill.trip))
             else:
                 self._refuse(spill.origin, task_id, request, where, able)
             return
         load.assign(request)
         of_job = (spill.job_id, spill.job)
-        self.send(load.node, PlaceTask(spill.spec, spill.origin, *of_job, spill.trip, spill.attempts, spill.is_quiet))
+        self.send(
+            load.node,
+            scheduling.PlaceTask(spill.spec, spill.origin, *of_job, spill.trip, spill.attempts, spill.is_quiet),
+        )
         if load.node != spill.origin:
             # If that node is lost before it has done it, whoever spilled it passes it up again.
-            self.send(spill.origin, TaskPlaced(task_id, load.node, spill.trip))
+            self.send(spill.origin, scheduling.TaskPlaced(task_id, load.node, spill.trip))
 
     def _choose(
-        self, spill: SpillTask, able: list[NodeLoad], objects: list[tuple[bytes, int, list[str]]]
+        self, spill: scheduling.SpillTask, able: list[NodeLoad], objects: list[tuple[bytes, int, list[str]]]
     ) -> NodeLoad | None:
         options = parse_options(spill.spec.options)
         request, where = options.resources, options.where
         if where is not None and where.is_spread:
             return self._next_in_turn(preferred(able, where), request) or self._next_in_turn(able, request)
-        if self.policy == RANDOM:
+        if self.policy == scheduling.RANDOM:
             return random_node(able, request, spill.spec.task_id + spill.trip.to_bytes(8, "big"))
         for loads in (preferred(able, where), able):
             load = best_node(loads, request, objects, self.task_s_mean, self.equals)
@@ -232,10 +222,10 @@ class GlobalScheduler(Role):
         else:
             reason = no_such_labels(where)
         leaving = [load.node for load in self.loads.values() if load.is_draining]
-        self.send(origin, SpillRefused(task_id, reason, is_final, leaving))
+        self.send(origin, scheduling.SpillRefused(task_id, reason, is_final, leaving))
 
-    @on(SpillActor)
-    def on_spill_actor(self, message: SpillActor) -> None:
+    @on(actors.SpillActor)
+    def on_spill_actor(self, message: actors.SpillActor) -> None:
         parse_options(message.spec.options)  # bytes that are no options are refused here, not where the actor is placed
         if not all(message.options.resources.values()):
             self.reject("an actor that asks for 0 of a resource")
@@ -243,7 +233,9 @@ class GlobalScheduler(Role):
         request, where, actor_id = message.options.resources, message.options.where, message.spec.task_id
         able = eligible(self.loads.values(), where, request)
         of_job = (message.job_id, message.job)
-        place = PlaceActor(message.spec, message.options, message.origin, message.life, *of_job, message.may_borrow)
+        place = actors.PlaceActor(
+            message.spec, message.options, message.origin, message.life, *of_job, message.may_borrow
+        )
         load = self._home(able, message)
         if load is not None:
             for name, amount in request.items():
@@ -253,16 +245,16 @@ class GlobalScheduler(Role):
         elif (load := self._hope(able, message)) is not None:
             self._offer(place, load)
         elif not self._knows_nodes or any(is_enough(load.total, request) for load in able):
-            self.send(message.origin, ActorDeferred(actor_id))
+            self.send(message.origin, actors.ActorDeferred(actor_id))
         else:
             self._refuse(message.origin, actor_id, request, where, able)
 
-    def _offer(self, place: PlaceActor, load: NodeLoad) -> None:
+    def _offer(self, place: actors.PlaceActor, load: NodeLoad) -> None:
         """To that node.  Its origin may know already that it is lost."""
         self.send(load.node, place)
-        self.send(place.origin, TaskPlaced(place.spec.task_id, load.node))
+        self.send(place.origin, scheduling.TaskPlaced(place.spec.task_id, load.node))
 
-    def _home(self, able: list[NodeLoad], message: SpillActor) -> NodeLoad | None:
+    def _home(self, able: list[NodeLoad], message: actors.SpillActor) -> NodeLoad | None:
         """None: nobody has room, or its origin is to have it."""
         request, where = message.options.resources, message.options.where
         # It has no room, or would not ask; what is spread is its in its turn.
@@ -279,27 +271,29 @@ class GlobalScheduler(Role):
             return home if best_home(own, request) is None else None
         return home
 
-    def _hope(self, able: list[NodeLoad], message: SpillActor) -> NodeLoad | None:
+    def _hope(self, able: list[NodeLoad], message: actors.SpillActor) -> NodeLoad | None:
         """Nobody has room, again: a node that could have some keeps what comes free for it (one after the other)."""
         where = message.options.where
         if not message.may_borrow or (where is not None and where.is_spread):
             return None
         return self._next_in_turn([load for load in able if load.node != message.origin], message.options.resources)
 
-    @on(FindPlaces)
-    def on_find_places(self, message: FindPlaces) -> None:
-        wanted = sum_of(amounts for _, amounts in message.bundles)
+    @on(groups.FindPlaces)
+    def on_find_places(self, message: groups.FindPlaces) -> None:
+        wanted = bundles_wire.sum_of(amounts for _, amounts in message.bundles)
         loads = sorted(
             (load for load in self.loads.values() if load.kind != "driver" and not load.is_draining),
             key=lambda load: (load.gpus_left_idle(wanted), load.rank),
         )
-        found, _ = plan([(load.node, load.free) for load in loads], message.bundles, message.strategy, message.taken)
+        found, _ = bundles_wire.plan(
+            [(load.node, load.free) for load in loads], message.bundles, message.strategy, message.taken
+        )
         reason = ""
         if found is None and self._knows_nodes:
             totals = [(load.node, load.total) for load in loads]
-            most, is_certain = plan(totals, message.bundles, message.strategy, message.taken)
+            most, is_certain = bundles_wire.plan(totals, message.bundles, message.strategy, message.taken)
             if most is None and is_certain:
-                reason = why_never(dict(totals), message.bundles, message.strategy)
+                reason = bundles_wire.why_never(dict(totals), message.bundles, message.strategy)
         bundles = dict(message.bundles)
         for index, node in found or ():
             load = self.loads[node]
@@ -307,10 +301,10 @@ class GlobalScheduler(Role):
                 if amount:
                     load.free[name] -= amount  # until its next report
                     load.held[name] = load.held.get(name, 0) + amount
-        self.send(self.sender, PlacesFound(message.group_id, message.trip, found or [], reason))
+        self.send(self.sender, groups.PlacesFound(message.group_id, message.trip, found or [], reason))
 
-    @on(BundlesLeave)
-    def on_bundles_leave(self, message: BundlesLeave) -> None:
+    @on(groups.BundlesLeave)
+    def on_bundles_leave(self, message: groups.BundlesLeave) -> None:
         """What is spread right behind a removal comes before the reports of the nodes where the group was."""
         for node, amounts in message.bundles:
             load = self.loads.get(node)
@@ -319,12 +313,12 @@ class GlobalScheduler(Role):
                     load.free[name] = min(load.total.get(name, 0), load.free.get(name, 0) + amount)
                     load.held[name] = max(0, load.held.get(name, 0) - amount)
 
-    @on(GetNodes)
-    def on_get_nodes(self, message: GetNodes) -> None:
+    @on(hosts.GetNodes)
+    def on_get_nodes(self, message: hosts.GetNodes) -> None:
         facts = [load.fact() for load in self.loads.values()]
         if message.with_dead:
             facts += [replace(fact, lost_seconds=max(0.0, self.now - at)) for fact, at in self.dead.values()]
-        self.send(self.sender, NodesReply(message.request, facts))
+        self.send(self.sender, hosts.NodesReply(message.request, facts))
 
     def statistics(self) -> dict[str, Any]:
         return {"nodes": len(self.loads), "locating": len(self.locating)}

@@ -17,9 +17,7 @@ from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
-from ...wire.actors import ActorAccepted, ActorDeferred, ActorHandedOver, PlaceActor, SpillActor
-from ...wire.homes import ActorAt, ActorClaimed, ActorForgotten, ActorLife, ActorRefused, UnguardActor
-from ...wire.scheduling import SpillRefused
+from ...wire import actors, homes, scheduling
 from ...wire.task_spec import ActorOptions, TaskSpec
 from ...wire.where import nobody_can
 from ..role import on
@@ -75,7 +73,7 @@ class ActorMoves:
         if not node.is_embedded:
             guardian = actor.guardian if actor.is_guarded else ""
             actor.unclaimed += bool(actor.life.term or guardian)
-            message = ActorAt(actor.actor_id, node.address, actor.life, is_settled, guardian)
+            message = homes.ActorAt(actor.actor_id, node.address, actor.life, is_settled, guardian)
             node.send(node.addresses.shard_of(actor.actor_id), message)
 
     def settled_here(self, actor: Actor) -> None:
@@ -112,11 +110,11 @@ class ActorMoves:
             node.load.says_if_busy()
         schedulers = node.addresses.global_schedulers
         of_job = (job.job_id, job.facts)
-        message = SpillActor(spec, actor.options, node.address, actor.life, *of_job, ask.times_deferred > 0)
+        message = actors.SpillActor(spec, actor.options, node.address, actor.life, *of_job, ask.times_deferred > 0)
         node.send(schedulers[spec.task_id[-1] % len(schedulers)], message)
 
-    @on(PlaceActor)
-    def on_place_actor(self, message: PlaceActor) -> None:
+    @on(actors.PlaceActor)
+    def on_place_actor(self, message: actors.PlaceActor) -> None:
         """PlaceActor: if there is room."""
         node, spec = self.node, message.spec
         if self._had(message):
@@ -131,12 +129,12 @@ class ActorMoves:
         if options is None or not is_wanted or not has_room:
             if options is not None and is_wanted and not (options.where is not None and options.where.group):
                 node.actor_room.wish(spec.task_id, message.job_id, options)
-            node.send(message.origin, ActorDeferred(spec.task_id))
+            node.send(message.origin, actors.ActorDeferred(spec.task_id))
             return
         node.actor_room.wishes.pop(spec.task_id, None)
         job = node.code.job_of(message.job_id, message.job, is_detached=options.detached)
         self.offers[spec.task_id] = message.origin
-        accepted = ActorAccepted(spec.task_id, message.life.birth)
+        accepted = actors.ActorAccepted(spec.task_id, message.life.birth)
         node.remote_calls.join_holders((*spec.deps, *spec.holds), message.origin, accepted)
         node.calls.promise(options)
         actor = self.receive(spec, options, replace(message.life, term=message.life.term + 1), job)
@@ -145,7 +143,7 @@ class ActorMoves:
         if actor.journal is not None:
             actor.incoming = Copy(node, lambda: actor.job, lambda _: node.logs.has_come(actor))
 
-    def _had(self, message: PlaceActor) -> bool:
+    def _had(self, message: actors.PlaceActor) -> bool:
         """Whether it came here, and is dead, while this was on its way: who sends it asks more than once."""
         entry = self.node.objects.entries.get(message.spec.task_id + FIRST_RETURN)
         dead = entry.actor if entry is not None else None
@@ -156,7 +154,7 @@ class ActorMoves:
             and dead.life.term > message.life.term
         )
 
-    def receive(self, spec: TaskSpec, options: ActorOptions, life: ActorLife, job: Job) -> Actor:
+    def receive(self, spec: TaskSpec, options: ActorOptions, life: homes.ActorLife, job: Job) -> Actor:
         """One that was made elsewhere; with the calls on it that have waited here already."""
         node = self.node
         entry = node.objects.require(spec.task_id + FIRST_RETURN)
@@ -171,21 +169,21 @@ class ActorMoves:
             node.routes.come_here(route)
         return actor
 
-    @on(ActorAccepted)
-    def on_actor_accepted(self, message: ActorAccepted) -> None:
+    @on(actors.ActorAccepted)
+    def on_actor_accepted(self, message: actors.ActorAccepted) -> None:
         """ActorAccepted: it goes, if it is still to go."""
         node, home = self.node, self.node.sender
         ask = self.asks.get(message.actor_id)
         if node.members.comes_early(message) or home not in node.members.peers:
             return
         if ask is None or ask.actor.life.birth != message.birth:
-            node.send(home, ActorRefused(message.actor_id, message.birth))
+            node.send(home, homes.ActorRefused(message.actor_id, message.birth))
             return
         del self.asks[message.actor_id]
         if ask.actor.shipping is not None:
             ask.actor.shipping.send_all_to(home)
         life = replace(ask.actor.life, term=ask.actor.life.term + 1)
-        node.send(home, ActorHandedOver(message.actor_id, life))
+        node.send(home, actors.ActorHandedOver(message.actor_id, life))
         node.code.moved(ask.actor.job, home)
         is_guarded = node.guards.hand_over(ask.actor, home)
         if ask.actor.options.name:
@@ -237,14 +235,14 @@ class ActorMoves:
         if route is not None:
             node.routes.calls_ended(route)
 
-    @on(ActorHandedOver)
-    def on_handed_over(self, message: ActorHandedOver) -> None:
+    @on(actors.ActorHandedOver)
+    def on_handed_over(self, message: actors.ActorHandedOver) -> None:
         """ActorHandedOver: it is ours, if the shard agrees."""
         actor, origin = self.node.calls.actors.get(message.actor_id), self.node.sender
         if actor is None:  # it has ended here before it was ours
             if origin in self.node.members.peers:
                 is_dead = message.actor_id in self.node.ends.graves
-                self.node.send(origin, UnguardActor(message.actor_id, message.life.birth, is_dead))
+                self.node.send(origin, homes.UnguardActor(message.actor_id, message.life.birth, is_dead))
             return
         if self.offers.get(message.actor_id) != origin or actor.life.birth != message.life.birth:
             return
@@ -257,7 +255,7 @@ class ActorMoves:
         self.tell_home(actor)
         self.node.logs.has_come(actor)
 
-    def claimed(self, actor: Actor, claim: ActorClaimed) -> None:
+    def claimed(self, actor: Actor, claim: homes.ActorClaimed) -> None:
         """It is ours."""
         node = self.node
         if claim.is_killed or not (claim.is_held or actor.options.detached):
@@ -298,8 +296,8 @@ class ActorMoves:
             self.tell_home(actor)
         return not is_asking
 
-    @on(ActorDeferred)
-    def deferred(self, message: ActorDeferred) -> None:
+    @on(actors.ActorDeferred)
+    def deferred(self, message: actors.ActorDeferred) -> None:
         """ActorDeferred: nobody had room."""
         ask = self.asks.get(message.actor_id)
         if ask is not None:
@@ -354,8 +352,8 @@ class ActorMoves:
                 ask.is_deferred = False
                 self._send_up(ask)
 
-    @on(SpillRefused)
-    def on_spill_refused(self, message: SpillRefused) -> None:
+    @on(scheduling.SpillRefused)
+    def on_spill_refused(self, message: scheduling.SpillRefused) -> None:
         """SpillRefused: of an actor, or of a task."""
         node, ask = self.node, self.asks.get(message.task_id)
         node.members.are_leaving(message.leaving)
@@ -376,7 +374,7 @@ class ActorMoves:
     def forget(self, actor_id: bytes) -> None:
         """It was ours, is dead, and nobody holds a handle."""
         if not self.node.is_embedded:
-            self.node.send(self.node.addresses.shard_of(actor_id), ActorForgotten(actor_id, self.node.address))
+            self.node.send(self.node.addresses.shard_of(actor_id), homes.ActorForgotten(actor_id, self.node.address))
 
     def node_lost(self, lost: str) -> None:
         """What asks may have been offered to it.  What it offered is ours, unless somebody else has it."""

@@ -13,19 +13,7 @@ from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
-from ...wire.actors import (
-    ActorNamesFound,
-    ActorNamesListed,
-    ActorNameTaken,
-    ActorRegistered,
-    FindActor,
-    FindActorNames,
-    FindActorReply,
-    LookUpActor,
-    LookUpActorNames,
-    LookUpActorReply,
-    RegisterActor,
-)
+from ...wire import actors
 from ...wire.limits import ITEMS_MAX
 from ..latest import Latest
 from ..role import on
@@ -70,7 +58,7 @@ class ActorNames:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.finding: dict[tuple[str, str], list[tuple[Process, FindActor]]] = {}
+        self.finding: dict[tuple[str, str], list[tuple[Process, actors.FindActor]]] = {}
         self.listings: dict[int, Listing] = {}
         self.killed: Latest[bytes, float] = Latest(KILLED_MAX)  # actors of other nodes, by processes of ours -> when
         self.count = 0  # of listings, so far
@@ -85,16 +73,16 @@ class ActorNames:
         shard = node.addresses.shard_of(name_key(options.namespace, options.name))
         if not home:
             home, guardian = node.address, actor.guardian if actor.is_guarded else ""
-        node.send(shard, RegisterActor(actor.actor_id, options, home, guardian))
+        node.send(shard, actors.RegisterActor(actor.actor_id, options, home, guardian))
 
-    @on(ActorRegistered)
-    def registered(self, message: ActorRegistered) -> None:
+    @on(actors.ActorRegistered)
+    def registered(self, message: actors.ActorRegistered) -> None:
         """ActorRegistered: the name is ours."""
         if actor := self._registering(message.actor_id):
             self.node.calls.want_worker(actor, ActorState.PENDING)
 
-    @on(ActorNameTaken)
-    def name_taken(self, message: ActorNameTaken) -> None:
+    @on(actors.ActorNameTaken)
+    def name_taken(self, message: actors.ActorNameTaken) -> None:
         """ActorNameTaken."""
         actor = self._registering(message.actor_id)
         if actor is not None and self._was_killed(message.holder):
@@ -122,8 +110,8 @@ class ActorNames:
         """An actor of another node is about to end: it is not found any more, and its name is soon free."""
         self.killed[actor_id] = self.node.now - KILLED_SECONDS + ENDING_SECONDS
 
-    @on(FindActor)
-    def find(self, message: FindActor) -> None:
+    @on(actors.FindActor)
+    def find(self, message: actors.FindActor) -> None:
         """FindActor: the shard knows."""
         process = self.node.processes.get(self.node.sender)
         if process is None:
@@ -131,10 +119,10 @@ class ActorNames:
         key = (message.namespace, message.name)
         self.finding.setdefault(key, []).append((process, message))
         shard = self.node.addresses.shard_of(name_key(*key))
-        self.node.send(shard, LookUpActor(*key))
+        self.node.send(shard, actors.LookUpActor(*key))
 
-    @on(LookUpActorReply)
-    def found(self, message: LookUpActorReply) -> None:
+    @on(actors.LookUpActorReply)
+    def found(self, message: actors.LookUpActorReply) -> None:
         """LookUpActorReply: whoever asked holds the actor from now on, unless its handle is to be weak."""
         askers = self.finding.get((message.namespace, message.name))
         if not askers:
@@ -155,7 +143,7 @@ class ActorNames:
             actor_id = b""
         if question.is_weak:
             home = home if here is None else self.node.address
-            self.node.send(process.address, FindActorReply(question.request, actor_id, message.handle, home))
+            self.node.send(process.address, actors.FindActorReply(question.request, actor_id, message.handle, home))
             return
         if actor_id and here is None:
             if not (message.is_detached or self.elsewhere.is_held_here(actor_id)):
@@ -170,10 +158,10 @@ class ActorNames:
                 actor.is_going = False  # it had calls to end before it left
                 entry.actor = actor
                 entry.value = NOTHING if actor.state == ActorState.ALIVE else entry.value
-        self.node.send(process.address, FindActorReply(question.request, actor_id, message.handle))
+        self.node.send(process.address, actors.FindActorReply(question.request, actor_id, message.handle))
 
-    @on(FindActorNames)
-    def list_names(self, message: FindActorNames) -> None:
+    @on(actors.FindActorNames)
+    def list_names(self, message: actors.FindActorNames) -> None:
         """FindActorNames: each shard knows its own."""
         node = self.node
         process = node.processes.get(node.sender)
@@ -183,10 +171,10 @@ class ActorNames:
         shards = dict.fromkeys(node.addresses.shards)
         self.listings[self.count] = Listing(process, message.request, shards)
         for shard in shards:
-            node.send(shard, LookUpActorNames(self.count, message.namespace, message.in_all))
+            node.send(shard, actors.LookUpActorNames(self.count, message.namespace, message.in_all))
 
-    @on(ActorNamesListed)
-    def listed(self, message: ActorNamesListed) -> None:
+    @on(actors.ActorNamesListed)
+    def listed(self, message: actors.ActorNamesListed) -> None:
         """ActorNamesListed: whoever asked hears of all at once."""
         listing = self.listings.get(message.request)
         if listing is None or self.node.sender not in listing.silent:
@@ -196,5 +184,5 @@ class ActorNames:
         if not listing.silent:
             del self.listings[message.request]
             if listing.process.address in self.node.processes:
-                reply = ActorNamesFound(listing.request, sorted(listing.found)[:ITEMS_MAX])
+                reply = actors.ActorNamesFound(listing.request, sorted(listing.found)[:ITEMS_MAX])
                 self.node.send(listing.process.address, reply)

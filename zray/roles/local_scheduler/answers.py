@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ...ids import ObjectID, return_id
+from ...wire import tasks, wards
 from ...wire.task_spec import StoredValue, TaskSpec
-from ...wire.tasks import TaskResult
-from ...wire.wards import Answer, LoggedCall
 from .names import LOST_WITH_ACTOR
 from .tables import Actor
 from .task import Task
@@ -43,27 +42,27 @@ class Answers:
     def __init__(self, node: LocalScheduler, actor: Actor) -> None:
         self.node = node
         self.actor = actor
-        self.given: dict[bytes, Answer] = {}
-        self.inherited: dict[bytes, Answer] = {}
+        self.given: dict[bytes, wards.Answer] = {}
+        self.inherited: dict[bytes, wards.Answer] = {}
         self.asked: set[bytes] = set()  # calls that come again for their answers, and are not run
         self.unasked: dict[bytes, str] = {}  # calls that run ahead of their callers' asking again, and their nodes
-        self.reads: dict[bytes, LoggedCall] = {}  # readonly ones that no log has: none that it has was run since
+        self.reads: dict[bytes, wards.LoggedCall] = {}  # readonly ones that no log has: none that it has was run since
         self.taken: list[bytes] = []  # those that the guardian need not keep
         self.is_due = False  # it is to be told of these without more calls
         self.held: dict[bytes, list[bytes]] = {}  # by call of an actor: its large returns, which are here
 
-    def all(self) -> dict[bytes, Answer]:
+    def all(self) -> dict[bytes, wards.Answer]:
         """By call."""
         return {**self.inherited, **self.given}
 
-    def give(self, task: Task, result: TaskResult) -> Answer | None:
+    def give(self, task: Task, result: tasks.TaskResult) -> wards.Answer | None:
         """A call has come to this.  None: nobody would ask for it again."""
         spec = task.spec
         is_nested = bool(spec.caller) and spec.caller != self.actor.actor_id
         unasked = self.unasked.pop(spec.task_id, "") if not task.origin else ""
         if not task.origin and not unasked and not (is_nested and self._recovers(spec.caller)):
             return None
-        answer = Answer(spec.task_id, task.origin or unasked or self.node.address, _as_told(result), is_nested)
+        answer = wards.Answer(spec.task_id, task.origin or unasked or self.node.address, _as_told(result), is_nested)
         if unasked:
             if not is_nested and (unasked == self.node.address or unasked in self.node.recovery.lost):
                 return None
@@ -85,7 +84,7 @@ class Answers:
         if answer is not None:
             self.given[task_id] = replace(answer, origin=origin)
 
-    def _hold(self, answer: Answer) -> None:
+    def _hold(self, answer: wards.Answer) -> None:
         self._let_go(answer.task_id)  # it has run twice
         self.held[answer.task_id] = answer.large
         for object_id in answer.large:
@@ -102,7 +101,7 @@ class Answers:
         """Calls whose large answers their callers may not have yet."""
         return {task_id for task_id, answer in self.given.items() if answer.large}
 
-    def inherit(self, answers: dict[bytes, Answer]) -> None:
+    def inherit(self, answers: dict[bytes, wards.Answer]) -> None:
         """Calls that are sent again get these."""
         self.inherited = {
             task_id: answer
@@ -138,7 +137,7 @@ class Answers:
                 self._let_go(task_id)
         return left
 
-    def _finish_again(self, task: Task, answer: Answer) -> None:
+    def _finish_again(self, task: Task, answer: wards.Answer) -> None:
         values: list[bytes | StoredValue] = []
         contained: list[tuple[bytes, ...]] = []
         for index, value in enumerate(answer.values, 1):
@@ -235,7 +234,7 @@ class Answers:
             self._let_go(task_id)
 
 
-def drop_orphans(answers: dict[bytes, Answer], node: LocalScheduler) -> None:
+def drop_orphans(answers: dict[bytes, wards.Answer], node: LocalScheduler) -> None:
     """The oldest of those whose callers' nodes are lost, beyond a bound."""
     if len(answers) > ORPHANS_MAX:
         orphans = [task_id for task_id, answer in answers.items() if answer.origin in node.recovery.lost]
@@ -243,7 +242,7 @@ def drop_orphans(answers: dict[bytes, Answer], node: LocalScheduler) -> None:
             del answers[task_id]
 
 
-def _as_told(result: TaskResult) -> list[bytes | int]:
+def _as_told(result: tasks.TaskResult) -> list[bytes | int]:
     """What has refs inside lies at the actor's node, and so do large values: of these, the size."""
     values: list[bytes | int] = []
     for index, value in enumerate(result.values or [b""]):

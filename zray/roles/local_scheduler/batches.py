@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ...wire import tasks as wire
 from ...wire.task_spec import StoredValue, TaskSpec
-from ...wire.tasks import LEARNED_BYTES_MAX as LEARNED_BYTES_MAX
-from ...wire.tasks import LEARNED_COUNT_MAX as LEARNED_COUNT_MAX
-from ...wire.tasks import Argument, Function, StartTasks
+from ...wire.tasks import LEARNED_BYTES_MAX, LEARNED_COUNT_MAX
 from ..effects import OpenWindow
 from .resources import CPU
 from .tables import INFLIGHT_US_MAX, ReadyQueue, Worker
@@ -114,16 +113,16 @@ class Batches:
         if not worker.inflight or len(batch) == len(worker.inflight):
             worker.begins(node.now)
         specs = [task.spec for task in batch]
-        message = StartTasks(specs, self.functions_for(worker, specs), self.arguments_for(worker, specs))
+        message = wire.StartTasks(specs, self.functions_for(worker, specs), self.arguments_for(worker, specs))
         message.gpus = node.resources.gpus.names_of(worker.frames[0].gpus)
         node.perform(OpenWindow(worker.address, len(specs)))
         node.send(worker.address, message)
         if len(worker.inflight) > 1:
             self.dispatch.watch_progress()
 
-    def functions_for(self, worker: Worker, specs: Iterable[TaskSpec]) -> list[Function]:
+    def functions_for(self, worker: Worker, specs: Iterable[TaskSpec]) -> list[wire.Function]:
         """Code that the worker has not been sent yet."""
-        functions: list[Function] = []
+        functions: list[wire.Function] = []
         known = worker.functions
         for spec in specs:
             if spec.function_id not in known:
@@ -135,10 +134,10 @@ class Batches:
                     worker.code_bytes -= known.pop(next(iter(known)))
         return functions
 
-    def arguments_for(self, worker: Worker, specs: Iterable[TaskSpec]) -> list[Argument]:
+    def arguments_for(self, worker: Worker, specs: Iterable[TaskSpec]) -> list[wire.Argument]:
         """Values of the arguments that are here, each once; large ones are pinned for the worker."""
         objects = self.node.objects
-        arguments: dict[bytes, Argument] = {}
+        arguments: dict[bytes, wire.Argument] = {}
         for spec in specs:
             for object_id in spec.deps:
                 value = objects.entries[object_id].value
@@ -146,5 +145,5 @@ class Batches:
                     if type(value) is StoredValue:
                         assert worker.process is not None
                         objects.pin(object_id, worker.process)
-                    arguments[object_id] = Argument(object_id, value)
+                    arguments[object_id] = wire.Argument(object_id, value)
         return list(arguments.values())

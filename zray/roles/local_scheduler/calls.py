@@ -20,12 +20,8 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, children_prefix, stray_task_id
-from ...wire.actors import ActorStarted, ActorStartFailed, CreateActor, StartActor
-from ...wire.groups import plain_name
-from ...wire.homes import ActorLife
+from ...wire import actors, groups, homes, tasks, wards
 from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec, as_logged, parse_options
-from ...wire.tasks import StartTasks, TaskResult
-from ...wire.wards import NestedAnswer
 from ..effects import OpenWindow
 from ..role import on
 from .actor_names import NOTHING
@@ -64,8 +60,8 @@ class Calls:
 
     # --- creation ---
 
-    @on(CreateActor)
-    def create(self, message: CreateActor) -> None:
+    @on(actors.CreateActor)
+    def create(self, message: actors.CreateActor) -> None:
         """CreateActor."""
         node = self.node
         process = node.processes.get(node.sender)
@@ -99,7 +95,7 @@ class Calls:
         actor = self.make(spec, options, node.guards.new_life(), process.job, entry)
         actor.behind = node.actor_room.ahead_of(actor)
         if maker is not None and maker.shipping is not None:
-            maker.shipping.made(NestedAnswer(spec.task_id, spec.task_id, []))
+            maker.shipping.made(wards.NestedAnswer(spec.task_id, spec.task_id, []))
         node.guards.made_anew(actor)
         refusal = node.infeasible.why_not_ever(actor) or node.function_table.why_refused(actor)
         if refusal:
@@ -110,7 +106,7 @@ class Calls:
         else:
             self.want_worker(actor, ActorState.PENDING)
 
-    def make(self, spec: TaskSpec, options: ActorOptions, life: ActorLife, job: Job, entry: ObjectEntry) -> Actor:
+    def make(self, spec: TaskSpec, options: ActorOptions, life: homes.ActorLife, job: Job, entry: ObjectEntry) -> Actor:
         """An actor of this node, or one that may become it."""
         node = self.node
         node.recovery.made_after_all(entry)
@@ -170,7 +166,7 @@ class Calls:
         free, promised = self.node.resources.free, self.promised
         for name, amount in options.resources.items():
             left = free.get(name, 0) - promised.get(name, 0)
-            if not may_borrow and left >= amount and plain_name(name) == CPU:
+            if not may_borrow and left >= amount and groups.plain_name(name) == CPU:
                 left -= self.node.dispatch.lending.lent(name)
             if left < amount:
                 return False
@@ -242,7 +238,7 @@ class Calls:
         spec, names = actor.creation.spec, node.resources.gpus.names_of(gpus)
         functions = node.dispatch.batches.functions_for(worker, [spec])
         node.function_table.keep(actor)
-        order = StartActor(spec, actor.options, functions, [], actor.life.restart_count, gpus=names)
+        order = actors.StartActor(spec, actor.options, functions, [], actor.life.restart_count, gpus=names)
         journal = actor.journal
         if journal is not None:
             journal.nested.is_settling = False
@@ -254,8 +250,8 @@ class Calls:
         order.arguments = node.dispatch.batches.arguments_for(worker, [spec, *order.calls])
         node.send(worker.address, order)
 
-    @on(ActorStarted)
-    def started(self, message: ActorStarted) -> None:
+    @on(actors.ActorStarted)
+    def started(self, message: actors.ActorStarted) -> None:
         """ActorStarted: its constructor returned."""
         actor = self.actors.get(message.actor_id)
         if actor is None or actor.worker is None or actor.worker.address != self.node.sender:
@@ -267,8 +263,8 @@ class Calls:
         self.creation_done(actor, NOTHING)
         self.touch(actor.actor_id)
 
-    @on(ActorStartFailed)
-    def start_failed(self, message: ActorStartFailed) -> None:
+    @on(actors.ActorStartFailed)
+    def start_failed(self, message: actors.ActorStartFailed) -> None:
         """ActorStartFailed: the user's constructor raised; every call gets that error."""
         actor = self.actors.get(message.actor_id)
         if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
@@ -345,7 +341,7 @@ class Calls:
             actor.inflight.update(batch)
             arguments = self.node.dispatch.batches.arguments_for(worker, specs)
             self.node.perform(OpenWindow(worker.address, len(specs)))
-            self.node.send(worker.address, StartTasks(specs, [], arguments))
+            self.node.send(worker.address, tasks.StartTasks(specs, [], arguments))
 
     def arguments_are_here(self, task: Task) -> None:
         """A call, or an actor's creation, lacks nothing any more."""
@@ -370,7 +366,7 @@ class Calls:
                     return False
         return True
 
-    def call_ended(self, task: Task, worker: Worker, result: TaskResult) -> None:
+    def call_ended(self, task: Task, worker: Worker, result: tasks.TaskResult) -> None:
         """Its worker has answered."""
         actor = worker.actor
         if actor is not None:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ...wire.scheduling import CodeAdded, JobFacts, PublishCode
-from ...wire.tasks import JobStarted
+from ...wire import scheduling, tasks
 from ..role import on
 from .tables import Actor, Job
 
@@ -37,8 +36,8 @@ class JobCode:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
 
-    @on(PublishCode)
-    def publish(self, message: PublishCode) -> None:
+    @on(scheduling.PublishCode)
+    def publish(self, message: scheduling.PublishCode) -> None:
         """PublishCode, of a driver of ours."""
         node = self.node
         process = node.processes.get(node.sender)
@@ -63,7 +62,7 @@ class JobCode:
         if job.has_left:
             self._tell_shards(job, self._known([bundle.object_id for bundle in message.bundles]))
             for peer in node.members.peers:
-                node.send(peer, CodeAdded(job.job_id, job.facts))
+                node.send(peer, scheduling.CodeAdded(job.job_id, job.facts))
 
     def leaving(self, job: Job) -> list[bytes]:
         """A task or an actor of the job is about to leave: what others must find at the shards with it.
@@ -94,7 +93,7 @@ class JobCode:
     def _known(self, object_ids: list[bytes]) -> list[bytes]:
         return [object_id for object_id in object_ids if object_id in self.node.objects.entries]
 
-    def job_of(self, job_id: bytes, facts: JobFacts, *, is_detached: bool = False) -> Job:
+    def job_of(self, job_id: bytes, facts: scheduling.JobFacts, *, is_detached: bool = False) -> Job:
         """The job of a task that comes; its workers are told of code that is new here.
 
         is_detached: of an actor that outlives it, so that nobody says here when it ends.
@@ -112,10 +111,10 @@ class JobCode:
     def moved(self, job: Job, home: str) -> None:
         """An actor is there from now on.  What was added while it was on its way was told to nobody there."""
         if job.driver is not None and job.facts.revision:
-            self.node.send(home, CodeAdded(job.job_id, job.facts))
+            self.node.send(home, scheduling.CodeAdded(job.job_id, job.facts))
 
-    @on(CodeAdded)
-    def added(self, message: CodeAdded) -> None:
+    @on(scheduling.CodeAdded)
+    def added(self, message: scheduling.CodeAdded) -> None:
         """CodeAdded: ahead of calls on actors that are here."""
         node, job_id = self.node, message.job_id
         jobs = [job] if (job := node.jobs.get(job_id)) else []
@@ -157,7 +156,7 @@ class JobCode:
         if code != job.facts.code:
             job.facts = replace(job.facts, code=code)
 
-    def _learn(self, job: Job, told: JobFacts) -> None:
+    def _learn(self, job: Job, told: scheduling.JobFacts) -> None:
         facts = job.facts.updated(told)
         if facts is not job.facts and job.driver is None:
             job.facts = facts
@@ -166,4 +165,4 @@ class JobCode:
     def _tell_workers(self, job: Job) -> None:
         for worker in self.node.pool.workers.values():
             if worker.job is job:
-                self.node.send(worker.address, JobStarted(job.job_id, job.facts, worker.environment))
+                self.node.send(worker.address, tasks.JobStarted(job.job_id, job.facts, worker.environment))

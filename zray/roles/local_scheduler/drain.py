@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ...wire.drains import CopiesTaken, DrainNode, DrainReport, TakeCopies
-from ...wire.gcs import HoldAtNode, ObjectLocated, SubscribeObject
+from ...wire import drains, gcs
 from ...wire.task_spec import StoredValue
 from ...wire.where import Where
 from ..role import on
@@ -75,8 +74,8 @@ class Drain:
 
     # --- leaving ---
 
-    @on(DrainNode)
-    def on_drain_node(self, message: DrainNode) -> None:
+    @on(drains.DrainNode)
+    def on_drain_node(self, message: drains.DrainNode) -> None:
         """DrainNode; a repeat changes nothing."""
         if not self.is_on:
             self.is_on = True
@@ -157,7 +156,7 @@ class Drain:
 
     def _report(self, waits_for: list[str]) -> None:
         self.told = self.node.addresses.monitor
-        self.node.send(self.told, DrainReport(self.node.address, waits_for, self.is_done and not self.is_alone))
+        self.node.send(self.told, drains.DrainReport(self.node.address, waits_for, self.is_done and not self.is_alone))
 
     def _unfinished(self) -> tuple[list[str], int]:
         """What has to end, in words; and how much, if none of it runs here, so that actors that go may have made it."""
@@ -205,10 +204,10 @@ class Drain:
             else:
                 is_stuck = True
             moving.peer, moving.since = "", node.now
-            node.send(node.addresses.shard_of(object_id), SubscribeObject(node.address, object_id))
+            node.send(node.addresses.shard_of(object_id), gcs.SubscribeObject(node.address, object_id))
         return is_stuck
 
-    def located(self, message: ObjectLocated) -> None:
+    def located(self, message: gcs.ObjectLocated) -> None:
         """ObjectLocated: who has a copy."""
         moving = self.moving.get(message.object_id)
         entry = self.node.objects.entries.get(message.object_id)
@@ -228,7 +227,7 @@ class Drain:
     def _ask(self, peer: str, objects: list[tuple[bytes, int]]) -> None:
         self.request += 1
         self.asked[self.request] = peer, objects[0][0] if objects else b""
-        self.node.send(peer, TakeCopies(self.request, objects))
+        self.node.send(peer, drains.TakeCopies(self.request, objects))
 
     def _ask_all(self) -> None:
         """Shards and nodes: whether they have all that we have said."""
@@ -241,14 +240,14 @@ class Drain:
             request = node.acks.next_request()
             self.own_requests.add(request)
             node.acks.expect(request, 1, lambda shard=shard: self._has_answered(shard))  # type: ignore[misc]
-            node.send(shard, HoldAtNode(node.address, [], request))
+            node.send(shard, gcs.HoldAtNode(node.address, [], request))
 
     def _has_answered(self, who: str) -> None:
         if self.silent is not None:
             self.silent.pop(who, None)
 
-    @on(CopiesTaken)
-    def on_copies_taken(self, message: CopiesTaken) -> None:
+    @on(drains.CopiesTaken)
+    def on_copies_taken(self, message: drains.CopiesTaken) -> None:
         """CopiesTaken."""
         sender = self.node.sender
         peer, object_id = self.asked.pop(message.request, ("", b""))
@@ -293,14 +292,14 @@ class Taking:
         self.orders: dict[tuple[str, int], dict[bytes, None]] = {}  # (who asks, its request) -> what has not come
         self.timer_is_set = False
 
-    @on(TakeCopies)
-    def on_take_copies(self, message: TakeCopies) -> None:
+    @on(drains.TakeCopies)
+    def on_take_copies(self, message: drains.TakeCopies) -> None:
         """TakeCopies."""
         node, asker = self.node, self.node.sender
         if asker in node.recovery.lost:
             return
         if message.objects and node.drain.is_on:
-            node.send(asker, CopiesTaken(message.request, [], True))
+            node.send(asker, drains.CopiesTaken(message.request, [], True))
             return
         wanted: dict[bytes, None] = {}
         for object_id, size in message.objects:
@@ -313,7 +312,7 @@ class Taking:
             if entry.value is None and entry.task is None:
                 self._fetch(entry, asker, size)
         if not wanted:
-            node.send(asker, CopiesTaken(message.request, []))
+            node.send(asker, drains.CopiesTaken(message.request, []))
             return
         self.orders[(asker, message.request)] = wanted
         self._set_timer()
@@ -358,7 +357,7 @@ class Taking:
         count = node.remote._hold_at_shards([*object_ids, *inner], own)
 
         def tell() -> None:
-            node.send(asker, CopiesTaken(request, [entry.object_id for entry in here]))
+            node.send(asker, drains.CopiesTaken(request, [entry.object_id for entry in here]))
             node.objects.drop_all(object_ids)
 
         node.acks.expect(own, count, tell)

@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...wire.gcs import FindUnheld, FindUnheldReply, NodeLost
-from ...wire.scheduling import EndTasks, PlaceTask
+from ...wire import gcs, scheduling
 from ..effects import ReclaimTasks
 from ..latest import Latest
 from ..role import on
@@ -72,7 +71,7 @@ class Fates:
         self._ask(known_to_others)
         node.function_table.forget_waiters()
 
-    def node_lost(self, message: NodeLost) -> None:
+    def node_lost(self, message: gcs.NodeLost) -> None:
         """Work here that processes of the lost node alone had asked for ends too."""
         lost = self.node.recovery.lost
         tasks = [task for task in self.node.tasks.values() if task.origin in lost and not task.options.actor_id]
@@ -100,10 +99,10 @@ class Fates:
                     asked.append(left.pop())
                     ids += [entry.object_id for entry in self.node.lifecycle.returns_of(asked[-1])]
                 self.asked[request] = asked
-                node.send(shard, FindUnheld(node.address, request, ids, lost))
+                node.send(shard, gcs.FindUnheld(node.address, request, ids, lost))
 
-    @on(FindUnheldReply)
-    def on_find_unheld_reply(self, message: FindUnheldReply) -> None:
+    @on(gcs.FindUnheldReply)
+    def on_find_unheld_reply(self, message: gcs.FindUnheldReply) -> None:
         """FindUnheldReply."""
         unheld = set(message.object_ids)  # membership only
         for task in self.asked.pop(message.request, ()):
@@ -165,10 +164,10 @@ class Fates:
     def has_arrived(self, task_id: bytes, trip: int, place: str) -> None:
         """A task is there.  If it has ended meanwhile, that node need not run it."""
         if self.ended and self.ended.get(task_id) == trip and place in self.node.members.peers:
-            self.node.send(place, EndTasks([(task_id, trip)]))
+            self.node.send(place, scheduling.EndTasks([(task_id, trip)]))
 
-    @on(EndTasks)
-    def on_end_tasks(self, message: EndTasks) -> None:
+    @on(scheduling.EndTasks)
+    def on_end_tasks(self, message: scheduling.EndTasks) -> None:
         """EndTasks: those that are here, and that nobody here wants."""
         node = self.node
         for task_id, trip in message.tasks:
@@ -180,7 +179,7 @@ class Fates:
                     self.end(task)
         node.function_table.forget_waiters()
 
-    def is_unwanted(self, message: PlaceTask) -> bool:
+    def is_unwanted(self, message: scheduling.PlaceTask) -> bool:
         """Whether its origin has said that it is not to run: it was on its way."""
         return self.unwanted.get(message.spec.task_id) == (message.origin, message.trip)
 

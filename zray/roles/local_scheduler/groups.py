@@ -14,17 +14,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...exceptions import encode_system_error
-from ...wire.actors import PlaceActor
+from ...wire import actors, groups, scheduling
+from ...wire import bundles as bundles_wire
 from ...wire.amounts import in_words, is_enough
-from ...wire.bundles import sum_of
-from ...wire.groups import (
-    REMOVED,
-    UNSCHEDULABLE,
-    GroupFact,
-    GroupLocated,
-    LocateGroup,
-)
-from ...wire.scheduling import PlaceTask
 from ...wire.task_spec import ActorOptions
 from ...wire.where import Where
 from ..role import on
@@ -39,7 +31,7 @@ if TYPE_CHECKING:
 class View(Struct, eq=False):
     """What is known of a group that tasks or actors here are to run in."""
 
-    fact: GroupFact | None = None  # None: asked for
+    fact: groups.GroupFact | None = None  # None: asked for
     turn: int = 0  # of its bundles, for tasks that may run in any
 
 
@@ -60,11 +52,11 @@ class Groups:
         view = self.views.get(group_id)
         if view is None:
             view = self.views[group_id] = View()
-            self.node.send(self.node.addresses.shard_of(group_id), LocateGroup(group_id, self.node.address))
+            self.node.send(self.node.addresses.shard_of(group_id), groups.LocateGroup(group_id, self.node.address))
         return view
 
-    @on(GroupLocated)
-    def located(self, message: GroupLocated) -> None:
+    @on(groups.GroupLocated)
+    def located(self, message: groups.GroupLocated) -> None:
         """GroupLocated."""
         fact, group_id = message.fact, message.fact.group_id
         self.node.keeping.located(fact)
@@ -72,7 +64,7 @@ class Groups:
         if view is None:
             return
         view.fact = fact
-        if fact.state in (REMOVED, UNSCHEDULABLE):
+        if fact.state in (groups.REMOVED, groups.UNSCHEDULABLE):
             self._end(group_id, view, fact)
             return
         for task in self._waiting(group_id):
@@ -82,10 +74,10 @@ class Groups:
                 self._settle(actor)
         self.node.moves.group_located(group_id)
 
-    def _end(self, group_id: bytes, view: View, fact: GroupFact) -> None:
+    def _end(self, group_id: bytes, view: View, fact: groups.GroupFact) -> None:
         """Nothing will ever run in it again."""
         node = self.node
-        if fact.state == REMOVED:
+        if fact.state == groups.REMOVED:
             del self.views[group_id]
             text = f"The placement group {group_id.hex()} was removed{': ' + fact.reason if fact.reason else ''}."
             names = ("TaskPlacementGroupRemoved", "ActorPlacementGroupRemoved")
@@ -132,7 +124,7 @@ class Groups:
         if view is None or view.fact is None:
             return f"{name}, whose nodes the GCS has not named yet"
         if "" in view.fact.places:
-            asked = in_words(sum_of(view.fact.spec.bundles))
+            asked = in_words(bundles_wire.sum_of(view.fact.spec.bundles))
             return f"{name}: too few resources are free for all its bundles ({view.fact.spec.strategy}, {asked} in all)"
         return f"a bundle of {name}, all of which are in use"
 
@@ -141,7 +133,7 @@ class Groups:
         fact = view.fact
         if fact is None:
             return ""
-        if fact.state == UNSCHEDULABLE:
+        if fact.state == groups.UNSCHEDULABLE:
             return fact.reason
         bundles = [bundle for index, bundle in enumerate(fact.spec.bundles) if where.bundle in (-1, index)]
         if any(is_enough(bundle, request) for bundle in bundles):
@@ -226,7 +218,9 @@ class Groups:
         else:
             node.task_states.happened(task, Event.ADDRESSED, peer=target)
             of_job = (job.job_id, job.facts)
-            node.send(target, PlaceTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet))
+            node.send(
+                target, scheduling.PlaceTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet)
+            )
 
     # --- actors ---
 
@@ -270,7 +264,7 @@ class Groups:
         node.calls.promise(named)
         return True
 
-    def options_here(self, message: PlaceActor) -> ActorOptions | None:
+    def options_here(self, message: actors.PlaceActor) -> ActorOptions | None:
         """Of an actor that another node offers: as it takes of a bundle here, where it is of a group; None: no room."""
         options, bundles = message.options, self.node.bundles
         if options.where is None or not options.where.group:
@@ -299,7 +293,7 @@ class Groups:
             return True
         of_job = (job.job_id, job.facts)
         may_borrow = times_deferred > 0 and not spares_gpus
-        message = PlaceActor(actor.creation.spec, actor.options, node.address, actor.life, *of_job, may_borrow)
+        message = actors.PlaceActor(actor.creation.spec, actor.options, node.address, actor.life, *of_job, may_borrow)
         node.send(target, message)
         return True
 

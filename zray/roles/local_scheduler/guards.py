@@ -18,9 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
+from ...wire import actors, scheduling
 from ...wire import homes as wire
-from ...wire.actors import ActorRemoved
-from ...wire.scheduling import CodeAdded, JobFacts
 from ...wire.task_spec import ActorOptions, TaskSpec
 from ...wire.where import host_of
 from ..role import on
@@ -43,7 +42,7 @@ class Guard(Struct, gc=False, eq=False):
     options: ActorOptions
     life: wire.ActorLife
     job_id: bytes
-    job: JobFacts
+    job: scheduling.JobFacts
     home: str
     is_over: bool = False  # its job has ended
     is_dead: bool = False  # it had ended before its home did
@@ -259,7 +258,7 @@ class Guards:
         options = guard.options
         if options.name:
             shard = self.node.addresses.shard_of(name_key(options.namespace, options.name))
-            self.node.send(shard, ActorRemoved(guard.spec.task_id))
+            self.node.send(shard, actors.ActorRemoved(guard.spec.task_id))
 
     def _let_go(self, actor_id: bytes) -> None:
         guard = self.guarded.pop(actor_id, None)
@@ -277,7 +276,7 @@ class Guards:
             if guard.job_id == job_id and guard.job.home == home:
                 guard.is_over = True
 
-    def code_added(self, message: CodeAdded) -> None:
+    def code_added(self, message: scheduling.CodeAdded) -> None:
         """CodeAdded: what they may need when they are made again."""
         for guard in self.guarded.values():
             if guard.job_id == message.job_id and guard.job.home == self.node.sender:

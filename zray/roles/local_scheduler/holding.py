@@ -7,16 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...wire.objects import (
-    ClaimObject,
-    HoldObjects,
-    ObjectAllocated,
-    ObjectClaimed,
-    PutObject,
-    PutObjects,
-    ReleaseObjects,
-    UnpinObjects,
-)
+from ...wire import objects as wire
 from ...wire.task_spec import StoredValue
 from ..role import on
 from .tables import ObjectEntry
@@ -25,7 +16,7 @@ if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
 
-def _is_in_arena_now(node: LocalScheduler, put: PutObject, entry: ObjectEntry) -> bool:
+def _is_in_arena_now(node: LocalScheduler, put: wire.PutObject, entry: ObjectEntry) -> bool:
     """Whether its first run had put it into a message (small_values): this place is where it is from now on."""
     if type(put.value) is not StoredValue or type(entry.value) is not bytes:
         return False
@@ -39,8 +30,8 @@ class Holding:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
 
-    @on(PutObjects)
-    def on_put_objects(self, message: PutObjects) -> None:
+    @on(wire.PutObjects)
+    def on_put_objects(self, message: wire.PutObjects) -> None:
         """PutObjects: values, which their senders hold."""
         node = self.node
         process = node.processes.get(node.sender)
@@ -88,8 +79,8 @@ class Holding:
             if entry.shared is not None:
                 node.remote.value_is_here(entry)  # others wait for what this task puts again
 
-    @on(HoldObjects)
-    def on_hold_objects(self, message: HoldObjects) -> None:
+    @on(wire.HoldObjects)
+    def on_hold_objects(self, message: wire.HoldObjects) -> None:
         """HoldObjects."""
         node = self.node
         process = node.processes.get(node.sender)
@@ -104,8 +95,8 @@ class Holding:
                 node.remote.adopt(entry)
             node.objects.hold(entry, process)
 
-    @on(ReleaseObjects)
-    def on_release_objects(self, message: ReleaseObjects) -> None:
+    @on(wire.ReleaseObjects)
+    def on_release_objects(self, message: wire.ReleaseObjects) -> None:
         """ReleaseObjects."""
         node = self.node
         process = node.processes.get(node.sender)
@@ -118,8 +109,8 @@ class Holding:
                 if actor.shipping is not None:
                     actor.shipping.made(let_go)
 
-    @on(UnpinObjects)
-    def on_unpin_objects(self, message: UnpinObjects) -> None:
+    @on(wire.UnpinObjects)
+    def on_unpin_objects(self, message: wire.UnpinObjects) -> None:
         """UnpinObjects: places that are read no more."""
         node = self.node
         process = node.processes.get(node.sender)
@@ -129,12 +120,12 @@ class Holding:
             if not node.objects.unpin(object_id, process, count):
                 node.reject("unpinned what was not pinned")
 
-    @on(ClaimObject)
-    def on_claim_object(self, message: ClaimObject) -> None:
+    @on(wire.ClaimObject)
+    def on_claim_object(self, message: wire.ClaimObject) -> None:
         """ClaimObject: a value that is here already need not be written again."""
         node = self.node
         process = node.processes.get(message.process)
         place = node.objects.claim(message.object_id, process) if process is not None else None
         if place is not None:
-            node.send(message.process, ObjectAllocated(message.object_id, place, -1))
-            node.send(node.sender, ObjectClaimed(message.object_id, message.process))
+            node.send(message.process, wire.ObjectAllocated(message.object_id, place, -1))
+            node.send(node.sender, wire.ObjectClaimed(message.object_id, message.process))

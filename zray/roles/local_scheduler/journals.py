@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import is_error_value
 from ...ids import ObjectID, children_prefix, is_put, task_of
+from ...wire import tasks, wards
 from ...wire.task_spec import StoredValue, TaskSpec
-from ...wire.tasks import TaskResult
-from ...wire.wards import Answer, BegunCall, LoggedCall
 from .nested import Nested
 from .reads import Reads
 from .tables import Actor
@@ -61,7 +60,7 @@ class Journal:
         self.node = node
         self.checkpoint = b""  # the object with its state; b"": as constructed
         self.calls: deque[TaskSpec] = deque()  # since then
-        self.begun: dict[bytes, BegunCall] = {}  # those that its guardian knows to run after them
+        self.begun: dict[bytes, wards.BegunCall] = {}  # those that its guardian knows to run after them
         self.failed: set[bytes] = set()  # those of `calls` that returned an error
         self.count = 0  # calls that it has run, those in the checkpoint included
         self.size = 0  # bytes of what `calls` take
@@ -76,7 +75,7 @@ class Journal:
         """So many calls are in the checkpoint."""
         return self.count - len(self.calls)
 
-    def note(self, task: Task, result: TaskResult, *, is_alone: bool) -> None:
+    def note(self, task: Task, result: tasks.TaskResult, *, is_alone: bool) -> None:
         """It has run this call.  is_alone: there is no other node, so readonly ones are never run again."""
         self.deaths = 0
         self.begun_ended(task.spec.task_id)
@@ -100,7 +99,7 @@ class Journal:
             self._clear()
             self.is_full = True
 
-    def begin(self, call: BegunCall) -> None:
+    def begin(self, call: wards.BegunCall) -> None:
         """It has begun this call, which has made others."""
         if call.spec.task_id not in self.begun:
             self.begun[call.spec.task_id] = call
@@ -201,12 +200,12 @@ class Journal:
         refs += self.nested.refs()
         return [*refs, self.checkpoint] if self.checkpoint else refs
 
-    def logged(self, spec: TaskSpec, answer: Answer | None = None) -> LoggedCall:
+    def logged(self, spec: TaskSpec, answer: wards.Answer | None = None) -> wards.LoggedCall:
         """A call that it has run, as its guardian is told."""
         has_failed = spec.task_id in self.failed
         if not spec.deps and not spec.holds:
-            return LoggedCall(spec, answer=answer, has_failed=has_failed)
-        return LoggedCall(spec, self.is_void(spec), answer, self.beside(spec.deps, spec.holds), has_failed)
+            return wards.LoggedCall(spec, answer=answer, has_failed=has_failed)
+        return wards.LoggedCall(spec, self.is_void(spec), answer, self.beside(spec.deps, spec.holds), has_failed)
 
     def beside(self, values: Iterable[ObjectID], refs: Iterable[ObjectID] = ()) -> list[ObjectID]:
         """What goes along with these values and refs: what refs there refer to, was put, and may be nowhere else.

@@ -20,15 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...ids import FIRST_RETURN, OBJECT_ID_BYTES, task_of
-from ...wire.gcs import (
-    AddLocations,
-    HoldAtNode,
-    LineageNeeded,
-    LineageNeededReply,
-    RecordTasks,
-    RecordTasksReply,
-    ReleaseAtNode,
-)
+from ...wire import gcs
 from ...wire.limits import ITEMS_MAX, portions
 from ...wire.task_spec import TaskSpec
 from ..role import on
@@ -245,7 +237,7 @@ class Lineage:
         """It is over now.  A loss of what it returned may have it run once more, if that is not too often."""
         if task.entry.is_recorded:
             shard, attempts = self.node.addresses.shard_of(task.spec.task_id), [(task.spec.task_id, task.attempts)]
-            self.node.send(shard, AddLocations(self.node.address, [], attempts))
+            self.node.send(shard, gcs.AddLocations(self.node.address, [], attempts))
 
     def _record(self, tasks: list[Task], portion: int = 0) -> None:
         """portion: the request by which it is acknowledged; 0: whoever has this told asks for more than that."""
@@ -274,7 +266,7 @@ class Lineage:
         if shard:
             messages = _in_messages(specs)
             for part in messages:
-                node.send(shard, RecordTasks(node.address, part, portion, attempts=_of(part, attempts)))
+                node.send(shard, gcs.RecordTasks(node.address, part, portion, attempts=_of(part, attempts)))
             if portion:
                 self.unheard[portion] = len(messages)
         else:
@@ -282,7 +274,7 @@ class Lineage:
             self.held_again(further)
         for address, ids in self.node.addresses.by_shard(further).items():
             for held in portions(ids):
-                node.send(address, HoldAtNode(node.address, held, 0))
+                node.send(address, gcs.HoldAtNode(node.address, held, 0))
         self.let_go(dead)
 
     # --- several shards ---
@@ -299,7 +291,7 @@ class Lineage:
             self.unheard[portion] = len(messages)
         for address, part in messages:
             shards = len(node.addresses.shards)
-            node.send(address, RecordTasks(node.address, part, request, shards, _of(part, attempts)))
+            node.send(address, gcs.RecordTasks(node.address, part, request, shards, _of(part, attempts)))
 
     def record_one(self, spec: TaskSpec, request: int, attempts: int = 0) -> None:
         """At once; the reply is the caller's."""
@@ -310,7 +302,7 @@ class Lineage:
             self.held_again([spec.task_id + FIRST_RETURN])
             self.owed[request] = Owed(1, {}, [])
         again = [(spec.task_id, attempts)] if attempts else []
-        node.send(address, RecordTasks(node.address, [spec], request, shards, again))
+        node.send(address, gcs.RecordTasks(node.address, [spec], request, shards, again))
 
     def record_again(self, spec: TaskSpec) -> None:
         """It is held again, and the shard may have let its record go: at once, after those of what it takes."""
@@ -348,8 +340,8 @@ class Lineage:
                 if owed is not None:
                     del owed.object_ids[object_id]
 
-    @on(RecordTasksReply)
-    def on_recorded(self, message: RecordTasksReply) -> None:
+    @on(gcs.RecordTasksReply)
+    def on_recorded(self, message: gcs.RecordTasksReply) -> None:
         """RecordTasksReply: what the tasks take is kept by their records."""
         if message.request in self.unheard:
             self.unheard[message.request] -= 1
@@ -388,13 +380,13 @@ class Lineage:
     def _send_releases(self, object_ids: list[bytes], *, by_death: bool = False) -> None:
         for shard, ids in self.node.addresses.by_shard(object_ids).items():
             for part in portions(ids):
-                self.node.send(shard, ReleaseAtNode(self.node.address, part, by_death))
+                self.node.send(shard, gcs.ReleaseAtNode(self.node.address, part, by_death))
 
-    @on(LineageNeeded, LineageNeededReply)
-    def on_lineage_between_shards(self, message: LineageNeeded | LineageNeededReply) -> None:
+    @on(gcs.LineageNeeded, gcs.LineageNeededReply)
+    def on_lineage_between_shards(self, message: gcs.LineageNeeded | gcs.LineageNeededReply) -> None:
         """A request or an answer of one shard to another."""
         shards = self.node.addresses.shards
-        number = message.target if type(message) is LineageNeeded else message.source
+        number = message.target if type(message) is gcs.LineageNeeded else message.source
         if number < len(shards):
             self.node.send(shards[number], message)
         else:

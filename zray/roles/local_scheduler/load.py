@@ -5,10 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ...wire import groups, scheduling
 from ...wire.allowed import kind_of
 from ...wire.amounts import STORE_MEMORY
-from ...wire.groups import plain
-from ...wire.scheduling import LoadReport
 from ...wire.task_spec import RESOURCE_UNIT
 from ..latest import Latest
 from ..role import on
@@ -122,9 +121,9 @@ class Load:
     def _is_busy(self) -> bool:
         return self.node.resources.free.get(CPU, 0) < RESOURCE_UNIT or bool(self._queue_count())
 
-    def _report_for(self, receiver: str) -> LoadReport:
+    def _report_for(self, receiver: str) -> scheduling.LoadReport:
         node = self.node
-        return LoadReport(
+        return scheduling.LoadReport(
             node.address,
             {},
             self._taken_from(),
@@ -142,7 +141,7 @@ class Load:
         free = {name: amount for name, amount in node.resources.free_for_one().items() if amount != total[name]}
         if self.store_used:
             free[STORE_MEMORY] = max(0, self.store_bytes - self.store_used) * RESOURCE_UNIT
-        return plain(free)
+        return groups.plain(free)
 
     def _queue_count(self) -> int:
         """Ready tasks, those that workers have not begun, and placed ones whose arguments are on their way."""
@@ -187,4 +186,4 @@ class Load:
         for name, amount in self.node.calls.promised.items():
             if amount:
                 held[name] = held.get(name, 0) + amount
-        return plain(held)
+        return groups.plain(held)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ...wire.actors import ActorSaved
-from ...wire.wards import AnswersTaken, CallsLogged, LogCalls, LogCheckpoint, LogStart
+from ...wire import actors, wards
 from ..role import on
 from .copies import Copy
 from .names import died
@@ -112,10 +111,10 @@ class Logs:
     def _taken(self, taking: Taking) -> None:
         taking.count -= 1
         if not taking.count and taking.home not in self.node.recovery.lost:
-            self.node.send(taking.home, AnswersTaken(taking.receipt))
+            self.node.send(taking.home, wards.AnswersTaken(taking.receipt))
 
-    @on(AnswersTaken)
-    def on_answers_taken(self, message: AnswersTaken) -> None:
+    @on(wards.AnswersTaken)
+    def on_answers_taken(self, message: wards.AnswersTaken) -> None:
         """AnswersTaken."""
         origin, given = self.receipts.get(message.receipt, ("", []))
         if origin != self.node.sender:
@@ -141,21 +140,21 @@ class Logs:
             return incoming
         return None
 
-    @on(LogStart, LogCalls, LogCheckpoint)
-    def on_log(self, message: LogStart | LogCalls | LogCheckpoint) -> None:
+    @on(wards.LogStart, wards.LogCalls, wards.LogCheckpoint)
+    def on_log(self, message: wards.LogStart | wards.LogCalls | wards.LogCheckpoint) -> None:
         """LogStart, LogCalls, LogCheckpoint."""
         copy = self._copy(message.actor_id)
         if copy is None:
             self.node.reject("the log of an actor that is not guarded here")
-        elif type(message) is LogStart:
+        elif type(message) is wards.LogStart:
             copy.start(message)
-        elif type(message) is LogCalls:
+        elif type(message) is wards.LogCalls:
             copy.calls(message)
-        elif type(message) is LogCheckpoint:
+        elif type(message) is wards.LogCheckpoint:
             copy.checkpoint(message)
 
-    @on(CallsLogged)
-    def on_calls_logged(self, message: CallsLogged) -> None:
+    @on(wards.CallsLogged)
+    def on_calls_logged(self, message: wards.CallsLogged) -> None:
         """CallsLogged."""
         actor = self.node.calls.actors.get(message.actor_id)
         if actor is not None and actor.shipping is not None and actor.guardian == self.node.sender:
@@ -223,8 +222,8 @@ class Logs:
             if guard.copy is not None:
                 guard.copy.node_lost(lost)
 
-    @on(ActorSaved)
-    def on_actor_saved(self, message: ActorSaved) -> None:
+    @on(actors.ActorSaved)
+    def on_actor_saved(self, message: actors.ActorSaved) -> None:
         """ActorSaved."""
         node = self.node
         actor = node.calls.actors.get(message.actor_id)

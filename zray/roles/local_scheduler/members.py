@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ...wire import gcs, groups, hosts
 from ...wire.amounts import STORE_MEMORY
-from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
-from ...wire.groups import AttendShard, plain
-from ...wire.hosts import WAS_LOST
 from ...wire.message import Message
 from ...wire.task_spec import RESOURCE_UNIT
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
@@ -113,14 +111,14 @@ class Members:
 
     def _register(self) -> None:
         node = self.node
-        total = plain(node.resources.total)
+        total = groups.plain(node.resources.total)
         if node.load.store_bytes:
             total[STORE_MEMORY] = node.load.store_bytes * RESOURCE_UNIT
         peers, last = list(self.peers), self.last_lost
-        register = RegisterNode(node.address, total, *self.facts, peers, node.labels, self.hostname, last)
+        register = gcs.RegisterNode(node.address, total, *self.facts, peers, node.labels, self.hostname, last)
         node.send(node.addresses.monitor, register)
         for shard in node.addresses.shards:
-            node.send(shard, AttendShard(node.address, self.facts[0] != "driver"))
+            node.send(shard, groups.AttendShard(node.address, self.facts[0] != "driver"))
 
     def report(self) -> None:
         """Say that we are there, and how loaded: regularly."""
@@ -140,11 +138,11 @@ class Members:
             node.load.report()
             node.load.count_store()
             node.results.accept()
-        node.send(node.addresses.monitor, Heartbeat(node.address, lease.next_heartbeat()))
+        node.send(node.addresses.monitor, gcs.Heartbeat(node.address, lease.next_heartbeat()))
         node.after(LOAD_SECONDS, self.report)
 
-    @on(NodeJoined)
-    def on_node_joined(self, message: NodeJoined) -> None:
+    @on(gcs.NodeJoined)
+    def on_node_joined(self, message: gcs.NodeJoined) -> None:
         """NodeJoined: there is somewhere to spill to."""
         if message.node != self.node.address:
             self.node.perform(
@@ -186,8 +184,8 @@ class Members:
         """As somebody has said."""
         self.leaving.update(node for node in nodes if node in self.peers)
 
-    @on(HeartbeatReply)
-    def on_heartbeat_reply(self, message: HeartbeatReply) -> None:
+    @on(gcs.HeartbeatReply)
+    def on_heartbeat_reply(self, message: gcs.HeartbeatReply) -> None:
         """HeartbeatReply: the lease begins anew."""
         self.lease.answered(message.number, message.seconds)
         if self.suspension.is_on and not self.lease.is_cut_off:
@@ -210,12 +208,12 @@ class Members:
         """OthersUnheard."""
         self.others_silence = message.words
 
-    @on(NodeLost)
-    def on_node_lost(self, message: NodeLost) -> None:
+    @on(gcs.NodeLost)
+    def on_node_lost(self, message: gcs.NodeLost) -> None:
         """NodeLost."""
         if message.node == self.node.address:
             reason = message.reason if self.node.drain.is_done else f"this node was declared dead: {message.reason}"
-            self.fence(reason, may_rejoin=WAS_LOST in reason)
+            self.fence(reason, may_rejoin=hosts.WAS_LOST in reason)
             return
         self.last_lost = message.node
         if message.node in self.node.recovery.lost:
@@ -235,13 +233,13 @@ class Members:
         addresses.global_schedulers[:] = message.global_schedulers
         self.lease.extended()
         self._forget_node(
-            NodeLost(f"{message.former}/local", "the head of the cluster has ended, and was started again")
+            gcs.NodeLost(f"{message.former}/local", "the head of the cluster has ended, and was started again")
         )
         for scheduler in gone:
             node.flights.scheduler_gone(scheduler)
         self._register()
 
-    def _forget_node(self, message: NodeLost) -> None:
+    def _forget_node(self, message: gcs.NodeLost) -> None:
         if message.node in self.peers and message.node not in self.outside:
             self.node.notices.node_lost(message)
         self.early.pop(message.node, None)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error, is_error_value
 from ...ids import is_put, return_id
-from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject, may_run_once_more, result_is_lost
-from ...wire.scheduling import TaskPlaced
+from ...wire import gcs, scheduling
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.where import host_of
 from ..latest import LOST_MAX, Latest
@@ -42,7 +41,7 @@ class Recovery:
 
     # --- the verdict ---
 
-    def node_lost(self, message: NodeLost) -> None:
+    def node_lost(self, message: gcs.NodeLost) -> None:
         """NodeLost, of another node."""
         node, gone = self.node, message.node
         if gone in self.lost:
@@ -65,8 +64,8 @@ class Recovery:
 
     # --- tasks that ran there ---
 
-    @on(TaskPlaced)
-    def on_task_placed(self, message: TaskPlaced) -> None:
+    @on(scheduling.TaskPlaced)
+    def on_task_placed(self, message: scheduling.TaskPlaced) -> None:
         """TaskPlaced: where a task of ours went; or an actor is to go."""
         node = self.node
         if message.task_id in node.moves.asks:
@@ -135,8 +134,8 @@ class Recovery:
 
     # --- objects that were there ---
 
-    @on(RebuildObject)
-    def rebuild(self, message: RebuildObject) -> None:
+    @on(gcs.RebuildObject)
+    def rebuild(self, message: gcs.RebuildObject) -> None:
         """RebuildObject."""
         node, object_id, spec = self.node, message.object_id, message.spec
         known = node.tasks.get(spec.task_id)
@@ -155,18 +154,18 @@ class Recovery:
         elif known is not None:
             self.puts.is_missing(known, object_id)
         elif is_put(object_id):  # its task is over, or was never ours
-            node.send(node.addresses.shard_of(object_id), CannotRebuild(node.address, object_id))
+            node.send(node.addresses.shard_of(object_id), gcs.CannotRebuild(node.address, object_id))
         else:
             options = parse_options(spec.options)
             # It has ended, and the node where that lay is lost before the shard had heard of it.
-            is_over = not may_run_once_more(options, message.attempts)
+            is_over = not gcs.may_run_once_more(options, message.attempts)
             job = None if is_over else self._job_that_wants(entry)
             if is_over:  # others of ours hear of it from the shard
-                self.object_lost(ObjectLost(object_id, result_is_lost(object_id, options), True))
+                self.object_lost(gcs.ObjectLost(object_id, gcs.result_is_lost(object_id, options), True))
             if job is None:
                 shard = node.addresses.shard_of(object_id)
                 node.remote.subscribed.discard(object_id)  # with this the shard forgets that we have asked
-                node.send(shard, CannotRebuild(node.address, object_id, message.is_granted))
+                node.send(shard, gcs.CannotRebuild(node.address, object_id, message.is_granted))
             elif options.actor_id:
                 once_more.call(node, spec, options, job, message.attempts)
             else:
@@ -207,8 +206,8 @@ class Recovery:
         node.remote.take_arguments(task, 0)
         return task
 
-    @on(ObjectLost)
-    def object_lost(self, message: ObjectLost) -> None:
+    @on(gcs.ObjectLost)
+    def object_lost(self, message: gcs.ObjectLost) -> None:
         """ObjectLost: it is an error now for all that wait for it here."""
         node = self.node
         node.load.fetch_ends(message.object_id, has_come=False)

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error, is_error_value
 from ...ids import return_id
-from ...wire.gcs import AddLocations, FreeCopies, HoldAtNode, ObjectLocated, RemoveLocations, SubscribeObject
+from ...wire import gcs, scheduling
+from ...wire import objects as objects_wire
 from ...wire.limits import portions
-from ...wire.objects import InlineRead, ReadInline
-from ...wire.scheduling import PlaceTask, SpillRefused, TaskAccepted, TaskGivenBack
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ..role import on
 from .tables import ObjectEntry
@@ -89,7 +88,7 @@ class Remote:
         assert value is not None
         size = value.size if type(value) is StoredValue else len(value)  # type: ignore[arg-type]
         shard = self.node.addresses.shard_of(entry.object_id)
-        self.node.send(shard, AddLocations(self.node.address, [(entry.object_id, size)]))
+        self.node.send(shard, gcs.AddLocations(self.node.address, [(entry.object_id, size)]))
 
     def _hold_at_shards(self, object_ids: list[bytes], request: int, *, are_inside: bool = False) -> int:
         groups: dict[str, list[bytes]] = {}
@@ -99,17 +98,17 @@ class Remote:
         count = 0
         for shard, ids in groups.items():
             for portion in portions(ids):
-                self.node.send(shard, HoldAtNode(self.node.address, portion, request, are_inside))
+                self.node.send(shard, gcs.HoldAtNode(self.node.address, portion, request, are_inside))
                 count += 1
         return count
 
     def _is_held(self, task: Task, request: int) -> None:
         """What a placed task takes.  It may be done by now, or given back."""
         self.arriving.pop(request, None)
-        self.node.send(task.origin, TaskAccepted(task.spec.task_id, task.trip))
+        self.node.send(task.origin, scheduling.TaskAccepted(task.spec.task_id, task.trip))
 
-    @on(TaskAccepted)
-    def on_task_accepted(self, message: TaskAccepted) -> None:
+    @on(scheduling.TaskAccepted)
+    def on_task_accepted(self, message: scheduling.TaskAccepted) -> None:
         """TaskAccepted: the other node holds what the task takes."""
         self.node.fates.has_arrived(message.task_id, message.trip, self.node.sender)
         task = self.node.trips.on_its_way(message.task_id, message.trip)
@@ -120,7 +119,7 @@ class Remote:
             if entry.shared is not None:  # else TaskDone says it
                 self.subscribe(entry)
 
-    def on_spill_refused(self, message: SpillRefused) -> None:
+    def on_spill_refused(self, message: scheduling.SpillRefused) -> None:
         """SpillRefused: no node could ever run it."""
         task = self.node.tasks.get(message.task_id)
         if task is not None and task.state == TaskState.SCHEDULER:
@@ -131,8 +130,8 @@ class Remote:
 
     # --- tasks that come down ---
 
-    @on(PlaceTask)
-    def on_place_task(self, message: PlaceTask) -> None:
+    @on(scheduling.PlaceTask)
+    def on_place_task(self, message: scheduling.PlaceTask) -> None:
         """PlaceTask: it runs here, whatever our load (or two full nodes would play ball with it)."""
         node, spec = self.node, message.spec
         lost = node.recovery.lost
@@ -148,7 +147,7 @@ class Remote:
             is_ours = message.origin == node.address
             if message.is_quiet and not is_ours:
                 # What it returns comes by way of the shards: its origin has it recorded when it goes up again.
-                node.send(message.origin, TaskGivenBack(spec.task_id, message.trip, message.attempts))
+                node.send(message.origin, scheduling.TaskGivenBack(spec.task_id, message.trip, message.attempts))
                 return
             if known.state >= FORWARDED and not known.origin and not (is_ours and known.trip != message.trip):
                 # Ours; or that of another node where its parent runs again: then it must not wait for us while we
@@ -162,16 +161,16 @@ class Remote:
                 ):  # the parent runs again, where this comes from
                     node.task_states.comes_from(known, message.origin, message.trip)
                 self.share_returns(known)
-                node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
+                node.send(message.origin, scheduling.TaskAccepted(spec.task_id, message.trip))
             return
         options = parse_options(spec.options)
         made = self._made_before(spec, options)
         if made:
             if message.is_quiet:
-                node.send(message.origin, TaskGivenBack(spec.task_id, message.trip, message.attempts))
+                node.send(message.origin, scheduling.TaskGivenBack(spec.task_id, message.trip, message.attempts))
                 return
             self.share_anew(made)
-            node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
+            node.send(message.origin, scheduling.TaskAccepted(spec.task_id, message.trip))
             return
         job = node.code.job_of(message.job_id, message.job)
         task = node.lifecycle.accept_placed(spec, options, job, message.origin)
@@ -286,10 +285,10 @@ class Remote:
         if entry.object_id not in self.subscribed:
             self.subscribed.add(entry.object_id)
             shard = self.node.addresses.shard_of(entry.object_id)
-            self.node.send(shard, SubscribeObject(self.node.address, entry.object_id))
+            self.node.send(shard, gcs.SubscribeObject(self.node.address, entry.object_id))
 
-    @on(ObjectLocated)
-    def on_object_located(self, message: ObjectLocated) -> None:
+    @on(gcs.ObjectLocated)
+    def on_object_located(self, message: gcs.ObjectLocated) -> None:
         """ObjectLocated: a copy exists.  Its task, if we spilled it, is done."""
         node = self.node
         self.subscribed.discard(message.object_id)
@@ -355,18 +354,18 @@ class Remote:
         if entry is not None and entry.value is not None and entry.shared is not None and not entry.is_lost:
             self.share_value(entry)
 
-    @on(ReadInline)
-    def read_inline(self, message: ReadInline) -> None:
+    @on(objects_wire.ReadInline)
+    def read_inline(self, message: objects_wire.ReadInline) -> None:
         """ReadInline: another node's object manager pulls a small value."""
         entry = self.node.objects.entries.get(message.object_id)
         value = entry.value if entry is not None else None
         inline = value if type(value) is bytes else None
         contained = entry.contained if entry is not None else ()
-        reply = InlineRead(message.object_id, message.puller, inline, contained)
+        reply = objects_wire.InlineRead(message.object_id, message.puller, inline, contained)
         self.node.send(self.node.addresses.object_manager, reply)
 
-    @on(FreeCopies)
-    def on_free_copies(self, message: FreeCopies) -> None:
+    @on(gcs.FreeCopies)
+    def on_free_copies(self, message: gcs.FreeCopies) -> None:
         """FreeCopies: no node holds them."""
         freed = []
         for object_id in message.object_ids:
@@ -392,7 +391,7 @@ class Remote:
         if freed:
             # The word may have crossed the news of a copy that was made anew: then the shard believes in that one.
             shard = self.node.addresses.shard_of(freed[0])
-            self.node.send(shard, RemoveLocations(self.node.address, freed))
+            self.node.send(shard, gcs.RemoveLocations(self.node.address, freed))
 
     def _rejoin(self) -> None:
         objects = self.node.objects

@@ -9,13 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...wire.actors import (
-    CallResult,
-    CallsAccepted,
-    CallsFinished,
-    ForwardCalls,
-)
-from ...wire.scheduling import JobFacts
+from ...wire import actors, scheduling
 from ...wire.task_spec import parse_options
 from ..role import on
 from . import once_more
@@ -37,7 +31,7 @@ class RemoteCalls:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.results: dict[str, list[CallResult]] = {}  # by origin, of this turn
+        self.results: dict[str, list[actors.CallResult]] = {}  # by origin, of this turn
 
     def pump(self) -> None:
         """End of a turn: results leave."""
@@ -47,10 +41,10 @@ class RemoteCalls:
     def _leave(self, origin: str) -> None:
         batch = self.results.pop(origin, None)
         if batch:
-            self.node.send(origin, CallsFinished(batch, self.node.logs.receipt(origin)))
+            self.node.send(origin, actors.CallsFinished(batch, self.node.logs.receipt(origin)))
 
-    @on(ForwardCalls)
-    def on_forward_calls(self, message: ForwardCalls) -> None:
+    @on(actors.ForwardCalls)
+    def on_forward_calls(self, message: actors.ForwardCalls) -> None:
         """ForwardCalls."""
         node, origin = self.node, self.node.sender
         attempts = message.attempts or [0] * len(message.specs)
@@ -64,17 +58,17 @@ class RemoteCalls:
                     actor.shipping.answers.asked_for(spec.task_id, origin)
                 node.reject("a call forwarded twice")
                 if spec.deps or spec.holds:
-                    node.send(origin, CallsAccepted([spec.task_id]))
+                    node.send(origin, actors.CallsAccepted([spec.task_id]))
                 continue
             if actor is not None and actor.shipping is not None and actor.shipping.answers.inherited and not attempt:
                 actor.shipping.answers.caller_goes_on(origin)
-            job = actor.job if actor is not None else Job(b"", JobFacts())
+            job = actor.job if actor is not None else Job(b"", scheduling.JobFacts())
             task = node.lifecycle.accept_placed(spec, options, job, origin)
             task.tried(attempt)
             if spec.task_id in message.answered and actor is not None and actor.shipping is not None:
                 actor.shipping.answers.asked.add(spec.task_id)
             if spec.deps or spec.holds:
-                self.join_holders((*spec.deps, *spec.holds), origin, CallsAccepted([spec.task_id]))
+                self.join_holders((*spec.deps, *spec.holds), origin, actors.CallsAccepted([spec.task_id]))
             once_more.submit(node, task)
 
     def join_holders(self, arguments: tuple[bytes, ...], origin: str, reply: Any) -> None:
@@ -101,7 +95,7 @@ class RemoteCalls:
         if is_alone:
             self._leave(origin)
         batch = self.results.setdefault(origin, [])
-        batch.append(CallResult(task.spec.task_id, back))
+        batch.append(actors.CallResult(task.spec.task_id, back))
         logs.gives(task)
         size = sum(len(value) for value in back if type(value) is bytes)
         if is_alone or len(batch) == BATCH_COUNT_MAX or size > 1000:

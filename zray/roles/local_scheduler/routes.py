@@ -13,14 +13,7 @@ from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, return_id
-from ...wire.actors import (
-    CallsAccepted,
-    CallsFinished,
-    ForwardCalls,
-    KillActor,
-    ResultsHeld,
-)
-from ...wire.homes import ActorKilled, ActorLocated, LocateActor
+from ...wire import actors, homes
 from ...wire.where import host_of
 from ..role import on
 from .names import MADE_ANEW, gone_error, name_of_call
@@ -72,7 +65,7 @@ class Routes:
     def locate(self, route: Route, *, wait: bool = True, lost: str = "") -> None:
         """Ask its shard: as in LocateActor."""
         node = self.node
-        node.send(node.addresses.shard_of(route.actor_id), LocateActor(route.actor_id, node.address, wait, lost))
+        node.send(node.addresses.shard_of(route.actor_id), homes.LocateActor(route.actor_id, node.address, wait, lost))
 
     def submit(self, task: Task) -> None:
         """A call of a process of this node on an actor that is not here."""
@@ -108,8 +101,8 @@ class Routes:
         item.is_ready = True
         self.touched[item.task.options.actor_id] = None
 
-    @on(ActorLocated)
-    def located(self, message: ActorLocated) -> None:
+    @on(homes.ActorLocated)
+    def located(self, message: homes.ActorLocated) -> None:
         """ActorLocated."""
         route = self.by_actor.get(message.actor_id)
         if route is None or route.home:
@@ -201,13 +194,13 @@ class Routes:
             self.locate(route, wait=False)
         self.route(actor_id)
 
-    def kill(self, message: KillActor) -> None:
+    def kill(self, message: actors.KillActor) -> None:
         """KillActor, by a process of this node."""
         if self.node.objects.entries.get(message.actor_id + FIRST_RETURN) is None and not message.found_at:
             return
         route = self.route(message.actor_id, message.found_at)
         if message.no_restart:
-            self.node.send(self.node.addresses.shard_of(message.actor_id), ActorKilled(message.actor_id))
+            self.node.send(self.node.addresses.shard_of(message.actor_id), homes.ActorKilled(message.actor_id))
             self.node.names.killed[message.actor_id] = self.node.now
         if route.home:
             self._send_calls(route)
@@ -224,10 +217,10 @@ class Routes:
                 self._send_calls(route)
                 if route.is_killed:
                     route.is_killed = False
-                    self.node.send(route.home, KillActor(actor_id))
+                    self.node.send(route.home, actors.KillActor(actor_id))
 
     def _send_calls(self, route: Route) -> None:
-        queue, calls, size = route.queue, ForwardCalls([]), 0
+        queue, calls, size = route.queue, actors.ForwardCalls([]), 0
         while queue and queue[0].is_ready:
             task = queue.popleft().task
             spec = task.spec
@@ -244,7 +237,7 @@ class Routes:
             size += len(spec.args)
             if size > BATCH_BYTES_MAX or len(calls.specs) == BATCH_COUNT_MAX:
                 self.node.send(route.home, calls)
-                calls, size = ForwardCalls([]), 0
+                calls, size = actors.ForwardCalls([]), 0
         if calls.specs:
             self.node.send(route.home, calls)
 
@@ -259,8 +252,8 @@ class Routes:
         for object_id in refs:  # and what may be repeated keeps them until it is done
             self.node.objects.retain(object_id)
 
-    @on(CallsAccepted)
-    def accepted(self, message: CallsAccepted) -> None:
+    @on(actors.CallsAccepted)
+    def accepted(self, message: actors.CallsAccepted) -> None:
         """CallsAccepted."""
         lent = self.lent.get(self.node.sender)
         if lent is None:
@@ -270,8 +263,8 @@ class Routes:
         if not lent:
             del self.lent[self.node.sender]
 
-    @on(CallsFinished)
-    def finished(self, message: CallsFinished) -> None:
+    @on(actors.CallsFinished)
+    def finished(self, message: actors.CallsFinished) -> None:
         """CallsFinished."""
         home = self.node.sender
         self.node.logs.begin_taking(home, message.receipt)
@@ -282,7 +275,7 @@ class Routes:
                 # Made anew meanwhile.
                 ids = [return_id(result.task_id, n) for n, value in enumerate(result.values, 1) if type(value) is int]
                 if ids:
-                    self.node.send(home, ResultsHeld(ids))
+                    self.node.send(home, actors.ResultsHeld(ids))
                 continue
             self._finish_here(task, result.values, home)
             if message.receipt and len(message.results) == 1 and any(type(value) is int for value in result.values):
@@ -321,7 +314,7 @@ class Routes:
                 for entry, _ in elsewhere:
                     entry.share()
                 expected = node.remote._hold_at_shards(ids, request)
-            node.acks.expect(request, expected, lambda: node.send(home, ResultsHeld(ids)), home)
+            node.acks.expect(request, expected, lambda: node.send(home, actors.ResultsHeld(ids)), home)
             for entry, size in elsewhere:
                 if entry.value is None:
                     self._lies_at(entry, size, home)
@@ -393,7 +386,7 @@ class Routes:
         route = self.by_actor.get(actor_id)
         if route is not None:
             if route.home:
-                self.node.send(route.home, KillActor(actor_id))
+                self.node.send(route.home, actors.KillActor(actor_id))
             self.fail_route(route, gone_error(f"{route.in_words()} {MADE_ANEW}."))
 
     def come_here(self, route: Route) -> None:

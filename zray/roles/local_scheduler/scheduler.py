@@ -36,17 +36,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...wire.objects import (
-    FreeObjects,
-    ProcessGone,
-    SealObjects,
-)
-from ...wire.scheduling import BOTTOM_UP, JobEnded, JobFacts
+from ...wire import objects as objects_wire
+from ...wire import scheduling, tasks
 from ...wire.task_spec import StoredValue
-from ...wire.tasks import (
-    Function,
-    ObjectsReady,
-)
 from ...wire.where import NODE_ID_LABEL, host_of
 from ..effects import (
     ForgetProcess,
@@ -130,7 +122,7 @@ class LocalScheduler(Role):
         is_embedded: bool = True,
         worker_prefix: str = "worker-",
         inline_bytes_max: int = INLINE_BYTES_MAX,
-        policy: str = BOTTOM_UP,
+        policy: str = scheduling.BOTTOM_UP,
         labels: dict[str, str] | None = None,
         gpu_names: Sequence[str] = (),
     ) -> None:
@@ -146,7 +138,7 @@ class LocalScheduler(Role):
         self.jobs: dict[bytes, Job] = {}
         self.ended_jobs: Latest[bytes, str] = Latest(ENDED_JOBS_MAX)  # and whose: tasks may still be on their way
         self.tasks: dict[bytes, Task] = {}
-        self.functions: dict[bytes, Function] = {}
+        self.functions: dict[bytes, tasks.Function] = {}
         self.function_waiters: dict[bytes, list[Task]] = {}
         self.objects = ObjectTable()
         self.waits = Waits(self)
@@ -231,10 +223,10 @@ class LocalScheduler(Role):
             self.end_job(job)
             self.function_table.job_ended(job.job_id)
             for peer in self.members.peers:
-                self.send(peer, JobEnded(job.job_id))
+                self.send(peer, scheduling.JobEnded(job.job_id))
 
-    @on(JobEnded)
-    def on_job_ended(self, message: JobEnded) -> None:
+    @on(scheduling.JobEnded)
+    def on_job_ended(self, message: scheduling.JobEnded) -> None:
         """Its driver was another node's."""
         job = self.jobs.get(message.job_id)
         self.guards.end_job(message.job_id, self.sender)
@@ -245,7 +237,7 @@ class LocalScheduler(Role):
             self.routes.job_ended(job)
         self.code.job_ended(message.job_id, self.sender)
 
-    def has_ended(self, job_id: bytes, facts: JobFacts) -> bool:
+    def has_ended(self, job_id: bytes, facts: scheduling.JobFacts) -> bool:
         """Whether its driver is gone, as far as we know; what detached actors do for it goes on."""
         return not facts.is_heir and self.ended_jobs.get(job_id) == facts.home != ""
 
@@ -273,7 +265,7 @@ class LocalScheduler(Role):
         process.results.clear()
         # What it has sealed is not what it was writing.
         self._send_seals()
-        self.send(self.addresses.object_manager, ProcessGone(process.address))
+        self.send(self.addresses.object_manager, objects_wire.ProcessGone(process.address))
         self.perform(ForgetProcess(process.address))
 
     def object_is_here(self, entry: ObjectEntry, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
@@ -357,7 +349,7 @@ class LocalScheduler(Role):
             for process in self.talkative:
                 if process.results:
                     results, process.results = process.results, []
-                    self.send(process.address, ObjectsReady(results))
+                    self.send(process.address, tasks.ObjectsReady(results))
             self.talkative.clear()
         self.waits.send_replies()
 
@@ -383,7 +375,7 @@ class LocalScheduler(Role):
         if self.logs.touched or self.logs.copies:
             self.logs.pump()
         if objects.freed_places:
-            self.send(self.addresses.object_manager, FreeObjects(objects.freed_places))
+            self.send(self.addresses.object_manager, objects_wire.FreeObjects(objects.freed_places))
             objects.freed_places = []
         self.lineage.end_turn()
         self.remote.end_turn()
@@ -392,7 +384,7 @@ class LocalScheduler(Role):
 
     def _send_seals(self) -> None:
         if self.to_seal:
-            self.send(self.addresses.object_manager, SealObjects(self.to_seal))
+            self.send(self.addresses.object_manager, objects_wire.SealObjects(self.to_seal))
             self.to_seal = []
 
     def check_everything(self) -> None:

@@ -19,8 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...wire.gcs import HeartbeatReply, NodeLost
-from ...wire.reasons import Explain
+from ...wire import gcs, reasons
 from ..effects import HeadChanged, HostProbed
 from ..role import Handlers, Later
 from ..work_effects import HearAgain, HoldBack, StopWorkers
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 # verdict, within seconds; timers do not come again.  With more than that this node gives itself up.
 KEPT_MAX = 20_000
 # What a suspended node handles as ever.
-HEARD = (HeartbeatReply, HostProbed, Explain)
+HEARD = (gcs.HeartbeatReply, HostProbed, reasons.Explain)
 
 
 class Suspension:
@@ -51,7 +50,7 @@ class Suspension:
         if not self.is_on:
             self.is_on = self.node.members.lease.is_over = True
             meanwhile: Handlers = {kind: self.handlers[kind] for kind in HEARD}
-            meanwhile |= {NodeLost: self.on_node_lost, HeadChanged: self.on_head_changed, Later: self.on_later}
+            meanwhile |= {gcs.NodeLost: self.on_node_lost, HeadChanged: self.on_head_changed, Later: self.on_later}
             self.node.handlers = _Meanwhile(meanwhile, self.keep)
             self.node.perform(HoldBack(True))
             self.node.perform(StopWorkers(True))
@@ -74,7 +73,7 @@ class Suspension:
             text = f"more than {KEPT_MAX:,} messages came without a heartbeat of the head, and this node may be cut off"
             self.node.members.fence(text, may_rejoin=True)
 
-    def on_node_lost(self, message: NodeLost) -> None:
+    def on_node_lost(self, message: gcs.NodeLost) -> None:
         """NodeLost, of us or of another one."""
         if message.node == self.node.address:
             self.node.members.on_node_lost(message)

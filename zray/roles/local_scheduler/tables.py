@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from ...wire import homes, scheduling
 from ...wire.environment import NO_ENVIRONMENT, Environment
-from ...wire.homes import ActorLife
-from ...wire.scheduling import JobFacts
 from ...wire.task_spec import ActorOptions, StoredValue, TaskOptions
 from ..latest import Latest
 from .call_queue import CallQueue
@@ -50,7 +49,7 @@ class Job(Struct, eq=False):
     }
 
     job_id: bytes
-    facts: JobFacts  # the same on every node
+    facts: scheduling.JobFacts  # the same on every node
     has_left: bool = False  # tasks of it have gone to other nodes from here
     code_unheard: int = 0  # times that shards were told of its code, and have not answered
     noticed: dict[Any, None] = {}  # what its user was told of (infeasible)
@@ -271,7 +270,7 @@ class Actor(Struct, eq=False):
     actor_id: bytes
     creation: Task
     options: ActorOptions
-    life: ActorLife
+    life: homes.ActorLife
     job: Job
     entry: ObjectEntry
     state: ActorState = ActorState.REGISTERING

@@ -22,17 +22,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from ...wire import objects
 from ...wire.message import Bulk
-from ...wire.objects import (
-    InlineRead,
-    ObjectChunk,
-    ObjectInline,
-    PullDone,
-    PullElsewhere,
-    PullObject,
-    PullRefused,
-    ReadInline,
-)
 from ..effects import RangeRead, ReadRange
 from ..latest import Latest
 from ..role import on
@@ -67,7 +58,7 @@ class Give:
         self.since: dict[str, float] = {}  # those of them that had nothing of it: when they began
         self.turn = 0  # counts those sent on
         # Who waits for a slot: its orders, each with the refs inside the object where that was asked for.
-        self.waiting: dict[str, list[tuple[PullObject, tuple[bytes, ...]]]] = {}
+        self.waiting: dict[str, list[tuple[objects.PullObject, tuple[bytes, ...]]]] = {}
         self.later: dict[int, dict[str, None]] = {}  # chunk that is not here yet -> who has asked for it
 
 
@@ -92,9 +83,9 @@ class Gives:
         self.by_object: dict[bytes, Give] = {}
         # Slots in what has been freed: puller and ticket -> whose range is kept until the ticket comes back.
         self.ending: dict[tuple[str, int], Stored] = {}
-        self.asked: dict[tuple[bytes, str], PullObject] = {}  # orders that wait for the local scheduler
+        self.asked: dict[tuple[bytes, str], objects.PullObject] = {}  # orders that wait for the local scheduler
         # By token: for whom which chunk is being read.
-        self.reading: dict[int, tuple[str, ObjectChunk]] = {}
+        self.reading: dict[int, tuple[str, objects.ObjectChunk]] = {}
 
     def is_giving(self, object_id: bytes) -> bool:
         """Whether others pull it from here, or are about to."""
@@ -102,8 +93,8 @@ class Gives:
 
     # --- orders ---
 
-    @on(PullObject)
-    def give(self, message: PullObject) -> None:
+    @on(objects.PullObject)
+    def give(self, message: objects.PullObject) -> None:
         """PullObject."""
         object_id, puller = message.object_id, self.manager.sender
         if message.offset and object_id in self.manager.objects:
@@ -113,21 +104,21 @@ class Gives:
         else:
             # What is inside, and whether it is small, the local scheduler knows.
             self.asked[object_id, puller] = message
-            self.manager.send(self.manager.local_scheduler, ReadInline(object_id, puller))
+            self.manager.send(self.manager.local_scheduler, objects.ReadInline(object_id, puller))
 
-    @on(InlineRead)
-    def inline_read(self, message: InlineRead) -> None:
+    @on(objects.InlineRead)
+    def inline_read(self, message: objects.InlineRead) -> None:
         """InlineRead."""
         order = self.asked.pop((message.object_id, message.puller), None)
         if order is None:
             return
         if message.value is not None:
-            value = ObjectInline(order.object_id, order.ticket, message.value, message.contained)
+            value = objects.ObjectInline(order.object_id, order.ticket, message.value, message.contained)
             self.manager.send(message.puller, value)
         else:
             self._find_slot(message.puller, order, message.contained)
 
-    def _find_slot(self, puller: str, order: PullObject, contained: tuple[bytes, ...]) -> None:
+    def _find_slot(self, puller: str, order: objects.PullObject, contained: tuple[bytes, ...]) -> None:
         """Give, send on, have it wait, or refuse."""
         object_id = order.object_id
         stored = self.manager.objects.get(object_id)
@@ -135,13 +126,13 @@ class Gives:
         is_whole = stored is not None and pull is None and stored.process in ("", self.manager.address)
         is_partial = stored is not None and pull is not None and not order.whole_only
         if stored is None or not (is_whole or is_partial) or order.offset >= stored.place.size:
-            self.manager.send(puller, PullRefused(object_id, order.ticket))
+            self.manager.send(puller, objects.PullRefused(object_id, order.ticket))
             return
         give = self.by_object.get(object_id) or Give()
         if puller not in give.slots:
             source = self._other_for(puller, order, give)
             if source:
-                self.manager.send(puller, PullElsewhere(object_id, order.ticket, source))
+                self.manager.send(puller, objects.PullElsewhere(object_id, order.ticket, source))
                 return
             if len(give.slots) >= self.gives_max:
                 orders = give.waiting.setdefault(puller, [])
@@ -155,7 +146,7 @@ class Gives:
         give.slots[puller] = order.ticket
         self._serve(give, puller, order, stored, contained)
 
-    def _other_for(self, puller: str, order: PullObject, give: Give) -> str:
+    def _other_for(self, puller: str, order: objects.PullObject, give: Give) -> str:
         """To whom one without a slot is sent on; "": to nobody."""
         if order.whole_only or self.given.get(order.object_id) == puller:
             self.given.pop(order.object_id, None)  # it may have come back from there
@@ -181,10 +172,12 @@ class Gives:
         if seconds > 0.0 and stored.place.size >= PACED_BYTES_MIN:
             self.paces[puller] = stored.place.size / seconds
         for other, orders in give.waiting.items():
-            self.manager.send(other, PullElsewhere(stored.object_id, orders[0][0].ticket, puller))
+            self.manager.send(other, objects.PullElsewhere(stored.object_id, orders[0][0].ticket, puller))
         give.waiting.clear()
 
-    def _serve(self, give: Give, puller: str, order: PullObject, stored: Stored, contained: tuple[bytes, ...]) -> None:
+    def _serve(
+        self, give: Give, puller: str, order: objects.PullObject, stored: Stored, contained: tuple[bytes, ...]
+    ) -> None:
         pull = self.manager.pulls.coming.get(order.object_id)
         step = self.manager.chunk_bytes
         end = min(stored.place.size, order.offset + min(order.length, WINDOW_BYTES_MAX))
@@ -216,7 +209,7 @@ class Gives:
     ) -> None:
         place = stored.place
         self.token += 1
-        chunk = ObjectChunk(stored.object_id, give.slots[puller], place.size, offset, NOTHING, contained)
+        chunk = objects.ObjectChunk(stored.object_id, give.slots[puller], place.size, offset, NOTHING, contained)
         self.reading[self.token] = (puller, chunk)
         self.manager.perform(ReadRange(place.segment, place.offset + offset, size, self.token))
 
@@ -244,8 +237,8 @@ class Gives:
 
     # --- slots ---
 
-    @on(PullDone)
-    def done(self, message: PullDone) -> None:
+    @on(objects.PullDone)
+    def done(self, message: objects.PullDone) -> None:
         """PullDone."""
         puller = self.manager.sender
         self.asked.pop((message.object_id, puller), None)
@@ -287,9 +280,9 @@ class Gives:
             return
         for puller, ticket in give.slots.items():
             self.ending[puller, ticket] = stored
-            self.manager.send(puller, PullRefused(stored.object_id, ticket))
+            self.manager.send(puller, objects.PullRefused(stored.object_id, ticket))
         for puller, orders in give.waiting.items():
-            self.manager.send(puller, PullRefused(stored.object_id, orders[0][0].ticket))
+            self.manager.send(puller, objects.PullRefused(stored.object_id, orders[0][0].ticket))
 
     def node_lost(self, gone: str) -> None:
         """That object manager's node is."""

@@ -25,18 +25,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...ids import is_put
-from ...wire.objects import (
-    AbandonObject,
-    AllocateObject,
-    AllocateRefused,
-    ClaimObject,
-    FreeObjects,
-    ObjectAllocated,
-    ObjectClaimed,
-    PagesReserved,
-    ProcessGone,
-    SealObjects,
-)
+from ...wire import objects
 from ...wire.task_spec import StoredValue
 from ..effects import CreateSegment, PagesAreThere, PagesRefused, ReservePages, SegmentCreated, SegmentCreateFailed
 from ..role import Role, on
@@ -123,18 +112,18 @@ class ObjectManager(Role):
 
     # --- allocation ---
 
-    @on(AllocateObject)
-    def on_allocate_object(self, message: AllocateObject) -> None:
+    @on(objects.AllocateObject)
+    def on_allocate_object(self, message: objects.AllocateObject) -> None:
         stored = self.objects.get(message.object_id)
         if message.size < 0 or (stored is not None and stored.process == self.sender):
             self.reject("a range asked for twice, or of negative size")
             return
         if stored is not None and not stored.process:
             # Its value is here: the writer is told the place, or, if it is being freed, gets room after that.
-            self.send(self.local_scheduler, ClaimObject(message.object_id, self.sender))
+            self.send(self.local_scheduler, objects.ClaimObject(message.object_id, self.sender))
         if len(self.asked) >= ASKED_MAX and sum(item.process == self.sender for item in self.asked) >= ASKED_MAX:
             reason = f"{ASKED_MAX:,} other values of this process wait for free space"
-            self.send(self.sender, AllocateRefused(message.object_id, reason))
+            self.send(self.sender, objects.AllocateRefused(message.object_id, reason))
             return
         self.asked.append(Asked(self.sender, message.object_id, message.size))
 
@@ -157,9 +146,9 @@ class ObjectManager(Role):
             if asked.object_id in self.objects:
                 waiting.append(asked)
             elif self.segment_state != "there":
-                self.send(asked.process, AllocateRefused(asked.object_id, self.segment_state))
+                self.send(asked.process, objects.AllocateRefused(asked.object_id, self.segment_state))
             elif aligned(asked.size) > self.ranges.capacity:
-                self.send(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))
+                self.send(asked.process, objects.AllocateRefused(asked.object_id, self.explain(asked.size)))
             elif self.allocate(asked.process, asked.object_id, asked.size):
                 one_has_got_room = one_has_got_room or asked.waits > 0
             else:
@@ -231,7 +220,8 @@ class ObjectManager(Role):
             self.free(stored.object_id)
             # What fills the store is what others have in it.
             self.tell(
-                process, AllocateRefused(stored.object_id, f"{message.reason}.  {self.explain(size, MORE_PAGES)}")
+                process,
+                objects.AllocateRefused(stored.object_id, f"{message.reason}.  {self.explain(size, MORE_PAGES)}"),
             )
         else:
             self._retire(stored)
@@ -239,10 +229,10 @@ class ObjectManager(Role):
     def _tell_writer(self, stored: Stored) -> None:
         reserved = min(stored.reserved, stored.place.size)
         if stored.told:
-            self.tell(stored.process, PagesReserved(stored.object_id, reserved))
+            self.tell(stored.process, objects.PagesReserved(stored.object_id, reserved))
         else:
             stored.told = True
-            self.tell(stored.process, ObjectAllocated(stored.object_id, stored.place, reserved))
+            self.tell(stored.process, objects.ObjectAllocated(stored.object_id, stored.place, reserved))
 
     def tell(self, process: str, message: Any) -> None:
         """To a writer; the pulls of this role are writers too."""
@@ -251,8 +241,8 @@ class ObjectManager(Role):
         else:
             self.send(process, message)
 
-    @on(ObjectClaimed)
-    def on_object_claimed(self, message: ObjectClaimed) -> None:
+    @on(objects.ObjectClaimed)
+    def on_object_claimed(self, message: objects.ObjectClaimed) -> None:
         self.asked = deque(
             item for item in self.asked if item.process != message.process or item.object_id != message.object_id
         )
@@ -266,7 +256,7 @@ class ObjectManager(Role):
                     self.after(FULL_SECONDS, self.refuse_late, number)
                     return
                 self.asked.remove(asked)
-                self.send(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))
+                self.send(asked.process, objects.AllocateRefused(asked.object_id, self.explain(asked.size)))
                 return
 
     def explain(self, size: int, remedy: str = LARGER_STORE) -> str:
@@ -306,8 +296,8 @@ class ObjectManager(Role):
 
     # --- the rest of an object's life ---
 
-    @on(SealObjects)
-    def on_seal_objects(self, message: SealObjects) -> None:
+    @on(objects.SealObjects)
+    def on_seal_objects(self, message: objects.SealObjects) -> None:
         come = set()
         for object_id in message.object_ids:
             stored = self.objects.get(object_id)
@@ -316,10 +306,10 @@ class ObjectManager(Role):
                 come.add(object_id)
         for asked in self.asked:  # to write what was still on its way here: it need not
             if asked.object_id in come:
-                self.send(self.local_scheduler, ClaimObject(asked.object_id, asked.process))
+                self.send(self.local_scheduler, objects.ClaimObject(asked.object_id, asked.process))
 
-    @on(FreeObjects)
-    def on_free_objects(self, message: FreeObjects) -> None:
+    @on(objects.FreeObjects)
+    def on_free_objects(self, message: objects.FreeObjects) -> None:
         for object_id in message.object_ids:
             self.pulls.cancel(object_id)
             self.free(object_id)
@@ -373,8 +363,8 @@ class ObjectManager(Role):
         stored.copies -= 1
         self._retire(stored)
 
-    @on(AbandonObject)
-    def on_abandon_object(self, message: AbandonObject) -> None:
+    @on(objects.AbandonObject)
+    def on_abandon_object(self, message: objects.AbandonObject) -> None:
         stored = self.objects.get(message.object_id)
         if stored is not None and stored.process == self.sender:
             self.free(message.object_id)
@@ -382,8 +372,8 @@ class ObjectManager(Role):
         gone = (self.sender, message.object_id)
         self.asked = deque(item for item in self.asked if (item.process, item.object_id) != gone)
 
-    @on(ProcessGone)
-    def on_process_gone(self, message: ProcessGone) -> None:
+    @on(objects.ProcessGone)
+    def on_process_gone(self, message: objects.ProcessGone) -> None:
         for stored in [stored for stored in self.objects.values() if stored.process == message.process]:
             self.free(stored.object_id)
         self.asked = deque(item for item in self.asked if item.process != message.process)

@@ -21,21 +21,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from ...wire.gcs import NodeLost
-from ...wire.objects import (
-    AllocateRefused,
-    FetchFailed,
-    FetchObject,
-    ObjectAllocated,
-    ObjectChunk,
-    ObjectFetched,
-    ObjectInline,
-    PullDone,
-    PullElsewhere,
-    PullObject,
-    PullRefused,
-    StopFetching,
-)
+from ...wire import gcs, objects
 from ...wire.task_spec import StoredValue
 from ..effects import RangeWritten, WriteRange
 from ..latest import LOST_MAX, Latest
@@ -120,8 +106,8 @@ class Pulls:
         self.patience = Patience(self)
         self.room = Room(self)
 
-    @on(FetchObject)
-    def fetch(self, message: FetchObject) -> None:
+    @on(objects.FetchObject)
+    def fetch(self, message: objects.FetchObject) -> None:
         """FetchObject; a second order for the same object is the first one, and may make it urgent."""
         known = self.coming.get(message.object_id)
         if known is not None:
@@ -161,10 +147,10 @@ class Pulls:
     def allocation_answered(self, message: Any) -> None:
         """ObjectAllocated (all reserved or not), PagesReserved, AllocateRefused: for an object that comes."""
         pull = self.coming[message.object_id]
-        if type(message) is AllocateRefused:
+        if type(message) is objects.AllocateRefused:
             self._fail(pull, message.reason, is_definite=True)
             return
-        if type(message) is ObjectAllocated:
+        if type(message) is objects.ObjectAllocated:
             del self.queue[message.object_id]
             pull.place = message.place
         pull.reserved = message.reserved
@@ -191,7 +177,7 @@ class Pulls:
     def _ask_whether_small(self, pull: Pull) -> None:
         if self._choose(pull):
             pull.heard_at = self.manager.now
-            self.manager.send(pull.source, PullObject(pull.object_id, pull.ticket, 0, 1, pull.wants_whole))
+            self.manager.send(pull.source, objects.PullObject(pull.object_id, pull.ticket, 0, 1, pull.wants_whole))
 
     def _ask_more(self, pull: Pull) -> None:
         """As much as may be under way, in one order per stretch."""
@@ -217,7 +203,7 @@ class Pulls:
             if pull.asks_whole is None:  # what it has once agreed to give, it goes on giving
                 is_giving = self.manager.gives.is_giving(pull.object_id)
                 pull.asks_whole = pull.is_attached or pull.wants_whole or is_giving
-            order = PullObject(pull.object_id, pull.ticket, first * self.chunk_bytes, length, pull.asks_whole)
+            order = objects.PullObject(pull.object_id, pull.ticket, first * self.chunk_bytes, length, pull.asks_whole)
             self.manager.send(pull.source, order)
 
     def _may_ask(self, pull: Pull, index: int) -> bool:
@@ -238,7 +224,7 @@ class Pulls:
         if not source:
             return
         if is_said:
-            self.manager.send(source, PullDone(pull.object_id, pull.ticket, is_whole))
+            self.manager.send(source, objects.PullDone(pull.object_id, pull.ticket, is_whole))
         if pull.is_small:
             return
         for index in pull.asked_at:
@@ -260,7 +246,9 @@ class Pulls:
 
     # --- what comes of it ---
 
-    def _of_ticket(self, message: ObjectChunk | ObjectInline | PullRefused | PullElsewhere) -> Pull | None:
+    def _of_ticket(
+        self, message: objects.ObjectChunk | objects.ObjectInline | objects.PullRefused | objects.PullElsewhere
+    ) -> Pull | None:
         """The pull that it answers, if that still stands."""
         pull = self.coming.get(message.object_id)
         if pull is None or pull.ticket != message.ticket or pull.source != self.manager.sender:
@@ -268,8 +256,8 @@ class Pulls:
             return None
         return pull
 
-    @on(ObjectChunk)
-    def chunk(self, message: ObjectChunk) -> None:
+    @on(objects.ObjectChunk)
+    def chunk(self, message: objects.ObjectChunk) -> None:
         """ObjectChunk."""
         pull = self._of_ticket(message)
         if pull is None:
@@ -296,7 +284,7 @@ class Pulls:
         else:
             self._take(pull, message, indices)
 
-    def _take(self, pull: Pull, message: ObjectChunk, indices: range) -> None:
+    def _take(self, pull: Pull, message: objects.ObjectChunk, indices: range) -> None:
         now, source = self.manager.now, pull.source
         waited = now - pull.asked_at[indices[0]]
         for index in indices:
@@ -339,8 +327,8 @@ class Pulls:
             self._ask_more(pull)
         self.manager.gives.chunks_are_here(pull, indices)
 
-    @on(ObjectInline)
-    def inline(self, message: ObjectInline) -> None:
+    @on(objects.ObjectInline)
+    def inline(self, message: objects.ObjectInline) -> None:
         """ObjectInline."""
         pull = self._of_ticket(message)
         if pull is None:
@@ -348,13 +336,13 @@ class Pulls:
         self._leave(pull, is_said=False)  # it keeps no slot for such
         self._end_pull(pull)
         self.manager.free_pulled(pull.object_id)
-        fetched = ObjectFetched(pull.object_id, message.value, message.contained)
+        fetched = objects.ObjectFetched(pull.object_id, message.value, message.contained)
         self.manager.send(self.manager.local_scheduler, fetched)
 
     def _is_here(self, pull: Pull) -> None:
         self._end_pull(pull, is_whole=True)
         assert pull.place is not None
-        fetched = ObjectFetched(pull.object_id, pull.place, pull.contained)
+        fetched = objects.ObjectFetched(pull.object_id, pull.place, pull.contained)
         self.manager.send(self.manager.local_scheduler, fetched)
 
     def _end_pull(self, pull: Pull, *, is_whole: bool = False) -> None:
@@ -365,15 +353,15 @@ class Pulls:
     def _fail(self, pull: Pull, reason: str, *, is_definite: bool = False) -> None:
         self._end_pull(pull)
         self.manager.free_pulled(pull.object_id)
-        self.manager.send(self.manager.local_scheduler, FetchFailed(pull.object_id, reason, is_definite))
+        self.manager.send(self.manager.local_scheduler, objects.FetchFailed(pull.object_id, reason, is_definite))
 
     def cancel(self, object_id: bytes) -> None:
         """It is freed: nobody wants it any more."""
         if object_id in self.coming:
             self._fail(self.coming[object_id], "it is freed")
 
-    @on(StopFetching)
-    def stop(self, message: StopFetching) -> None:
+    @on(objects.StopFetching)
+    def stop(self, message: objects.StopFetching) -> None:
         """StopFetching."""
         if message.object_id in self.coming:
             reason = message.reason or "nobody wants it any more"
@@ -381,8 +369,8 @@ class Pulls:
 
     # --- sources ---
 
-    @on(PullRefused)
-    def refused(self, message: PullRefused) -> None:
+    @on(objects.PullRefused)
+    def refused(self, message: objects.PullRefused) -> None:
         """PullRefused: another one, for what is missing."""
         pull = self._of_ticket(message)
         if pull is not None:
@@ -397,8 +385,8 @@ class Pulls:
             pull.wants_whole = True  # whoever sent us there would send us there again
         self.go_on(pull)
 
-    @on(PullElsewhere)
-    def elsewhere(self, message: PullElsewhere) -> None:
+    @on(objects.PullElsewhere)
+    def elsewhere(self, message: objects.PullElsewhere) -> None:
         """PullElsewhere: one that is pulling it, and will have it a little earlier than we; or has it."""
         pull = self._of_ticket(message)
         if pull is None:
@@ -410,8 +398,8 @@ class Pulls:
             self._turn_to(pull, message.source)
         self._ask(pull)
 
-    @on(NodeLost)
-    def node_lost(self, message: NodeLost) -> None:
+    @on(gcs.NodeLost)
+    def node_lost(self, message: gcs.NodeLost) -> None:
         """NodeLost, by the local scheduler: what came from there goes on elsewhere."""
         gone = object_manager_of(message.node)
         self.lost[gone] = None
