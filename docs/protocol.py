@@ -209,7 +209,12 @@ def class_nodes(module: ModuleType) -> Iterator[tuple[type, ast.ClassDef, list[s
 
 def type_text(annotation: ast.expr) -> str:
     """A type, followed by its bounds."""
-    return sentence(re.sub(r"Annotated\[(\w+), Meta\((.*?)\)\]", r"\1: \2", ast.unparse(annotation)))
+    return sentence(re.sub(r"Annotated\[(\w+), Meta\((.*?)\)\]", r"\1: \2", unqualified(annotation)))
+
+
+def unqualified(expression: ast.expr) -> str:
+    """The text of an expression, its names without their modules: the page has all of them."""
+    return re.sub(r"\b[a-z_]+\.(?=[A-Z])", "", ast.unparse(expression))
 
 
 def fields(node: ast.ClassDef, lines: list[str]) -> str:
@@ -222,7 +227,7 @@ def fields(node: ast.ClassDef, lines: list[str]) -> str:
             while lines[above].strip().startswith("#"):
                 comment = lines[above].strip().removeprefix("#") + " " + comment
                 above -= 1
-            default = f"`{ast.unparse(item.value)}`" if item.value is not None else ""
+            default = f"`{unqualified(item.value)}`" if item.value is not None else ""
             rows.append(f"| `{item.target.id}` | `{type_text(item.annotation)}` | {default} | {sentence(comment)} |")
     if not rows:
         return ""
@@ -255,7 +260,7 @@ def lengths() -> str:
     for node in ast.parse(source).body:
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             continue
-        name, text = node.targets[0].id, ast.unparse(node.value)
+        name, text = node.targets[0].id, unqualified(node.value)
         above = node.lineno - 2
         while lines[above].startswith("#"):
             said[name] = lines[above].removeprefix("# ") + " " + said.get(name, "")

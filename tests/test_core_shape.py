@@ -8,10 +8,10 @@ from tests.core_shape import changed, code_lines, fields_of, measure
 
 MOST = {
     "files": 327,
-    "code lines": 39_075,
+    "code lines": 38_876,
     "statements": 32_479,
-    "lines of imports": 3_364,
-    "fields with foreign writers": 135,
+    "lines of imports": 3_237,
+    "fields with foreign writers": 128,
 }
 # A count that is lower than its limit by so much has to be written down.
 SLACK = 0.01

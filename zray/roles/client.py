@@ -25,9 +25,8 @@ from typing import Any, get_args
 
 from ..exceptions import FIRST_MARK, PAST_MARKS
 from ..ids import FIRST_RETURN, return_id
-from ..wire import actors, groups, hosts, listing, objects, reasons, session, tasks
+from ..wire import actors, groups, hosts, listing, objects, reasons, session, task_spec, tasks
 from ..wire.message import Message
-from ..wire.task_spec import StoredValue, TaskSpec
 from .role import handlers_of, on
 from .unfetched import Unfetched
 
@@ -69,16 +68,16 @@ class Client:
         self.borrowed: set[bytes] = set()  # refs that were handed to us: their values come only when asked for
         self.asked: set[bytes] = set()  # borrowed ones that we have asked for
         self.asked_whether: set[bytes] = set()  # of these, only when they are there
-        self.values: dict[bytes, bytes | StoredValue] = {}
+        self.values: dict[bytes, bytes | task_spec.StoredValue] = {}
         self.arrivals = 0  # times that something has become ready; only grows
         self.located: set[bytes] = set()  # said to exist by a wait that did not fetch
         self.told: dict[bytes, int] = {}  # how often the node told us the place
         self.reading: dict[bytes, int] = {}  # arrays on it that live
         self.outbox: list[Message] = []
-        self._specs: list[TaskSpec] | None = None  # of the SubmitTasks at the end of the outbox
+        self._specs: list[task_spec.TaskSpec] | None = None  # of the SubmitTasks at the end of the outbox
         self._puts: list[objects.PutObject] | None = None  # of the PutObjects at the end of the outbox
         # Said in the middle of anything else, by a finalizer or a signal's handler.
-        self.later: deque[TaskSpec | Message] = deque()
+        self.later: deque[task_spec.TaskSpec | Message] = deque()
         self.buffered = 0
         self.request = 0
         self.replies: dict[int, Any] = {}  # answers by request, until taken
@@ -96,7 +95,7 @@ class Client:
 
     # --- what the process says ---
 
-    def submit(self, spec: TaskSpec, num_returns: int = 1) -> bytes:
+    def submit(self, spec: task_spec.TaskSpec, num_returns: int = 1) -> bytes:
         """A task or an actor call.  Its returns are held by this process from now on.
 
         Returns the id of the first one, for its ref to share.
@@ -121,7 +120,7 @@ class Client:
         self.buffered += 1
         return first
 
-    def submit_later(self, spec: TaskSpec, num_returns: int) -> bytes:
+    def submit_later(self, spec: task_spec.TaskSpec, num_returns: int) -> bytes:
         """As submit(), in the middle of anything that goes on here, also of this class's own methods."""
         first = self._own(spec.task_id + FIRST_RETURN)
         for index in range(2, num_returns + 1):
@@ -130,11 +129,11 @@ class Client:
         self.unfetched.handed.update(spec.deps)
         return first
 
-    def put(self, object_id: bytes, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
+    def put(self, object_id: bytes, value: bytes | task_spec.StoredValue, contained: tuple[bytes, ...] = ()) -> None:
         """A value; this process holds it, and knows it."""
         self._own(object_id)
         self.values[object_id] = value
-        if type(value) is StoredValue:
+        if type(value) is task_spec.StoredValue:
             self.told[object_id] = self.told.get(object_id, 0) + 1
         puts = self._puts
         if puts is None:
@@ -205,7 +204,7 @@ class Client:
         count = min(len(released), RELEASES_MAX)
         while self.later:  # ahead of the ends of the refs that it made
             words = self.later.popleft()
-            self.say(tasks.SubmitTasks([words]) if type(words) is TaskSpec else words)  # type: ignore[arg-type]
+            self.say(tasks.SubmitTasks([words]) if type(words) is task_spec.TaskSpec else words)  # type: ignore[arg-type]
         if count:
             held, further_refs, values, gone = self.held, self.further_refs, self.values, []
             for _ in range(count):
@@ -217,7 +216,7 @@ class Client:
                 elif held.pop(object_id, None) is not None:
                     gone.append(object_id)
                     value = values.pop(object_id, None)
-                    if type(value) is StoredValue:
+                    if type(value) is task_spec.StoredValue:
                         self.place_unused(object_id)
                     elif value is not None and FIRST_MARK <= value < PAST_MARKS:  # type: ignore[operator]
                         self.unfetched.gone(object_id, value)  # type: ignore[arg-type]
@@ -238,7 +237,7 @@ class Client:
                     self.reading[object_id] = left
                     continue
                 self.reading.pop(object_id, None)
-                if type(self.values.get(object_id)) is not StoredValue and object_id in self.told:
+                if type(self.values.get(object_id)) is not task_spec.StoredValue and object_id in self.told:
                     pins.append((object_id, self.told.pop(object_id)))
             if pins:
                 self.say(objects.UnpinObjects(pins))
@@ -345,7 +344,7 @@ class Client:
             arrived.append(message.objects)
         for object_id, value in message.objects:
             known = held.get(object_id)
-            if type(value) is StoredValue:
+            if type(value) is task_spec.StoredValue:
                 self.told[object_id] = self.told.get(object_id, 0) + 1
                 if known is None:
                     self.place_unused(object_id)
@@ -362,7 +361,7 @@ class Client:
         for object_id in message.object_ids:
             known = self.held.get(object_id)
             if known is not None:
-                if type(self.values.get(known)) is StoredValue:
+                if type(self.values.get(known)) is task_spec.StoredValue:
                     self.place_unused(known)
                 self.values[known] = objects.error_of_freed(known)
                 if self.on_ready is not None:

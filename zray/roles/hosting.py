@@ -19,19 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from ..wire import chain, gcs, hosting, hosts
+from . import replica_effects
 from .latest import LOST_MAX, Latest
-from .replica_effects import (
-    LetInReplica,
-    MachineIsFree,
-    MachineLeaves,
-    MemberPlaced,
-    ReplicaLetIn,
-    ServiceAdded,
-    ServiceEnded,
-    ServiceListens,
-    ShutOutReplica,
-)
 from .role import Role, on
 
 # The clients go on first: a start takes a processor for a moment (as on the head, host/cluster/head_processes.py).
@@ -42,19 +34,16 @@ REST_SECONDS_MAX = 30.0
 LASTED_SECONDS = 2.0
 
 
-class Candidate:
+class Candidate(Struct, eq=False):
     """A node that may run replicas."""
 
-    __slots__ = ("is_leaving", "is_willing", "keeper", "ordered", "rest", "rests", "running")
-
-    def __init__(self, keeper: str) -> None:
-        self.keeper = keeper
-        self.is_willing = True
-        self.is_leaving = False
-        self.rests = False  # one of it has just ended
-        self.rest = 0.0  # in s: the last one, since something has lasted here
-        self.ordered: dict[int, str] = {}  # number of the order -> shard
-        self.running: dict[str, hosting.HostedReplica] = {}  # by host; not all are let in yet
+    keeper: str
+    is_willing: bool = True
+    is_leaving: bool = False
+    rests: bool = False  # one of it has just ended
+    rest: float = 0.0  # in s: the last one, since something has lasted here
+    ordered: dict[int, str] = {}  # number of the order -> shard
+    running: dict[str, hosting.HostedReplica] = {}  # by host; not all are let in yet
 
     def shards(self) -> list[str]:
         """Of what runs here, or is about to."""
@@ -179,14 +168,14 @@ class Hosting(Role):
         candidate.running[replica.host] = replica
         node = _host(self.sender)
         # The chain master first: then it may offer itself.
-        self.send(self.master, MemberPlaced(f"{replica.host}/{replica.shard}", node))
-        self.perform(LetInReplica(replica, node))
+        self.send(self.master, replica_effects.MemberPlaced(f"{replica.host}/{replica.shard}", node))
+        self.perform(replica_effects.LetInReplica(replica, node))
 
-    @on(ReplicaLetIn)
-    def on_replica_let_in(self, message: ReplicaLetIn) -> None:
+    @on(replica_effects.ReplicaLetIn)
+    def on_replica_let_in(self, message: replica_effects.ReplicaLetIn) -> None:
         node = self._node_of(message.host)
         if not node:
-            self.perform(ShutOutReplica(message.host, "its node is gone"))
+            self.perform(replica_effects.ShutOutReplica(message.host, "its node is gone"))
             return
         candidate = self.candidates[node]
         if message.refusal:
@@ -198,10 +187,12 @@ class Hosting(Role):
     def _is_in(self, node: str, replica: hosting.HostedReplica) -> None:
         self.let_in[replica.host] = self.now
         member = f"{replica.host}/{replica.shard}"
-        self.send(self.services, ServiceAdded(replica.host, "replica", replica.public_key, [member], node))
-        self.send(self.services, ServiceListens(replica.host, hosts.RELAYED))
+        self.send(
+            self.services, replica_effects.ServiceAdded(replica.host, "replica", replica.public_key, [member], node)
+        )
+        self.send(self.services, replica_effects.ServiceListens(replica.host, hosts.RELAYED))
         if self.candidates[node].is_leaving:
-            self.send(self.master, MachineLeaves(node))
+            self.send(self.master, replica_effects.MachineLeaves(node))
 
     @on(hosting.ReplicaStuck)
     def on_replica_stuck(self, message: hosting.ReplicaStuck) -> None:
@@ -232,8 +223,8 @@ class Hosting(Role):
         host = replica.host
         self.send(self.master, chain.ChainMemberLost(f"{host}/{replica.shard}", reason))
         if self.let_in.pop(host, None) is not None:
-            self.send(self.services, ServiceEnded(host, reason))
-        self.perform(ShutOutReplica(host, reason))
+            self.send(self.services, replica_effects.ServiceEnded(host, reason))
+        self.perform(replica_effects.ShutOutReplica(host, reason))
 
     def _node_of(self, host: str) -> str:
         return next((node for node, candidate in self.candidates.items() if host in candidate.running), "")
@@ -258,24 +249,24 @@ class Hosting(Role):
             self._gone(replica, f"its node is lost: {message.reason}")
         self._spread()
 
-    @on(MachineLeaves)
-    def on_machine_leaves(self, message: MachineLeaves) -> None:
+    @on(replica_effects.MachineLeaves)
+    def on_machine_leaves(self, message: replica_effects.MachineLeaves) -> None:
         node = _host(message.node)
         candidate = self.candidates.get(node)
         if candidate is None:
-            self.send(self.monitor, MachineIsFree(message.node))
+            self.send(self.monitor, replica_effects.MachineIsFree(message.node))
             return
         candidate.is_leaving = True
         for host, replica in candidate.running.items():
             if host not in self.let_in:
                 self.send(candidate.keeper, hosting.StopReplica(replica.host, "its node leaves the cluster"))
         self._spread()
-        self.send(self.master, MachineLeaves(node))
+        self.send(self.master, replica_effects.MachineLeaves(node))
         self._look_whether_free(node, candidate)
 
     def _look_whether_free(self, node: str, candidate: Candidate) -> None:
         if candidate.is_leaving and not candidate.running:
-            self.send(self.monitor, MachineIsFree(f"{node}/local"))
+            self.send(self.monitor, replica_effects.MachineIsFree(f"{node}/local"))
 
     def check_everything(self) -> None:
         for candidate in self.candidates.values():

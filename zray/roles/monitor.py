@@ -34,8 +34,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..wire import drains, gcs
-from ..wire.where import host_of
+from msgspec import Struct, field
+
+from ..wire import drains, gcs, where
 from .effects import DrainOrdered, Finding, HostLeft, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost
 from .isolation import LOOK_TICKS, WAIT_SECONDS, Isolation
 from .latest import LOST_MAX, Latest
@@ -73,17 +74,14 @@ REASON_CHARACTERS_MAX = 300
 VERDICT_CHARACTERS_MAX = 10_000
 
 
-class Draining:
+class Draining(Struct, eq=False):
     """A node that is to leave."""
 
-    __slots__ = ("is_done", "is_free", "seconds", "ticks_left", "waits_for")
-
-    def __init__(self) -> None:
-        self.is_done = False  # nothing of others is there any more
-        self.is_free = False  # nor anything of the cluster's own
-        self.waits_for = ["its answer"]
-        self.seconds = 0.0
-        self.ticks_left: int | None = None  # None: it takes what it takes
+    is_done: bool = False  # nothing of others is there any more
+    is_free: bool = False  # nor anything of the cluster's own
+    waits_for: list[str] = field(default_factory=lambda: ["its answer"])
+    seconds: float = 0.0
+    ticks_left: int | None = None  # None: it takes what it takes
 
 
 class Monitor(Role):
@@ -190,7 +188,7 @@ class Monitor(Role):
         facts = self.nodes.get(message.node)
         if facts is not None and facts.kind != "head":
             reason = message.reason[:REASON_CHARACTERS_MAX]
-            self._lose(message.node, f"host {host_of(self.sender)} has declared it dead: {reason}")
+            self._lose(message.node, f"host {where.host_of(self.sender)} has declared it dead: {reason}")
 
     @on(DrainOrdered)
     def on_drain_ordered(self, message: DrainOrdered) -> None:

@@ -13,14 +13,8 @@ They are processes of their own, which end with this node's.
 from __future__ import annotations
 
 from ..wire import hosting as wire
+from . import replica_effects
 from .effects import HeadChanged
-from .replica_effects import (
-    EndReplicaProcess,
-    ReplicaGone,
-    ReplicaNotStarted,
-    ReplicaStarted,
-    StartReplicaProcess,
-)
 from .role import Role, on
 
 
@@ -52,26 +46,26 @@ class ReplicaKeeper(Role):
             self.send(self.hosting, wire.ReplicaRefused(message.number, "no replica may run here"))
         else:
             self.starting[message.number] = None
-            self.perform(StartReplicaProcess(message.number, message.shard, message.lineage_bytes))
+            self.perform(replica_effects.StartReplicaProcess(message.number, message.shard, message.lineage_bytes))
 
-    @on(ReplicaStarted)
-    def on_replica_started(self, message: ReplicaStarted) -> None:
+    @on(replica_effects.ReplicaStarted)
+    def on_replica_started(self, message: replica_effects.ReplicaStarted) -> None:
         self.starting.pop(message.number, None)
         self.running[message.replica.host] = message.replica
         # Where the head has changed meanwhile, it has not ordered it, and says so.
         self.send(self.hosting, wire.ReplicaRuns(message.number, message.replica))
 
-    @on(ReplicaNotStarted)
-    def on_replica_not_started(self, message: ReplicaNotStarted) -> None:
+    @on(replica_effects.ReplicaNotStarted)
+    def on_replica_not_started(self, message: replica_effects.ReplicaNotStarted) -> None:
         self.starting.pop(message.number, None)
         self.send(self.hosting, wire.ReplicaRefused(message.number, message.reason))
 
     @on(wire.StopReplica)
     def on_stop_replica(self, message: wire.StopReplica) -> None:
         if message.host in self.running:
-            self.perform(EndReplicaProcess(message.host))
+            self.perform(replica_effects.EndReplicaProcess(message.host))
 
-    @on(ReplicaGone)
-    def on_replica_gone(self, message: ReplicaGone) -> None:
+    @on(replica_effects.ReplicaGone)
+    def on_replica_gone(self, message: replica_effects.ReplicaGone) -> None:
         if self.running.pop(message.host, None) is not None:
             self.send(self.hosting, wire.ReplicaEnded(message.host, message.reason))

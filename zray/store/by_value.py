@@ -26,6 +26,7 @@ import weakref
 from typing import Any
 
 import cloudpickle.cloudpickle as source
+from msgspec import Struct
 
 from ..exception_parts import HEAP_TYPE
 from .libraries import module_parts
@@ -44,7 +45,7 @@ ABC_CACHES = ("_abc_impl", "_abc_registry", "_abc_cache", "_abc_negative_cache",
 NOT_SET = -1
 
 
-class Known:
+class Known(Struct, eq=False):
     """A class that this process has pickled or received.
 
     version: how often the class had changed at home when it was last set or pickled here.
@@ -52,12 +53,9 @@ class Known:
     marks: of a class that is at home here, how it was when it was last pickled; None for one that was received.
     """
 
-    __slots__ = ("changed", "marks", "version")
-
-    def __init__(self, version: int, marks: Marks | None) -> None:
-        self.version = version
-        self.changed: dict[str, int] = {}
-        self.marks = marks
+    version: int
+    marks: Marks | None
+    changed: dict[str, int] = {}
 
 
 _known: weakref.WeakKeyDictionary[type, Known] = weakref.WeakKeyDictionary()

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pickle import PickleBuffer
 from typing import Any
 
+from msgspec import Struct
+
 from .libraries import unprotected
 
 # Of a smaller storage all of it travels.
@@ -108,19 +110,15 @@ def restore_storage(data: Any, device: str = "") -> Any:
     return own.untyped_storage()
 
 
-class Parts:
+class Parts(Struct, eq=False):
     """What the tensors of one value use of their storages.
 
     `reduce` stands for the pickling of tensors.  A first pickle finds what is used; a second one, where `are_few` is
     true then, takes that along and no more.
     """
 
-    __slots__ = ("cut", "used")
-
-    def __init__(self) -> None:
-        # By address of a storage: the storage, and the first and the last byte that are used.
-        self.used: dict[int, tuple[Any, int, int]] = {}
-        self.cut: dict[int, tuple[Any, int]] = {}  # the part of it that travels, and where it begins
+    used: dict[int, tuple[Any, int, int]] = {}
+    cut: dict[int, tuple[Any, int]] = {}  # the part of it that travels, and where it begins
 
     def reduce(self, tensor: Any) -> Any:
         """As __reduce_ex__, of a plain tensor."""

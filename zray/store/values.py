@@ -23,25 +23,10 @@ from msgspec.msgpack import Decoder, Encoder
 from .. import object_ref
 from ..exceptions import SYSTEM_ERROR, TASK_ERROR, DeserializationError, SerializationError, ZrayError
 from ..object_ref import ObjectRef, collect_refs
-from . import libraries
+from . import layout, libraries
 from .arrays import array_parts, decode_array, encode_array
 from .copying import copy_bytes
 from .exception_values import MemberTrials, mentions_slots, with_slots
-from .layout import (
-    BYTES,
-    BYTES_HEAD,
-    DICT,
-    NDARRAY,
-    PICKLE,
-    PICKLE_BUFFERS,
-    TUPLE,
-    Serialized,
-    bytes_begin,
-    pickle_with_buffers,
-    placed,
-    split_pickle,
-    with_buffers,
-)
 
 # Larger bytes are copied once, straight to where they will lie.
 BYTES_INBAND_MAX = 64 * 1024
@@ -52,7 +37,7 @@ ERROR_TAGS = frozenset((TASK_ERROR, SYSTEM_ERROR))
 # Short results such as (loss, accuracy) cost half as much by msgpack as by pickle; in longer ones the look at
 # each part eats the gain. Immutable parts only, so that nothing can be shared between them.
 FLAT_PARTS = frozenset((bool, int, float, str, bytes, type(None)))
-FLAT_PREFIX: dict[type, bytes] = {list: b"", tuple: bytes((TUPLE,)), dict: bytes((DICT,))}
+FLAT_PREFIX: dict[type, bytes] = {list: b"", tuple: bytes((layout.TUPLE,)), dict: bytes((layout.DICT,))}
 FLAT_MAX = 16
 _encode = Encoder().encode
 _decode = Decoder().decode
@@ -64,7 +49,7 @@ STACK_GLOBAL = 0x93
 # What cloudpickle may say in the place of a file's name.
 NAMELESS_FILE = "<dynamic-code>"
 _refusals_seen = 0
-_NONE = Serialized(b"\xc0", (), (), 1)
+_NONE = layout.Serialized(b"\xc0", (), (), 1)
 
 # numpy.ndarray, once the program has imported numpy: zray alone never does.
 _ndarray: Any = None
@@ -73,7 +58,7 @@ _ndarray: Any = None
 _custom: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
 
 
-def serialize(value: Any) -> Serialized:
+def serialize(value: Any) -> layout.Serialized:
     """Take a value apart.  What its buffers point at must not change before they are written.
 
     Raises:
@@ -87,12 +72,12 @@ def serialize(value: Any) -> Serialized:
             data = _encode(value)
         except Exception:  # An int of more than 64 bits, a lone surrogate, 4 GiB of text.
             data = _dumps(value, 5)
-        return Serialized(data, (), (), len(data))
+        return layout.Serialized(data, (), (), len(data))
     if kind is bytes:
         if len(value) > BYTES_INBAND_MAX:
-            return with_buffers(BYTES_HEAD, (memoryview(value),))
+            return layout.with_buffers(layout.BYTES_HEAD, (memoryview(value),))
         data = _encode(value)
-        return Serialized(data, (), (), len(data))
+        return layout.Serialized(data, (), (), len(data))
     if kind is _ndarray:
         encoded = encode_array(value)
         if encoded is not None:
@@ -113,7 +98,7 @@ def serialize(value: Any) -> Serialized:
     return serialize_pickled(value)
 
 
-def serialize_pickled(value: Any) -> Serialized:
+def serialize_pickled(value: Any) -> layout.Serialized:
     """As `serialize`, but by pickle whatever the value is."""
     buffers: list[PickleBuffer] = []
     try:
@@ -126,8 +111,8 @@ def serialize_pickled(value: Any) -> Serialized:
     if STACK_GLOBAL in data and _needs_care(data):
         return _serialize_collecting(value)
     if buffers:
-        return pickle_with_buffers(data, [buffer.raw() for buffer in buffers], ())
-    return Serialized(data, (), (), len(data))
+        return layout.pickle_with_buffers(data, [buffer.raw() for buffer in buffers], ())
+    return layout.Serialized(data, (), (), len(data))
 
 
 def _pickled(value: Any, buffers: list[PickleBuffer]) -> bytes:
@@ -139,7 +124,7 @@ def _pickled(value: Any, buffers: list[PickleBuffer]) -> bytes:
     return _dumps(value, 5, buffer_callback=buffers.append)
 
 
-def _serialize_flat(value: Any, kind: type) -> Serialized | None:
+def _serialize_flat(value: Any, kind: type) -> layout.Serialized | None:
     """A short tuple, list or dict of scalars; None where msgpack cannot say it exactly."""
     if kind is dict:
         for key in value:
@@ -149,22 +134,22 @@ def _serialize_flat(value: Any, kind: type) -> Serialized | None:
         data = FLAT_PREFIX[kind] + _encode(value)
     except Exception:
         return None
-    return Serialized(data, (), (), len(data))
+    return layout.Serialized(data, (), (), len(data))
 
 
-def to_bytes(serialized: Serialized) -> bytes:
+def to_bytes(serialized: layout.Serialized) -> bytes:
     """The value laid out in one bytes object."""
     if not serialized.buffers:
         return serialized.inband
     pieces: list[Any] = [serialized.inband]
     end = len(serialized.inband)
-    for begin, buffer in placed(serialized):
+    for begin, buffer in layout.placed(serialized):
         pieces += (bytes(begin - end), buffer)
         end = begin + buffer.nbytes
     return b"".join(pieces)
 
 
-def write_into(serialized: Serialized, view: Any) -> None:
+def write_into(serialized: layout.Serialized, view: Any) -> None:
     """Lay the value out at the start of `view`, writable and at least `serialized.size` bytes.
 
     Padding keeps whatever was there.
@@ -176,7 +161,7 @@ def write_into(serialized: Serialized, view: Any) -> None:
     if target.nbytes < serialized.size:
         raise ValueError(f"a value of {serialized.size} bytes does not fit into {target.nbytes}")
     copy_bytes(target[: len(serialized.inband)], memoryview(serialized.inband))
-    for begin, buffer in placed(serialized):
+    for begin, buffer in layout.placed(serialized):
         copy_bytes(target[begin : begin + buffer.nbytes], buffer)
 
 
@@ -201,13 +186,13 @@ def deserialize(data: Any) -> Any:
 def deserialize_writable(data: Any) -> Any:
     """As `deserialize`, but arrays in the value are the caller's own, and may be written into."""
     tag = data[0]
-    if tag != NDARRAY and tag != PICKLE_BUFFERS:
+    if tag != layout.NDARRAY and tag != layout.PICKLE_BUFFERS:
         return deserialize(data)
     own = bytearray(data)
     try:
-        if tag == NDARRAY:
+        if tag == layout.NDARRAY:
             return decode_array(own, writable=True)
-        pickled, buffers = split_pickle(memoryview(own))
+        pickled, buffers = layout.split_pickle(memoryview(own))
         return _loads(pickled, buffers=buffers)
     except (Exception, SystemExit) as error:
         raise _cannot_be_unpickled(data, error) from error
@@ -259,7 +244,7 @@ def _needs_care(data: bytes) -> bool:
     return bool(getattr(cloudpickle, "_PICKLE_BY_VALUE_MODULES", None))
 
 
-def _serialize_collecting(value: Any) -> Serialized:
+def _serialize_collecting(value: Any) -> layout.Serialized:
     global _refusals_seen
     _refusals_seen = object_ref.refusals
     buffers: list[PickleBuffer] = []
@@ -282,8 +267,8 @@ def _serialize_collecting(value: Any) -> Serialized:
                 trials.is_on = True
                 data = cloudpickled(value, buffers, trials)
     if buffers:
-        return pickle_with_buffers(data, [buffer.raw() for buffer in buffers], tuple(ids))
-    return Serialized(data, (), tuple(ids), len(data))
+        return layout.pickle_with_buffers(data, [buffer.raw() for buffer in buffers], tuple(ids))
+    return layout.Serialized(data, (), tuple(ids), len(data))
 
 
 def cloudpickled(value: Any, buffers: list[PickleBuffer] | None = None, trials: MemberTrials | None = None) -> bytes:
@@ -388,7 +373,7 @@ def _decode_buffers(data: Any) -> Any:
     """Arrays in bytes are copies, as `decode_array` says."""
     if type(data) is bytes:
         data = bytes(memoryview(data))
-    pickled, buffers = split_pickle(memoryview(data).toreadonly())
+    pickled, buffers = layout.split_pickle(memoryview(data).toreadonly())
     return _loads(pickled, buffers=buffers)
 
 
@@ -401,7 +386,7 @@ def _decode_dict(data: Any) -> Any:
 
 
 def _decode_bytes(data: Any) -> bytes:
-    return bytes(memoryview(data)[bytes_begin(len(data)) :])
+    return bytes(memoryview(data)[layout.bytes_begin(len(data)) :])
 
 
 def _raise_error(data: Any) -> Any:
@@ -418,13 +403,13 @@ def _decoders() -> Sequence[Callable[[Any], Any]]:
     table: list[Callable[[Any], Any]] = [_decode] * 256
     for tag in (*range(0x81, 0x90), 0xC1, *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDD, 0xE0)):
         table[tag] = _unknown
-    table[PICKLE] = _loads
-    table[PICKLE_BUFFERS] = _decode_buffers
+    table[layout.PICKLE] = _loads
+    table[layout.PICKLE_BUFFERS] = _decode_buffers
     table[TASK_ERROR] = table[SYSTEM_ERROR] = _raise_error
-    table[TUPLE] = _decode_tuple
-    table[DICT] = _decode_dict
-    table[NDARRAY] = decode_array
-    table[BYTES] = _decode_bytes
+    table[layout.TUPLE] = _decode_tuple
+    table[layout.DICT] = _decode_dict
+    table[layout.NDARRAY] = decode_array
+    table[layout.BYTES] = _decode_bytes
     return table
 
 

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from ..exceptions import ProtocolError
 from . import chain
 from .codec import Envelope, Letter, Mail, decode, encode, encode_mail
@@ -122,18 +124,15 @@ MAIL_BYTES_MAX = 8 << 20
 MAIL_BULK_BYTES_MAX = 1 << 20
 
 
-class Parts:
+class Parts(Struct, eq=False):
     """A frame of mail, and the bulk data behind the frame.
 
     The length counted by the link is the length of the frame alone.  The receiver has requested the bulk data, and
     bounds its amount (objects.py).  No copy of the bulk data is kept.
     """
 
-    __slots__ = ("bulk", "head")
-
-    def __init__(self, head: bytes, bulk: Sequence[Bulk]) -> None:
-        self.head = head
-        self.bulk = bulk
+    head: bytes
+    bulk: Sequence[Bulk]
 
     def __len__(self) -> int:
         return len(self.head)

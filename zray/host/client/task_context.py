@@ -10,6 +10,8 @@ import contextvars
 import itertools
 from typing import Any
 
+from msgspec import Struct
+
 from ...ids import COUNTER_BYTES, child_path, children_prefix
 from ...wire.task_spec import TaskSpec
 from ...wire.where import Where
@@ -51,14 +53,11 @@ def captured_by(where: Where | None) -> Where | None:
     return Where(group=where.group, captures=True) if where is not None and where.captures else None
 
 
-class Call:
+class Call(Struct, eq=False):
     """A run of a task or of an actor's method; what it submits, it submits as this."""
 
-    __slots__ = ("spec", "submitter")
-
-    def __init__(self, spec: TaskSpec, submitter: Submitter | None = None) -> None:
-        self.spec = spec
-        self.submitter = submitter  # None: made when it first submits, of which few tasks do
+    spec: TaskSpec
+    submitter: Submitter | None = None  # None: made when it first submits, of which few tasks do
 
 
 # The call that this context belongs to.  Plain tasks and serial actors' calls set `Worker.call` instead.

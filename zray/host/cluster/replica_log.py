@@ -18,36 +18,24 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...roles.effects import (
-    AppendToLog,
-    LogAppended,
-    LogBroken,
-    LogRefused,
-    PageLost,
-    PageRead,
-    PageRefused,
-    PageWritten,
-    ReadPage,
-    SaveSnapshot,
-    WritePage,
-)
+from ...roles import effects
 from ...roles.gcs.chain import ChainMember
 from ...store.durable import Entry, Store, StoreBroken, StoreDamaged, StoreError, StoreFull
 from ...store.log import Log
 
-Order = AppendToLog | SaveSnapshot | WritePage | ReadPage
-ORDERS = (AppendToLog, SaveSnapshot, WritePage, ReadPage)
+Order = effects.AppendToLog | effects.SaveSnapshot | effects.WritePage | effects.ReadPage
+ORDERS = (effects.AppendToLog, effects.SaveSnapshot, effects.WritePage, effects.ReadPage)
 
 # A full disk is asked again each second, for days perhaps: said when it begins, and no more often than this.
 SAID_AGAIN_SECONDS = 60.0
 # What cannot be done while it is full, and what follows.
 _REFUSED: dict[type, tuple[str, str]] = {
-    AppendToLog: (
+    effects.AppendToLog: (
         "write its log",
         "tasks and actors wait until the disk has free space.  Free some, and the shard continues by itself",
     ),
-    SaveSnapshot: ("save its state", "its log goes on growing meanwhile"),
-    WritePage: ("put records of tasks", "they stay in memory, and tasks wait when they are too many there"),
+    effects.SaveSnapshot: ("save its state", "its log goes on growing meanwhile"),
+    effects.WritePage: ("put records of tasks", "they stay in memory, and tasks wait when they are too many there"),
 }
 
 
@@ -146,19 +134,19 @@ class ShardLog:
             self._deliver(self.member, self._carry_out(order))
 
     def _carry_out(self, order: Order) -> Any:
-        if type(order) is ReadPage:
+        if type(order) is effects.ReadPage:
             try:
-                return PageRead(order.page, self._store.read_page(order.page))
+                return effects.PageRead(order.page, self._store.read_page(order.page))
             except StoreError as error:
-                return PageLost(order.page, str(error))
+                return effects.PageLost(order.page, str(error))
         try:
-            if type(order) is WritePage:
+            if type(order) is effects.WritePage:
                 page = self._store.write_page(order.data)
-                self._refusals.taken(WritePage)
-                return PageWritten(order.token, page)
-            if type(order) is AppendToLog:
+                self._refusals.taken(effects.WritePage)
+                return effects.PageWritten(order.token, page)
+            if type(order) is effects.AppendToLog:
                 self._store.append(order.records)
-            elif type(order) is SaveSnapshot:
+            elif type(order) is effects.SaveSnapshot:
                 if order.number == 1:
                     self._store.begin_snapshot()
                 self._store.add_to_snapshot(order.part)
@@ -167,12 +155,12 @@ class ShardLog:
                     self._store.keep_pages(order.pages, order.newest_page)
         except StoreFull as error:
             self._refusals.refused(type(order), error.why)
-            kind = PageRefused if type(order) is WritePage else LogRefused
+            kind = effects.PageRefused if type(order) is effects.WritePage else effects.LogRefused
             return kind(order.token, f"{error.why} ({self._folder})")  # type: ignore[union-attr]
         except StoreBroken as error:
-            return LogBroken(str(error))
+            return effects.LogBroken(str(error))
         self._refusals.taken(type(order))
-        return LogAppended(order.token)  # type: ignore[union-attr]
+        return effects.LogAppended(order.token)  # type: ignore[union-attr]
 
     def close(self) -> None:
         """What has been ordered is carried out first."""

@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import msgpack
 
-from ...roles.replica_effects import (
-    EndReplicaProcess,
-    ReplicaGone,
-    ReplicaNotStarted,
-    ReplicaStarted,
-    StartReplicaProcess,
-)
+from ...roles import replica_effects
 from ...roles.replica_keeper import ReplicaKeeper
 from ...wire.hosting import HostedReplica
 from ..process.process_utils import last_lines, reap
@@ -63,7 +57,7 @@ def start_service(session: Session, name: str, keys: KeyPair, options: dict[str,
 class Process:
     """One of them."""
 
-    def __init__(self, effect: StartReplicaProcess, host: str, public_key: bytes, folder: str) -> None:
+    def __init__(self, effect: replica_effects.StartReplicaProcess, host: str, public_key: bytes, folder: str) -> None:
         self.number = effect.number
         self.shard = effect.shard
         self.host = host
@@ -98,14 +92,14 @@ class HostedReplicas:
     def effects(self) -> dict[type, Any]:
         """What is performed here."""
         return {
-            StartReplicaProcess: lambda role, effect: self._start(effect),
-            EndReplicaProcess: lambda role, effect: self._end(effect.host),
+            replica_effects.StartReplicaProcess: lambda role, effect: self._start(effect),
+            replica_effects.EndReplicaProcess: lambda role, effect: self._end(effect.host),
         }
 
     def _tell(self, message: Any) -> None:
         self.loop.deliver(self.keeper.address, message)
 
-    def _start(self, effect: StartReplicaProcess) -> None:
+    def _start(self, effect: replica_effects.StartReplicaProcess) -> None:
         host, keys = os.urandom(8).hex(), KeyPair.draw()
         self.count += 1
         # Short: there are Unix sockets in it, whose paths have their limit (session.py).
@@ -132,7 +126,7 @@ class HostedReplicas:
             os.makedirs(log, mode=0o700)
             process.pid, process.ready = start_service(self.session, process.name, keys, options)
         except OSError as error:
-            self._tell(ReplicaNotStarted(effect.number, f"it cannot be started: {error}"))
+            self._tell(replica_effects.ReplicaNotStarted(effect.number, f"it cannot be started: {error}"))
             return
         process.pidfd = os.pidfd_open(process.pid)
         self.running[host] = process
@@ -154,7 +148,7 @@ class HostedReplicas:
         process.has_said = True
         self.log(f"{process.name} is process {process.pid}")
         replica = HostedReplica(process.host, process.shard, process.public_key)
-        self._tell(ReplicaStarted(process.number, replica))
+        self._tell(replica_effects.ReplicaStarted(process.number, replica))
 
     def _end(self, host: str) -> None:
         if process := self.running.get(host):
@@ -170,10 +164,10 @@ class HostedReplicas:
         self.log(f"{process.name}: {reason}")
         shutil.rmtree(process.folder, ignore_errors=True)
         if process.has_said:
-            self._tell(ReplicaGone(process.host, reason))
+            self._tell(replica_effects.ReplicaGone(process.host, reason))
         else:
             lines = last_lines(self.session.log_path(process.name))
-            self._tell(ReplicaNotStarted(process.number, f"it {reason}: {lines}"[:2_000]))
+            self._tell(replica_effects.ReplicaNotStarted(process.number, f"it {reason}: {lines}"[:2_000]))
 
     def close(self) -> None:
         """What is watched; the processes themselves end with the node."""

@@ -15,6 +15,8 @@ from collections import deque
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from ...exceptions import ZrayError
 from ...object_ref import ObjectRef
 from ...runtime_env import path_of_module
@@ -48,16 +50,13 @@ def asked_bundles(runtime_env: dict[str, Any]) -> list[tuple[str, bytes]]:
     return found
 
 
-class Sent:
+class Sent(Struct, eq=False):
     """A bundle of the project that nodes import from."""
 
-    __slots__ = ("is_held", "names", "ref", "size")
-
-    def __init__(self, ref: ObjectRef, size: int, names: set[str]) -> None:
-        self.ref = ref
-        self.size = size
-        self.names = names  # top-level files and folders that are in no newer bundle
-        self.is_held = False  # by a detached actor, which outlives its program
+    ref: ObjectRef
+    size: int
+    names: set[str]  # top-level files and folders that are in no newer bundle
+    is_held: bool = False  # by a detached actor, which outlives its program
 
 
 class Shipper:

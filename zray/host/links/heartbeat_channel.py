@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from ...exceptions import ProtocolError
 from ...wire import gcs, hosts
 from ...wire.codec import Letter, Mail, decode_mail, encode_mail
@@ -51,17 +53,14 @@ class Open(Local):
             links.pulses.open(neighbour)
 
 
-class Pulse:
+class Pulse(Struct, eq=False):
     """Of one link: the connection beside it, and whether the link is slow."""
 
-    __slots__ = ("dealer", "identity", "mark", "marked_at", "wire")
-
-    def __init__(self) -> None:
-        self.dealer: Dealer | None = None  # ours to it
-        self.identity = b""  # of its connection to us
-        self.wire: Wire | None = None  # that connection
-        self.mark = -1  # a frame of the link that is not acknowledged, as far as we know; -1: none
-        self.marked_at = 0.0
+    dealer: Dealer | None = None  # ours to it
+    identity: bytes = b""  # of its connection to us
+    wire: Wire | None = None  # that connection
+    mark: int = -1  # a frame of the link that is not acknowledged, as far as we know; -1: none
+    marked_at: float = 0.0
 
     def is_slow(self, link: Link, now: float) -> bool:
         """Looked at with each beat: what was under way at an earlier one is not acknowledged after SLOW_SECONDS."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct, field
+
 from ...wire.allowed import NOTHING, ROLES_OF_KEY, Types, allowed_between, kind_of
 from ...wire.claims import CLAIMS
 from ...wire.codec import Letter, Mail, encode_mail
@@ -72,53 +74,32 @@ DENIED_SECONDS_MIN = 0.005
 DENIALS = 3
 
 
-class Neighbour:
+class Neighbour(Struct, eq=False):
     """Another host."""
 
-    __slots__ = (
-        "allowed",
-        "attempt",
-        "backlog",
-        "backlog_bytes",
-        "dealer",
-        "down_since",
-        "endpoint",
-        "failures",
-        "host",
-        "identity",
-        "is_denied",
-        "is_detour",
-        "is_up",
-        "key",
-        "link",
-        "pulse",
-        "seen_at",
-        "stuck",
-        "weighed",
-        "wire",
-    )
+    host: str
+    key: Key
+    endpoint: str  # where we connect to; "": it connects to us
+    down_since: float
+    link: MailLink = field(default_factory=MailLink)
+    backlog: list[Letter] = []  # what the link is too full for, or not up for
+    weighed: int = 0  # so many of its letters
+    backlog_bytes: int = 0  # of these
+    identity: bytes = b""  # of its connection to us
+    wire: Wire | None = None  # that connection
+    seen_at: str = ""  # the address that it came from
+    dealer: Dealer | None = None  # ours to it
+    pulse: Pulse | None = None  # beside the link
+    is_detour: bool = False  # our last attempt went through a tunnel
+    is_denied: bool = False  # our last attempt was: it is there
+    is_up: bool = False
+    attempt: int = 0  # counts them all
+    failures: int = 0  # since it was up
+    allowed: dict[tuple[str, str], Types] = {}
+    stuck: tuple[int, int, float] = (0, 0, 0.0)  # the last frame that it has taken; for how many seconds; when counted
 
-    def __init__(self, host: str, key: Key, endpoint: str, now: float) -> None:
-        self.host = host
-        self.key = key
-        self.endpoint = endpoint  # where we connect to; "": it connects to us
-        self.link = MailLink()
-        self.backlog: list[Letter] = []  # what the link is too full for, or not up for
-        self.weighed = 0  # so many of its letters
-        self.backlog_bytes = 0  # of these
-        self.identity = b""  # of its connection to us
-        self.wire: Wire | None = None  # that connection
-        self.seen_at = ""  # the address that it came from
-        self.dealer: Dealer | None = None  # ours to it
-        self.pulse: Pulse | None = None  # beside the link
-        self.is_detour = False  # our last attempt went through a tunnel
-        self.is_denied = False  # our last attempt was: it is there
-        self.is_up = False
-        self.down_since = now
-        self.attempt = 0  # counts them all
-        self.failures = 0  # since it was up
-        self.allowed: dict[tuple[str, str], Types] = {}
-        self.stuck = (0, 0, now)  # the last frame that it has taken; for how many seconds, counted last when
+    def __post_init__(self) -> None:
+        self.stuck = (0, 0, self.down_since)
 
     def become(self, host: str) -> None:
         """A process that starts anew is a new peer: whatever was agreed with the one before is over."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import zmq
+from msgspec import Struct, field
 
 from ...exceptions import ProtocolError
 from ...wire import hosts, listing, reasons, session, tasks
@@ -42,18 +43,15 @@ WEIGHTS: dict[type[Message], int] = {
 }
 
 
-class Peer:
+class Peer(Struct, eq=False):
     """One process at the other end."""
 
-    __slots__ = ("address", "backlog", "identity", "link", "looked_into_at", "roles")
-
-    def __init__(self, address: str, identity: bytes, roles: Mapping[type, Any] | None = None) -> None:
-        self.address = address
-        self.roles = roles or {}  # message type -> the role that it is for; what is not in it is not its to say
-        self.identity = identity
-        self.link = Link()
-        self.backlog: list[Message] = []  # what the link is too full for
-        self.looked_into_at = UNREAD_LOOK  # when that is longer
+    address: str
+    identity: bytes
+    roles: Mapping[type, Any] = {}  # message type -> the role that it is for; what is not in it is not its to say
+    link: Link = field(default_factory=Link)
+    backlog: list[Message] = []  # what the link is too full for
+    looked_into_at: int = UNREAD_LOOK  # when that is longer
 
 
 class Peers:

@@ -10,10 +10,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import encode_system_error
-from ...wire import actors, groups, hosts
+from ...wire import actors, groups, hosts, task_spec
 from ...wire.amounts import HEAD_NODE, NODE_PREFIX, STORE_MEMORY, in_words, init_arguments, is_enough, why_nowhere
 from ...wire.message import Message
-from ...wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskOptions
 from ...wire.where import NODE_ID_LABEL, Where, matches, no_such_labels, no_such_node, nobody_can
 from ..process import visible_gpus
 
@@ -32,17 +31,17 @@ class LocalNode:
         self.runtime = runtime
         self.name = runtime.node_id.hex()
         self.address = f"{self.name}/local"
-        own = {f"{NODE_PREFIX}{LOOPBACK}": RESOURCE_UNIT, HEAD_NODE: RESOURCE_UNIT}
-        self.total = {**total, **own, STORE_MEMORY: runtime.objects.capacity * RESOURCE_UNIT}
+        own = {f"{NODE_PREFIX}{LOOPBACK}": task_spec.RESOURCE_UNIT, HEAD_NODE: task_spec.RESOURCE_UNIT}
+        self.total = {**total, **own, STORE_MEMORY: runtime.objects.capacity * task_spec.RESOURCE_UNIT}
         self.labels = {**labels, NODE_ID_LABEL: self.name}
-        count = math.ceil(total.get("GPU", 0) / RESOURCE_UNIT)
+        count = math.ceil(total.get("GPU", 0) / task_spec.RESOURCE_UNIT)
         self.gpus = visible_gpus.visible()[:count] or [str(index) for index in range(count)]
         self.feasible: set[bytes] = set()  # encoded options of tasks that the node can meet
         self.groups: dict[bytes, groups.GroupFact] = {}
 
     # --- requests ---
 
-    def why_no_task(self, blob: bytes, options: TaskOptions) -> bytes:
+    def why_no_task(self, blob: bytes, options: task_spec.TaskOptions) -> bytes:
         """The error value of a task that the node can never run; b"" if it can.  blob: the encoded options."""
         where = options.where
         if where is not None and where.group:
@@ -56,7 +55,7 @@ class LocalNode:
         self.feasible.add(blob)
         return b""
 
-    def why_no_actor(self, options: ActorOptions) -> bytes:
+    def why_no_actor(self, options: task_spec.ActorOptions) -> bytes:
         """The error value of an actor that the node can never hold; b"" if it can."""
         where = options.where
         if where is not None and where.group:
@@ -96,7 +95,7 @@ class LocalNode:
         if call is None:
             return visible_gpus.visible()
         options = call.options if call.actor is None else call.actor.options
-        return self.gpus[: math.ceil(options.resources.get("GPU", 0) / RESOURCE_UNIT)]
+        return self.gpus[: math.ceil(options.resources.get("GPU", 0) / task_spec.RESOURCE_UNIT)]
 
     def _free(self) -> dict[str, int]:
         """The resources that no group, no living actor, and no call around this one, holds."""
@@ -114,7 +113,7 @@ class LocalNode:
         for request in held:
             for name, amount in request.items():
                 free[name] = max(0, free.get(name, 0) - amount)
-        free[STORE_MEMORY] -= self.runtime.objects.stored_bytes * RESOURCE_UNIT
+        free[STORE_MEMORY] -= self.runtime.objects.stored_bytes * task_spec.RESOURCE_UNIT
         return free
 
     # --- placement groups ---

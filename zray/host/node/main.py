@@ -17,38 +17,29 @@ from ..process.interpreter import chosen_hash_seed
 from ..process.launch_fork_server import launch_fork_server
 from ..process.process_utils import adopt_orphans, end_children, forbid_unpickling
 from ..process.titles import set_title
-from ..session.session import (
-    DRIVER_DESCRIPTOR,
-    HAS_FAILED,
-    OPTIONS_DESCRIPTOR,
-    PLAN,
-    READY_DESCRIPTOR,
-    SECRET_DESCRIPTOR,
-    Session,
-    readiness,
-)
+from ..session import session as sessions
 
 
 def main() -> None:
     """OPTIONS_DESCRIPTOR: one map, marshalled by the same interpreter: session, root, total, capacity, driver_pid,
     is_bound, labels, and for a node of a cluster `cluster` (membership.py)."""
-    with open(OPTIONS_DESCRIPTOR, "rb") as file:
+    with open(sessions.OPTIONS_DESCRIPTOR, "rb") as file:
         options = marshal.loads(file.read())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    descriptors = [READY_DESCRIPTOR, DRIVER_DESCRIPTOR]
+    descriptors = [sessions.READY_DESCRIPTOR, sessions.DRIVER_DESCRIPTOR]
     cluster = options.get("cluster") or {}
     joins = cluster.get("kind") in ("node", "driver")
     if joins:
-        descriptors.append(SECRET_DESCRIPTOR)
+        descriptors.append(sessions.SECRET_DESCRIPTOR)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     forbid_unpickling()
     adopt_orphans()
-    session = Session(options["session"], options["root"])
+    session = sessions.Session(options["session"], options["root"])
     try:
         session.make_folder()
     except OSError as error:
-        os.write(READY_DESCRIPTOR, readiness(f"{error}", HAS_FAILED))
+        os.write(sessions.READY_DESCRIPTOR, sessions.readiness(f"{error}", sessions.HAS_FAILED))
         sys.exit(1)
     early_log = os.dup(2)  # of whoever starts us: ours goes with the session
     try:
@@ -79,10 +70,10 @@ def main() -> None:
 
 def has_plan(cluster: dict[str, Any]) -> bool:
     """Whether a head is to be started on the state of another one (head_state.py)."""
-    return bool(cluster.get("state_dir")) and os.path.exists(os.path.join(cluster["state_dir"], PLAN))
+    return bool(cluster.get("state_dir")) and os.path.exists(os.path.join(cluster["state_dir"], sessions.PLAN))
 
 
-def redirect_output(session: Session) -> None:
+def redirect_output(session: sessions.Session) -> None:
     """From whatever the driver gave us for trouble until here, into our log."""
     sys.stdout.flush()
     sys.stderr.flush()

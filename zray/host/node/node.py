@@ -21,39 +21,13 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from ...printable import printable
-from ...roles.effects import (
-    OUTPUT_EFFECTS,
-    CreateSegment,
-    EndSession,
-    ForgetHost,
-    ForgetProcess,
-    HostLeft,
-    HostLinkChanged,
-    HostProbed,
-    KillWorker,
-    MeetHost,
-    OpenWindow,
-    PagesAreThere,
-    PagesRefused,
-    ProbeHost,
-    RangeRead,
-    RangeWritten,
-    ReadRange,
-    ReclaimTasks,
-    ReservePages,
-    SegmentCreated,
-    SegmentCreateFailed,
-    StartWorker,
-    TasksReclaimed,
-    WriteRange,
-)
+from ...roles import effects, work_effects
 from ...roles.gcs import GcsShard
 from ...roles.global_scheduler import GlobalScheduler
 from ...roles.local_scheduler import LocalScheduler
 from ...roles.local_scheduler.addresses import Addresses
 from ...roles.monitor import Monitor
 from ...roles.object_manager import ObjectManager
-from ...roles.work_effects import ActorsHaveStopped, HearAgain, StopWorkers, WriteLine
 from ...store.segment import Segment, SegmentCutError, segment_name
 from ...wire import gcs, hosts, scheduling
 from ...wire.message import Bulk
@@ -222,7 +196,7 @@ class Node:
     def _host_left(self, host: str, reason: str) -> None:
         assert self.membership is not None
         if self.membership.kind == "head":
-            self.reactor.deliver(self.local.addresses.monitor, HostLeft(f"{host}/local", reason))
+            self.reactor.deliver(self.local.addresses.monitor, effects.HostLeft(f"{host}/local", reason))
         elif host == self.membership.head:
             self.farewell_and_end(f"the head of the cluster has ended ({reason})")
 
@@ -232,7 +206,7 @@ class Node:
             neighbour = self.membership.neighbours.by_host.get(host)
             # Not of the head's own processes, nor of replicas.
             if neighbour is None or neighbour.key.kind in ("node", "driver"):
-                self.reactor.deliver(self.local.addresses.monitor, HostLinkChanged(f"{host}/local", is_up))
+                self.reactor.deliver(self.local.addresses.monitor, effects.HostLinkChanged(f"{host}/local", is_up))
         elif is_up:
             self.membership.entrance.link_is_up(self.membership.neighbours.by_host[host])
 
@@ -255,7 +229,7 @@ class Node:
         self.doorman.farewell(reason)
         self.end(reason)
 
-    def _end_session(self, role: str, effect: EndSession) -> None:
+    def _end_session(self, role: str, effect: effects.EndSession) -> None:
         self.may_rejoin = effect.may_rejoin
         self.farewell_and_end(effect.reason)
 
@@ -315,24 +289,28 @@ class Node:
 
     def _effects(self) -> dict[type, Any]:
         return {
-            StartWorker: lambda role, effect: self.workers.start(effect.worker, effect.worker_id, effect.packages),
-            KillWorker: lambda role, effect: self.workers.kill(effect.worker),
-            OpenWindow: lambda role, effect: self.workers.open_window(effect.worker, effect.count),
-            ReclaimTasks: self._reclaim,
-            StopWorkers: lambda role, effect: self.workers.stop(are_stopped=effect.are_stopped),
-            HearAgain: lambda role, effect: self.reactor.hear_again(role, effect.kept),
-            ActorsHaveStopped: lambda role, effect: self.session_end.complete(),
-            ForgetProcess: lambda role, effect: self.reactor.leaving.append(effect.process),  # behind last messages
-            CreateSegment: self._create_segment,
-            ReservePages: self._slowly,
-            ReadRange: self._read_range,
-            WriteRange: self._slowly,
-            EndSession: self._end_session,
-            WriteLine: lambda role, effect: self.log(effect.text),
-            **dict.fromkeys(OUTPUT_EFFECTS, self._output),
-            MeetHost: self._meet_host,
-            ForgetHost: self._forget_host,
-            ProbeHost: self._probe_host,
+            effects.StartWorker: lambda role, effect: self.workers.start(
+                effect.worker, effect.worker_id, effect.packages
+            ),
+            effects.KillWorker: lambda role, effect: self.workers.kill(effect.worker),
+            effects.OpenWindow: lambda role, effect: self.workers.open_window(effect.worker, effect.count),
+            effects.ReclaimTasks: self._reclaim,
+            work_effects.StopWorkers: lambda role, effect: self.workers.stop(are_stopped=effect.are_stopped),
+            work_effects.HearAgain: lambda role, effect: self.reactor.hear_again(role, effect.kept),
+            work_effects.ActorsHaveStopped: lambda role, effect: self.session_end.complete(),
+            effects.ForgetProcess: lambda role, effect: self.reactor.leaving.append(
+                effect.process
+            ),  # behind last messages
+            effects.CreateSegment: self._create_segment,
+            effects.ReservePages: self._slowly,
+            effects.ReadRange: self._read_range,
+            effects.WriteRange: self._slowly,
+            effects.EndSession: self._end_session,
+            work_effects.WriteLine: lambda role, effect: self.log(effect.text),
+            **dict.fromkeys(effects.OUTPUT_EFFECTS, self._output),
+            effects.MeetHost: self._meet_host,
+            effects.ForgetHost: self._forget_host,
+            effects.ProbeHost: self._probe_host,
             **(self.head.effects() if self.head is not None else {}),
             **(self.membership.effects(self.peers) if self.membership is not None else {}),
         }
@@ -345,39 +323,41 @@ class Node:
             self.output = OutputThread(self.session, where, lambda news: self.reactor.deliver_from_thread(role, news))
         self.output.orders.put(effect)
 
-    def _meet_host(self, role: str, effect: MeetHost) -> None:
+    def _meet_host(self, role: str, effect: effects.MeetHost) -> None:
         assert self.membership is not None
         self.membership.meet(effect)
         if effect.is_earlier and self.membership.entrance is not None:
             self.membership.entrance.admitted(self.local.members.lease, self.tell_ready)
 
-    def _forget_host(self, role: str, effect: ForgetHost) -> None:
+    def _forget_host(self, role: str, effect: effects.ForgetHost) -> None:
         if self.membership is not None:
             self.membership.lose(effect.node.partition("/")[0], effect.reason)
 
-    def _probe_host(self, role: str, effect: ProbeHost) -> None:
+    def _probe_host(self, role: str, effect: effects.ProbeHost) -> None:
         assert self.membership is not None
-        self.membership.look(effect, lambda finding: self.reactor.deliver(role, HostProbed(effect.role, finding)))
+        self.membership.look(
+            effect, lambda finding: self.reactor.deliver(role, effects.HostProbed(effect.role, finding))
+        )
 
-    def _reclaim(self, role: str, effect: ReclaimTasks) -> None:
+    def _reclaim(self, role: str, effect: effects.ReclaimTasks) -> None:
         taken = self.workers.reclaim(effect.worker, effect.count)
-        self.reactor.deliver(role, TasksReclaimed(effect.worker, taken))
+        self.reactor.deliver(role, effects.TasksReclaimed(effect.worker, taken))
 
-    def _create_segment(self, role: str, effect: CreateSegment) -> None:
+    def _create_segment(self, role: str, effect: effects.CreateSegment) -> None:
         try:
             name = segment_name(self.session.name, effect.segment)
             self.segments[effect.segment] = Segment.create(name, effect.size)
-            self.reactor.deliver(role, SegmentCreated(effect.segment))
+            self.reactor.deliver(role, effects.SegmentCreated(effect.segment))
         except OSError as error:
-            self.reactor.deliver(role, SegmentCreateFailed(effect.segment, str(error)))
+            self.reactor.deliver(role, effects.SegmentCreateFailed(effect.segment, str(error)))
 
-    def _read_range(self, role: str, effect: ReadRange) -> None:
+    def _read_range(self, role: str, effect: effects.ReadRange) -> None:
         try:
             view = self.segments[effect.segment].bytes_of(effect.offset, effect.size)
         except SegmentCutError as error:
             self.health.give_up(error.strerror)
         else:
-            self.reactor.deliver(role, RangeRead(effect.token, Bulk(view)))
+            self.reactor.deliver(role, effects.RangeRead(effect.token, Bulk(view)))
 
     def _slowly(self, role: str, effect: Any) -> None:
         """What would stall the reactor runs in a thread, and comes back as a message."""
@@ -398,16 +378,16 @@ class Node:
 
     def _perform_slowly(self, segment: Segment, effect: Any) -> tuple[Any, bool]:
         """Its outcome, and whether somebody waits for that."""
-        if type(effect) is WriteRange:
+        if type(effect) is effects.WriteRange:
             segment.write(effect.offset, effect.data.data)
-            return RangeWritten(effect.token), effect.is_awaited
+            return effects.RangeWritten(effect.token), effect.is_awaited
         try:
             segment.reserve(effect.offset, effect.length)
         except SegmentCutError:
             raise
         except OSError as error:
-            return PagesRefused(effect.token, str(error)), True
-        return PagesAreThere(effect.token), True
+            return effects.PagesRefused(effect.token, str(error)), True
+        return effects.PagesAreThere(effect.token), True
 
     # --- the whole ---
 

@@ -6,9 +6,8 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...wire import groups, hosts
+from ...wire import groups, hosts, task_spec
 from ...wire.amounts import HEAD_NODE, NODE_PREFIX, STORE_MEMORY
-from ...wire.task_spec import RESOURCE_UNIT
 
 if TYPE_CHECKING:
     from ...roles.local_scheduler import LocalScheduler
@@ -29,7 +28,7 @@ def with_names_of_node(total: dict[str, int], member: Membership | None) -> dict
     names = [NODE_PREFIX + address for address in _addresses(endpoint.rpartition(":")[0].strip("[]"))]
     if member is None or member.kind == "head":
         names.append(HEAD_NODE)
-    return {**total, **dict.fromkeys(names, RESOURCE_UNIT)}
+    return {**total, **dict.fromkeys(names, task_spec.RESOURCE_UNIT)}
 
 
 def _addresses(name: str) -> list[str]:
@@ -47,8 +46,8 @@ def _addresses(name: str) -> list[str]:
 def fact_of_only_node(local: LocalScheduler, used: int) -> hosts.NodeFact:
     """What is told of the node of a session that no other can join.  used: bytes of its object store."""
     total, free = groups.plain(local.resources.total), groups.plain(local.resources.free)
-    total[STORE_MEMORY] = local.load.store_bytes * RESOURCE_UNIT
-    free[STORE_MEMORY] = max(0, local.load.store_bytes - used) * RESOURCE_UNIT
+    total[STORE_MEMORY] = local.load.store_bytes * task_spec.RESOURCE_UNIT
+    free[STORE_MEMORY] = max(0, local.load.store_bytes - used) * task_spec.RESOURCE_UNIT
     fact = hosts.NodeFact(local.address, "head", total, free, local.dispatch.ready_count, local.labels)
     fact.endpoint, fact.hostname = f"{LOOPBACK}:0", socket.gethostname()
     return fact

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 LINE_BYTES_MAX = 64 << 10
 # More bars than a program shows at a time; further ones are lines.
 ROWS_MAX = 64
@@ -23,19 +25,16 @@ _TORN = re.compile(rb"\x1b(?:\[\??[0-9]{0,3})?\Z")
 _TORN_BYTES_MAX = 6
 
 
-class Row:
+class Row(Struct, eq=False):
     """One of them."""
 
-    __slots__ = ("is_above", "is_inserted", "is_redrawn", "is_returned", "is_shown", "left_out", "text")
-
-    def __init__(self, *, is_above: bool = False) -> None:
-        self.text = b""
-        self.left_out = 0  # bytes that are not kept
-        self.is_redrawn = False  # some of it was overwritten
-        self.is_returned = False  # the cursor is at its beginning: the next text overwrites it
-        self.is_shown = False  # its beginning was shown already, and is not in `text`
-        self.is_inserted = False  # above one that is drawn again and again: a line of its own
-        self.is_above = is_above  # made by a move of the cursor: nothing was printed there, for all we know
+    is_above: bool = False  # made by a move of the cursor: nothing was printed there, for all we know
+    text: bytes = b""
+    left_out: int = 0  # bytes that are not kept
+    is_redrawn: bool = False  # some of it was overwritten
+    is_returned: bool = False  # the cursor is at its beginning: the next text overwrites it
+    is_shown: bool = False  # its beginning was shown already, and is not in `text`
+    is_inserted: bool = False  # above one that is drawn again and again: a line of its own
 
     def is_blank(self) -> bool:
         """Whether nothing is to be seen of it; a bar is often wiped out with spaces."""

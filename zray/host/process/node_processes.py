@@ -21,17 +21,7 @@ from typing import Any
 from ...checks import check_whole
 from ...exceptions import AuthenticationError, ClusterLostError
 from ...second_start import SAID
-from ..session.session import (
-    DRIVER_DESCRIPTOR,
-    IS_DENIED,
-    IS_READY,
-    OPTIONS_DESCRIPTOR,
-    READY_DESCRIPTOR,
-    SECRET_DESCRIPTOR,
-    WAS_GIVEN_UP,
-    Session,
-    session_root,
-)
+from ..session import session as sessions
 from . import visible_gpus
 from .interpreter import WHAT_TO_SET, interpreter, started_again
 from .machine_resources import cpu_count, store_bytes, work_bytes
@@ -117,7 +107,7 @@ def _check_surroundings() -> None:
     if soft != resource.RLIM_INFINITY and soft < OPEN_FILES_MIN:
         text = f"This program may open {soft} files (ulimit -n), and a session of zray needs {OPEN_FILES_MIN} at least"
         raise OSError(errno.EMFILE, text)
-    for path in (*import_path(), current_folder(), session_root()):
+    for path in (*import_path(), current_folder(), sessions.session_root()):
         try:
             path.encode()
         except UnicodeEncodeError:
@@ -138,7 +128,7 @@ def start_node(
     token: str = "",
     is_bound: bool = False,
     meanwhile: Callable[[], object] | None = None,
-) -> tuple[Session, int]:
+) -> tuple[sessions.Session, int]:
     """Start a node process with a session of its own; returns when it listens and, in a cluster, is a member.
 
     driver_pid: of the driver whose session it is, and ends with; 0: a lasting one.  is_bound: a lasting one ends with
@@ -187,12 +177,12 @@ def _start_node(
     token: str,
     is_bound: bool,
     meanwhile: Callable[[], object] | None,
-) -> tuple[Session, int]:
+) -> tuple[sessions.Session, int]:
     from ...options import checked_labels
 
     capacity, labels = store_capacity(store), checked_labels(labels)  # before anything is made that would be left
     _check_surroundings()
-    session = Session.named_anew()
+    session = sessions.Session.named_anew()
     options = {
         "session": session.name,
         "root": os.path.dirname(session.folder),
@@ -209,14 +199,18 @@ def _start_node(
     ourselves = os.pidfd_open(os.getpid())
     # As an argument they could be too long, since a node may have thousands of resources.  A file is subject to limits.
     told, teller = os.pipe2(os.O_CLOEXEC)
-    descriptors = {its_end: READY_DESCRIPTOR, ourselves: DRIVER_DESCRIPTOR, told: OPTIONS_DESCRIPTOR}
+    descriptors = {
+        its_end: sessions.READY_DESCRIPTOR,
+        ourselves: sessions.DRIVER_DESCRIPTOR,
+        told: sessions.OPTIONS_DESCRIPTOR,
+    }
     ours = [ready, ourselves, early_log]
     if token:
         # Not as an argument, nor in the environment: others can read those.
         secret, writer = os.pipe2(os.O_CLOEXEC)
         os.write(writer, token.encode())
         os.close(writer)
-        descriptors[secret] = SECRET_DESCRIPTOR
+        descriptors[secret] = sessions.SECRET_DESCRIPTOR
         ours.append(secret)
     pid = 0
     try:
@@ -256,12 +250,12 @@ def _write_options(pipe: int, data: bytes) -> None:
         os.close(pipe)
 
 
-def _wait_until_ready(session: Session, pid: int, ready: int, early_log: int) -> None:
+def _wait_until_ready(session: sessions.Session, pid: int, ready: int, early_log: int) -> None:
     poll = select.poll()
     poll.register(ready, select.POLLIN)
     is_heard = bool(poll.poll(NODE_START_SECONDS * 1000))
     said = os.read(ready, 4096) if is_heard else b""
-    if not said.startswith(IS_READY):
+    if not said.startswith(sessions.IS_READY):
         log = last_lines(f"/proc/self/fd/{early_log}") + last_lines(session.log_path("node"))
         how = end_node(session, pid, seconds=NODE_END_SECONDS if said or is_heard else 0.0)
         if said:
@@ -274,7 +268,10 @@ def _wait_until_ready(session: Session, pid: int, ready: int, early_log: int) ->
         raise ClusterLostError(f"The node process did not start: {interpreter()} {what}.  {wrote}")
 
 
-_KINDS: dict[bytes, Callable[[str], Exception]] = {IS_DENIED: AuthenticationError, WAS_GIVEN_UP: _WasGivenUp}
+_KINDS: dict[bytes, Callable[[str], Exception]] = {
+    sessions.IS_DENIED: AuthenticationError,
+    sessions.WAS_GIVEN_UP: _WasGivenUp,
+}
 
 
 def start_head(
@@ -292,7 +289,7 @@ def start_head(
     driver_wait: float | None = None,
     labels: dict[str, str] | None = None,
     is_bound: bool = False,
-) -> tuple[Session, int]:
+) -> tuple[sessions.Session, int]:
     """Start the head of a cluster.  host: the address that it listens on, and goes by; port 0: any; None: the usual
     one, or any where that is taken.  gcs_shards, gcs_replicas (of each), global_schedulers: more than one of anything
     are processes of their own.  policy: which tasks leave their node, and where they go (wire/scheduling.POLICIES).
@@ -355,7 +352,7 @@ def start_member(
     called: str = "",
     why: str = "",
     replicas: bool = True,
-) -> tuple[Session, int]:
+) -> tuple[sessions.Session, int]:
     """Start a node of the cluster whose head is at `address` (HOST:PORT).  host, port: where it listens; port 0: any.
     advertise: where others reach it, HOST[:PORT]; "": there.  head_wait: seconds that it waits for a head that has
     ended, or stands still, to come back.  is_bound: it ends with this process.  rejoin: when it is cut off for longer
@@ -383,7 +380,9 @@ def start_member(
     return start_node(total, store, driver_pid=0, cluster=cluster, token=token, labels=labels, is_bound=is_bound)
 
 
-def end_node(session: Session, pid: int, fork_server: int | None = None, *, seconds: float = NODE_END_SECONDS) -> str:
+def end_node(
+    session: sessions.Session, pid: int, fork_server: int | None = None, *, seconds: float = NODE_END_SECONDS
+) -> str:
     """Wait for a session's processes; what does not end in time is killed.  Then nothing is left.
 
     Returns how the node ended, in words.

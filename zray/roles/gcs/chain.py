@@ -47,14 +47,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...wire import chain as wire
-from ..effects import (
-    Effect,
-    EndSession,
-    LogBroken,
-    PageLost,
-    PageRead,
-    Send,
-)
+from .. import effects as effect_types
 from ..role import Role, on
 from . import entrance
 from .aside import Aside
@@ -285,7 +278,7 @@ class ChainMember(Role):
         else:
             assert self.replica is not None
             effects = self.replica.shard.handle(message.source, message.request, self.now)
-            results = [(effect.destination, effect.message) for effect in effects if type(effect) is Send]
+            results = [(effect.destination, effect.message) for effect in effects if type(effect) is effect_types.Send]
             self.send(self.sender, wire.ChainReadReply(message.number, results))  # type: ignore[arg-type]
 
     # --- from our predecessor ---
@@ -333,31 +326,31 @@ class ChainMember(Role):
 
     # --- from our log ---
 
-    @on(LogBroken)
-    def on_log_broken(self, message: LogBroken) -> None:
+    @on(effect_types.LogBroken)
+    def on_log_broken(self, message: effect_types.LogBroken) -> None:
         """Nobody knows what is on the disk: this replica ends."""
         self._leave()
         self.send(self.master, wire.ChainMemberLost(self.address, message.reason))
-        self.perform(EndSession(message.reason))
+        self.perform(effect_types.EndSession(message.reason))
 
     @property
     def is_saving(self) -> bool:
         """Whether a snapshot is under way, or about to be."""
         return self.journal is not None and self.journal.is_saving
 
-    @on(PageRead)
-    def on_page_read(self, message: PageRead) -> None:
+    @on(effect_types.PageRead)
+    def on_page_read(self, message: effect_types.PageRead) -> None:
         self.flushing.on_read(message)
         self.handover.on_page_read(message)
 
-    @on(PageLost)
-    def on_page_lost(self, message: PageLost) -> None:
+    @on(effect_types.PageLost)
+    def on_page_lost(self, message: effect_types.PageLost) -> None:
         self.flushing.on_lost(message)
         self.handover.on_page_lost(message)
 
     # --- the end of the turn ---
 
-    def end_turn(self, now: float) -> list[Effect]:
+    def end_turn(self, now: float) -> list[effect_types.Effect]:
         """What the turn brought goes on: down the chain, up the chain, and from the tail to the clients."""
         self.now = now
         self.entrance.end_turn()

@@ -22,8 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ids import FIRST_RETURN, is_put, task_of
-from ...wire import chain, gcs
-from ...wire.task_spec import TaskSpec, parse_options
+from ...wire import chain, gcs, task_spec
 from .tables import ObjectRecord
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def node_lost(shard: GcsShard, message: gcs.NodeLost) -> None:
             see_to(shard, item)
 
 
-def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -> None:
+def see_to(shard: GcsShard, item: ObjectRecord, found: task_spec.TaskSpec | None = None) -> None:
     """Somebody waits for it, and there is no copy: have it made, or say that it cannot be.  found: by the head."""
     object_id = item.object_id
     task_id = task_of(object_id)
@@ -81,8 +80,8 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
         shard.wanted[object_id] = None
         return
     spec = found or spec
-    assert type(spec) is TaskSpec, "a spec that is in a store, and no chain to ask for it"
-    options = parse_options(spec.options)
+    assert type(spec) is task_spec.TaskSpec, "a spec that is in a store, and no chain to ask for it"
+    options = task_spec.parse_options(spec.options)
     maker = tasks.makers.get(task_id)
     attempts = tasks.attempts.get(task_id, 0)
     is_granted = maker is None

@@ -29,15 +29,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ...ids import FIRST_RETURN, is_put, task_of
-from ...wire import actors, chain, gcs, homes, scheduling, tasks
-from ...wire.limits import ITEMS_MAX
+from ...wire import actors, chain, gcs, homes, limits, scheduling, tasks
 from ..effects import Effect
 from ..role import Role, on
-from . import groups, keeping, losses
+from . import groups, keeping, losses, tables
 from .functions import FunctionTable
 from .groups import GroupTable
 from .homes import ActorHomes
-from .tables import ObjectRecord, TaskTable
 
 if TYPE_CHECKING:
     from .state import Frozen
@@ -58,7 +56,7 @@ class GcsShard(Role):
         super().__init__(address)
         self.is_chained = is_chained
         self.wanted: dict[bytes, None] = {}  # objects whose tasks' specs are asked for (losses)
-        self.tasks = TaskTable(is_weighed=is_chained, is_alone=is_alone)
+        self.tasks = tables.TaskTable(is_weighed=is_chained, is_alone=is_alone)
         self.tasks.free = self._free_copies
         self.lost: dict[str, None] = {}  # nodes, for good, in the order of the verdicts
         self.functions = FunctionTable()
@@ -181,7 +179,7 @@ class GcsShard(Role):
         if self.lost:
             losses.is_let_go(self, object_id)
 
-    def _free_copies(self, item: ObjectRecord) -> None:
+    def _free_copies(self, item: tables.ObjectRecord) -> None:
         """Free all copies of an object that was kept for tasks which took it."""
         for node in item.sizes:
             if node not in self.lost:
@@ -213,7 +211,7 @@ class GcsShard(Role):
                 message.node, gcs.ObjectLost(message.object_id, "It is gone: this node did not hold it any more.")
             )
 
-    def _send_location(self, node: str, item: ObjectRecord) -> None:
+    def _send_location(self, node: str, item: tables.ObjectRecord) -> None:
         size = next(iter(item.sizes.values()))
         self.send(node, gcs.ObjectLocated(item.object_id, size, list(item.sizes)))
 
@@ -306,7 +304,7 @@ class GcsShard(Role):
     @on(actors.LookUpActorNames)
     def on_look_up_actor_names(self, message: actors.LookUpActorNames) -> None:
         found = [key for key in self.actor_by_name if key[1] and (message.in_all or key[0] == message.namespace)]
-        self.send(self.sender, actors.ActorNamesListed(message.request, found[:ITEMS_MAX]))
+        self.send(self.sender, actors.ActorNamesListed(message.request, found[: limits.ITEMS_MAX]))
 
     # --- nodes ---
 
@@ -384,14 +382,6 @@ class GcsShard(Role):
     def on_actor_unguarded(self, message: homes.ActorUnguarded) -> None:
         self.homes.actor_unguarded(message, self.sender)
 
-    @on(gcs.CannotRebuild)
-    def on_cannot_rebuild(self, message: gcs.CannotRebuild) -> None:
-        losses.cannot_rebuild(self, message)
-
-    @on(gcs.LineageNeeded)
-    def on_lineage_needed(self, message: gcs.LineageNeeded) -> None:
-        keeping.on_lineage_needed(self, message)
-
-    @on(gcs.LineageNeededReply)
-    def on_lineage_needed_reply(self, message: gcs.LineageNeededReply) -> None:
-        keeping.on_lineage_needed_reply(self, message)
+    on_cannot_rebuild = on(gcs.CannotRebuild)(losses.cannot_rebuild)
+    on_lineage_needed = on(gcs.LineageNeeded)(keeping.on_lineage_needed)
+    on_lineage_needed_reply = on(gcs.LineageNeededReply)(keeping.on_lineage_needed_reply)

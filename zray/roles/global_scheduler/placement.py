@@ -13,9 +13,8 @@ from hashlib import blake2b
 
 from msgspec import Struct, field
 
-from ...wire import hosts, scheduling
+from ...wire import hosts, scheduling, task_spec
 from ...wire.amounts import is_enough
-from ...wire.task_spec import RESOURCE_UNIT
 from ...wire.where import Where, host_of, matches, rules_of
 
 # Of a task on a node that knows nothing of its tasks yet, while nobody else does.
@@ -139,7 +138,7 @@ class NodeLoad(Struct, gc=False):
         fetch = bytes_to_fetch / self.bandwidth_bytes_per_s
         if self.starts_at_once(request):
             return fetch
-        slots = max(1, (self.total.get("CPU", 0) - self.held.get("CPU", 0)) // RESOURCE_UNIT)
+        slots = max(1, (self.total.get("CPU", 0) - self.held.get("CPU", 0)) // task_spec.RESOURCE_UNIT)
         # The one that runs now must end too: half of it is left, on average.
         ahead = self.queue_count + self.waiting_count * equals + 0.5
         return ahead * (self.task_s_mean or guess) / slots + fetch
@@ -210,7 +209,7 @@ def next_in_turn(loads: Iterable[NodeLoad], request: Mapping[str, int], *, must_
     able = [load for load in loads if load.fits_beside_actors(request)]
     if must_start:
         able = [load for load in able if is_enough(load.free, request)]
-        request = {"CPU": RESOURCE_UNIT, **request}
+        request = {"CPU": task_spec.RESOURCE_UNIT, **request}
     free = [load for load in able if load.starts_at_once(request)]
     return min(free or able, key=lambda load: (load.spread_at, load.rank, load.node), default=None)
 

@@ -23,25 +23,15 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from ...wire import actors, gcs, groups, hosts, scheduling
+from ...wire import actors, gcs, groups, hosts, limits, scheduling
 from ...wire import bundles as bundles_wire
 from ...wire.amounts import is_enough, why_nowhere
-from ...wire.limits import ITEMS_MAX
 from ...wire.scheduling import LOCATING_MAX
 from ...wire.task_spec import parse_options
 from ...wire.where import Where, no_such_labels, no_such_node
 from ..latest import LOST_MAX, Latest
 from ..role import Role, on
-from .placement import (
-    FIRST_GUESS_SECONDS,
-    NodeLoad,
-    best_home,
-    best_node,
-    eligible,
-    next_in_turn,
-    preferred,
-    random_node,
-)
+from . import placement
 from .stealing import LOOK_SECONDS, thefts
 
 BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, of a node that has not reported
@@ -62,8 +52,8 @@ class GlobalScheduler(Role):
         self.shards = shards
         self.policy = policy
         self.equals = equals
-        self.task_s_mean = FIRST_GUESS_SECONDS  # over the nodes
-        self.loads: dict[str, NodeLoad] = {}
+        self.task_s_mean = placement.FIRST_GUESS_SECONDS  # over the nodes
+        self.loads: dict[str, placement.NodeLoad] = {}
         self.lost: Latest[str, None] = Latest(LOST_MAX)  # nodes, for good
         self.dead: Latest[str, tuple[hosts.NodeFact, float]] = Latest(DEAD_MAX)  # the last of those, and since when
         self.request = 0
@@ -79,7 +69,7 @@ class GlobalScheduler(Role):
         if load is None:
             # Equals differ in which of several equal nodes they take first.
             rank = crc32(f"{self.address} {node}".encode())
-            load = NodeLoad(node, total, dict(total), 0, 0.0, BANDWIDTH_FIRST_GUESS, rank=rank)
+            load = placement.NodeLoad(node, total, dict(total), 0, 0.0, BANDWIDTH_FIRST_GUESS, rank=rank)
             self.loads[node] = load
         load.kind, load.labels = message.kind, message.labels
         load.endpoint, load.hostname = message.endpoint, message.hostname
@@ -137,7 +127,7 @@ class GlobalScheduler(Role):
             origin.passed_up()
         by_shard: dict[str, list[bytes]] = {}
         is_asked = self.policy not in (scheduling.RANDOM, scheduling.NO_LOCALITY)
-        for object_id in message.spec.deps[:ITEMS_MAX] if is_asked else ():
+        for object_id in message.spec.deps[: limits.ITEMS_MAX] if is_asked else ():
             by_shard.setdefault(self._shard_of(object_id), []).append(object_id)
         if not by_shard or len(self.locating) >= LOCATING_MAX:
             self._place(message, message.located if is_asked else [])
@@ -168,7 +158,7 @@ class GlobalScheduler(Role):
             return
         options = parse_options(spill.spec.options)
         request, where, task_id = options.resources, options.where, spill.spec.task_id
-        able = eligible(self.loads.values(), where, request)
+        able = placement.eligible(self.loads.values(), where, request)
         load = self._choose(spill, able, objects)
         if load is None:
             if not self._knows_nodes or any(is_enough(load.total, request) for load in able):
@@ -187,31 +177,31 @@ class GlobalScheduler(Role):
             self.send(spill.origin, scheduling.TaskPlaced(task_id, load.node, spill.trip))
 
     def _choose(
-        self, spill: scheduling.SpillTask, able: list[NodeLoad], objects: list[tuple[bytes, int, list[str]]]
-    ) -> NodeLoad | None:
+        self, spill: scheduling.SpillTask, able: list[placement.NodeLoad], objects: list[tuple[bytes, int, list[str]]]
+    ) -> placement.NodeLoad | None:
         options = parse_options(spill.spec.options)
         request, where = options.resources, options.where
         if where is not None and where.is_spread:
-            return self._next_in_turn(preferred(able, where), request) or self._next_in_turn(able, request)
+            return self._next_in_turn(placement.preferred(able, where), request) or self._next_in_turn(able, request)
         if self.policy == scheduling.RANDOM:
-            return random_node(able, request, spill.spec.task_id + spill.trip.to_bytes(8, "big"))
-        for loads in (preferred(able, where), able):
-            load = best_node(loads, request, objects, self.task_s_mean, self.equals)
+            return placement.random_node(able, request, spill.spec.task_id + spill.trip.to_bytes(8, "big"))
+        for loads in (placement.preferred(able, where), able):
+            load = placement.best_node(loads, request, objects, self.task_s_mean, self.equals)
             if load is not None:
                 return load
         return None
 
     def _next_in_turn(
-        self, loads: list[NodeLoad], request: dict[str, int], *, must_start: bool = False
-    ) -> NodeLoad | None:
-        load = next_in_turn(loads, request, must_start=must_start)
+        self, loads: list[placement.NodeLoad], request: dict[str, int], *, must_start: bool = False
+    ) -> placement.NodeLoad | None:
+        load = placement.next_in_turn(loads, request, must_start=must_start)
         if load is not None:
             self.spread_count += 1
             load.spread_at = self.spread_count
         return load
 
     def _refuse(
-        self, origin: str, task_id: bytes, request: dict[str, int], where: Where | None, able: list[NodeLoad]
+        self, origin: str, task_id: bytes, request: dict[str, int], where: Where | None, able: list[placement.NodeLoad]
     ) -> None:
         """No node could ever have it."""
         is_final = where is not None and bool(where.node)
@@ -231,7 +221,7 @@ class GlobalScheduler(Role):
             self.reject("an actor that asks for 0 of a resource")
             return
         request, where, actor_id = message.options.resources, message.options.where, message.spec.task_id
-        able = eligible(self.loads.values(), where, request)
+        able = placement.eligible(self.loads.values(), where, request)
         of_job = (message.job_id, message.job)
         place = actors.PlaceActor(
             message.spec, message.options, message.origin, message.life, *of_job, message.may_borrow
@@ -249,29 +239,29 @@ class GlobalScheduler(Role):
         else:
             self._refuse(message.origin, actor_id, request, where, able)
 
-    def _offer(self, place: actors.PlaceActor, load: NodeLoad) -> None:
+    def _offer(self, place: actors.PlaceActor, load: placement.NodeLoad) -> None:
         """To that node.  Its origin may know already that it is lost."""
         self.send(load.node, place)
         self.send(place.origin, scheduling.TaskPlaced(place.spec.task_id, load.node))
 
-    def _home(self, able: list[NodeLoad], message: actors.SpillActor) -> NodeLoad | None:
+    def _home(self, able: list[placement.NodeLoad], message: actors.SpillActor) -> placement.NodeLoad | None:
         """None: nobody has room, or its origin is to have it."""
         request, where = message.options.resources, message.options.where
         # It has no room, or would not ask; what is spread is its in its turn.
         if where is not None and where.is_spread:
-            for loads in (preferred(able, where), able):
+            for loads in (placement.preferred(able, where), able):
                 load = self._next_in_turn(loads, request, must_start=True)
                 if load is not None:
                     return load if load.node != message.origin else None
             return None
         others = [load for load in able if load.node != message.origin]
-        home = best_home(preferred(others, where), request) or best_home(others, request)
+        home = placement.best_home(placement.preferred(others, where), request) or placement.best_home(others, request)
         if home is not None and home.gpus_left_idle(request):
             own = [load for load in able if load.node == message.origin]
-            return home if best_home(own, request) is None else None
+            return home if placement.best_home(own, request) is None else None
         return home
 
-    def _hope(self, able: list[NodeLoad], message: actors.SpillActor) -> NodeLoad | None:
+    def _hope(self, able: list[placement.NodeLoad], message: actors.SpillActor) -> placement.NodeLoad | None:
         """Nobody has room, again: a node that could have some keeps what comes free for it (one after the other)."""
         where = message.options.where
         if not message.may_borrow or (where is not None and where.is_spread):

@@ -64,7 +64,7 @@ class ActorEnds:
         actors, objects.freed_actors = objects.freed_actors, []
         for actor in actors:
             if type(actor) is Route:
-                self.node.routes.handle_gone(actor)
+                self.node.routes.calls_ended(actor)
                 continue
             entry = self.node.objects.entries.get(actor.actor_id + FIRST_RETURN)
             if entry is not None and entry.actor is actor:

@@ -206,8 +206,7 @@ class ActorMoves:
         task.ended()
         entry.task = entry.actor = None
         node.function_table.forget_waiters()
-        route = node.routes.by_actor[actor.actor_id] = Route(actor.actor_id)
-        route.is_forgotten = True
+        route = node.routes.begin(actor.actor_id)
         calls = actor.queue.as_they_came()
         actor.queue.clear()
         for call in calls:
@@ -219,7 +218,7 @@ class ActorMoves:
                 node.routes.queue(route, call)
         if actor.down_since is not None:
             node.ends.restarts.home_lost(route, actor.down_since)
-        return node.routes.route(actor.actor_id)
+        return node.routes.attach(route)
 
     def _has_left(self, actor: Actor) -> None:
         """Nothing is kept for it here."""

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
-from ...wire import actors
-from ...wire.limits import ITEMS_MAX
+from ...wire import actors, limits
 from ..latest import Latest
 from ..role import on
 from .found_elsewhere import FoundElsewhere
@@ -184,5 +183,5 @@ class ActorNames:
         if not listing.silent:
             del self.listings[message.request]
             if listing.process.address in self.node.processes:
-                reply = actors.ActorNamesFound(listing.request, sorted(listing.found)[:ITEMS_MAX])
+                reply = actors.ActorNamesFound(listing.request, sorted(listing.found)[: limits.ITEMS_MAX])
                 self.node.send(listing.process.address, reply)

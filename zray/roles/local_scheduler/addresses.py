@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from msgspec import Struct
 
-class Addresses:
+
+class Addresses(Struct, eq=False):
     """Where the roles are that a local scheduler talks to."""
 
-    __slots__ = ("global_schedulers", "monitor", "object_manager", "shards")
-
-    def __init__(self, object_manager: str, global_schedulers: list[str], shards: list[str], monitor: str) -> None:
-        self.object_manager = object_manager
-        self.global_schedulers = global_schedulers
-        self.shards = shards
-        self.monitor = monitor
+    object_manager: str
+    global_schedulers: list[str]
+    shards: list[str]
+    monitor: str
 
     def add_schedulers(self, roles: list[str], gone: Container[str]) -> list[str]:
         """A host with these has come.  gone: hosts.  Returns those that are there no more, and were kept for want of

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...ids import ObjectID, return_id
-from ...wire import tasks, wards
-from ...wire.task_spec import StoredValue, TaskSpec
+from ...wire import task_spec, tasks, wards
 from .names import LOST_WITH_ACTOR
 from .tables import Actor
 from .task import Task
@@ -34,22 +34,19 @@ ORPHANS_MAX = 10_000
 ORPHANS_BYTES_MAX = 64 << 20
 
 
-class Answers:
+class Answers(Struct, eq=False):
     """Of one actor."""
 
-    __slots__ = ("actor", "asked", "given", "held", "inherited", "is_due", "node", "reads", "taken", "unasked")
-
-    def __init__(self, node: LocalScheduler, actor: Actor) -> None:
-        self.node = node
-        self.actor = actor
-        self.given: dict[bytes, wards.Answer] = {}
-        self.inherited: dict[bytes, wards.Answer] = {}
-        self.asked: set[bytes] = set()  # calls that come again for their answers, and are not run
-        self.unasked: dict[bytes, str] = {}  # calls that run ahead of their callers' asking again, and their nodes
-        self.reads: dict[bytes, wards.LoggedCall] = {}  # readonly ones that no log has: none that it has was run since
-        self.taken: list[bytes] = []  # those that the guardian need not keep
-        self.is_due = False  # it is to be told of these without more calls
-        self.held: dict[bytes, list[bytes]] = {}  # by call of an actor: its large returns, which are here
+    node: LocalScheduler
+    actor: Actor
+    given: dict[bytes, wards.Answer] = {}
+    inherited: dict[bytes, wards.Answer] = {}
+    asked: set[bytes] = set()  # calls that come again for their answers, and are not run
+    unasked: dict[bytes, str] = {}  # calls that run ahead of their callers' asking again, and their nodes
+    reads: dict[bytes, wards.LoggedCall] = {}  # readonly ones that no log has: none that it has was run since
+    taken: list[bytes] = []  # those that the guardian need not keep
+    is_due: bool = False  # it is to be told of these without more calls
+    held: dict[bytes, list[bytes]] = {}  # by call of an actor: its large returns, which are here
 
     def all(self) -> dict[bytes, wards.Answer]:
         """By call."""
@@ -138,7 +135,7 @@ class Answers:
         return left
 
     def _finish_again(self, task: Task, answer: wards.Answer) -> None:
-        values: list[bytes | StoredValue] = []
+        values: list[bytes | task_spec.StoredValue] = []
         contained: list[tuple[bytes, ...]] = []
         for index, value in enumerate(answer.values, 1):
             entry = self.node.objects.entries.get(return_id(answer.task_id, index))
@@ -154,7 +151,7 @@ class Answers:
         if LOST_WITH_ACTOR not in values or not self.node.routes.unpulled.give_up(task):
             self.node.lifecycle.finish(task, values, tuple(contained) if any(contained) else ())
 
-    def to_be_made_again(self, calls: Iterable[TaskSpec]) -> list[ObjectID]:
+    def to_be_made_again(self, calls: Iterable[task_spec.TaskSpec]) -> list[ObjectID]:
         """What these have returned that was large and is lost, and may be asked for: they run again, and return it."""
         entries, lost = self.node.objects.entries, []
         for spec in calls if self.inherited else ():
@@ -165,7 +162,7 @@ class Answers:
                     lost.append(object_id)
         return lost
 
-    def made_again(self, calls: Iterable[TaskSpec]) -> None:
+    def made_again(self, calls: Iterable[task_spec.TaskSpec]) -> None:
         """They have run again: what is here of it stays until it is asked for."""
         for spec in calls if self.inherited else ():
             answer = self.inherited.get(spec.task_id)
@@ -247,7 +244,7 @@ def _as_told(result: tasks.TaskResult) -> list[bytes | int]:
     values: list[bytes | int] = []
     for index, value in enumerate(result.values or [b""]):
         has_refs = index < len(result.contained) and bool(result.contained[index])
-        if type(value) is StoredValue:
+        if type(value) is task_spec.StoredValue:
             values.append(value.size)
         else:
             values.append(len(value) if has_refs else value)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ...ids import FIRST_RETURN, PARENT_HASH_BYTES, children_prefix
 from ...wire.task_spec import parse_options
@@ -37,16 +37,13 @@ class Held(Struct, gc=False, eq=False):
     said: int = 0  # and so much of what these have made, or have begun
 
 
-class BegunCalls:
+class BegunCalls(Struct, eq=False):
     """Of one actor."""
 
-    __slots__ = ("actor", "held", "node", "said")
-
-    def __init__(self, node: LocalScheduler, actor: Actor) -> None:
-        self.node = node
-        self.actor = actor
-        self.held: deque[Held] = deque()  # in the order in which they were made
-        self.said: dict[bytes, int] = {}  # by the prefix of what the call makes: which of the log's words it is
+    node: LocalScheduler
+    actor: Actor
+    held: deque[Held] = field(default_factory=deque)  # in the order in which they were made
+    said: dict[bytes, int] = {}  # by the prefix of what the call makes: which of the log's words it is
 
     def hold_back(self, task: Task) -> bool:
         """One of the actor's calls has made this one.  Whether it waits."""

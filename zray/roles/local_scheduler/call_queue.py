@@ -10,22 +10,21 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from ...ids import PARENT_HASH_BYTES
 
 if TYPE_CHECKING:
     from .task import Task
 
 
-class CallQueue:
+class CallQueue(Struct, eq=False):
     """One line per caller with calls that wait."""
 
-    __slots__ = ("_count", "_held", "_open", "begun")
-
-    def __init__(self) -> None:
-        self._count = 0  # calls that have come
-        self._open: dict[bytes, deque[Task]] = {}  # lines to look at, the one that was served last at the end
-        self._held: dict[bytes, deque[Task]] = {}  # lines whose first call waits for an argument
-        self.begun: deque[Task] = deque()  # ahead of all lines
+    _count: int = 0  # calls that have come
+    _open: dict[bytes, deque[Task]] = {}  # lines to look at, the one that was served last at the end
+    _held: dict[bytes, deque[Task]] = {}  # lines whose first call waits for an argument
+    begun: deque[Task] = field(default_factory=deque)  # ahead of all lines
 
     def __bool__(self) -> bool:
         return bool(self.begun or self._open or self._held)

@@ -25,12 +25,12 @@ from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec, as_logged, pa
 from ..effects import OpenWindow
 from ..role import on
 from .actor_names import NOTHING
-from .journals import Journal
+from .journals import new_journal
 from .logs import nothing
 from .names import MADE_ANEW, died
 from .nested import find_again
 from .resources import CPU
-from .shipping import Shipping
+from .shipping import new_shipping
 from .tables import Actor, ActorState, Job, ObjectEntry, Worker
 from .task import Task, TaskState
 
@@ -120,9 +120,9 @@ class Calls:
         actor = Actor(task.spec.task_id, task, options, life, job, entry)
         entry.actor = actor
         if options.checkpoint_interval >= 0:
-            actor.journal = Journal(node)
+            actor.journal = new_journal(node)
             if not node.is_embedded:
-                actor.shipping = Shipping(node, actor)
+                actor.shipping = new_shipping(node, actor)
         self.actors[actor.actor_id] = actor
         node.lifecycle.retain_arguments(task)
         for dep in (*spec.deps, *spec.holds):

@@ -19,7 +19,7 @@ from ...ids import FIRST_RETURN
 from ...wire.task_spec import TaskSpec, parse_options
 from ...wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from .answers import drop_orphans
-from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal
+from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal, new_journal
 from .reads import is_kept
 from .tables import Job
 from .task import FORWARDED
@@ -56,7 +56,7 @@ class Copy:
         self.node = node
         self.job_of = job_of  # for whom what it takes is made again, should it be lost
         self.changed = changed  # told when there is more of it, or it is broken
-        self.journal = Journal(node)
+        self.journal = new_journal(node)
         self.answers: dict[bytes, Answer] = {}
         self.epoch = 0
         self.may_hear = False  # its home lives: shards may yet hear of what it makes

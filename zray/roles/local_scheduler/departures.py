@@ -13,6 +13,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from ...wire.limits import ITEMS_MAX
 from ...wire.scheduling import SpillTask
 from .tables import ReadyQueue
@@ -33,16 +35,13 @@ LOOK_AGAIN_SECONDS = 0.02
 PATIENCE_SECONDS = 0.5
 
 
-class Kind:
+class Kind(Struct, eq=False):
     """Tasks with the same options."""
 
-    __slots__ = ("away", "counted_at", "extra", "moved_at")
-
-    def __init__(self, now: float) -> None:
-        self.away = 0  # at most
-        self.counted_at = now
-        self.moved_at = now  # one of them was done, or came back
-        self.extra = 0  # allowed beyond the rest, since they do not move
+    counted_at: float
+    moved_at: float  # one of them was done, or came back
+    away: int = 0  # at most
+    extra: int = 0  # allowed beyond the rest, since they do not move
 
 
 class Departures:
@@ -148,7 +147,7 @@ class Departures:
         """How many more of this queue may go up now.  seconds: what one of them takes."""
         kind, now = self.kinds.get(queue.blob), self.node.now
         if kind is None:
-            kind = self.kinds[queue.blob] = Kind(now)
+            kind = self.kinds[queue.blob] = Kind(now, now)
             kind.away = self._count().get(queue.blob, 0)
         places = self._places(queue.resources)
         allowed = min(AWAY_MAX, AWAY_MIN + int(places * (1 + HORIZON_SECONDS / max(seconds, 1e-6))))

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ...wire import drains, gcs
-from ...wire.task_spec import StoredValue
+from ...wire import drains, gcs, task_spec
 from ...wire.where import Where
 from ..role import on
 from .going import Going
@@ -370,7 +369,7 @@ class Taking:
 
 def _size_of(entry: ObjectEntry) -> int:
     value = entry.value
-    return value.size if type(value) is StoredValue else len(value) if type(value) is bytes else 0
+    return value.size if type(value) is task_spec.StoredValue else len(value) if type(value) is bytes else 0
 
 
 def _count(number: int, what: str) -> str:

@@ -209,8 +209,7 @@ class Fates:
         if objects.entries.get(entry.object_id) is not entry or entry.holders is not None:
             return
         objects.is_by_death = True
-        if type(actor) is Route and actor.is_retaining and entry.count == 1:
-            actor.is_retaining = False  # calls under way would keep it
+        if type(actor) is Route and entry.count == 1 and actor.releases():  # calls under way would keep it
             objects.drop(entry.object_id)
         elif type(actor) is Actor and entry.task is not None and not entry.count:
             if shared is None:
@@ -223,7 +222,7 @@ class Fates:
         """A process has died with the last one."""
         node = self.node
         if type(actor) is Route:
-            node.routes.handle_gone(actor)
+            node.routes.calls_ended(actor)
             return
         assert type(actor) is Actor
         node.ends.graves.pop(actor.actor_id, None)

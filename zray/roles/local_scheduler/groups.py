@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...exceptions import encode_system_error
-from ...wire import actors, groups, scheduling
+from ...wire import actors, groups, scheduling, task_spec
 from ...wire import bundles as bundles_wire
 from ...wire.amounts import in_words, is_enough
-from ...wire.task_spec import ActorOptions
 from ...wire.where import Where
 from ..role import on
 from .bundles import leaves_gpus_idle
@@ -264,7 +263,7 @@ class Groups:
         node.calls.promise(named)
         return True
 
-    def options_here(self, message: actors.PlaceActor) -> ActorOptions | None:
+    def options_here(self, message: actors.PlaceActor) -> task_spec.ActorOptions | None:
         """Of an actor that another node offers: as it takes of a bundle here, where it is of a group; None: no room."""
         options, bundles = message.options, self.node.bundles
         if options.where is None or not options.where.group:

@@ -18,10 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
-from ...wire import actors, scheduling
+from ...wire import actors, scheduling, task_spec, where
 from ...wire import homes as wire
-from ...wire.task_spec import ActorOptions, TaskSpec
-from ...wire.where import host_of
 from ..role import on
 from .actor_names import name_key
 from .bundles import as_asked
@@ -38,8 +36,8 @@ class Guard(Struct, gc=False, eq=False):
 
     LASTING = {"copy": ...}
 
-    spec: TaskSpec
-    options: ActorOptions
+    spec: task_spec.TaskSpec
+    options: task_spec.ActorOptions
     life: wire.ActorLife
     job_id: bytes
     job: scheduling.JobFacts
@@ -351,7 +349,7 @@ class Guards:
         is_over = not options.detached and (guard.is_over or (known is None and facts.home in node.recovery.lost))
         job = node.code.job_of(guard.job_id, facts, is_detached=options.detached or is_over)
         actor = node.moves.receive(spec, options, guard.life, job)
-        lost = f"its node {host_of(guard.home)} is lost ({node.recovery.lost.get(guard.home)})"
+        lost = f"its node {where.host_of(guard.home)} is lost ({node.recovery.lost.get(guard.home)})"
         copy, guard.copy = guard.copy, None
         why_not = copy.why_not() if copy is not None else ""
         if copy is not None and why_not:

@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from ...exceptions import is_error_value
 from ...ids import ObjectID, children_prefix, is_put, task_of
-from ...wire import tasks, wards
-from ...wire.task_spec import StoredValue, TaskSpec
+from ...wire import task_spec, tasks, wards
 from .nested import Nested
 from .reads import Reads
 from .tables import Actor
@@ -36,39 +37,23 @@ JOURNAL_BYTES_MAX = 16 << 20
 DEATHS_MAX = 10
 
 
-class Journal:
+class Journal(Struct, eq=False):
     """Of one actor."""
 
     LASTING = {"calls": "JOURNAL_CALLS_MAX", "size": "JOURNAL_BYTES_MAX", "nested": ...}
 
-    __slots__ = (
-        "begun",
-        "calls",
-        "checkpoint",
-        "count",
-        "deaths",
-        "failed",
-        "is_full",
-        "nested",
-        "node",
-        "reads",
-        "size",
-        "strays",
-    )
-
-    def __init__(self, node: LocalScheduler) -> None:
-        self.node = node
-        self.checkpoint = b""  # the object with its state; b"": as constructed
-        self.calls: deque[TaskSpec] = deque()  # since then
-        self.begun: dict[bytes, wards.BegunCall] = {}  # those that its guardian knows to run after them
-        self.failed: set[bytes] = set()  # those of `calls` that returned an error
-        self.count = 0  # calls that it has run, those in the checkpoint included
-        self.size = 0  # bytes of what `calls` take
-        self.is_full = False  # some of those since are not there
-        self.deaths = 0  # in a row, without a call that ended
-        self.nested = Nested(node)  # what its calls have made
-        self.reads = Reads(node)  # readonly ones that are run again among the others, for their answers
-        self.strays = b""  # what its threads make beyond them begins like that
+    node: LocalScheduler
+    nested: Nested  # what its calls have made
+    reads: Reads  # readonly ones that are run again among the others, for their answers
+    checkpoint: bytes = b""  # the object with its state; b"": as constructed
+    calls: deque[task_spec.TaskSpec] = field(default_factory=deque)  # since then
+    begun: dict[bytes, wards.BegunCall] = {}  # those that its guardian knows to run after them
+    failed: set[bytes] = set()  # those of `calls` that returned an error
+    count: int = 0  # calls that it has run, those in the checkpoint included
+    size: int = 0  # bytes of what `calls` take
+    is_full: bool = False  # some of those since are not there
+    deaths: int = 0  # in a row, without a call that ended
+    strays: bytes = b""  # what its threads make beyond them begins like that
 
     @property
     def first(self) -> int:
@@ -84,7 +69,7 @@ class Journal:
         elif is_alone:
             self.nested.forget_read(task.spec.task_id)
 
-    def append(self, spec: TaskSpec, *, has_failed: bool) -> None:
+    def append(self, spec: task_spec.TaskSpec, *, has_failed: bool) -> None:
         """The next call."""
         self.count += 1
         if self.is_full:
@@ -119,7 +104,7 @@ class Journal:
             self.nested.forgotten.append(task_id)
         self.begun_ended(task_id)
 
-    def size_of(self, spec: TaskSpec) -> int:
+    def size_of(self, spec: task_spec.TaskSpec) -> int:
         """Bytes that it takes."""
         size = len(spec.args)
         for object_id in spec.deps:
@@ -128,10 +113,10 @@ class Journal:
                 size += len(value)
         return size
 
-    def stored_by(self, spec: TaskSpec) -> int:
+    def stored_by(self, spec: task_spec.TaskSpec) -> int:
         """Bytes of what it takes that lies in the store."""
         values = (self.node.objects.entries[object_id].value for object_id in spec.deps)
-        return sum(value.size for value in values if type(value) is StoredValue)
+        return sum(value.size for value in values if type(value) is task_spec.StoredValue)
 
     def saved(self, object_id: bytes, count: int) -> None:
         """Its state after `count` calls is that object.  Their results came ahead of it: it is all that it has run."""
@@ -161,7 +146,7 @@ class Journal:
         if self.reads.drop(task_id) and prefix in self.nested.by_parent and not self.nested.are_under_way((prefix,)):
             self.nested.forget_all((prefix,))
 
-    def to_run_again(self, again: Collection[ObjectID]) -> list[TaskSpec]:
+    def to_run_again(self, again: Collection[ObjectID]) -> list[task_spec.TaskSpec]:
         """The calls since the checkpoint, in order; of readonly ones those that return some of that."""
         wanted = {task_of(object_id) for object_id in again}
         return [
@@ -200,7 +185,7 @@ class Journal:
         refs += self.nested.refs()
         return [*refs, self.checkpoint] if self.checkpoint else refs
 
-    def logged(self, spec: TaskSpec, answer: wards.Answer | None = None) -> wards.LoggedCall:
+    def logged(self, spec: task_spec.TaskSpec, answer: wards.Answer | None = None) -> wards.LoggedCall:
         """A call that it has run, as its guardian is told."""
         has_failed = spec.task_id in self.failed
         if not spec.deps and not spec.holds:
@@ -239,7 +224,7 @@ class Journal:
             needed.add(children_prefix(actor.actor_id))  # its constructor
         return [prefix for prefix in self.nested.by_parent if prefix not in needed]
 
-    def is_void(self, spec: TaskSpec) -> bool:
+    def is_void(self, spec: task_spec.TaskSpec) -> bool:
         """Whether the call, which has run here, changed nothing, as one of its arguments was lost."""
         entries = self.node.objects.entries
         return any(entries[object_id].is_lost for object_id in spec.deps)
@@ -253,3 +238,8 @@ class Journal:
         if self.checkpoint:
             self.node.objects.drop(self.checkpoint)
             self.checkpoint = b""
+
+
+def new_journal(node: LocalScheduler) -> Journal:
+    """Return an empty log."""
+    return Journal(node, Nested(node), Reads(node))

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...ids import FIRST_RETURN, OBJECT_ID_BYTES, task_of
-from ...wire import gcs
-from ...wire.limits import ITEMS_MAX, portions
+from ...wire import gcs, limits
 from ...wire.task_spec import TaskSpec
 from ..role import on
 from .log_batches import BATCH_BYTES_MAX, in_batches
@@ -72,7 +71,7 @@ def _size_of(spec: TaskSpec) -> int:
 
 def _in_messages(specs: list[TaskSpec]) -> list[list[TaskSpec]]:
     """As many as may stand in one message: a frame between hosts cannot have 2,000, each with 100 KiB of arguments."""
-    if sum(map(_size_of, specs)) <= BATCH_BYTES_MAX and len(specs) <= ITEMS_MAX:
+    if sum(map(_size_of, specs)) <= BATCH_BYTES_MAX and len(specs) <= limits.ITEMS_MAX:
         return [specs]
     return list(in_batches(specs, _size_of))
 
@@ -273,7 +272,7 @@ class Lineage:
             self._record_at_several(tasks, specs_by_shard, portion, attempts)
             self.held_again(further)
         for address, ids in self.node.addresses.by_shard(further).items():
-            for held in portions(ids):
+            for held in limits.portions(ids):
                 node.send(address, gcs.HoldAtNode(node.address, held, 0))
         self.let_go(dead)
 
@@ -379,7 +378,7 @@ class Lineage:
 
     def _send_releases(self, object_ids: list[bytes], *, by_death: bool = False) -> None:
         for shard, ids in self.node.addresses.by_shard(object_ids).items():
-            for part in portions(ids):
+            for part in limits.portions(ids):
                 self.node.send(shard, gcs.ReleaseAtNode(self.node.address, part, by_death))
 
     @on(gcs.LineageNeeded, gcs.LineageNeededReply)

@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ...wire import gcs, groups, hosts
+from ...wire import gcs, groups, hosts, task_spec
 from ...wire.amounts import STORE_MEMORY
 from ...wire.message import Message
-from ...wire.task_spec import RESOURCE_UNIT
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from ..replica_effects import ShardStalled
 from ..role import on
@@ -113,7 +112,7 @@ class Members:
         node = self.node
         total = groups.plain(node.resources.total)
         if node.load.store_bytes:
-            total[STORE_MEMORY] = node.load.store_bytes * RESOURCE_UNIT
+            total[STORE_MEMORY] = node.load.store_bytes * task_spec.RESOURCE_UNIT
         peers, last = list(self.peers), self.last_lost
         register = gcs.RegisterNode(node.address, total, *self.facts, peers, node.labels, self.hostname, last)
         node.send(node.addresses.monitor, register)

@@ -28,6 +28,7 @@ from ...wire.task_spec import ActorOptions, StoredValue
 from ...wire.wards import NestedAnswer
 from .actor_names import NOTHING
 from .names import LOST_WITH_ACTOR, died
+from .route import LOCATING
 from .tables import ActorState, Process
 from .task import Task
 
@@ -54,21 +55,18 @@ class NestedCall(Struct, gc=False, eq=False):
     is_actor: bool = False
 
 
-class Nested:
+class Nested(Struct, eq=False):
     """Of one actor."""
 
     LASTING = {"count": "NESTED_CALLS_MAX", "size": "NESTED_BYTES_MAX"}
 
-    __slots__ = ("by_parent", "count", "forgotten", "is_settling", "node", "size", "stored")
-
-    def __init__(self, node: LocalScheduler) -> None:
-        self.node = node
-        self.by_parent: dict[bytes, dict[bytes, NestedCall]] = {}  # by the prefix of what the call makes
-        self.count = 0
-        self.size = 0
-        self.stored = 0
-        self.forgotten: list[bytes] | None = None  # what the guardian is to forget, too; None: it has no log
-        self.is_settling = False  # the actor has come from a lost node, and has no process yet
+    node: LocalScheduler
+    by_parent: dict[bytes, dict[bytes, NestedCall]] = {}  # by the prefix of what the call makes
+    count: int = 0
+    size: int = 0
+    stored: int = 0
+    forgotten: list[bytes] | None = None  # what the guardian is to forget, too; None: it has no log
+    is_settling: bool = False  # the actor has come from a lost node, and has no process yet
 
     # --- where the actor lives ---
 
@@ -204,13 +202,13 @@ class Nested:
         routes = self.node.routes
         for handle in self.handles():
             route = routes.by_actor.get(handle[:TASK_ID_BYTES])
-            if route is not None and route.is_unsure:
+            if route is not None and route.state == LOCATING:
                 routes.locate(route, wait=False)
 
     def is_unsure(self) -> bool:
         """Whether it is not known where some of those are, or that they are lost."""
         found = (self.node.routes.by_actor.get(handle[:TASK_ID_BYTES]) for handle in self.handles())
-        return self.is_settling and any(route is not None and route.is_unsure for route in found)
+        return self.is_settling and any(route is not None and route.state == LOCATING for route in found)
 
     def is_gone(self, actor_id: bytes) -> None:
         """That actor was lost with the actor that has made it: it is made anew."""

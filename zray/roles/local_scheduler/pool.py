@@ -32,14 +32,7 @@ from ...wire.environment import Environment
 from ...wire.scheduling import JobFacts
 from ...wire.task_spec import RESOURCE_UNIT
 from ...wire.tasks import JobStarted
-from ..effects import (
-    KillWorker,
-    ProcessJoined,
-    StartWorker,
-    WorkerExited,
-    WorkerStarted,
-    WorkerStartFailed,
-)
+from .. import effects
 from ..role import on
 from .gpus import Shares
 from .resources import CPU, cpu_of
@@ -129,7 +122,7 @@ class WorkerPool:
         self.workers[address] = Worker(address, self.started_count, self.node.now, packages)
         self.starting[packages] += 1
         self.has_packages |= bool(packages)
-        self.node.perform(StartWorker(address, self.started_count, packages))
+        self.node.perform(effects.StartWorker(address, self.started_count, packages))
 
     def _task_worker_count(self) -> int:
         return sum(1 for worker in self.workers.values() if worker.actor is None)
@@ -189,11 +182,11 @@ class WorkerPool:
             self._retire(stranger)
         return stranger is not None
 
-    @on(WorkerStarted)
-    def started(self, message: WorkerStarted) -> None:
+    @on(effects.WorkerStarted)
+    def started(self, message: effects.WorkerStarted) -> None:
         """The process exists; it is a worker once it has said Hello."""
 
-    def join(self, message: ProcessJoined) -> None:
+    def join(self, message: effects.ProcessJoined) -> None:
         """It has said Hello."""
         worker = self.workers.get(message.process)
         if worker is None or worker.process is not None:
@@ -207,8 +200,8 @@ class WorkerPool:
             self.node.small_values.tell(worker.process)
         self.has_nothing_to_do(worker)
 
-    @on(WorkerStartFailed)
-    def start_failed(self, message: WorkerStartFailed) -> None:
+    @on(effects.WorkerStartFailed)
+    def start_failed(self, message: effects.WorkerStartFailed) -> None:
         """Try again, to a limit; then say so to all that wait.  Packages that cannot be had are not tried again."""
         worker = self.workers.pop(message.worker, None)
         if worker is None:
@@ -307,7 +300,7 @@ class WorkerPool:
     def kill(self, worker: Worker, error: bytes = b"") -> None:
         """At once.  WorkerExited follows and settles the rest.  error: of its tasks, whose group is removed."""
         worker.error = error or worker.error
-        self.node.perform(KillWorker(worker.address))
+        self.node.perform(effects.KillWorker(worker.address))
 
     def _retire(self, worker: Worker) -> None:
         """It has nothing to do.  What it has submitted goes on."""
@@ -347,8 +340,8 @@ class WorkerPool:
             task.job = heir
         self.node.function_table.outlives(worker.actor, job)
 
-    @on(WorkerExited)
-    def exited(self, message: WorkerExited) -> None:
+    @on(effects.WorkerExited)
+    def exited(self, message: effects.WorkerExited) -> None:
         """A worker is dead.  What it had begun last is blamed; what it had not begun is not."""
         node = self.node
         worker = self.workers.pop(message.worker, None)
@@ -384,7 +377,7 @@ class WorkerPool:
         if len(self.workers) < self.cpus and node.jobs:
             self._start()
 
-    def _settle(self, begun: list[Task], death: WorkerExited) -> None:
+    def _settle(self, begun: list[Task], death: effects.WorkerExited) -> None:
         """Run the begun tasks again, or fail them.  Only the last one can have been what killed the worker."""
         node = self.node
         for task in reversed(begun):

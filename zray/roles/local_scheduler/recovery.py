@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error, is_error_value
 from ...ids import is_put, return_id
-from ...wire import gcs, scheduling
-from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
-from ...wire.where import host_of
+from ...wire import gcs, scheduling, task_spec, where
 from ..latest import LOST_MAX, Latest
 from ..role import on
 from . import once_more
@@ -86,7 +84,7 @@ class Recovery:
         if is_attempt and not node.lifecycle.may_retry(task):
             name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
             often = f", in the last of {task.attempts + 1} attempts" if task.attempts else ""
-            how = f"{host_of(gone)}: {self.lost[gone]}"
+            how = f"{where.host_of(gone)}: {self.lost[gone]}"
             text = f"The node that had task {name}, which may have begun there, is lost{often}: {how}."
             node.lifecycle.fail(task, "NodeDiedError", text)
             return
@@ -110,7 +108,7 @@ class Recovery:
         callee = self.node.calls.actors.get(task.options.actor_id)
         return bool(task.spec.caller) and callee is not None and callee.queue.is_last(task)
 
-    def ends_in_vain(self, task: Task, value: bytes | StoredValue) -> bool:
+    def ends_in_vain(self, task: Task, value: bytes | task_spec.StoredValue) -> bool:
         """An orphan fails, since what its parent had put is lost too, say: the next run of its parent puts that again,
         and has it run again, with a better end.
         """
@@ -156,7 +154,7 @@ class Recovery:
         elif is_put(object_id):  # its task is over, or was never ours
             node.send(node.addresses.shard_of(object_id), gcs.CannotRebuild(node.address, object_id))
         else:
-            options = parse_options(spec.options)
+            options = task_spec.parse_options(spec.options)
             # It has ended, and the node where that lay is lost before the shard had heard of it.
             is_over = not gcs.may_run_once_more(options, message.attempts)
             job = None if is_over else self._job_that_wants(entry)
@@ -184,15 +182,15 @@ class Recovery:
             jobs += [process.job for process in sorted(holders, key=lambda process: process.address)]
         return next((job for job in jobs if not job.is_over), None)
 
-    def _run_again(self, spec: TaskSpec, job: Job, attempts: int) -> None:
+    def _run_again(self, spec: task_spec.TaskSpec, job: Job, attempts: int) -> None:
         """As if it had been submitted here, by nobody: whoever waits for what it returns gets that."""
         node = self.node
-        task = self.accept(spec, parse_options(spec.options), job, attempts)
+        task = self.accept(spec, task_spec.parse_options(spec.options), job, attempts)
         node.lifecycle.retain_arguments(task)
         if not task.missing and task.state == TaskState.WAITING:
             node.dispatch.enqueue(task)
 
-    def accept(self, spec: TaskSpec, options: TaskOptions, job: Job, attempts: int) -> Task:
+    def accept(self, spec: task_spec.TaskSpec, options: task_spec.TaskOptions, job: Job, attempts: int) -> Task:
         """What it returned is lost, and it is to return it again: to whoever waits for that here, or at the shards.
 
         attempts: how often it has run again before.

@@ -21,10 +21,8 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error, is_error_value
 from ...ids import return_id
-from ...wire import gcs, scheduling
+from ...wire import gcs, limits, scheduling, task_spec
 from ...wire import objects as objects_wire
-from ...wire.limits import portions
-from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ..role import on
 from .tables import ObjectEntry
 from .task import FORWARDED, Event, Task, TaskState
@@ -86,7 +84,7 @@ class Remote:
     def _announce(self, entry: ObjectEntry) -> None:
         value = entry.value
         assert value is not None
-        size = value.size if type(value) is StoredValue else len(value)  # type: ignore[arg-type]
+        size = value.size if type(value) is task_spec.StoredValue else len(value)  # type: ignore[arg-type]
         shard = self.node.addresses.shard_of(entry.object_id)
         self.node.send(shard, gcs.AddLocations(self.node.address, [(entry.object_id, size)]))
 
@@ -97,7 +95,7 @@ class Remote:
         self.node.lineage.held_again(object_ids)
         count = 0
         for shard, ids in groups.items():
-            for portion in portions(ids):
+            for portion in limits.portions(ids):
                 self.node.send(shard, gcs.HoldAtNode(self.node.address, portion, request, are_inside))
                 count += 1
         return count
@@ -163,7 +161,7 @@ class Remote:
                 self.share_returns(known)
                 node.send(message.origin, scheduling.TaskAccepted(spec.task_id, message.trip))
             return
-        options = parse_options(spec.options)
+        options = task_spec.parse_options(spec.options)
         made = self._made_before(spec, options)
         if made:
             if message.is_quiet:
@@ -190,7 +188,7 @@ class Remote:
         else:
             node.load.awaiting[spec.task_id] = task
 
-    def _made_before(self, spec: TaskSpec, options: TaskOptions) -> list[ObjectEntry]:
+    def _made_before(self, spec: task_spec.TaskSpec, options: task_spec.TaskOptions) -> list[ObjectEntry]:
         """What it returns, if all of that is here: since its parent ran here too, say.  What it takes may be gone."""
         found = [self.node.objects.entries.get(return_id(spec.task_id, n + 1)) for n in range(options.num_returns)]
         made = [entry for entry in found if entry is not None and entry.value is not None and not entry.is_lost]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...wire import actors, scheduling
-from ...wire.task_spec import parse_options
+from ...wire import actors, scheduling, task_spec
 from ..role import on
 from . import once_more
 from .tables import Job, Process
@@ -49,7 +48,7 @@ class RemoteCalls:
         node, origin = self.node, self.node.sender
         attempts = message.attempts or [0] * len(message.specs)
         for spec, attempt in zip(message.specs, attempts, strict=False):
-            options = parse_options(spec.options)
+            options = task_spec.parse_options(spec.options)
             known, actor = node.tasks.get(spec.task_id), node.calls.actors.get(options.actor_id)
             if known is not None:
                 # Its caller runs again, on another node; or the call ran ahead of it.

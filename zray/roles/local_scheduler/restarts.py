@@ -68,8 +68,7 @@ class Restarts:
 
     def home_lost(self, route: Route, since: float) -> None:
         """It is made again elsewhere, or is dead: its shard will say."""
-        if route.lost_at is None:
-            route.lost_at = since
+        if route.waits_since(since):
             self.node.after(max(0.0, since + RESTART_SECONDS - self.node.now), self.give_up_home, route.actor_id)
 
     def has_no_home(self, route: Route, call: Task) -> bool:

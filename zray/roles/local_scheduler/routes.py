@@ -6,15 +6,14 @@ object while calls are under way, so that the actor does not end before they do.
 
 from __future__ import annotations
 
-from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, return_id
-from ...wire import actors, homes
-from ...wire.where import host_of
+from ...wire import actors, homes, where
 from ..role import on
 from .names import MADE_ANEW, gone_error, name_of_call
 from .route import Leaving, Route
@@ -45,21 +44,29 @@ class Routes:
         self.touched: dict[bytes, None] = {}  # routes to look at, at the end of the turn
         self.unpulled = Unpulled(node)
 
-    def route(self, actor_id: bytes, found_at: str = "") -> Route:
-        """The way to it; a new one asks where it lives.  found_at: as in TaskOptions."""
+    def route(self, actor_id: bytes, found_at: str = "", *, wait: bool = True) -> Route:
+        """Return the route to an actor; a new one asks where the actor lives.
+
+        found_at: as in TaskOptions, "": by a strong handle.  wait: as in locate.
+        """
         route = self.by_actor.get(actor_id)
         if route is None:
-            route = self.by_actor[actor_id] = Route(actor_id)
-            route.is_forgotten = True
-            route.hint = found_at
-            self.locate(route, wait=not found_at)
+            route = self.begin(actor_id, found_at)
+            self.locate(route, wait=wait and not found_at)
         if found_at:
             self.node.names.weak.note(route)
-        if route.is_forgotten:
-            entry = self.node.objects.entries.get(actor_id + FIRST_RETURN)
-            if entry is not None and entry.actor is None:
-                entry.actor = route
-                route.is_forgotten = False
+        return self.attach(route)
+
+    def begin(self, actor_id: bytes, hint: str = "") -> Route:
+        """Make a route that nothing here refers to so far."""
+        route = self.by_actor[actor_id] = Route(actor_id, hint)
+        return route
+
+    def attach(self, route: Route) -> Route:
+        """Have the handle's object refer to its route, if it is here."""
+        entry = self.node.objects.entries.get(route.actor_id + FIRST_RETURN)
+        if entry is not None and entry.actor is None:
+            entry.actor = route
         return route
 
     def locate(self, route: Route, *, wait: bool = True, lost: str = "") -> None:
@@ -82,8 +89,7 @@ class Routes:
         node, spec = self.node, task.spec
         if not task.options.found_at or route.actor_id + FIRST_RETURN in node.objects.entries:
             self._retain(route)
-        item = Leaving(task)
-        route.queue.append(item)
+        item = route.add(task)
         if not spec.deps and not spec.holds:
             self._may_leave(item)
             return
@@ -93,8 +99,7 @@ class Routes:
         node.acks.expect(request, expected, lambda: self._may_leave(item))
 
     def _retain(self, route: Route) -> None:
-        if not route.is_retaining:
-            route.is_retaining = True
+        if route.retains():
             self.node.objects.retain(route.actor_id + FIRST_RETURN)
 
     def _may_leave(self, item: Leaving) -> None:
@@ -111,7 +116,8 @@ class Routes:
         home = message.node or ("" if message.lost else route.hint)
         if message.is_coming:
             self._fail_begun(route)
-            self._is_sure(route)
+            route.announced()
+            self.node.calls.wanting_worker_changed()
         elif home in lost:
             self.locate(route, lost=home)  # the shard has not heard of that loss
         elif home and home != self.node.address:
@@ -120,45 +126,31 @@ class Routes:
             self.node.logs.made_is_gone(route.actor_id, message.lost)
             reason = f" ({lost[message.lost]})" if message.lost in lost else ""
             self.fail_route(
-                route, gone_error(f"{route.in_words()} died: its node {host_of(message.lost)} is lost{reason}.")
+                route, gone_error(f"{route.in_words()} died: its node {where.host_of(message.lost)} is lost{reason}.")
             )
         else:
             self.node.logs.made_is_gone(route.actor_id)
             text = f"{route.in_words()} has ended, or never existed."
             self.fail_route(route, self.node.names.weak.deaths.get(route.actor_id) or gone_error(text))
 
-    def _is_sure(self, route: Route) -> None:
-        """Actors that make it again may have waited for that."""
-        route.is_unsure = False
-        self.node.calls.wanting_worker_changed()
-
     def follow(self, actor_id: bytes, *, wait: bool) -> None:
         """Where it lives is to be known: its handle is held here by one that has made it.  wait: as in locate."""
         if actor_id in self.node.calls.actors or actor_id in self.node.ends.graves:
             return
-        if actor_id not in self.by_actor:
-            route = self.by_actor[actor_id] = Route(actor_id)
-            route.is_forgotten = True
-            self.locate(route, wait=wait)
-        self.route(actor_id)
+        self.route(actor_id, wait=wait)
 
     def settle(self, route: Route, home: str) -> None:
         """It lives there: what may be repeated of what its former home had goes first."""
-        self._is_sure(route)
         self._fail_begun(route)
-        self._repeat_sent(route)
-        route.home, route.lost_at = home, None
+        route.repeat()
+        route.settled(home)
+        self.node.calls.wanting_worker_changed()
         self.touched[route.actor_id] = None
 
     def _fail_begun(self, route: Route) -> None:
         """Nobody knows whether its former home had begun these calls; they may not be repeated."""
-        begun = [
-            task
-            for task in route.sent.values()
-            if 0 <= task.options.max_retries <= task.attempts and type(task) is not Asked
-        ]
+        begun = route.take_sent(lambda task: 0 <= task.options.max_retries <= task.attempts and type(task) is not Asked)
         for task in begun:
-            del route.sent[task.spec.task_id]
             call = name_of_call(task)
             text = f"The actor of {call} is restarted on another node: its node is lost, and may have begun it."
             self.node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text))
@@ -168,18 +160,8 @@ class Routes:
     def give_up_waiting(self, route: Route) -> None:
         """It has had no home for long: calls that may not be repeated fail."""
         self._fail_begun(route)
-        refuses = self.node.ends.restarts.has_no_home
-        route.queue = deque([item for item in route.queue if not refuses(route, item.task)])
+        route.take_queued(partial(self.node.ends.restarts.has_no_home, route))
         self.calls_ended(route)
-
-    @staticmethod
-    def _repeat_sent(route: Route) -> None:
-        again = []
-        for task in route.sent.values():
-            task.tried(task.attempts + 1)
-            again.append(Leaving(task, True))
-        route.sent.clear()
-        route.queue.extendleft(reversed(again))
 
     def name_found(self, actor_id: bytes, hint: str) -> None:
         """An actor of another node was found by name: its handle's object is held here from now on."""
@@ -188,11 +170,8 @@ class Routes:
         if entry.shared is None:
             node.remote.adopt(entry)
         if actor_id not in self.by_actor:
-            route = self.by_actor[actor_id] = Route(actor_id)
-            route.is_forgotten = True
-            route.hint = hint
-            self.locate(route, wait=False)
-        self.route(actor_id)
+            self.locate(self.begin(actor_id, hint), wait=False)
+        self.attach(self.by_actor[actor_id])
 
     def kill(self, message: actors.KillActor) -> None:
         """KillActor, by a process of this node."""
@@ -206,7 +185,7 @@ class Routes:
             self._send_calls(route)
             self.node.send(route.home, message)
         elif message.no_restart:
-            route.is_killed = True
+            route.killed()
 
     def pump(self) -> None:
         """End of a turn: calls leave."""
@@ -215,14 +194,12 @@ class Routes:
             route = self.by_actor.get(actor_id)
             if route is not None and route.home and route.home not in self.node.drain.going.closed:
                 self._send_calls(route)
-                if route.is_killed:
-                    route.is_killed = False
+                if route.takes_kill():
                     self.node.send(route.home, actors.KillActor(actor_id))
 
     def _send_calls(self, route: Route) -> None:
-        queue, calls, size = route.queue, actors.ForwardCalls([]), 0
-        while queue and queue[0].is_ready:
-            task = queue.popleft().task
+        calls, size = actors.ForwardCalls([]), 0
+        while (task := route.next_to_send()) is not None:
             spec = task.spec
             if task.attempts:
                 calls.attempts = calls.attempts or [0] * len(calls.specs)
@@ -231,7 +208,6 @@ class Routes:
             calls.specs.append(spec)
             if type(task) is Asked:
                 calls.answered.append(spec.task_id)
-            route.sent[spec.task_id] = task
             if spec.deps or spec.holds:
                 self._lend(route.home, task)
             size += len(spec.args)
@@ -339,31 +315,24 @@ class Routes:
     def calls_ended(self, route: Route) -> None:
         if route.sent or route.queue:
             return
-        if route.is_retaining:
-            route.is_retaining = False
-            self.node.objects.drop(route.actor_id + FIRST_RETURN)
-        if route.is_forgotten and not self.node.names.weak.keeps(route):
+        handle = route.actor_id + FIRST_RETURN
+        if route.releases():
+            self.node.objects.drop(handle)
+        entry = self.node.objects.entries.get(handle)
+        if (entry is None or entry.actor is not route) and not self.node.names.weak.keeps(route):
             self.by_actor.pop(route.actor_id, None)
             self.unpulled.actor_is_gone(route.actor_id)
 
     def fail_route(self, route: Route, error: bytes) -> None:
         """All its calls get the error."""
         self.by_actor.pop(route.actor_id, None)
-        self._is_sure(route)
+        self.node.calls.wanting_worker_changed()
         entry = self.node.objects.entries.get(route.actor_id + FIRST_RETURN)
         if entry is not None and entry.actor is route:
             entry.actor = None
-        route.is_forgotten = True
-        for task in [*route.sent.values(), *(item.task for item in route.queue)]:
+        for task in route.take_all():
             if not self.unpulled.give_up(task):
                 self.node.lifecycle.fail_with(task, error)
-        route.sent.clear()
-        route.queue.clear()
-        self.calls_ended(route)
-
-    def handle_gone(self, route: Route) -> None:
-        """Nothing here refers to the handle any more."""
-        route.is_forgotten = True
         self.calls_ended(route)
 
     def job_ended(self, job: Job) -> None:
@@ -372,9 +341,8 @@ class Routes:
         where it lives.  Calls of the job that wait for such a word do not leave.
         """
         for route in list(self.by_actor.values()):
-            over = [item.task for item in route.queue if item.task.job is job] if not route.home else []
+            over = route.take_queued(lambda task: task.job is job) if not route.home else []
             if over:
-                route.queue = deque(item for item in route.queue if item.task.job is not job)
                 for task in over:
                     task.ended()
                 error = encode_system_error("WorkerCrashedError", "The driver of this call has ended.")
@@ -392,17 +360,14 @@ class Routes:
     def come_here(self, route: Route) -> None:
         """It lives here from now on: calls on it have waited here already."""
         self._fail_begun(route)
-        self._repeat_sent(route)
-        items = list(route.queue)
-        route.queue.clear()
-        route.is_forgotten = True
+        route.repeat()
         self.node.names.weak.routes.pop(route.actor_id, None)
         actor = self.node.calls.actors.get(route.actor_id)
-        for item in items:
-            spec = item.task.spec
-            if type(item.task) is Asked and actor is not None and actor.shipping is not None:
+        for task in route.take_all():
+            spec = task.spec
+            if type(task) is Asked and actor is not None and actor.shipping is not None:
                 actor.shipping.answers.asked.add(spec.task_id)
-            self.node.calls.submit(item.task)
+            self.node.calls.submit(task)
             self.node.objects.drop_all((*spec.deps, *spec.holds))
         self.calls_ended(route)
 
@@ -411,16 +376,12 @@ class Routes:
         for object_ids in self.lent.pop(lost, {}).values():
             self.node.objects.drop_all(object_ids)
         for route in self.by_actor.values():
-            if lost in (route.home, route.hint):
-                route.hint = ""
-            is_home = route.home == lost
+            is_home = route.node_lost(lost)
             asked = self.unpulled.home_lost(route.actor_id, lost, is_asked=is_home and not is_drained)
             if asked:
-                route.sent = {**asked, **route.sent}
+                route.asks_first(asked)
                 self._retain(route)
             if is_home:
-                route.home = ""
-                route.is_unsure = True
                 if not is_drained:
                     self.node.ends.restarts.home_lost(route, self.node.now)
                 self.locate(route, lost=lost)

@@ -37,14 +37,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...wire import objects as objects_wire
-from ...wire import scheduling, tasks
+from ...wire import scheduling, tasks, where
 from ...wire.task_spec import StoredValue
-from ...wire.where import NODE_ID_LABEL, host_of
-from ..effects import (
-    ForgetProcess,
-    ProcessJoined,
-    ProcessLeft,
-)
+from .. import effects
 from ..latest import Latest
 from ..role import Role, on
 from .acks import Acks
@@ -130,7 +125,7 @@ class LocalScheduler(Role):
         self.addresses = addresses
         self.node_id, self.session = node_id, session
         self.is_embedded = is_embedded  # no other node can ever join
-        self.labels = {**(labels or {}), NODE_ID_LABEL: host_of(address)}
+        self.labels = {**(labels or {}), where.NODE_ID_LABEL: where.host_of(address)}
         self.policy = policy  # as in wire/scheduling.POLICIES
         self.inline_bytes_max = inline_bytes_max  # of results: small ones come from other nodes unasked
         self.resources = Resources(total, gpu_names)
@@ -195,8 +190,8 @@ class LocalScheduler(Role):
 
     # --- processes ---
 
-    @on(ProcessJoined)
-    def on_process_joined(self, message: ProcessJoined) -> None:
+    @on(effects.ProcessJoined)
+    def on_process_joined(self, message: effects.ProcessJoined) -> None:
         if message.kind == "worker":
             self.pool.join(message)
             return
@@ -210,8 +205,8 @@ class LocalScheduler(Role):
             self.small_values.tell(process)
         self.pool.prestart()
 
-    @on(ProcessLeft)
-    def on_process_left(self, message: ProcessLeft) -> None:
+    @on(effects.ProcessLeft)
+    def on_process_left(self, message: effects.ProcessLeft) -> None:
         """A driver's end is its job's end: tasks cancelled, objects freed, actors (not detached) stopped."""
         process = self.processes.get(message.process)
         if process is None:
@@ -266,7 +261,7 @@ class LocalScheduler(Role):
         # What it has sealed is not what it was writing.
         self._send_seals()
         self.send(self.addresses.object_manager, objects_wire.ProcessGone(process.address))
-        self.perform(ForgetProcess(process.address))
+        self.perform(effects.ForgetProcess(process.address))
 
     def object_is_here(self, entry: ObjectEntry, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
         """A value has come: made, put or fetched.  Tell who takes it, who waits, and who submitted it."""

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ...ids import FIRST_RETURN, return_id
 from ...wire.message import Message
@@ -67,60 +67,33 @@ class Withheld(Struct, gc=False, eq=False):
     contained: tuple[tuple[bytes, ...], ...]
 
 
-class Shipping:
+class Shipping(Struct, eq=False):
     """Of one actor."""
 
-    __slots__ = (
-        "acked",
-        "actor",
-        "answers",
-        "awaited",
-        "begun",
-        "delivered",
-        "epoch",
-        "heard",
-        "held",
-        "is_known",
-        "is_offer_said",
-        "is_on",
-        "is_started",
-        "is_unseen",
-        "node",
-        "offered",
-        "offered_all_of",
-        "offered_count",
-        "queue",
-        "undelivered",
-        "unoffered_size",
-        "unoffered_stored",
-        "withheld",
-    )
-
-    def __init__(self, node: LocalScheduler, actor: Actor) -> None:
-        self.node = node
-        self.actor = actor
-        self.epoch = 0
-        self.is_on = False  # a guardian has the log, or is to have it: results wait for that
-        self.is_started = False  # it is being sent
-        self.is_known = False  # the shard knows who the guardian is
-        self.is_unseen = True  # no result has ever left
-        self.acked = -1  # calls whose effect the guardian could bring about
-        self.queue: deque[Item] = deque()
-        self.withheld: deque[Withheld] = deque()
-        self.answers = Answers(node, actor)
-        self.begun = BegunCalls(node, actor)
-        # Answers that its calls got, which the guardian may not have yet: (their number, whom to tell when it has).
-        self.undelivered: deque[tuple[int, Callable[[], None]]] = deque()
-        self.delivered = 0  # of this epoch: so many were sent, and calls that have begun
-        self.heard = 0  # of these the guardian has so many
-        self.offered = b""  # the checkpoint that it is asked to pull
-        self.offered_count = 0
-        self.is_offer_said = True
-        self.awaited: set[bytes] = set()  # calls in it whose large answers are to be with their callers first
-        self.unoffered_size = 0  # bytes that the calls since then take
-        self.unoffered_stored = 0  # and of what they take that is large
-        self.offered_all_of: list[bytes] = []  # the calls that these were made by are in it
-        self.held: list[bytes] = []  # what the log's beginning takes, until it is there
+    node: LocalScheduler
+    actor: Actor
+    answers: Answers
+    begun: BegunCalls
+    epoch: int = 0
+    is_on: bool = False  # a guardian has the log, or is to have it: results wait for that
+    is_started: bool = False  # it is being sent
+    is_known: bool = False  # the shard knows who the guardian is
+    is_unseen: bool = True  # no result has ever left
+    acked: int = -1  # calls whose effect the guardian could bring about
+    queue: deque[Item] = field(default_factory=deque)
+    withheld: deque[Withheld] = field(default_factory=deque)
+    # Answers that its calls got, which the guardian may not have yet: (their number, whom to tell when it has).
+    undelivered: deque[tuple[int, Callable[[], None]]] = field(default_factory=deque)
+    delivered: int = 0  # of this epoch: so many were sent, and calls that have begun
+    heard: int = 0  # of these the guardian has so many
+    offered: bytes = b""  # the checkpoint that it is asked to pull
+    offered_count: int = 0
+    is_offer_said: bool = True
+    awaited: set[bytes] = set()  # calls in it whose large answers are to be with their callers first
+    unoffered_size: int = 0  # bytes that the calls since then take
+    unoffered_stored: int = 0  # and of what they take that is large
+    offered_all_of: list[bytes] = []  # the calls that these were made by are in it
+    held: list[bytes] = []  # what the log's beginning takes, until it is there
 
     # --- the log ---
 
@@ -447,3 +420,8 @@ class Shipping:
         self.stop()
         self.release()
         self.answers.close()
+
+
+def new_shipping(node: LocalScheduler, actor: Actor) -> Shipping:
+    """Return the state of an actor's log that no other node has so far."""
+    return Shipping(node, actor, Answers(node, actor), BegunCalls(node, actor))

@@ -22,6 +22,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from ...wire import objects
 from ...wire.message import Bulk
 from ..effects import RangeRead, ReadRange
@@ -47,19 +49,17 @@ PACES_MAX = 1_000  # nodes of which that is known, the last so many: more do not
 NOTHING = Bulk(b"")
 
 
-class Give:
+class Give(Struct, eq=False):
     """One object that others pull from here."""
 
-    __slots__ = ("later", "since", "slots", "turn", "waiting")
     LASTING = {"orders of one node": (lambda it: map(len, it.waiting.values()), "ORDERS_MAX")}
 
-    def __init__(self) -> None:
-        self.slots: dict[str, int] = {}  # who pulls it, and on what ticket
-        self.since: dict[str, float] = {}  # those of them that had nothing of it: when they began
-        self.turn = 0  # counts those sent on
-        # Who waits for a slot: its orders, each with the refs inside the object where that was asked for.
-        self.waiting: dict[str, list[tuple[objects.PullObject, tuple[bytes, ...]]]] = {}
-        self.later: dict[int, dict[str, None]] = {}  # chunk that is not here yet -> who has asked for it
+    slots: dict[str, int] = {}  # who pulls it, and on what ticket
+    since: dict[str, float] = {}  # those of them that had nothing of it: when they began
+    turn: int = 0  # counts those sent on
+    # Who waits for a slot: its orders, each with the refs inside the object where that was asked for.
+    waiting: dict[str, list[tuple[objects.PullObject, tuple[bytes, ...]]]] = {}
+    later: dict[int, dict[str, None]] = {}  # chunk that is not here yet -> who has asked for it
 
 
 class Gives:

@@ -25,8 +25,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...ids import is_put
-from ...wire import objects
-from ...wire.task_spec import StoredValue
+from ...wire import objects, task_spec
 from ..effects import CreateSegment, PagesAreThere, PagesRefused, ReservePages, SegmentCreated, SegmentCreateFailed
 from ..role import Role, on
 from ..work_effects import CountStore, RoomWanted, StoreCounted
@@ -62,7 +61,7 @@ class Stored(Struct, gc=False, eq=False):
     """One object in the arena."""
 
     object_id: bytes
-    place: StoredValue
+    place: task_spec.StoredValue
     process: str  # who writes it; "" once it is sealed
     reserved: int  # bytes from the start that have pages
     told: bool = False  # the writer knows the place
@@ -167,7 +166,7 @@ class ObjectManager(Role):
         """True: served, or being served.  False: it waits, for room or for the pages before it."""
         offset = self.ranges.take_warm(size)
         if offset is not None:
-            stored = Stored(object_id, StoredValue(SEGMENT, offset, size), process, size)
+            stored = Stored(object_id, task_spec.StoredValue(SEGMENT, offset, size), process, size)
             self.objects[object_id] = stored
             self._tell_writer(stored)
             return True
@@ -177,7 +176,7 @@ class ObjectManager(Role):
         if extended is None:
             return False
         offset, warm = extended
-        stored = Stored(object_id, StoredValue(SEGMENT, offset, size), process, min(warm, aligned(size)))
+        stored = Stored(object_id, task_spec.StoredValue(SEGMENT, offset, size), process, min(warm, aligned(size)))
         self.objects[object_id] = stored
         self.growing = stored
         self._reserve_more()

@@ -21,8 +21,9 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from ...wire import gcs, objects
-from ...wire.task_spec import StoredValue
+from msgspec import Struct
+
+from ...wire import gcs, objects, task_spec
 from ..effects import RangeWritten, WriteRange
 from ..latest import LOST_MAX, Latest
 from ..role import on
@@ -42,49 +43,27 @@ CHUNK_BYTES = 256 << 10
 MISSING, ASKED, WRITING, HERE = range(4)
 
 
-class Pull:
+class Pull(Struct, eq=False):
     """One object on its way here."""
 
-    __slots__ = (
-        "asked_at",
-        "asks_whole",
-        "chunks",
-        "contained",
-        "heard_at",
-        "here",
-        "is_attached",
-        "is_small",
-        "is_urgent",
-        "object_id",
-        "place",
-        "reserved",
-        "size",
-        "source",
-        "sources",
-        "ticket",
-        "wants_whole",
-        "writing",
-    )
-
-    def __init__(self, object_id: bytes, size: int, sources: list[str], chunk_bytes: int, *, is_small: bool) -> None:
-        self.object_id = object_id
-        self.size = size
-        self.sources = sources  # nodes that are said to have it; the first one is asked next
-        self.source = ""  # who is asked: one of those, or one that another one has named
-        self.ticket = 0  # of what is asked of it
-        self.asks_whole: bool | None = None  # whether that has to have all of it; None: nothing is asked of it yet
-        self.is_small = is_small
-        self.is_urgent = False  # whoever waits for it runs already
-        self.is_attached = False  # a chunk of it is here, or was
-        self.wants_whole = False  # where it was sent on to, nothing came of it
-        self.place: StoredValue | None = None
-        self.reserved = 0  # bytes from the start whose pages are there
-        self.chunks = bytearray(max(1, -(-size // chunk_bytes)))  # the state of each
-        self.here = 0  # how many are HERE
-        self.writing = 0  # and WRITING
-        self.asked_at: dict[int, float] = {}  # those that are ASKED: when
-        self.heard_at = 0.0  # when a chunk came from the source, or it was first asked
-        self.contained: tuple[bytes, ...] = ()
+    object_id: bytes
+    size: int
+    sources: list[str]  # nodes that are said to have it; the first one is asked next
+    chunks: bytearray  # the state of each
+    is_small: bool
+    source: str = ""  # who is asked: one of those, or one that another one has named
+    ticket: int = 0  # of what is asked of it
+    asks_whole: bool | None = None  # whether that has to have all of it; None: nothing is asked of it yet
+    is_urgent: bool = False  # whoever waits for it runs already
+    is_attached: bool = False  # a chunk of it is here, or was
+    wants_whole: bool = False  # where it was sent on to, nothing came of it
+    place: task_spec.StoredValue | None = None
+    reserved: int = 0  # bytes from the start whose pages are there
+    here: int = 0  # how many are HERE
+    writing: int = 0  # and WRITING
+    asked_at: dict[int, float] = {}  # those that are ASKED: when
+    heard_at: float = 0.0  # when a chunk came from the source, or it was first asked
+    contained: tuple[bytes, ...] = ()
 
 
 class Pulls:
@@ -106,6 +85,10 @@ class Pulls:
         self.patience = Patience(self)
         self.room = Room(self)
 
+    def _unasked(self, size: int) -> bytearray:
+        """Return the states of an object's chunks before the first one is asked for."""
+        return bytearray(max(1, -(-size // self.chunk_bytes)))
+
     @on(objects.FetchObject)
     def fetch(self, message: objects.FetchObject) -> None:
         """FetchObject; a second order for the same object is the first one, and may make it urgent."""
@@ -118,7 +101,7 @@ class Pulls:
         # Not all begin with the same one.
         start = zlib.crc32(self.manager.address.encode()) % len(sources) if sources else 0
         sources = sources[start:] + sources[:start]
-        pull = Pull(message.object_id, message.size, sources, self.chunk_bytes, is_small=message.is_small)
+        pull = Pull(message.object_id, message.size, sources, self._unasked(message.size), message.is_small)
         pull.is_urgent = message.is_urgent
         self.coming[message.object_id] = pull
         if not message.is_small:
@@ -265,7 +248,7 @@ class Pulls:
         if pull.is_small:
             # It is large after all: it needs room.
             self._leave(pull)
-            anew = Pull(pull.object_id, message.size, pull.sources, self.chunk_bytes, is_small=False)
+            anew = Pull(pull.object_id, message.size, pull.sources, self._unasked(message.size), False)
             anew.is_urgent = pull.is_urgent
             self.coming[pull.object_id] = self.queue[pull.object_id] = anew
             return
