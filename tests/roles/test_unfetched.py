@@ -59,6 +59,18 @@ def test_failure_that_goes_away_is_told():
     assert program.said() == [SAID]
 
 
+def test_failure_that_crosses_the_end_of_its_last_ref_is_told():
+    """The node has sent it before it heard of that end; it tells of those that come later itself."""
+    program = Program()
+    dropped, passed = program.submit(), program.submit()
+    program.submit(deps=[passed])
+    program.drop(dropped, passed)
+    program.arrive(dropped, passed)
+    assert program.said() == [SAID]
+    program.arrive(dropped)
+    assert program.said(is_last=True) == []
+
+
 def test_failure_that_is_left_at_the_end_is_told_once():
     program = Program()
     first = program.submit(num_returns=2)
@@ -95,7 +107,7 @@ def test_lines_of_a_while_are_bounded():
     assert program.client.unfetched.known.count_max == KNOWN_MAX
 
 
-@pytest.mark.parametrize("how", ["dropped", "held", "asked", "taken"])
+@pytest.mark.parametrize("how", ["dropped", "recorded", "held", "asked", "taken"])
 def test_node_tells_of_failures_that_no_process_has_a_ref_on(how):
     node = Node()
     spec = node.new_spec()
@@ -105,13 +117,16 @@ def test_node_tells_of_failures_that_no_process_has_a_ref_on(how):
         node.tell(DRIVER, WaitObjects(1, [object_id], 0, False))
     if how == "taken":
         node.tell(DRIVER, SubmitTasks([node.new_spec(deps=[object_id])]))
+    if how == "recorded":  # at the shards, and nobody else has a ref
+        node.scheduler.lineage.flush()
+        assert node.scheduler.objects.entries[object_id].is_recorded
     if how != "held":
         node.tell(DRIVER, ReleaseObjects([object_id]))
     while not any(node.queues.values()):
         node.give_birth()
     node.take_sent()
     node.finish_one(next(worker for worker, queue in node.queues.items() if queue), failure())
-    assert node.notices() == ([SAID] if how == "dropped" else [])
+    assert node.notices() == ([SAID] if how in ("dropped", "recorded") else [])
 
 
 def test_line_of_a_failure():

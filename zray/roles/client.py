@@ -218,7 +218,9 @@ class Client:
                     value = values.pop(object_id, None)
                     if type(value) is task_spec.StoredValue:
                         self.place_unused(object_id)
-                    elif value is not None and FIRST_MARK <= value < PAST_MARKS:  # type: ignore[operator]
+                    elif value is None:
+                        self.unfetched.left(object_id)
+                    elif FIRST_MARK <= value < PAST_MARKS:  # type: ignore[operator]
                         self.unfetched.gone(object_id, value)  # type: ignore[arg-type]
             if self.borrowed or self.located:
                 self.borrowed.difference_update(gone)
@@ -350,6 +352,8 @@ class Client:
                     self.place_unused(object_id)
             if known is not None:
                 values[known] = value
+            elif self.unfetched.crossing:
+                self.unfetched.arrived_late(object_id, value)
         if self.on_ready is not None:
             for object_id, _ in message.objects:
                 self.on_ready(object_id)

@@ -18,6 +18,8 @@ LINES_MAX = 5
 TELL_SECONDS = 10.0
 # Tasks whose failure is known; some have several returns, which all hold the same one.
 KNOWN_MAX = 10_000
+# Values under way from the node whose refs are gone: what one frame of the link may hold of small ones.
+CROSSING_MAX = 1_000
 
 _decode = Decoder().decode
 # Errors of zray's own that a program should hear of, if it does not ask for the value.  Not here: what a program has
@@ -72,6 +74,8 @@ class Unfetched:
         self.fetched: set[bytes] = set()  # failures that somebody has heard of here
         self.handed: set[bytes] = set()  # objects that others may ask for
         self.known: Latest[bytes, None] = Latest(KNOWN_MAX)
+        # Objects whose last ref went before their value came: the node may have sent that already.
+        self.crossing: Latest[bytes, None] = Latest(CROSSING_MAX)
         self.lines: deque[str] = deque()
         self.left_out = 0
         self.next_at = 0.0
@@ -84,6 +88,16 @@ class Unfetched:
         elif object_id[TASK_ID_BYTES:] == FIRST_RETURN or return_id(task_id, 1) not in self.held:
             self._failed(task_id, error)
         # Else one of several returns: the first one may still be asked for.
+
+    def left(self, object_id: bytes) -> None:
+        """Note that the last ref on an object is gone, whose value is not here."""
+        if object_id not in self.fetched and object_id not in self.handed:
+            self.crossing[object_id] = None
+
+    def arrived_late(self, object_id: bytes, value: object) -> None:
+        """Tell of a failure that came behind the end of its last ref."""
+        if self.crossing.pop(object_id, self) is None and type(value) is bytes and FIRST_MARK <= value < PAST_MARKS:
+            self._failed(object_id[:TASK_ID_BYTES], value)
 
     def forget(self, object_ids: Sequence[bytes]) -> None:
         """The last refs on these are gone."""

@@ -67,8 +67,9 @@ class Notices:
             return
         returns = self.node.lifecycle.returns_of(task)
         if all(entry.actor is entry.holders is entry.watchers is None and not entry.count for entry in returns):
-            # What the shards have no record of, no other node has a ref on.
-            if not task.entry.is_recorded and (text := unheard(value)):
+            # What the shards have no record of, or nobody has shared, no other node has a ref on.
+            is_known_elsewhere = task.entry.is_recorded and task.entry.shared is not None
+            if not is_known_elsewhere and (text := unheard(value)):
                 self.tell(task.job, text)
 
     def _retried(self, task: Task, why: str) -> None:
