@@ -51,8 +51,8 @@ def drain(node: str, timeout: float | None, no_wait: bool, session: str | None) 
     NODE is the id of a node, or how that begins: `zray status` shows it.  No task is placed there any more; other nodes
     run the tasks that have not begun.  The exit code is 1 if the node was lost before it had finished.
     """
+    from zray.exceptions.printable import printable
     from zray.host.client import control
-    from zray.printable import printable
     from zray.wire.drains import DrainReply, OrderDrain
     from zray.wire.limits import CHARACTERS_MAX
 

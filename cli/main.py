@@ -34,7 +34,7 @@ class Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
-            from zray import absent
+            from zray.ray_names import absent
 
             if name in absent.COMMANDS:
                 raise absent.not_built(absent.COMMANDS, name, f"the command `zray {name}`")
@@ -48,8 +48,8 @@ class Commands(click.Group):
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command; errors of the system end it with one sentence, not with a traceback."""
-        from zray import uncaught
         from zray.exceptions import ZrayError
+        from zray.on_import import uncaught
 
         uncaught.uninstall()
 

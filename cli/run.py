@@ -29,7 +29,7 @@ def command_of(program: tuple[str, ...]) -> list[str]:
 @click.argument("program", metavar="PROGRAM [ARGS]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(as_ray: bool, program: tuple[str, ...]) -> None:
     """Run a program.  PROGRAM is a Python file, `-m MODULE`, or a command such as pytest."""
-    from zray.ray_imports import path_of_children
+    from zray.ray_names.ray_imports import path_of_children
 
     command = command_of(program)
     if as_ray:

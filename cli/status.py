@@ -83,7 +83,7 @@ def lost_facts(nodes: list[Any]) -> list[dict[str, Any]]:
 
 def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
     """Facts on one session as plain data, without the nodes of its cluster."""
-    from zray.printable import printable
+    from zray.exceptions.printable import printable
 
     from .usage import memory, programs
 
@@ -129,7 +129,7 @@ def add_nodes(fact: dict[str, Any], link: Any, silent: set[str]) -> None:
 
 def returning_facts(info: Any) -> dict[str, Any]:
     """A node that its cluster has given up, and that tries to join it again, as plain data."""
-    from zray.printable import printable
+    from zray.exceptions.printable import printable
 
     return {
         "session": info.session,
@@ -264,10 +264,10 @@ def is_short(is_watched: bool) -> bool:
 
 def show_cluster(address: str, form: str, *, is_watched: bool) -> None:
     """Print the cluster at an address, as a reader with a token."""
+    from zray.exceptions.printable import printable
     from zray.host.client import control
     from zray.host.cluster import read_only
     from zray.host.security import token_input
-    from zray.printable import printable
     from zray.wire.task_spec import RESOURCE_UNIT
 
     token = token_input.token_from_environment()

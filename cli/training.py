@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from zray.printable import printable
+from zray.exceptions.printable import printable
 from zray.tune import ProgressReporter
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zray.printable import escaped, printable
+from zray.exceptions.printable import escaped, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ def programs(pids: list[int]) -> list[dict[str, Any]]:
     """Programs by their pids, as plain data.  One that has just ended is left out."""
     import psutil
 
-    from zray.printable import printable
+    from zray.exceptions.printable import printable
 
     found = []
     for pid in pids:

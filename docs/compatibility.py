@@ -1,7 +1,8 @@
 """Writes the table of absent names in docs/compatibility.md: `scripts/compatibility`.
 
-The names are those of docs/names_of_ray.py and docs/names_of_rllib.py, and the sentences those of zray/absent.py.
-tests/docs/test_names_of_ray.py walks the names, and tests/docs/test_compatibility.py compares the table.
+The names are those of docs/names_of_ray.py and docs/names_of_rllib.py, and the sentences those of
+zray/ray_names/absent.py.  tests/docs/test_names_of_ray.py walks the names, and tests/docs/test_compatibility.py
+compares the table.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 
 from docs import names_of_ray, names_of_rllib
-from zray import absent
+from zray.ray_names import absent
 
 NAMES: Mapping[str, str] = {**names_of_ray.NAMES, **names_of_rllib.NAMES}
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "compatibility.md")
@@ -29,7 +30,10 @@ def main() -> None:
         file.write(before + heading + section() + rest)
     unknown = [name for name, state in walk() if state == "unknown"]
     if unknown:
-        print("Write a sentence into zray/absent_names.py or zray/absent_rllib.py for:", file=sys.stderr)
+        print(
+            "Write a sentence into absent_names.py or absent_rllib.py of zray/ray_names for:",
+            file=sys.stderr,
+        )
         print(*unknown, sep="\n", file=sys.stderr)
         sys.exit(1)
 

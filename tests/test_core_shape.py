@@ -7,10 +7,10 @@ import pytest
 from tests.core_shape import changed, code_lines, fields_of, measure
 
 MOST = {
-    "files": 327,
-    "code lines": 38_876,
-    "statements": 32_479,
-    "lines of imports": 3_237,
+    "files": 326,
+    "code lines": 38_756,
+    "statements": 32_381,
+    "lines of imports": 3_234,
     "fields with foreign writers": 128,
 }
 # A count that is lower than its limit by so much has to be written down.

@@ -9,58 +9,33 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import second_start, shadows, uncaught
+from . import on_import
+from .on_import import shadows, uncaught
 from .version import __ray_version__, __version__
 
 if TYPE_CHECKING:
     from . import actor, cloudpickle, exceptions, experimental, internal, runtime_env, util
-    from .actor import ActorClassInheritanceException, exit_actor, method
-    from .api import (
-        as_completed,
-        cancel,
-        get,
-        get_actor,
-        get_gpu_ids,
-        get_runtime_context,
-        init,
-        is_initialized,
-        kill,
-        put,
-        shutdown,
-        timeline,
-        wait,
-    )
-    from .cluster_info import available_resources, cluster_resources, nodes
-    from .decorator import remote
+    from .api.actor_class import ActorClassInheritanceException, exit_actor, method
+    from .api.actors import get_actor, kill
+    from .api.cluster_info import available_resources, cluster_resources, nodes, timeline
+    from .api.decorator import remote
+    from .api.objects import as_completed, cancel, get, put, wait
+    from .api.runtime_context import get_gpu_ids, get_runtime_context
+    from .api.sessions import init, is_initialized, shutdown
     from .object_ref import ObjectID, ObjectRef
 
 _MODULE_BY_NAME = {
     **dict.fromkeys(("LOCAL_MODE", "SCRIPT_MODE", "WORKER_MODE", "logger"), "_private.worker"),
-    **dict.fromkeys(("available_resources", "cluster_resources", "nodes"), "cluster_info"),
-    "ActorClassInheritanceException": "actor",
+    **dict.fromkeys(("available_resources", "cluster_resources", "nodes", "timeline"), "api.cluster_info"),
+    "ActorClassInheritanceException": "exceptions",
     "ObjectID": "object_ref",
     "ObjectRef": "object_ref",
-    "exit_actor": "actor",
-    "method": "actor",
-    "remote": "decorator",
-    **dict.fromkeys(
-        (
-            "as_completed",
-            "cancel",
-            "get",
-            "get_actor",
-            "get_gpu_ids",
-            "get_runtime_context",
-            "init",
-            "is_initialized",
-            "kill",
-            "put",
-            "shutdown",
-            "timeline",
-            "wait",
-        ),
-        "api",
-    ),
+    "remote": "api.decorator",
+    **dict.fromkeys(("as_completed", "cancel", "get", "put", "wait"), "api.objects"),
+    **dict.fromkeys(("exit_actor", "method"), "api.actor_class"),
+    **dict.fromkeys(("get_actor", "kill"), "api.actors"),
+    **dict.fromkeys(("get_gpu_ids", "get_runtime_context"), "api.runtime_context"),
+    **dict.fromkeys(("init", "is_initialized", "shutdown"), "api.sessions"),
 }
 _MODULES = (
     *("actor", "cloudpickle", "exceptions", "experimental", "internal", "runtime_env", "util"),
@@ -69,7 +44,7 @@ _MODULES = (
     *("air", "rllib", "train", "tune"),
 )
 
-second_start.end_if_marked()
+on_import.end_if_marked()
 uncaught.install()
 sys.meta_path.append(shadows.AbsentModules)
 
@@ -122,8 +97,7 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = import_module(f".{name}", __name__)
     else:
-        # Not `from . import absent`: that asks for the attribute "absent" first, and comes back here.
-        raise import_module(".absent", __name__).attribute_error(__name__, name)
+        raise import_module(".ray_names.absent", __name__).attribute_error(__name__, name)
     globals()[name] = value
     return value
 

@@ -3,6 +3,6 @@
 `zray run --as-ray PROGRAM` and `zray.util.as_ray.install()` do the same.
 """
 
-from .ray_imports import install
+from .util.as_ray import install
 
 install()

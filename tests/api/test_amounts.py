@@ -6,7 +6,7 @@ import pytest
 import zray
 from tests.gates import until
 from zray.cluster_utils import Cluster
-from zray.options import ACTOR_OPTIONS, METHOD_OPTIONS, TASK_OPTIONS, check_options
+from zray.options.remote_options import ACTOR_OPTIONS, METHOD_OPTIONS, TASK_OPTIONS, check_options
 from zray.util.placement_group import placement_group, validate_placement_group
 from zray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 

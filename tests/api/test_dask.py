@@ -66,8 +66,8 @@ def test_long_chain_is_computed():
 
 def test_large_values_stay_in_the_store(monkeypatch):
     fetched = []
-    get = zray.api.get
-    monkeypatch.setattr("zray.util.dask_run.api.get", lambda refs: fetched.append(get(refs)) or fetched[-1])
+    get = zray.api.objects.get
+    monkeypatch.setattr("zray.util.dask_run.objects.get", lambda refs: fetched.append(get(refs)) or fetched[-1])
     graph = {"large": (np.ones, 100_000), "data": np.ones(100_000), "twice": (np.add, "large", "data")}
     graph["sum"] = (float, (np.sum, "twice"))
     assert ray_dask_get(graph, "sum") == 200_000.0

@@ -66,8 +66,8 @@ def test_all_cpus_are_the_default():
 
 def test_large_array_is_put_once_and_read_in_place(monkeypatch):
     array, puts = np.ones(100_000), []
-    put = zray.api.put
-    monkeypatch.setattr("zray.util.joblib_backend.api.put", lambda value: puts.append(1) or put(value))
+    put = zray.api.objects.put
+    monkeypatch.setattr("zray.util.joblib_backend.objects.put", lambda value: puts.append(1) or put(value))
     found = run([joblib.delayed(address_of)(array, other=value) for value in range(8)], n_jobs=2)
     assert [total for *_, total in found] == [100_000.0 + value for value in range(8)]
     assert len(puts) == 1 and not any(writeable for _, writeable, _ in found)

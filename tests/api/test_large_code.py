@@ -10,7 +10,7 @@ import pytest
 import zray
 from tests.gates import is_running, until
 from tests.scripts import run_script
-from zray import remote_function
+from zray.api import remote_function
 from zray.cluster_utils import Cluster
 
 LIMIT = 100_000  # of a message, in these tests

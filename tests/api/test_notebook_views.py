@@ -1,6 +1,6 @@
 """Views of refs and handles in a notebook: short, escaped, and without a question to anybody."""
 
-from zray.actor_handle import ActorHandle
+from zray.actor import ActorHandle
 from zray.object_ref import ObjectRef
 
 

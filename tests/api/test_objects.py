@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import zray
 import zray.store.by_value  # noqa: F401  before hypothesis draws: see tests/store/conftest.py
 from tests.scripts import run_script
-from zray.api import require_runtime
+from zray.api.sessions import require_runtime
 from zray.wire.objects import InlineLimit
 from zray.wire.task_spec import StoredValue
 

@@ -163,7 +163,7 @@ def test_large_code_is_warned_of_once_and_says_what_makes_it_large():
 
 
 def test_functions_that_are_defined_in_a_loop_are_so_many(monkeypatch):
-    count = len(zray.api.require_runtime().published.ids)
+    count = len(zray.api.sessions.require_runtime().published.ids)
     monkeypatch.setattr("zray.host.client.published_code.FUNCTIONS_COUNT_MAX", count + 2)
     functions = [zray.remote(lambda number=number: number) for number in range(3)]
     assert zray.get([function.remote() for function in functions[:2]]) == [0, 1]

@@ -4,10 +4,10 @@ import pytest
 
 import zray
 from tests.gates import until
-from zray.cluster_info import ask_for_nodes
+from zray.api.cluster_info import ask_for_nodes
 from zray.cluster_utils import Cluster
 from zray.exceptions import ActorUnschedulableError, TaskUnschedulableError
-from zray.options import where_of_actor
+from zray.options.remote_options import where_of_actor
 from zray.util.scheduling_strategies import (
     DoesNotExist,
     Exists,

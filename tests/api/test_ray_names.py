@@ -180,7 +180,7 @@ def test_state_of_actors_and_groups():
 
 
 def test_job_config_fills_arguments_of_init():
-    from zray.job_config import with_job_config
+    from zray.api.job_config import with_job_config
 
     config = JobConfig(ray_namespace="space", runtime_env={"env_vars": {"A": "1"}}, default_actor_lifetime=None)
     config.set_metadata("owner", "me")

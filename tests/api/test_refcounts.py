@@ -415,4 +415,4 @@ def test_the_error_of_a_full_store_shows_nothing_of_zrays_code():
         with pytest.raises(zray.exceptions.ObjectStoreFullError, match="can never fit") as caught:
             call()
         assert f"{os.sep}host{os.sep}" not in str(caught.value)
-        assert [str(entry.path) for entry in caught.traceback if "api.py" not in str(entry.path)] == [__file__] * 2
+        assert [str(entry.path) for entry in caught.traceback if "objects.py" not in str(entry.path)] == [__file__] * 2

@@ -6,7 +6,8 @@ import pytest
 
 import zray
 from zray.cluster_utils import Cluster
-from zray.runtime_env import ENV_VARS_BYTES_MAX, RuntimeEnv
+from zray.options.runtime_env import ENV_VARS_BYTES_MAX
+from zray.runtime_env import RuntimeEnv
 
 HOME = os.environ.get("HOME", "")
 

@@ -12,7 +12,7 @@ from cli.main import COMMANDS
 from tests.cli.commands import zray as command
 from tests.docs.pages import DOCS, rows
 from tests.scripts import ROOT, environment
-from zray import absent
+from zray.ray_names import absent
 
 TABLES = {
     "Absent names": absent.NAMES,
@@ -91,7 +91,7 @@ def test_unknown_names_are_refused_as_python_does():
 
 
 def test_import_of_zray_leaves_the_tables_out():
-    program = "import sys, zray; print('zray.absent' in sys.modules)"
+    program = "import sys, zray; print('zray.ray_names.absent' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
     assert result.stdout == "False\n", result.stderr
 

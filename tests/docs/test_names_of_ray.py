@@ -7,7 +7,7 @@ import pytest
 
 from docs import compatibility
 from tests.docs.pages import DOCS
-from zray import absent
+from zray.ray_names import absent
 from zray.wire.listing import WorkListed
 
 

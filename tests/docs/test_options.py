@@ -11,8 +11,10 @@ import pytest
 import zray
 from cli.main import COMMANDS, main
 from tests.docs.pages import DOCS, rows
-from zray import absent, options, runtime_env
-from zray.actor import ASYNC_CONCURRENCY, ActorClass, ActorMethod
+from zray.actor import ActorClass, ActorMethod
+from zray.api.actor_class import ASYNC_CONCURRENCY
+from zray.options import remote_options, runtime_env
+from zray.ray_names import absent
 from zray.remote_function import RemoteFunction
 from zray.util import placement_group
 from zray.wire.environment import NO_ENVIRONMENT
@@ -64,10 +66,10 @@ def test_arguments_of_a_function_are_in_its_table_with_their_defaults(heading, f
 @pytest.mark.parametrize(
     ("heading", "names"),
     [
-        ("Tasks", options.TASK_OPTIONS),
-        ("Actors", options.ACTOR_OPTIONS),
-        ("Methods", options.METHOD_OPTIONS),
-        ("Absent options", options.NOT_YET),
+        ("Tasks", remote_options.TASK_OPTIONS),
+        ("Actors", remote_options.ACTOR_OPTIONS),
+        ("Methods", remote_options.METHOD_OPTIONS),
+        ("Absent options", remote_options.NOT_YET),
         ("runtime_env", runtime_env.FIELDS),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

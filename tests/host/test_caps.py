@@ -9,13 +9,13 @@ from tests.host.wires import Host, Stranger, beat, greet, pump
 from tests.roles.desk import DRIVER, Desk
 from zray import exceptions
 from zray.exceptions import ProtocolError
+from zray.exceptions.printable import CHARACTERS_MAX, coloured, printable
 from zray.host.client.control import _shown
 from zray.host.cluster.membership import Membership, addresses_of
 from zray.host.links import host_link, process_links
 from zray.host.links.host_link import Neighbour
 from zray.host.links.process_links import Peer, Peers
 from zray.host.security.keyring import Key
-from zray.printable import CHARACTERS_MAX, coloured, printable
 from zray.roles.local_scheduler import waits
 from zray.wire import link
 from zray.wire.codec import Letter, decode

@@ -60,7 +60,7 @@ def test_variable_of_the_environment_shows_all_frames(tmp_path):
     path = write_script(tmp_path, CRASH)
     variables = {**environment(), "ZRAY_FULL_TRACEBACK": "1"}
     done = subprocess.run([sys.executable, path], env=variables, capture_output=True, text=True, timeout=40)
-    for name in ("api.py", "main.py", "fork_server.py"):
+    for name in ("objects.py", "main.py", "fork_server.py"):
         assert f"{OWN_FOLDER}" in done.stderr and name in done.stderr
 
 

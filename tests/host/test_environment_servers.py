@@ -9,12 +9,12 @@ import pytest
 from msgspec import json, msgpack
 
 from tests.gates import until_ended
-from zray.host.code.package_requests import PackageRequest
 from zray.host.node import environment_servers, worker_processes
 from zray.host.node.environment_servers import INSTALLERS_MAX, EnvironmentServers
 from zray.host.node.worker_processes import Workers
 from zray.host.process.launch_fork_server import launch_environment_server
 from zray.host.session.session import Session
+from zray.options.package_requests import PackageRequest
 from zray.roles.effects import WorkerExited, WorkerStarted, WorkerStartFailed
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import zray
 from tests.scripts import environment, run_script
-from zray import second_start
+from zray import on_import
 from zray.exceptions import ClusterLostError, ZrayError
 from zray.host import context
 from zray.host.process.interpreter import child_environment, interpreter
@@ -133,18 +133,18 @@ def test_program_that_was_started_in_place_of_python_ends_with_its_first_import(
     code = "try:\n    import zray\nexcept BaseException:\n    pass\nprint('goes on')"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**environment(), second_start.MARK: "1"},
+        env={**environment(), on_import.MARK: "1"},
         capture_output=True,
         text=True,
         timeout=40,
     )
-    assert (done.returncode, done.stdout) == (1, "") and second_start.SAID in done.stderr
+    assert (done.returncode, done.stdout) == (1, "") and on_import.SAID in done.stderr
 
 
 def test_mark_is_not_in_the_environment_of_tasks(start):
     start(num_cpus=1)
     assert not context.is_own
-    assert zray.get(zray.remote(lambda: second_start.MARK in os.environ).remote(), timeout=40) is False
+    assert zray.get(zray.remote(lambda: on_import.MARK in os.environ).remote(), timeout=40) is False
 
 
 def test_libraries_of_a_frozen_program_are_not_those_of_its_processes(monkeypatch):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from zray.host.code.package_requests import parse_request, request_of
+from zray.options.package_requests import parse_request, request_of
 
 
 def request(tool="pip", **fields):

@@ -61,7 +61,7 @@ class Real:
         if how == "list":
             return self._all_at_once(refs)
         if how == "completed":
-            assert set(zray.api.as_completed(refs)) == set(refs)
+            assert set(zray.as_completed(refs)) == set(refs)
         elif how == "zero":
             try:
                 zray.get(refs, timeout=0)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import zray.api  # noqa: F401 (hands errors to IPython)
+import zray.api.sessions  # noqa: F401 (hands errors to IPython)
 from zray import exceptions
 from zray.store.folding import OWN_FOLDER, VARIABLE
 
@@ -22,7 +22,7 @@ def ipython(monkeypatch):
 
 def raised(error):
     own = {}
-    exec(compile("def get(error):\n    raise error", f"{OWN_FOLDER}api.py", "exec"), own)
+    exec(compile("def get(error):\n    raise error", f"{OWN_FOLDER}api/objects.py", "exec"), own)
     try:
         own["get"](error)
     except exceptions.ZrayError as found:
@@ -35,4 +35,4 @@ def test_ipython_shows_no_frame_of_zray(ipython, monkeypatch, shows_all):
     dual = exceptions.TaskError("f", "...", ValueError("no")).as_instanceof_cause()
     for error in (exceptions.GetTimeoutError("late"), dual):
         text = "".join(raised(error)._render_traceback_())
-        assert __file__ in text and (OWN_FOLDER + "api.py" in text) is shows_all
+        assert __file__ in text and (OWN_FOLDER + "api/objects.py" in text) is shows_all

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from zray.session_facts import Context
+from zray.api.sessions import Context
 from zray.tune import html_tables
 from zray.tune.checkpoint import Checkpoint
 from zray.tune.results import Result

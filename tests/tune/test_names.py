@@ -7,7 +7,8 @@ import sys
 import pytest
 
 import zray
-from zray import absent, tune
+from zray import tune
+from zray.ray_names import absent
 
 STOPPERS = "CombinedStopper ExperimentPlateauStopper FunctionStopper MaximumIterationStopper NoopStopper Stopper"
 STOPPERS += " TimeoutStopper TrialPlateauStopper"

@@ -10,8 +10,7 @@ from typing_extensions import assert_type
 import zray
 import zray as ray
 from zray import ObjectRef
-from zray.actor import ActorClass
-from zray.actor_handle import ActorHandle
+from zray.actor import ActorClass, ActorHandle
 from zray.rllib.algorithms.ppo import PPOConfig
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from .. import absent
+from ..ray_names import absent
 
 __all__ = ["Dataset", "from_pandas_refs"]
 

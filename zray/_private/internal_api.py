@@ -1,5 +1,5 @@
 """`free`, under the name in Ray's private modules."""
 
-from ..internal import free
+from ..api.freeing import free
 
 __all__ = ["free"]

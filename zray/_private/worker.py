@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 
-from ..api import cancel, get, get_actor, get_gpu_ids, init, is_initialized, kill, put, shutdown, wait
-from ..decorator import remote
+from ..api.actors import get_actor, kill
+from ..api.decorator import remote
+from ..api.objects import cancel, get, put, wait
+from ..api.runtime_context import get_gpu_ids
+from ..api.sessions import Context as BaseContext
+from ..api.sessions import init, is_initialized, shutdown
 from ..host import context
-from ..session_facts import Context as BaseContext
 
 __all__ = [
     "BaseContext",

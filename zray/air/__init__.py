@@ -29,7 +29,7 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _MODULES:
         return import_module(f".{name}", __name__)
-    from .. import absent
+    from ..ray_names import absent
 
     raise absent.attribute_error(__name__, name)
 

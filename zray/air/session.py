@@ -43,6 +43,6 @@ get_node_rank = _CONTEXT.get_node_rank
 
 
 def __getattr__(name: str) -> Any:
-    from .. import absent
+    from ..ray_names import absent
 
     return absent.placeholder(f"zray.train.{name}", __name__)

@@ -8,6 +8,6 @@ __all__ = ["tqdm_ray"]
 
 
 def __getattr__(name: str) -> Any:
-    from .. import absent
+    from ..ray_names import absent
 
     raise absent.attribute_error(__name__, name)

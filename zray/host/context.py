@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..shadows import hidden_by_program
+from ..on_import.shadows import hidden_by_program
 
 if TYPE_CHECKING:
     from ..exceptions import ActorDiedError, ObjectLostError

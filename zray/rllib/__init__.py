@@ -23,7 +23,7 @@ extras.install()
 
 
 def __getattr__(name: str) -> Any:
-    from .. import absent
+    from ..ray_names import absent
 
     if name in _PLACES:
         return doors.value_at(_PLACES[name], __name__)

@@ -193,7 +193,7 @@ def value_at(place: str, asked: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name and not error.name.startswith("zray."):
             raise  # torch or gymnasium is not installed
-        from .. import absent
+        from ..ray_names import absent
 
         raise absent.attribute_error(asked, attribute) from error
 
@@ -236,7 +236,7 @@ def names_of(name: str) -> Callable[[str], Any]:
     own = name.removeprefix("zray.rllib.")
 
     def find(attribute: str) -> Any:
-        from .. import absent
+        from ..ray_names import absent
 
         place = MODULES.get(own, {}).get(attribute)
         if place is not None:

@@ -142,7 +142,7 @@ def trainer_class(name: str) -> Any:
     try:
         return get_algorithm_class(name)
     except ValueError:
-        from .. import absent
+        from ..ray_names import absent
 
         row = f"zray.rllib.algorithms.{name.lower()}"
         if row not in absent.NAMES:

@@ -28,7 +28,7 @@ from typing import Any
 import cloudpickle.cloudpickle as source
 from msgspec import Struct
 
-from ..exception_parts import HEAP_TYPE
+from ..exceptions.parts import HEAP_TYPE
 from .libraries import module_parts
 from .marks import Marks
 

@@ -1,7 +1,7 @@
 """What a task raised, to bytes and back: it always works, whatever the user's exception does.
 
     0x82 TASK_ERROR    msgpack [function, traceback, pid, node, cause]; cause: a pickle, b"" for none
-    0x83 SYSTEM_ERROR  exceptions.py, since control processes write it, which have no pickle
+    0x83 SYSTEM_ERROR  zray.exceptions, since control processes write it, which have no pickle
 
 The exception is taken apart and put together again without its `__init__`, which may ask for more than
 `args`.  Refs in it are refs inside the error value, as in any other value.
@@ -16,7 +16,6 @@ from typing import Any
 from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import replace
 
-from ..exception_parts import ExceptionInParts, exception_parts, has_own_reduce, in_parts, is_group
 from ..exceptions import (
     SYSTEM_ERROR,
     TASK_ERROR,
@@ -27,6 +26,7 @@ from ..exceptions import (
     encode_system_error,
     system_error_of,
 )
+from ..exceptions.parts import ExceptionInParts, exception_parts, has_own_reduce, in_parts, is_group
 from .layout import Serialized
 from .values import deserialize, serialize, to_bytes
 

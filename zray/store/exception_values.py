@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..exception_parts import exception_from_parts, exception_parts, has_own_reduce, is_group, set_state, slots_of
+from ..exceptions.parts import exception_from_parts, exception_parts, has_own_reduce, is_group, set_state, slots_of
 from ..object_ref import collect_refs
 
 # How C's pickle ends the making of an object: a tuple of arguments, REDUCE, MEMOIZE.  No exception is without it.

@@ -4,7 +4,7 @@
     0x80  PICKLE           a pickle of protocol 5, as it is (every such pickle begins with this byte)
     0x81  PICKLE_BUFFERS   table, pickle, then its out-of-band buffers
     0x82  TASK_ERROR       what the user's code raised (errors.py)
-    0x83  SYSTEM_ERROR     what befell a task (exceptions.py)
+    0x83  SYSTEM_ERROR     what befell a task (exceptions/__init__.py)
     0x84  NDARRAY          head with dtype and shape, then the elements
     0x85  BYTES            64 bytes of head, or half a page, then the bytes
     0x86  TUPLE            msgpack array of scalars

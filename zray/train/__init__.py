@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _MODULES:
         return import_module(f".{name}", __name__)
-    from .. import absent
+    from ..ray_names import absent
 
     return absent.placeholder(f"{__name__}.{name}", __name__)
 

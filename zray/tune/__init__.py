@@ -121,7 +121,7 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {error}") from error
     if name not in _MODULE_BY_NAME:
-        from .. import absent
+        from ..ray_names import absent
 
         raise absent.attribute_error(__name__, name)
     value = getattr(import_module(f".{_MODULE_BY_NAME[name]}", __name__), name)

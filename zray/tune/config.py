@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
-from .. import shadows
+from ..on_import import shadows
 from .resources import PlacementGroupFactory
 from .unknown import checks_names, shown
 

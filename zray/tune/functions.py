@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import shadows
+from ..on_import import shadows
 from . import session
 from .checkpoint import Checkpoint, check
 from .metrics import recordable

@@ -8,6 +8,6 @@ __path__: list[str] = []
 
 
 def __getattr__(name: str) -> Any:
-    from .. import absent
+    from ..ray_names import absent
 
     return absent.placeholder(f"zray.tune.integration.{name}", __name__)

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .. import shadows
+from ..on_import import shadows
 from .callback import Callback
 from .records.files import FORMATS, csv_rows, flattened, plain, without_nan
 from .records.tensorboard import EventFile

@@ -9,7 +9,7 @@ from typing import Any
 
 import zray
 
-from .. import shadows
+from ..on_import import shadows
 from .errors import TuneError
 
 __all__ = ["placed", "with_parameters"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .. import shadows
+from ..on_import import shadows
 from .errors import TuneError
 from .unknown import nearest, unknown_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
-from .. import shadows
+from ..on_import import shadows
 
 __all__ = ["AUTO_RESULT_KEYS", "DEFAULT_METRIC", "TrainingResult"]
 

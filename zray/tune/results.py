@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .. import shadows
+from ..on_import import shadows
 from .checkpoint import Checkpoint
 from .errors import TuneError
 from .html_tables import grid_html, result_html

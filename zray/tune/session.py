@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from .. import shadows
+from ..on_import import shadows
 from .checkpoint import TEMPORARY, Checkpoint
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import shadows
+from ..on_import import shadows
 
 __all__ = [
     "Categorical",

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import shadows
+from ..on_import import shadows
 from .errors import TuneError
 from .metrics import text_of
 from .objective import LAST, Objective, number_of

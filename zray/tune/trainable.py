@@ -11,7 +11,7 @@ import tempfile
 import time
 from typing import Any
 
-from .. import shadows
+from ..on_import import shadows
 from .checkpoint import Checkpoint
 from .naming import date_of
 from .parameters import with_parameters

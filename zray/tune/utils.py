@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import shadows
+from ..on_import import shadows
 from .trainable import Trainable
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import shadows
+from ..on_import import shadows
 from .evaluated import Evaluated, Unresolved, is_expression
 from .spaces import Domain, Function, generator_of, grid_search
 

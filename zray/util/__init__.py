@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..internal import free
+    from ..api.freeing import free
     from ..store.values import deregister_serializer, register_serializer
     from . import actor_pool, check_serialize, dask, executor, joblib, multiprocessing, queue, scheduling_strategies
     from .actor_pool import ActorPool
@@ -101,7 +101,7 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = import_module(f"{__name__}.{name}")
     else:
-        raise import_module("zray.absent").attribute_error(__name__, name)
+        raise import_module("zray.ray_names.absent").attribute_error(__name__, name)
     globals()[name] = value
     return value
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
 from typing import Any
 
-from .. import api
-from ..actor_handle import ActorHandle
+from ..api import objects
+from ..api.actor_handle import ActorHandle
 from .pace import Pace
 
 __all__ = ["ActorPool"]
@@ -111,7 +111,7 @@ class ActorPool:
                     del ended[ref]
                     if order and order[0] is ref:
                         order.popleft()
-                    yield api.get(lists.pop(ref, ref))
+                    yield objects.get(lists.pop(ref, ref))
         finally:
             self._begin_anew()
 
@@ -125,7 +125,7 @@ class ActorPool:
             return False
         group = list(islice(calls, min(RESULTS_MAX, len(calls) // 2 + 1)))
         try:
-            self._values.extend(api.get(group, timeout=GROUP_SECONDS))
+            self._values.extend(objects.get(group, timeout=GROUP_SECONDS))
         except Exception:
             return False  # an error, or a late call: each in its turn
         self._take_slots_of(group)
@@ -186,7 +186,7 @@ class ActorPool:
             raise TimeoutError(f"The result was not ready after {timeout:g} s.  Call get_next() again to wait further.")
         order.popleft()
         del self._ended[ref]
-        return api.get(self._lists.pop(ref, ref))
+        return objects.get(self._lists.pop(ref, ref))
 
     def get_next_unordered(self, timeout: float | None = None, ignore_if_timedout: bool = False) -> Any:
         """Return a result that is ready, whichever call it is of.
@@ -210,7 +210,7 @@ class ActorPool:
         ref = next(iter(self._ended))
         del self._ended[ref]
         self._trim_order()
-        return api.get(self._lists.pop(ref, ref))
+        return objects.get(self._lists.pop(ref, ref))
 
     def has_next(self) -> bool:
         """Whether there are results that nobody has fetched."""
@@ -371,9 +371,9 @@ class ActorPool:
         """Wait for any call, note all that have ended, and begin others in their place."""
         flying = list(self._calls)
         if self._pace.depth == 1:
-            ready, _ = api.wait(flying, num_returns=1, timeout=timeout)
+            ready, _ = objects.wait(flying, num_returns=1, timeout=timeout)
             if ready:
-                ready, _ = api.wait(flying, num_returns=len(flying), timeout=0)
+                ready, _ = objects.wait(flying, num_returns=len(flying), timeout=0)
         else:
             ready = self._ready_group(flying, timeout)
         if not ready:
@@ -397,12 +397,12 @@ class ActorPool:
         The oldest calls have ended in most cases; all others are looked at only when one of these is late.
         """
         group = refs[: max(1, len(refs) // 2)]
-        ready, late = api.wait(group, num_returns=len(group), timeout=GROUP_SECONDS)
+        ready, late = objects.wait(group, num_returns=len(group), timeout=GROUP_SECONDS)
         if not late:
             return ready
-        if not ready and not api.wait(refs, num_returns=1, timeout=timeout)[0]:
+        if not ready and not objects.wait(refs, num_returns=1, timeout=timeout)[0]:
             return []
-        return api.wait(refs, num_returns=len(refs), timeout=0)[0]
+        return objects.wait(refs, num_returns=len(refs), timeout=0)[0]
 
     def _wait_for(self, ref: Any, timeout: float | None) -> None:
         """Until the call is known to have ended; other actors go on meanwhile."""

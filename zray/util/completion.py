@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .. import api
+from ..api import objects
 from ..object_ref import ObjectRef
-from ..options import check_flag
+from ..options.remote_options import check_flag
 
 __all__ = ["as_completed"]
 
@@ -42,7 +42,7 @@ def as_completed(
     check_flag("yield_obj_refs", yield_obj_refs)
     rest = list(refs)
     while rest:
-        ready, rest = api.wait(rest, timeout=timeout, fetch_local=fetch_local)
+        ready, rest = objects.wait(rest, timeout=timeout, fetch_local=fetch_local)
         timeout = None  # wait() has found it to be one; nothing else hangs on it
         for ref in ready:
-            yield ref if yield_obj_refs else api.get(ref)
+            yield ref if yield_obj_refs else objects.get(ref)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import absent, shadows
+from ..on_import import shadows
+from ..ray_names import absent
 
 __all__ = ["RayDaskCallback", "disable_dask_on_ray", "enable_dask_on_ray", "ray_dask_get", "ray_dask_get_sync"]
 

@@ -17,9 +17,9 @@ from dask.callbacks import local_callbacks
 from dask.local import get_async
 from dask.sizeof import sizeof
 
-from .. import api
-from ..cluster_info import cluster_resources
-from ..decorator import remote
+from ..api import objects, sessions
+from ..api.cluster_info import cluster_resources
+from ..api.decorator import remote
 from ..object_ref import ObjectRef
 from .executor import Executor
 from .pace import Pace
@@ -46,7 +46,7 @@ def run(dsk: Any, keys: Any, *, workers: int | None, persists: bool, options: di
         KeyError: a key is not in the graph.
         ValueError: the graph has a cycle.
     """
-    api.require_runtime()
+    sessions.require_runtime()
     count = workers or max(1, int(cluster_resources().get("CPU", 1)))
     graph = convert_legacy_graph(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
     wanted = set(_flat(keys))
@@ -58,10 +58,10 @@ def run(dsk: Any, keys: Any, *, workers: int | None, persists: bool, options: di
         else:
             found = _Run(graph, wanted, count, options, joins_tasks).values()
     if persists:
-        found = {key: value if type(value) is ObjectRef else api.put(value) for key, value in found.items()}
+        found = {key: value if type(value) is ObjectRef else objects.put(value) for key, value in found.items()}
     else:
         stored = [key for key, value in found.items() if type(value) is ObjectRef]
-        found.update(zip(stored, api.get([found[key] for key in stored]), strict=True))
+        found.update(zip(stored, objects.get([found[key] for key in stored]), strict=True))
     return _formed(keys, found)
 
 
@@ -142,11 +142,11 @@ class _Run:
     def _take(self) -> None:
         """Wait for a bundle, and note the values of all that have ended."""
         refs = list(self.bundles)
-        api.wait(refs, num_returns=1)
-        ready, _ = api.wait(refs, num_returns=len(refs), timeout=0)
+        objects.wait(refs, num_returns=1)
+        ready, _ = objects.wait(refs, num_returns=len(refs), timeout=0)
         for ref in ready:
             keys = self.bundles.pop(ref)
-            for key, value in zip(keys, api.get(ref), strict=True):
+            for key, value in zip(keys, objects.get(ref), strict=True):
                 self._done(key, value)
             self.pace.ended(len(keys))
 
@@ -192,7 +192,7 @@ def _walk(graph: dict[Any, Any], wanted: Iterable[Any]) -> list[Any]:
 
 def _stored(value: Any) -> Any:
     """The value, or a ref on it if it is large."""
-    return api.put(value) if type(value) is not ObjectRef and sizeof(value) >= STORED_BYTES_MIN else value
+    return objects.put(value) if type(value) is not ObjectRef and sizeof(value) >= STORED_BYTES_MIN else value
 
 
 class _Stored:

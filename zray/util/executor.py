@@ -21,11 +21,11 @@ from concurrent.futures import Future
 from types import FunctionType
 from typing import Any
 
-from .. import api
-from ..cluster_info import cluster_resources
-from ..decorator import remote
+from ..api import objects, sessions
+from ..api.cluster_info import cluster_resources
+from ..api.decorator import remote
+from ..api.remote_function import RemoteFunction
 from ..object_ref import ObjectRef
-from ..remote_function import RemoteFunction
 from .mapping import check_count, chunk_function, chunk_task, name_of, next_values
 from .pace import Pace
 
@@ -56,7 +56,7 @@ class Executor(PythonExecutor):
     def __init__(self, max_workers: int | None = None, *, remote_options: dict[str, Any] | None = None) -> None:
         if max_workers is not None:
             check_count("max_workers", max_workers)
-        api.require_runtime()
+        sessions.require_runtime()
         self._limit = max_workers
         self._pace = Pace(max_workers or max(1, int(cluster_resources().get("CPU", 1))))
         self._options = remote_options or {}
@@ -246,7 +246,7 @@ class _Results:
         """Wait until all tasks have ended."""
         refs = list(self._refs)
         if refs:
-            api.wait(refs, num_returns=len(refs))
+            objects.wait(refs, num_returns=len(refs))
 
     def _values(self) -> Iterator[Any]:
         refs = self._refs

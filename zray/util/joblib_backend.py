@@ -9,8 +9,8 @@ from typing import Any
 from joblib._parallel_backends import AutoBatchingMixin, FallbackToBackend, SequentialBackend
 from joblib.parallel import BatchedCalls, ParallelBackendBase
 
-from .. import api
-from ..cluster_info import cluster_resources
+from ..api import objects, sessions
+from ..api.cluster_info import cluster_resources
 from .executor import Executor
 
 # Smaller arguments travel with each batch.
@@ -57,7 +57,7 @@ class ZrayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
             return 1
         if n_jobs > 0:
             return n_jobs
-        api.require_runtime()
+        sessions.require_runtime()
         return max(1, int(cluster_resources().get("CPU", 1)) + 1 + n_jobs)
 
     def configure(
@@ -124,7 +124,7 @@ class ZrayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
             return value
         key = id(value)
         if key not in self._shared:
-            self._shared[key] = (value, api.put(value))
+            self._shared[key] = (value, objects.put(value))
         refs[key] = self._shared[key][1]
         return _Shared(key)
 

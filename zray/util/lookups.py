@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import api
-from ..cluster_info import ask_for_nodes
+from ..api import sessions
+from ..api.cluster_info import ask_for_nodes
 from ..host.driver.startup import cluster_of
-from ..options import check_flag
+from ..options.remote_options import check_flag
 from ..wire.actors import FindActorNames
 
 __all__ = ["get_node_ip_address", "list_named_actors"]
@@ -25,7 +25,7 @@ def list_named_actors(all_namespaces: bool = False) -> list[Any]:
         A list of names; with all_namespaces, a list of {"name": ..., "namespace": ...}.
     """
     check_flag("all_namespaces", all_namespaces)
-    runtime = api.require_runtime()
+    runtime = sessions.require_runtime()
     reply = runtime.ask(lambda request: FindActorNames(request, runtime.namespace, all_namespaces))
     if all_namespaces:
         return [{"name": name, "namespace": namespace} for namespace, name in reply.names]
@@ -41,11 +41,11 @@ def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
         address: HOST:PORT that is used without a session: packets to it would leave from the address returned.
             Nothing is sent.
     """
-    if not api.is_initialized():
+    if not sessions.is_initialized():
         return _address_towards(address)
     import socket  # here: it takes milliseconds, and few programs ask
 
-    runtime = api.require_runtime()
+    runtime = sessions.require_runtime()
     own = runtime.node_id.hex()
     found = next((node.endpoint for node in ask_for_nodes() if node.node.partition("/")[0] == own), "")
     if not found:  # nobody has heard of it yet

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType
 from typing import Any
 
-from .. import api
-from ..decorator import remote
+from ..api import objects
+from ..api.decorator import remote
+from ..api.remote_function import RemoteFunction
 from ..object_ref import ObjectRef
-from ..remote_function import RemoteFunction
 
 __all__ = ["map", "map_unordered"]
 
@@ -82,17 +82,17 @@ def next_values(refs: deque[ObjectRef[Any]], deadline: float | None = None) -> l
         TaskError: the first value is an error; its ref is taken.
     """
     group = list(itertools.islice(refs, GROUP))
-    ready, _ = api.wait(group, num_returns=len(group), timeout=GROUP_SECONDS)
+    ready, _ = objects.wait(group, num_returns=len(group), timeout=GROUP_SECONDS)
     if not ready or ready[0] is not group[0]:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready, _ = api.wait(group[:1], timeout=left)
+        ready, _ = objects.wait(group[:1], timeout=left)
         if not ready:
             from concurrent.futures import TimeoutError as LateError  # before Python 3.11 not the built-in one
 
             raise LateError(f"{len(refs)} results were not ready in time.")
     count = next((index for index, ref in enumerate(ready) if ref is not group[index]), len(ready))
     try:
-        values = api.get(group[:count])
+        values = objects.get(group[:count])
     except BaseException:
         if count > 1:
             values = list(_values_before_error(group[:count]))
@@ -108,7 +108,7 @@ def next_values(refs: deque[ObjectRef[Any]], deadline: float | None = None) -> l
 def _values_before_error(refs: list[ObjectRef[Any]]) -> Iterator[Any]:
     for ref in refs:
         try:
-            yield api.get(ref)
+            yield objects.get(ref)
         except Exception:
             return
 
@@ -166,12 +166,12 @@ def _unordered(
 ) -> Iterator[Any]:
     refs = [submit(item) for item in itertools.islice(items, bound)]
     while refs:
-        api.wait(refs, num_returns=1, fetch_local=fetch_local)
+        objects.wait(refs, num_returns=1, fetch_local=fetch_local)
         count = min(chunk_size, len(refs))
-        ready, refs = api.wait(refs, num_returns=count, timeout=0, fetch_local=fetch_local)
+        ready, refs = objects.wait(refs, num_returns=count, timeout=0, fetch_local=fetch_local)
         refs += [submit(item) for item in itertools.islice(items, len(ready))]
         for ref in ready:
-            yield ref if yields_refs else api.get(ref)
+            yield ref if yields_refs else objects.get(ref)
 
 
 def chunk_task(fn: Callable[..., Any], *, takes_tuples: bool = False) -> RemoteFunction[..., list[Any]]:
@@ -202,7 +202,7 @@ def name_of(fn: Callable[..., Any]) -> str:
 
 def bound_of_chunks() -> int:
     """Number of chunks that may be under way: more where the cluster has more CPUs."""
-    from ..cluster_info import cluster_resources
+    from ..api.cluster_info import cluster_resources
 
     return max(CHUNKS_MIN, int(CHUNKS_PER_CPU * cluster_resources().get("CPU", 1)))
 

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import absent, api, shadows
-from ..checks import check_number
-from ..decorator import remote
+from ..api import objects, runtime_context, sessions
+from ..api.decorator import remote
 from ..exceptions import GetTimeoutError
 from ..ids import named_group_id
 from ..object_ref import ObjectRef
-from ..options import MEMORY, check_memory, in_units
+from ..on_import import shadows
+from ..options.checks import check_number
+from ..options.remote_options import MEMORY, check_memory, in_units
+from ..ray_names import absent
 from ..wire.amounts import STORE_MEMORY
 from ..wire.groups import (
     BUNDLES_MAX,
@@ -142,11 +144,11 @@ class PlacementGroup:
             TaskPlacementGroupRemoved, TaskUnschedulableError: the bundles will never be placed.
         """
         ref = self._ready = self._ready or self.ready()  # one task, however often a program looks
-        ready, _ = api.wait([ref], timeout=timeout_seconds)
+        ready, _ = objects.wait([ref], timeout=timeout_seconds)
         if not ready:
             return False
         self._ready = None  # what it says may not be so for ever
-        api.get(ref)
+        objects.get(ref)
         return True
 
     def __reduce__(self) -> Any:
@@ -206,7 +208,7 @@ def placement_group(
         raise TypeError(f"name must be a str, not {type(name).__name__}.")
     if len(name) > NAME_CHARACTERS_MAX:
         raise ValueError(f"name has {len(name)} characters; at most {NAME_CHARACTERS_MAX}.")
-    runtime = api.require_runtime()
+    runtime = sessions.require_runtime()
     submitter = runtime.submitter()
     task_id, namespace = submitter.next_task_id(), runtime.namespace
     group_id = named_group_id(task_id, namespace, name) if name else task_id
@@ -273,7 +275,7 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     _require_group(placement_group)
     if placement_group.is_empty:
         return
-    runtime = api.require_runtime()
+    runtime = sessions.require_runtime()
     group_id = bytes(placement_group.id)
     runtime.say(RemoveGroup(group_id, "remove_placement_group() was called"))
     try:
@@ -293,7 +295,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
     """
     if not isinstance(placement_group_name, str) or not placement_group_name:
         raise ValueError("get_placement_group() needs a name that is not empty.")
-    runtime = api.require_runtime()
+    runtime = sessions.require_runtime()
     namespace = runtime.namespace
     reply = runtime.ask(
         lambda request: FindGroups(request, b"", namespace, placement_group_name),
@@ -318,7 +320,7 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
         QUEUED, INFEASIBLE (the present nodes could never hold the group), FINISHED or REMOVED.
     """
     if placement_group is None:
-        reply = api.require_runtime().ask(lambda request: FindGroups(request), timeout=None)
+        reply = sessions.require_runtime().ask(lambda request: FindGroups(request), timeout=None)
         return {fact.group_id.hex(): _row(fact) for fact in reply.groups}
     _require_group(placement_group)
     found = _find(placement_group.id)
@@ -352,12 +354,12 @@ def _scheduling_state(fact: GroupFact) -> str:
 
 def get_current_placement_group() -> PlacementGroup | None:
     """Return the placement group that the current task or actor runs in; None outside of groups."""
-    group_id = api.get_runtime_context().get_placement_group_id()
+    group_id = runtime_context.get_runtime_context().get_placement_group_id()
     return PlacementGroup(bytes.fromhex(group_id)) if group_id else None
 
 
 def _find(group_id: bytes) -> GroupFact | None:
-    reply = api.require_runtime().ask(lambda request: FindGroups(request, bytes(group_id)), timeout=None)
+    reply = sessions.require_runtime().ask(lambda request: FindGroups(request, bytes(group_id)), timeout=None)
     return reply.groups[0] if reply.groups else None
 
 

@@ -18,9 +18,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from .. import api
-from ..checks import check_timeout
-from ..decorator import remote
+from ..api import actors, objects
+from ..api.decorator import remote
+from ..options.checks import check_timeout
 from .queue_actor import WAIT_SECONDS, QueueActor
 from .queue_ahead import Ahead
 
@@ -93,7 +93,7 @@ class Queue:
 
     def qsize(self) -> int:
         """Number of items in the queue."""
-        found: int = api.get(self._require_actor().qsize.remote())
+        found: int = objects.get(self._require_actor().qsize.remote())
         return found + self._ahead.count
 
     def empty(self) -> bool:
@@ -128,24 +128,24 @@ class Queue:
                 self._note(actor.put.remote(self._ahead.consumer, item, None))
             else:
                 self._settle()
-                self._require_room(api.get(actor.put.remote(self._ahead.consumer, item, timeout if block else 0.0)))
+                self._require_room(objects.get(actor.put.remote(self._ahead.consumer, item, timeout if block else 0.0)))
         elif is_quick:
             self._note(actor.put_now.remote(item))
         else:
-            api.get(actor.put_now.remote(item))
+            objects.get(actor.put_now.remote(item))
         self._put_at = time.monotonic()
 
     def _note(self, ref: Any) -> None:
         """Remember a put that was not waited for; wait for some of them if they are many."""
         self._unacknowledged.append(ref)
         if len(self._unacknowledged) >= UNACKNOWLEDGED_MAX:
-            api.get([self._unacknowledged.popleft() for _ in range(UNACKNOWLEDGED_MAX // 2)])
+            objects.get([self._unacknowledged.popleft() for _ in range(UNACKNOWLEDGED_MAX // 2)])
 
     def _settle(self) -> None:
         """Wait for all puts that were not waited for."""
         waiting, self._unacknowledged = self._unacknowledged, deque()
         if waiting:
-            api.get(list(waiting))
+            objects.get(list(waiting))
 
     async def put_async(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         """Add an item at the end, in asyncio.
@@ -190,7 +190,7 @@ class Queue:
         if not isinstance(items, Iterable):
             raise TypeError(f"items must be an iterable, not {type(items).__name__}.")
         batch = list(items)
-        size = api.get(self._require_actor().put_batch.remote(self._ahead.consumer, batch))
+        size = objects.get(self._require_actor().put_batch.remote(self._ahead.consumer, batch))
         self._room = 0
         if size is not None:
             raise Full(f"Cannot add {len(batch)} items: the queue has {size}, and may have {self.maxsize}.")
@@ -219,7 +219,7 @@ class Queue:
             asked_at = time.monotonic()
             wait, is_last = _part_of(block, deadline, asked_at)
             number, wanted = ahead.ask(asked_at)
-            items = api.get(actor.get.remote(ahead.consumer, number, wait, wanted))
+            items = objects.get(actor.get.remote(ahead.consumer, number, wait, wanted))
             if items and ahead.take(number, items, asked_at + wait):
                 return items[0]
             if is_last and not items:
@@ -277,7 +277,7 @@ class Queue:
         ahead.give_back()
         while True:
             number, asked_at = ahead.next_number(), time.monotonic()
-            size, items = api.get(actor.get_batch.remote(ahead.consumer, number, num_items))
+            size, items = objects.get(actor.get_batch.remote(ahead.consumer, number, num_items))
             if size < num_items:
                 raise Empty(f"Cannot take {num_items} items: the queue has {size}.")
             if not items or ahead.take(number, items, asked_at, is_batch=True):
@@ -296,10 +296,10 @@ class Queue:
         if actor is None:
             return
         if not force:
-            ended, _ = api.wait([actor.__ray_terminate__.remote()], timeout=grace_period_s)
+            ended, _ = objects.wait([actor.__ray_terminate__.remote()], timeout=grace_period_s)
             if ended:
                 return
-        api.kill(actor)
+        actors.kill(actor)
 
 
 def _handle(kind: type[Queue], maxsize: int, actor: Any, is_detached: bool) -> Queue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import api
+from ..api import sessions
 
 if TYPE_CHECKING:
     import numpy
@@ -34,7 +34,7 @@ def rng() -> numpy.random.Generator:
     """
     from numpy.random import PCG64, Generator, SeedSequence
 
-    runtime = api.require_runtime()
+    runtime = sessions.require_runtime()
     submitter = runtime.submitter()
     generator = submitter.random
     if generator is None:

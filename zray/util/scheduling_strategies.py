@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..checks import check_whole
+from ..options.checks import check_whole
 from ..wire.groups import BUNDLES_MAX
 from ..wire.task_spec import RESOURCE_UNIT
 from ..wire.where import LABELS_MAX, LabelRule, Where

@@ -10,10 +10,11 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .. import absent, shadows
-from ..api import get_runtime_context, require_runtime  # `api` is a name of this module itself, as in Ray
-from ..cluster_info import nodes
-from ..runtime_context import worker_id
+from ..api.cluster_info import nodes
+from ..api.runtime_context import get_runtime_context, worker_id
+from ..api.sessions import require_runtime
+from ..on_import import shadows
+from ..ray_names import absent
 from ..wire.listing import ActorFact, ListWork, TaskFact, WorkerFact, WorkListed
 from .placement_group import placement_group_table
 

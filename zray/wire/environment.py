@@ -24,7 +24,7 @@ class Parcel(Struct, array_like=True, gc=False, forbid_unknown_fields=True, froz
 class Environment(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
     """The environment of a worker, for good.  Child tasks have the same one, with their own fields on top.
 
-    `packages` is the text of a request to install packages (host/code/package_requests.py); "" means none.  Each such
+    `packages` is the text of a request to install packages (options/package_requests.py); "" means none.  Each such
     text has its own fork server on a node, which forks the workers.  A library looks for GPUs once in a process: tasks
     that use GPUs have workers of their own (`uses_gpus`), which no task without GPUs has run in.
     """

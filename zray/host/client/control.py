@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from ...exceptions import ClusterLostError, ZrayError
-from ...printable import printable
+from ...exceptions.printable import printable
 from ...version import __version__
 from ...wire.hosts import GetNodes, NodeFact, NodesReply
 from ...wire.message import PROTOCOL_VERSION, Message

@@ -28,7 +28,13 @@ HARMLESS = frozenset(
 )  # fmt: skip
 
 # What programs call: where these return to one, nothing is half done either.
-ENTRANCES = frozenset(("zray.actor", "zray.actor_handle", "zray.api", "zray.remote_function"))
+ENTRANCES = frozenset(
+    f"zray.api.{name}"
+    for name in (
+        "actor_class", "actor_handle", "actors", "cluster_info", "objects", "remote_function", "runtime_context",
+        "sessions",
+    )
+)  # fmt: skip
 
 _is_sent_again = False  # it will be, soon
 _is_again = False  # the next one is one that was sent again

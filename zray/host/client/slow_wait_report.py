@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...printable import printable
+from ...exceptions.printable import printable
 from ...wire.reasons import ASKED_MAX, Explain
 
 if TYPE_CHECKING:

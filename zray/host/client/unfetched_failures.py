@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...exceptions import ClusterLostError, GetTimeoutError, ZrayError
+from ...exceptions.printable import printable
 from ...object_ref import ObjectRef
-from ...printable import printable
 from ...wire.tasks import WaitObjects
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...printable import printable
+from ...exceptions.printable import printable
 from ...version import __version__
 from ...wire.hosts import HostRefused, JoinCluster, JoinRefused
 from ...wire.message import PROTOCOL_VERSION

@@ -17,7 +17,7 @@ from typing import Any
 import zmq
 from msgspec import msgpack
 
-from ...printable import printable
+from ...exceptions.printable import printable
 from ...roles.effects import EndSession, HeadChanged, Send
 from ...roles.gcs.chain import ChainMember
 from ...roles.gcs.client import ChainClient

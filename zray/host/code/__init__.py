@@ -3,7 +3,7 @@
     module_discovery, module_versions, reloads, pinned_imports    which modules are the program's own, in which version
     upload, download, cache    the driver's side, the worker's side, unpacked bundles of a node
     archives, environment_files    what a runtime_env names
-    environments, package_requests    a runtime_env as it travels
+    environments    a runtime_env as it travels
     environment_main, environment_cache    the process that installs packages, and what it keeps
 
 Layer: above `process`.

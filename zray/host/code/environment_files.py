@@ -10,8 +10,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ...object_ref import ObjectRef
+from ...options.runtime_env import is_working_dir
 from ...roles.latest import Latest
-from ...runtime_env import is_working_dir
 from ...store.values import serialize
 from ...wire.environment import Parcel
 from .archives import is_archive, read_archive

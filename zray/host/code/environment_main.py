@@ -27,12 +27,12 @@ from msgspec import msgpack
 from msgspec.structs import replace
 
 from ...exceptions import RuntimeEnvSetupError
+from ...options.package_requests import PackageRequest, parse_request
 from .. import context
 from ..process.process_utils import adopt_orphans, end_children, end_with_parent, last_lines, wait_for_end
 from ..process.spawn import with_packages
 from ..session.session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, REQUEST_DESCRIPTOR
 from .environment_cache import EnvironmentCache, cache_folder
-from .package_requests import PackageRequest, parse_request
 
 # Of what failed, so many lines are told.
 TOLD_LINES_MAX = 20

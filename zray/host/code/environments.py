@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ...runtime_env import PackedFiles, env_vars_of, path_of_module
+from ...options.runtime_env import PackedFiles, env_vars_of, path_of_module
 from ...wire.environment import Environment, Parcel
 from .. import context
 
@@ -52,7 +52,7 @@ def extended(runtime: Runtime, base: Environment, given: dict[str, Any]) -> Envi
         modules = tuple(dict.fromkeys(_parcel(runtime, "py_modules", item, excludes) for item in paths))
     for tool in ("pip", "uv"):
         if given.get(tool):
-            from .package_requests import request_of
+            from ...options.package_requests import request_of
 
             seconds = (given.get("config") or {}).get("setup_timeout_seconds")
             variables = {**dict(runtime.facts.env_vars), **dict(env_vars)}
@@ -79,7 +79,7 @@ def portable(options: dict[str, Any]) -> dict[str, Any]:
         found["py_modules"] = [_packed(runtime, "py_modules", item, excludes) for item in paths]
     for tool in ("pip", "uv"):
         if request := given.get(tool):
-            from .package_requests import requirement_lines
+            from ...options.package_requests import requirement_lines
 
             fields = request if isinstance(request, Mapping) else {"packages": request}
             found[tool] = {**fields, "packages": requirement_lines(fields["packages"])}
@@ -103,7 +103,7 @@ def described(environment: Environment) -> dict[str, Any]:
     if environment.py_modules:
         found["py_modules"] = [parcel.source for parcel in environment.py_modules]
     if environment.packages:
-        from .package_requests import given_by
+        from ...options.package_requests import given_by
 
         found.update(given_by(environment.packages))
     return found

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ...exceptions import ZrayError
 from ...object_ref import ObjectRef
-from ...runtime_env import path_of_module
+from ...options.runtime_env import path_of_module
 from ...wire.scheduling import MODULES, WORKING_DIR, Bundle, PublishCode
 from .module_discovery import File, Project, files_at, files_below, names_in, pack, read_file
 

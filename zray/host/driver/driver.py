@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ... import ray_imports
 from ...exceptions import ClusterLostError
+from ...exceptions.printable import printable
 from ...ids import JOB_ID_BYTES, root_task_id
 from ...object_ref import ObjectRef
-from ...printable import printable
-from ...runtime_env import env_vars_of, in_words
+from ...options.runtime_env import env_vars_of, in_words
+from ...ray_names import ray_imports
 from ...store import errors, unpickling
 from ...version import __version__
 from ...wire.message import PROTOCOL_VERSION, Message

@@ -10,9 +10,9 @@ from importlib import import_module
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from ... import absent, ray_imports
 from ...exceptions import AuthenticationError, ClusterLostError, ZrayError
-from ...runtime_env import shared_and_own
+from ...options.runtime_env import shared_and_own
+from ...ray_names import absent, ray_imports
 from ...wire.actors import SHUTDOWN_SECONDS
 from ...wire.session import Goodbye
 from .. import context
@@ -79,7 +79,7 @@ def start(
     seed: int | None,
     runtime_env: dict[str, Any],
 ) -> Any:
-    """As api.init.  Returns a Driver, or a LocalRuntime in its place."""
+    """As zray.init.  Returns a Driver, or a LocalRuntime in its place."""
     if local_mode or os.environ.get("ZRAY_LOCAL"):
         from ..local_mode.start import is_asked_for, start_local
 
@@ -321,7 +321,7 @@ def _check_token(token: str) -> None:
 
 
 def stop(driver: Driver) -> None:
-    """As api.shutdown."""
+    """As zray.shutdown."""
     if question := driver.ask_for_output():
         try:
             driver.say(question)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ...runtime_env import env_vars_of
+from ...options.runtime_env import env_vars_of
 from ...wire.scheduling import JobFacts
 from ..client import interrupts
 from ..process.node_processes import declared_resources, store_capacity
@@ -33,7 +33,7 @@ def start_local(
         NotImplementedError: a field of runtime_env that local mode does not have.
         ValueError, TypeError: a bad value.
     """
-    from ...options import checked_labels
+    from ...options.remote_options import checked_labels
 
     refuse_fields(runtime_env)
     total = declared_resources(num_cpus, num_gpus, resources, memory)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from ...printable import printable
+from ...exceptions.printable import printable
 from ...roles import effects, work_effects
 from ...roles.gcs import GcsShard
 from ...roles.global_scheduler import GlobalScheduler

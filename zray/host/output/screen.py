@@ -31,7 +31,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
-from ...printable import coloured
+from ...exceptions.printable import coloured
 from .log_lines import ERROR, LATEST, PART, ROW
 from .terminal_rows import LINE_BYTES_MAX
 

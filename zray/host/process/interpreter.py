@@ -14,7 +14,7 @@ import os
 import re
 import sys
 
-from ... import second_start
+from ... import on_import
 from ..security.token_input import environment_without_it
 
 VARIABLE = "ZRAY_PYTHON"
@@ -66,7 +66,7 @@ def _no_interpreter(why: str) -> Exception:
 
 
 def started_again() -> Exception:
-    """For a program whose sys.executable has begun the program once more, which has ended (second_start.py)."""
+    """For a program whose sys.executable has begun the program once more, which has ended (on_import/__init__.py)."""
     path = os.environ.get(VARIABLE) or sys.executable
     return _no_interpreter(f"{path!r} is not a Python interpreter: it has started this program a second time")
 
@@ -83,7 +83,7 @@ def is_foreign() -> bool:
 
 def child_environment() -> dict[str, str]:
     """The environment of zray's own processes, without what is not theirs."""
-    environment = {**environment_without_it(), second_start.MARK: "1"}
+    environment = {**environment_without_it(), on_import.MARK: "1"}
     if is_frozen():
         # PyInstaller has its own libraries found first, and keeps what the variable was before.
         before = environment.pop("LD_LIBRARY_PATH_ORIG", "")

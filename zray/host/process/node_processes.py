@@ -18,9 +18,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ...checks import check_whole
 from ...exceptions import AuthenticationError, ClusterLostError
-from ...second_start import SAID
+from ...on_import import SAID
+from ...options.checks import check_whole
 from ..session import session as sessions
 from . import visible_gpus
 from .interpreter import WHAT_TO_SET, interpreter, started_again
@@ -61,7 +61,13 @@ def declared_resources(
     Raises:
         ValueError, TypeError: negative, not finite, reserved names; more GPUs than CUDA_VISIBLE_DEVICES names.
     """
-    from ...options import NODE_RESOURCES_MAX, RESOURCE_OPTIONS, check_options, check_resources, resource_units
+    from ...options.remote_options import (
+        NODE_RESOURCES_MAX,
+        RESOURCE_OPTIONS,
+        check_options,
+        check_resources,
+        resource_units,
+    )
     from ...wire.amounts import NODE_PREFIX
 
     memory = work_bytes() if memory is None else memory
@@ -178,7 +184,7 @@ def _start_node(
     is_bound: bool,
     meanwhile: Callable[[], object] | None,
 ) -> tuple[sessions.Session, int]:
-    from ...options import checked_labels
+    from ...options.remote_options import checked_labels
 
     capacity, labels = store_capacity(store), checked_labels(labels)  # before anything is made that would be left
     _check_surroundings()

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...runtime_env import path_of_module
-from ...second_start import MARK
+from ...on_import import MARK
+from ...options.runtime_env import path_of_module
 from .interpreter import child_environment, interpreter, is_foreign
 
 # Of what the node and its fork server say to each other.
@@ -21,7 +21,7 @@ _ASIDE = 100
 # The path first: a file of the program may have the name of a standard module.  What is imported stays, so a collector
 # would go through it in vain meanwhile, which is a tenth of the start; the module enables it.
 _PROGRAM = "import gc, sys; gc.disable(); sys.path[:] = {path}; import os; os.environ.pop({mark!r}, None); \
-from zray import uncaught; uncaught.uninstall(); \
+from zray.on_import import uncaught; uncaught.uninstall(); \
 from zray.host import context; context.is_own = True; from {module} import main; main()"
 
 

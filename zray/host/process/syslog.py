@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import syslog
 
-from ...printable import printable
+from ...exceptions.printable import printable
 
 
 def say_to_machine(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ...exceptions import AuthenticationError
-from ...printable import printable
+from ...exceptions.printable import printable
 from ...store.sweeper import check_private, sweep
 from .session import Session, lasting_sessions, live_sessions, returning_sessions
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import posix_ipc
 
-from ... import ray_imports
 from ...exceptions import DeserializationError
 from ...ids import child_path, is_child, return_id, root_task_id, stray_task_id
 from ...ids import function_id as id_of_code
+from ...ray_names import ray_imports
 from ...roles.latest import Latest
 from ...roles.task_executor import TaskExecutor
 from ...store import unpickling

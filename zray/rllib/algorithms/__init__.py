@@ -6,7 +6,7 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    from ... import absent
+    from ...ray_names import absent
     from .registry import modules
 
     own = name.removesuffix("Config")

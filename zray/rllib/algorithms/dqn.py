@@ -40,7 +40,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ... import shadows
+from ...on_import import shadows
 from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
 from ..masks import is_masked

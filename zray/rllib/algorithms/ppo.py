@@ -57,7 +57,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ... import shadows
+from ...on_import import shadows
 from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
 from ..helpers import explained_variance

@@ -30,7 +30,7 @@ def get_algorithm_class(alg: str, return_config: bool = False) -> Any:
         NotImplementedError: Ray has an algorithm of this name, and zray has not.
     """
     if alg not in _MODULES:
-        from ... import absent
+        from ...ray_names import absent
 
         row = absent.row_of(f"zray.rllib.algorithms.{alg}")
         if row:

@@ -9,6 +9,6 @@ __all__ = ["MODEL_DEFAULTS", "ModelCatalog", "ModelV2"]
 
 
 def __getattr__(name: str) -> Any:
-    from ... import absent
+    from ...ray_names import absent
 
     raise absent.attribute_error(__name__, name)

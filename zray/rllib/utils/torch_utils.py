@@ -1,6 +1,6 @@
 """Numbers for masks of actions on torch."""
 
-from ... import shadows
+from ...on_import import shadows
 
 __all__ = ["FLOAT_MAX", "FLOAT_MIN"]
 

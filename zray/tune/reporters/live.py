@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zray.printable import printable
+from zray.exceptions.printable import printable
 
 from ..trial import Trial, TrialState
 from ..waits import why_waiting

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zray.printable import escaped, printable
+from zray.exceptions.printable import escaped, printable
 
 from ..trial import Trial, TrialState
 from .rows import best_of, cell, cells, columns_of, counts, counts_in_words, duration, picked, plain_table

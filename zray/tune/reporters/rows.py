@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from zray.printable import printable
+from zray.exceptions.printable import printable
 
 from ..metrics import text_of
 from ..naming import AUTO_KEYS

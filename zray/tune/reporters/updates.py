@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zray.printable import escaped, printable
+from zray.exceptions.printable import escaped, printable
 
 from ..metrics import text_of
 from ..trial import Trial, TrialState, last_line

@@ -52,6 +52,6 @@ def create_scheduler(scheduler: str, **options: Any) -> TrialScheduler:
 
 
 def __getattr__(name: str) -> Any:
-    from ... import absent
+    from ...ray_names import absent
 
     raise absent.attribute_error(__name__, name)

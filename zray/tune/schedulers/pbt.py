@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import shadows
+from ...on_import import shadows
 from ..decisions import PAUSE, Decision
 from ..objective import LAST
 from ..spaces import Domain, Function

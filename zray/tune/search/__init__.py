@@ -73,6 +73,6 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(f".{name.removesuffix('Search').lower()}", __name__), name)
-    from ... import absent
+    from ...ray_names import absent
 
     raise absent.attribute_error(__name__, name)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ... import shadows
+from ...on_import import shadows
 from ..objective import Objective
 from ..spaces import global_seed
 

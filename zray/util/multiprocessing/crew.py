@@ -15,8 +15,8 @@ from queue import SimpleQueue
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from ... import api
-from ...decorator import remote
+from ...api import actors, objects, sessions
+from ...api.decorator import remote
 from ...exceptions import RayActorError, SerializationError, TaskError, ZrayError
 from ..pace import PAIR_SECONDS, Pace
 from .worker import CALL, KIND_BY_FUNCTION, Worker
@@ -54,14 +54,14 @@ class Member:
     def pid(self) -> int:
         """Id of the process, on its node."""
         if self._pid is None:
-            found: int = api.get(self.actor.pid.remote())
+            found: int = objects.get(self.actor.pid.remote())
             self._pid = found
         return self._pid
 
     def is_alive(self) -> bool:
         """Whether the actor answers calls."""
         try:
-            api.get(self.actor.pid.remote())
+            objects.get(self.actor.pid.remote())
         except RayActorError:
             return False
         return True
@@ -260,7 +260,7 @@ class Crew:
         if not refs or isinstance(refs[0], BaseException):  # the first one was never sent
             return len(refs[:1])
         sent = list(takewhile(lambda ref: not isinstance(ref, BaseException), refs))
-        ready, _ = api.wait(sent, num_returns=len(sent), timeout=0)
+        ready, _ = objects.wait(sent, num_returns=len(sent), timeout=0)
         return len(ready)
 
     @staticmethod
@@ -269,9 +269,9 @@ class Crew:
         if isinstance(ref, BaseException):
             return [(False, ref)] * count, None
         try:
-            found = api.get(ref)
+            found = objects.get(ref)
             if found[0] is None:  # the worker does not know the function: why?
-                api.get(member.known[found[1]])
+                objects.get(member.known[found[1]])
                 found = False, RuntimeError("The worker has lost the function that it was to call.")
             return (found if count > 1 and type(found) is list else [found] * count), None
         except RayActorError as error:
@@ -339,9 +339,9 @@ class Crew:
             self.has_room.notify_all()
         self.jobs.put(None)
         self.woken.put(None)
-        if api.is_initialized():
+        if sessions.is_initialized():
             for member in self.workers:
-                api.kill(member.actor)
+                actors.kill(member.actor)
 
     def join(self) -> None:
         """Wait for the threads and for the end of the workers."""
@@ -351,7 +351,7 @@ class Crew:
         end = time.monotonic() + LEAVE_SECONDS
         for actor in self.former:
             ref = actor.pid.remote()
-            api.wait([ref], timeout=max(0.0, end - time.monotonic()))
+            objects.wait([ref], timeout=max(0.0, end - time.monotonic()))
         self.former.clear()
 
 

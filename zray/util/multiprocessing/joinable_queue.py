@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ... import api
+from ...api import objects
 from ..queue import Queue
 
 __all__ = ["JoinableQueue"]
@@ -28,9 +28,9 @@ class JoinableQueue(Queue):
         Raises:
             ValueError: all items are finished.
         """
-        if not api.get(self._require_actor().task_done.remote()):
+        if not objects.get(self._require_actor().task_done.remote()):
             raise ValueError("task_done() was called more often than put().")
 
     def join(self) -> None:
         """Wait until every item that was put is finished."""
-        api.get(self._require_actor().join.remote())
+        objects.get(self._require_actor().join.remote())

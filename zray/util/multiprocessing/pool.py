@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from multiprocessing.pool import CLOSE, RUN, TERMINATE, AsyncResult
 from typing import Any
 
-from ... import api
-from ...cluster_info import cluster_resources
+from ...api import sessions
+from ...api.cluster_info import cluster_resources
 from .crew import Crew
 
 __all__ = ["AsyncResult", "Pool"]
@@ -106,11 +106,11 @@ class Pool(multiprocessing.pool.Pool):
 
 def _join(address: str | None, processes: int | None) -> None:
     """Join or start a session, where this process is in none."""
-    if api.is_initialized():
+    if sessions.is_initialized():
         return
     if address is not None:
-        api.init(address=address)
+        sessions.init(address=address)
     elif processes is not None and not os.environ.get("ZRAY_ADDRESS"):
-        api.init(num_cpus=processes)
+        sessions.init(num_cpus=processes)
     else:
-        api.init()
+        sessions.init()

@@ -1,5 +1,5 @@
 """Wrappers of environments of other libraries."""
 
-from .... import shadows
+from ....on_import import shadows
 
 shadows.name_absent(__name__)

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TimeLimit, TransformObservation
 
-from .... import shadows
+from ....on_import import shadows
 
 __all__ = ["FireResetEnv", "is_atari", "wrap_atari_for_new_api_stack", "wrap_deepmind"]
 

@@ -4,6 +4,6 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    from .... import absent
+    from ....ray_names import absent
 
     raise absent.attribute_error(__name__, name)

@@ -26,7 +26,7 @@ def uninstall() -> None:
 
 def cut(trace: TracebackType | None) -> None:
     """Leave out the last frames, as far as they are zray's own.  A traceback of nothing but own frames stays."""
-    from .store.folding import OWN_FOLDER
+    from ..store.folding import OWN_FOLDER
 
     last = None  # of the program's
     while trace is not None:
@@ -47,7 +47,7 @@ def lines_for_ipython(error: BaseException) -> list[str]:
 
 def cut_all(error: BaseException) -> None:
     """Cut the traceback of an error, and those of its causes."""
-    from .store.folding import shows_all
+    from ..store.folding import shows_all
 
     seen: set[int] = set()
     todo: list[BaseException | None] = [error] if not shows_all() else []

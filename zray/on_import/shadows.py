@@ -50,9 +50,9 @@ class AbsentModules:
             if finding.f_back is None or finding.f_back.f_globals.get("__name__") != "importlib.util":
                 from importlib import import_module
 
-                absent = import_module(".absent", __package__)
+                absent = import_module("zray.ray_names.absent")
                 absent.refuse_import(name)
-                found = import_module(".ray_imports", __package__).moved(name)
+                found = import_module("zray.ray_names.ray_imports").moved(name)
                 if found is None:
                     absent.refuse_unknown(name)
                 return found
@@ -69,7 +69,7 @@ def name_absent(module: str) -> None:
     found = vars(sys.modules[module])
 
     def refuse(name: str) -> Any:
-        from . import absent
+        from ..ray_names import absent
 
         raise absent.attribute_error(module, name)
 

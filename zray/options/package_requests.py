@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from ...exceptions import RuntimeEnvSetupError
-from ...wire.limits import CHARACTERS_MAX
+from ..exceptions import RuntimeEnvSetupError
+from ..wire.limits import CHARACTERS_MAX
 
 # A setup of more packages than that is an image, and no environment.
 LINES_MAX = 2_000

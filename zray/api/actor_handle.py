@@ -6,22 +6,22 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from . import api
-from .host import context
-from .ids import FIRST_RETURN, return_id
+from ..host import context
+from ..ids import FIRST_RETURN, return_id
+from ..object_ref import ObjectRef
+from ..options.remote_options import METHOD_OPTIONS, check_generator, check_options
+from ..store.arguments import simple_payload
+from ..wire.task_spec import TaskOptions, TaskSpec, encode_options
+from . import sessions
 from .introspection import OfInstance, returning, shows_signature, signature_of_method
-from .object_ref import ObjectRef
-from .options import METHOD_OPTIONS, check_generator, check_options
 from .remote_function import configured, serialize_call
 from .signatures import check_arguments, signature_from
-from .store.arguments import simple_payload
-from .wire.task_spec import TaskOptions, TaskSpec, encode_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ..host.client.runtime import Runtime
     from .dag import ClassMethodNode
-    from .host.client.runtime import Runtime
     from .remote_types import MethodOptions
 
 C_co = TypeVar("C_co", covariant=True)
@@ -41,6 +41,8 @@ class ActorHandle(Generic[C_co]):
     A handle may be an argument, a result or part of a value.  An actor that is not detached ends with its last handle.
     A handle from get_actor() is weak: neither the handle nor a copy that is passed on keeps the actor.
     """
+
+    __module__ = "zray.actor"  # as programs import it
 
     # The actor's class, for its signatures and docstrings, where this program has created the actor.
     # A weak reference: the class may hold its actor class, whose code may hold large objects.
@@ -127,6 +129,8 @@ class ActorMethod:
 
     A method may be an argument, a result or part of a value, and keeps the actor as a handle does.
     """
+
+    __module__ = "zray.actor"  # as programs import it
 
     __slots__ = (
         "_blob",
@@ -228,7 +232,7 @@ class ActorMethod:
         Raises:
             TypeError: the arguments do not fit the method's signature, or cannot be serialized.
         """
-        runtime = api.require_runtime(self)
+        runtime = sessions.require_runtime(self)
         counts = self._counts
         if kwargs or not counts[0] <= len(args) <= counts[1]:
             self._check_call(args, kwargs)
@@ -275,7 +279,7 @@ class ActorMethod:
         self._session = runtime.mark
 
     def _encode_options(self) -> bytes:
-        from .store.values import serialize, to_bytes
+        from ..store.values import serialize, to_bytes
 
         options = self._options
         if IS_GENERATOR in options:
@@ -326,7 +330,7 @@ def refuse_if_over(runtime: Runtime, ref: ObjectRef[Any] | None, session: object
 
 def find_actor(runtime: Runtime, name: str, namespace: str | None, *, is_weak: bool = False) -> ActorHandle[Any] | None:
     """A handle on the living actor of that name; None when there is none.  is_weak: it does not keep the actor."""
-    from .wire.actors import FindActor
+    from ..wire.actors import FindActor
 
     reply = runtime.ask(lambda request: FindActor(request, namespace or runtime.namespace, name, is_weak))
     if not reply.actor_id:
@@ -336,7 +340,7 @@ def find_actor(runtime: Runtime, name: str, namespace: str | None, *, is_weak: b
 
 def why_not_found(runtime: Runtime, name: str, namespace: str) -> str:
     """The sentence on a name without an actor, with other namespaces that have an actor of that name."""
-    from .wire.actors import FindActorNames
+    from ..wire.actors import FindActorNames
 
     known = runtime.ask(lambda request: FindActorNames(request, namespace, True)).names
     others = [other for other, found in known if found == name and other != namespace]
@@ -350,7 +354,7 @@ def why_not_found(runtime: Runtime, name: str, namespace: str) -> str:
 
 def handle_of(runtime: Runtime, actor_id: bytes, data: bytes, found_at: str = "") -> ActorHandle[Any]:
     """Make a handle of the facts that the actor's options hold.  found_at: the node, for a weak handle."""
-    from .store.values import deserialize
+    from ..store.values import deserialize
 
     class_name, methods, retries = deserialize(data)
     ref = None if found_at else runtime.another_ref(actor_id + FIRST_RETURN)

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .version import __ray_version__
+from ..version import __ray_version__
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -40,23 +40,14 @@ MOVED = {
 
 
 def install(runtime: Any = None) -> None:
-    """Make `import ray` mean zray, in this process, in its child processes, and in the workers of its session.
-
-        from zray.util import as_ray
-
-        as_ray.install()
-        import ray  # is zray
-
-    A second call does nothing.  `zray.__version__` is the version of Ray from then on, since both are one module.
+    """Make `import ray` mean zray, as zray.util.as_ray.install() does.
 
     Args:
-        runtime: for zray's own use.
+        runtime: the session that this process is in; None: none.
 
     Raises:
-        RuntimeError: another module `ray` is imported already, or a session was started before the call.
+        RuntimeError: another module `ray` is imported already, or the workers of the session know nothing of `ray`.
     """
-    from .host import context
-
     if is_installed():
         return
     other = sys.modules.get("ray")
@@ -67,12 +58,11 @@ def install(runtime: Any = None) -> None:
                 f"`import ray` has already found {place} in this program: call zray.util.as_ray.install() before the "
                 "first `import ray`."
             )
-    runtime = runtime or context.runtime
     if runtime is not None and not runtime.facts.as_ray:
         raise RuntimeError(
             "The workers of this session know nothing of `ray`: call zray.util.as_ray.install() before zray.init()."
         )
-    zray = sys.modules[__package__]
+    zray = sys.modules["zray"]
     sys.meta_path.insert(0, RayModules)  # type: ignore[arg-type]
     sys.modules["ray"] = zray
     mirror()

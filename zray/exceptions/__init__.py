@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
 
-from .exception_parts import exception_from_parts, exception_parts, in_parts, is_group, with_members
+from .parts import exception_from_parts, exception_parts, in_parts, is_group, with_members
 from .printable import escaped
 
 # The first byte of a value that is an error: bytes that begin no msgpack scalar and no pickle (0x80).
@@ -412,6 +412,4 @@ if not TYPE_CHECKING:  # type checkers are to go on looking at names
     def __getattr__(name):
         from importlib import import_module
 
-        raise import_module(".absent", __package__).attribute_error(__name__, name)
-
-    __path__ = []  # Python asks finders for `from zray.exceptions import name` of packages alone
+        raise import_module("zray.ray_names.absent").attribute_error(__name__, name)

@@ -6,7 +6,7 @@ import os
 from importlib.metadata import Distribution
 from typing import NoReturn
 
-from .version import __ray_version__
+from ..version import __ray_version__
 
 
 class RayDistribution(Distribution):

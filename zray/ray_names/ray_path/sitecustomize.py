@@ -23,7 +23,7 @@ class RayMetadata:
     @staticmethod
     def find_distributions(context: Any = None) -> Iterator[Any]:
         """What the finder of the modules says."""
-        from zray.ray_imports import RayModules, is_installed
+        from zray.ray_names.ray_imports import RayModules, is_installed
 
         if not is_installed():
             yield from RayModules.find_distributions(context)

@@ -6,7 +6,7 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-from .object_ref import ObjectRef, refuse_nil
+from ..object_ref import ObjectRef, refuse_nil
 
 
 def check_number(name: str, value: Any) -> int | float:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import api
-from .wire.hosts import GetNodes
-from .wire.task_spec import RESOURCE_UNIT
+from ..ray_names import absent
+from ..wire.hosts import GetNodes
+from ..wire.task_spec import RESOURCE_UNIT
+from .sessions import require_runtime
 
 __all__ = ["available_resources", "cluster_resources", "nodes"]
 
@@ -68,5 +69,14 @@ def nodes() -> list[dict[str, Any]]:
 
 def ask_for_nodes(*, with_dead: bool = False) -> list[Any]:
     """Facts on each node, from the head (wire/hosts.py)."""
-    found: list[Any] = api.require_runtime().ask(lambda request: GetNodes(request, with_dead)).nodes
+    found: list[Any] = require_runtime().ask(lambda request: GetNodes(request, with_dead)).nodes
     return found
+
+
+def timeline(filename: str | None = None) -> Any:
+    """Absent: a trace of the tasks that ran.
+
+    Raises:
+        NotImplementedError: always; says what to do instead.
+    """
+    raise absent.not_built(absent.NAMES, "zray.timeline")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-from .object_ref import ObjectRef
+from ..object_ref import ObjectRef
 from .signatures import TAKES_SELF, implementations_of, signature_from, signature_of
 
 ANYTHING = [

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from .actor import ActorClass
+    from .actor_class import ActorClass
     from .remote_function import RemoteFunction
     from .remote_types import AnyOptions, Decorator, DecoratorOfMany
 
@@ -105,7 +105,7 @@ def remote(*args: Any, **options: Any) -> Any:
 
 
 def _make_remote(target: Any, options: dict[str, Any]) -> Any:
-    from .actor import ActorClass
+    from .actor_class import ActorClass
     from .remote_function import RemoteFunction
 
     if inspect.isclass(target):

@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from . import absent
+from ..ray_names import absent
+from ..wire.amounts import STORE_MEMORY
+from ..wire.groups import BUNDLES_MAX
+from ..wire.task_spec import NUM_RETURNS_MAX, RESOURCE_UNIT
+from ..wire.where import LABELS_MAX, NODE_ID_LABEL, LabelRule, Where
 from .checks import check_number, check_whole
 from .runtime_env import check_runtime_env
-from .wire.amounts import STORE_MEMORY
-from .wire.groups import BUNDLES_MAX
-from .wire.task_spec import NUM_RETURNS_MAX, RESOURCE_UNIT
-from .wire.where import LABELS_MAX, NODE_ID_LABEL, LabelRule, Where
 
 # Ray's options that zray does not have yet: refused with a sentence that says what to do instead.
 NOT_YET = tuple(absent.OPTIONS)

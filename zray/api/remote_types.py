@@ -16,8 +16,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 if TYPE_CHECKING:
-    from .actor import ActorClass
-    from .object_ref import ObjectRef
+    from ..object_ref import ObjectRef
+    from .actor_class import ActorClass
     from .remote_function import RemoteFunction
 
 P = ParamSpec("P")

@@ -6,11 +6,11 @@ import threading
 from collections import deque
 from typing import Any
 
-from . import api
+from ..exceptions import PendingCallsLimitExceeded
+from ..object_ref import ObjectRef
+from . import objects, sessions
 from .actor_handle import MAX_PENDING, ActorHandle, ActorMethod
-from .exceptions import PendingCallsLimitExceeded
 from .introspection import shows_signature
-from .object_ref import ObjectRef
 
 
 class PendingCalls:
@@ -30,12 +30,12 @@ class PendingCalls:
         Raises:
             PendingCallsLimitExceeded: as many as may be are unfinished.
         """
-        refs, values = self.refs, api.require_runtime().client.values
+        refs, values = self.refs, sessions.require_runtime().client.values
         while refs and refs[0].id in values:
             refs.popleft()
         if len(refs) < self.most:
             return
-        _, rest = api.wait(list(refs), num_returns=len(refs), timeout=0)
+        _, rest = objects.wait(list(refs), num_returns=len(refs), timeout=0)
         self.refs = deque(rest)
         if len(rest) >= self.most:
             raise PendingCallsLimitExceeded(

@@ -1,0 +1,215 @@
+"""Public functions on objects: `get`, `put`, `wait`, `as_completed`.  Names and meanings are Ray's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from numbers import Integral
+from typing import Any, Literal, TypeVar, overload
+
+from ..exceptions import GetTimeoutError, ZrayError
+from ..host import context
+from ..object_ref import ObjectRef
+from ..options.checks import check_timeout, check_wait
+from ..ray_names import absent
+from .sessions import require_runtime
+
+T = TypeVar("T")
+Progress = Literal["text"] | bool | None
+
+
+@overload
+def get(
+    object_refs: ObjectRef[T], *, timeout: float | None = None, writable: bool = False, progress: Progress = None
+) -> T: ...
+@overload
+def get(
+    object_refs: Sequence[ObjectRef[T]],
+    *,
+    timeout: float | None = None,
+    writable: bool = False,
+    progress: Progress = None,
+) -> list[T]: ...
+def get(
+    object_refs: Any = None, *, timeout: float | None = None, writable: bool = False, progress: Progress = None
+) -> Any:
+    """Wait for the value of a ref, or of each of a list of refs.
+
+        total = zray.get(add.remote(1, 2))
+        first, second = zray.get([a, b], timeout=10)
+
+    Arrays are read-only views of shared memory.
+
+    Args:
+        object_refs: a ref or a list of refs.
+        timeout: seconds; 0 looks and does not wait; None waits without limit.
+        writable: return copies of arrays that may be written to.  Default: False.
+        progress: True or "text" shows a bar on a terminal and in a notebook.  Default: None, no bar.
+
+    Returns:
+        The value, or a list of values in the order of the refs.
+
+    Raises:
+        TaskError: the task raised; the error is also an instance of the user's class.
+        GetTimeoutError: a value was not there in time; it may still come (indefinite).
+        WorkerCrashedError, ActorDiedError, ObjectLostError: a value will never come (definite).
+        ValueError: an argument is neither a ref nor a list of refs, or the timeout is negative.
+        TypeError: the timeout is no number.
+    """
+    if timeout is not None:
+        check_timeout(timeout)
+    runtime = require_runtime(object_refs)
+    try:
+        if progress is not None:
+            from ..host.output.progress_bar import show
+
+            timeout = show(runtime, object_refs, timeout, progress)
+        if type(object_refs) is ObjectRef and not writable:
+            value = runtime.client.values.get(object_refs.id)
+            if value is not None and type(value) is bytes:
+                return runtime.value_of(object_refs.id)
+            return runtime.get((object_refs,), timeout)[0]
+        if type(object_refs) is ObjectRef:
+            return runtime.get((object_refs,), timeout, writable=True)[0]
+        if not isinstance(object_refs, (list, tuple)):
+            raise ValueError(f"get() takes an ObjectRef or a list of them, not {type(object_refs).__name__}.")
+        for ref in object_refs:
+            if type(ref) is not ObjectRef:
+                raise ValueError(f"get() takes a list of ObjectRefs, but one item is of type {type(ref).__name__}.")
+        return runtime.get(object_refs, timeout, writable=writable)
+    except ZrayError as error:
+        # The text has all that matters to the user; frames of zray do not help.
+        __tracebackhide__ = True  # pytest leaves this frame out
+        raise error.with_traceback(None) from error.__cause__
+
+
+def put(value: T) -> ObjectRef[T]:
+    """Store a value in shared memory, so that many tasks can read it without a copy.
+
+        table = zray.put(np.zeros((1000, 1000)))
+        refs = [column_sum.remote(table, index) for index in range(1000)]
+
+    Returns:
+        A ref on the value.
+
+    Raises:
+        TypeError: the value is a ref already, or cannot be serialized.
+        ObjectStoreFullError: the value does not fit into the object store.
+    """
+    if type(value) is ObjectRef:
+        raise TypeError("put() of an ObjectRef is not allowed: the ref is one already.  To wrap it, put([ref]).")
+    try:
+        return (context.runtime or require_runtime([value])).put(value)
+    except ZrayError as error:
+        __tracebackhide__ = True
+        raise error.with_traceback(None) from error.__cause__  # as above
+
+
+# The list that wait() returned last, by identity and length: wait in a loop need not check it all again.  Only
+# errors that would have been raised are missed when another list takes its place.
+_checked: tuple[int, int] = (0, 0)
+
+
+def wait(
+    object_refs: list[ObjectRef[T]], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
+    """Wait until some of the refs are ready.  A failed task is ready too.
+
+        while refs:
+            (ref,), refs = zray.wait(refs)
+            print(zray.get(ref))
+
+    Args:
+        object_refs: a list of different refs.
+        num_returns: how many to wait for.  Default: 1.
+        timeout: seconds; 0 looks and does not wait; None waits without limit.
+        fetch_local: False counts a value as ready as soon as any node has it.  Default: True.
+
+    Returns:
+        Two lists in the order of the input: at most num_returns ready refs, and all others.
+
+    Raises:
+        TypeError: the argument is no list of refs, or a number has a wrong type.
+        ValueError: a ref is there twice, or num_returns or timeout is out of range.
+    """
+    global _checked
+    if (
+        type(object_refs) is not list
+        or _checked != (id(object_refs), len(object_refs))
+        or (object_refs and type(object_refs[0]) is not ObjectRef)
+    ):
+        check_wait(object_refs)
+    count = len(object_refs)
+    if not count:
+        return [], []
+    if not isinstance(num_returns, Integral):
+        raise TypeError(f"num_returns must be an int, not {type(num_returns).__name__}.")
+    if num_returns <= 0 or num_returns > count:
+        raise ValueError(f"wait() for {num_returns} of {count} refs: num_returns must be from 1 to {count}.")
+    if timeout is not None:
+        check_timeout(timeout)
+    runtime = require_runtime(object_refs)
+    client = runtime.client
+    if num_returns == 1:
+        values = client.values
+        for index, ref in enumerate(object_refs):
+            if ref.id in values:
+                rest = object_refs[:index] + object_refs[index + 1 :]
+                _checked = (id(rest), count - 1)
+                return [ref], rest
+    try:
+        is_ready = runtime.wait([ref.id for ref in object_refs], num_returns, timeout, fetch_local)
+    except ZrayError as error:
+        __tracebackhide__ = True
+        raise error.with_traceback(None) from error.__cause__  # as in get
+    ready: list[ObjectRef[T]] = []
+    rest = []
+    for ref in object_refs:
+        (ready if len(ready) < num_returns and is_ready(ref.id) else rest).append(ref)
+    _checked = (id(rest), len(rest))
+    return ready, rest
+
+
+@overload
+def as_completed(
+    object_refs: Iterable[ObjectRef[T]], *, timeout: float | None = None, with_results: Literal[False] = False
+) -> Iterator[ObjectRef[T]]: ...
+@overload
+def as_completed(
+    object_refs: Iterable[ObjectRef[T]], *, timeout: float | None = None, with_results: Literal[True]
+) -> Iterator[tuple[ObjectRef[T], T]]: ...
+def as_completed(
+    object_refs: Iterable[ObjectRef[Any]], *, timeout: float | None = None, with_results: bool = False
+) -> Iterator[Any]:
+    """Iterate over refs in the order in which they become ready.
+
+        for ref, value in zray.as_completed(refs, with_results=True):
+            print(value)
+
+    Args:
+        object_refs: refs, all different.
+        timeout: seconds for all of them together; None waits without limit.
+        with_results: yield pairs of ref and value.  Default: False.
+
+    Raises:
+        GetTimeoutError: a ref was not ready in time.
+        TaskError: a task raised, and with_results asks for its value.
+    """
+    rest = list(object_refs)
+    deadline = None if timeout is None else time.monotonic() + check_timeout(timeout)
+    while rest:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready, rest = wait(rest, num_returns=1, timeout=left)
+        if not ready:
+            text = f"{len(rest)} objects were not ready after {timeout:g} s."
+            raise GetTimeoutError(text + require_runtime().why_late([ref.id for ref in rest], timeout or 0.0))
+        yield (ready[0], get(ready[0])) if with_results else ready[0]
+
+
+def cancel(ref: ObjectRef[Any], *, force: bool = False, recursive: bool = True) -> None:
+    """Absent: cancelling a task.
+
+    Raises:
+        NotImplementedError: always; says what to do instead.
+    """
+    raise absent.not_built(absent.NAMES, "zray.cancel")

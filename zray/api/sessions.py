@@ -1,0 +1,193 @@
+"""Start and end of sessions.  Names and meanings are Ray's.
+
+The first of `.remote()`, `get`, `put`, `wait` starts a session on this machine, where no init() did.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..exceptions import ZrayError
+from ..host import context
+from ..on_import import uncaught
+from ..options.runtime_env import check_runtime_env
+
+if TYPE_CHECKING:
+    from ..host.client.runtime import Runtime
+
+_start_lock = context.StartLock()
+ZrayError._render_traceback_ = uncaught.lines_for_ipython  # from here: errors lie below the module that folds frames
+
+
+class Context(dict[str, Any]):
+    """Result of init(): a dict of facts on the session.  `with zray.init():` calls shutdown() at the end."""
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        shutdown()
+
+    @property
+    def address_info(self) -> dict[str, Any]:
+        """Facts on the session, under Ray's older name."""
+        return self
+
+    @property
+    def address(self) -> str:
+        """Address with which other programs join: init(address=...)."""
+        return str(self["address"])
+
+    @property
+    def dashboard_url(self) -> str:
+        """Address of the dashboard: always "", since zray has none."""
+        return ""
+
+    def _repr_html_(self) -> str:
+        """The facts as a table, for a notebook."""
+        from html import escape
+
+        rows = (f"<tr><td>{escape(key)}</td><td>{escape(str(value))}</td></tr>" for key, value in self.items())
+        return f"<table>{''.join(rows)}</table>"
+
+    def disconnect(self) -> None:
+        """Leave the session, as shutdown() does."""
+        shutdown()
+
+
+def init(
+    address: str | None = None,
+    *,
+    num_cpus: int | float | None = None,
+    num_gpus: int | float | None = None,
+    resources: dict[str, float] | None = None,
+    labels: dict[str, str] | None = None,
+    object_store_memory: float | None = None,
+    ignore_reinit_error: bool = False,
+    namespace: str | None = None,
+    log_to_driver: bool = True,
+    local_mode: bool = False,
+    include_dashboard: bool | None = None,
+    logging_level: Any = None,
+    runtime_env: dict[str, Any] | None = None,
+    infeasible: str | None = None,
+    seed: int | None = None,
+    _memory: int | float | None = None,
+    **ignored: Any,
+) -> Context:
+    """Start a session on this machine, or join one.
+
+        zray.init(num_cpus=2)  # a new session; without arguments: with all CPUs
+        zray.init("10.0.0.1:6379")  # a cluster; the token is in ZRAY_TOKEN
+
+    Args:
+        address: None joins ZRAY_ADDRESS if set, and starts a session else.  "local" starts a session.  "auto" joins
+            the newest session of `zray start` on this machine, else the newest of another program's init(), which its
+            own address joins too.  "HOST:PORT" joins a cluster through its node here, or with the token in ZRAY_TOKEN.
+        num_cpus, num_gpus: CPUs and GPUs of a new session; default: those that this process may use.
+        resources: further resources of a new session, as {"disk": 2}.
+        labels: labels of the node, as {"disk": "ssd"}.
+        object_store_memory: bytes of shared memory; default: 30 % of memory, at most 80 % of what /dev/shm has free.
+        ignore_reinit_error: return the session's facts where this process is in a session already.
+        namespace: namespace of named actors and placement groups; default: one for this program.
+        log_to_driver: print the output of workers.
+        local_mode: run everything inside of this process, for debuggers.  Default: False, or True where ZRAY_LOCAL=1.
+        include_dashboard, logging_level: have no effect; True warns that there is no dashboard.
+        runtime_env: environment of all tasks: a dict with env_vars, working_dir, py_modules, excludes, pip or uv.
+        infeasible: "raise" makes a request that no node can meet an error; "wait" keeps it until a node can.
+            Default: ZRAY_INFEASIBLE, else "raise" in a session of this program's own and "wait" in a cluster.
+        seed: makes zray.util.rng() draw the same numbers in each run.  Default: ZRAY_SEED, else other numbers each run.
+        _memory: bytes that `memory=` options may request together; default: 70 % of memory.
+
+    Returns:
+        A dict of facts on the session, also a context manager: `with zray.init():` calls shutdown() at the end.
+
+    Raises:
+        RuntimeError: this process is in a session already, or gevent or eventlet has replaced its threads.
+        ConnectionError: no session is at the address.
+        ValueError, TypeError: a bad value, or an argument of a new session where one is joined.
+        NotImplementedError: an argument of Ray's that zray does not have yet.
+    """
+    return _start(
+        {**ignored, "include_dashboard": include_dashboard},
+        ignore_reinit_error,
+        address,
+        local_mode=local_mode,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        resources=resources,
+        labels=labels,
+        memory=_memory,
+        object_store_memory=object_store_memory,
+        namespace=namespace,
+        log_to_driver=log_to_driver,
+        infeasible=infeasible,
+        seed=seed,
+        runtime_env=runtime_env,
+    )
+
+
+def _start(
+    further: dict[str, Any],
+    ignore_reinit_error: bool,
+    address: str | None,
+    namespace: str | None,
+    runtime_env: dict[str, Any] | None,
+    **arguments: Any,
+) -> Context:
+    """further: arguments of init() that have no effect, or are unknown."""
+    from ..host.driver import startup
+    from ..options.remote_options import check_text
+    from .job_config import with_job_config
+
+    startup.check_init_arguments(further)
+    namespace, runtime_env = with_job_config(further.get("job_config"), namespace, runtime_env)
+    arguments["runtime_env"] = check_runtime_env(runtime_env or {}, "init()")
+    for name, text in {"address": address, "namespace": namespace}.items():
+        if text is not None:
+            check_text(name, text)
+    with _start_lock:
+        runtime = context.runtime
+        if runtime is None:
+            runtime = startup.start(address, namespace=namespace, **arguments)
+            context.set_runtime(runtime)
+        elif not ignore_reinit_error:
+            raise RuntimeError(startup.why_not_again(runtime))
+        return Context(startup.describe(runtime))
+
+
+def require_runtime(using: Any = None) -> Runtime:
+    """Return this process's session; start one where there is none.
+
+    Args:
+        using: refs or a handle that the caller was given; without a session they are of one that ended.
+    """
+    runtime = context.runtime
+    if runtime is None:
+        if context.is_forked:
+            raise RuntimeError(
+                "This process was forked from a program in a zray session, and is in no session itself: refs and "
+                "actors of the parent are not valid here.  Call zray.init() for another session, or run a task instead."
+            )
+        context.refuse_without_session(using)
+        init(ignore_reinit_error=True)
+        runtime = context.runtime
+        assert runtime is not None
+    return runtime
+
+
+def is_initialized() -> bool:
+    """Tell whether this process is in a session."""
+    return context.runtime is not None
+
+
+def shutdown() -> None:
+    """Leave the session.  A session that this process started ends: no process, file or memory is left.
+
+    A second call does nothing, and so does a call in a task or an actor.
+    """
+    runtime = context.runtime
+    if runtime is None or runtime.is_worker:
+        return
+    context.set_runtime(None)
+    runtime.leave()  # type: ignore[attr-defined]
