@@ -1,4 +1,4 @@
-"""What the command line asks and orders of a head: keys (wire/orders.py), nodes that are to leave (wire/drains.py)."""
+"""Commands of the command line for a head: keys (wire/orders.py), and the drain of nodes (wire/drains.py)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from ..node.node import Node
     from .head import Head
 
-# A year: longer ones are forgotten about.
+# One year.  Tokens with longer lives are forgotten about.
 TOKEN_SECONDS_MAX = 366 * 24 * 3600.0
 TOKEN_USES_MAX = 1_000_000
 DRAIN_SECONDS_MAX = 1e9
 
 
 class Orders:
-    """Commands of administrators that one node takes."""
+    """The commands of administrators that one node accepts."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
 
     def obey(self, message: Any) -> Message:
-        """What it is answered."""
+        """Carry out one command and return the answer."""
         head = self.node.head
         if head is None:
             return OrderReply(message.request, [], self._whose())
@@ -42,7 +42,7 @@ class Orders:
         return self._draw_token(head, message)
 
     def _whose(self) -> str:
-        """Why we do not do it."""
+        """Return the reason for which this node refuses commands."""
         member = self.node.membership
         if member is None:
             return "this session belongs to no cluster"
@@ -79,7 +79,7 @@ class Orders:
         return OrderReply(message.request, [f"{key.kind} {key.name}" for key in found])
 
     def _let_in_no_more(self, head: Head, key: Key) -> None:
-        """At once: all hosts hear of it, and cut their links to it."""
+        """Revoke a key at once: all hosts are told and cut their links to its owner."""
         reason = "its key was revoked"
         head.state.roster.revoke(key)
         head.links.log(f"{key.kind} {key.name}: {reason}")
@@ -91,7 +91,7 @@ class Orders:
     # --- nodes ---
 
     def _drain(self, head: Head, message: OrderDrain) -> Message:
-        """Have it leave, or see how far it is."""
+        """Start the drain of a node, or report its progress."""
         monitor, request = head.monitor, message.request
         gone = [node for node in monitor.lost if message.name and node.startswith(message.name)]
         there = [node for node in monitor.nodes if message.name and node.startswith(message.name)]

@@ -1,7 +1,7 @@
-"""Founding a cluster, or taking one up again: the head listens, and admits whoever shows a token (membership.py).
+"""Admission to a cluster: a head starts to listen, and admits hosts that show a token (membership.py).
 
-A head that is started on the state of an earlier one has its key, its port, its tokens and its ring, and a host id of
-its own.  The nodes that still run find it where the other one was (host_links.py), and register anew.
+A head that starts on the state folder of an earlier head has the same key, port, tokens and key ring, but a new host
+id.  Nodes that still run find the head at the old address (host_links.py), and register again.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ from .membership import Membership, addresses_of, shard_names
 from .membership_log import Roster
 
 HEAD_PORT = 6379
-# How long a head that is started again waits for its port.
+# How long a restarted head waits for its port.
 PORT_SECONDS = 5.0
 HOST_ID_LENGTH = 16
-# Why one is refused whose version fits, and who names nobody (doctor.py).
+# Why a host is refused whose version fits, but whose request names no host (doctor.py).
 NEEDS_NEW = "a new host id and a new key are needed"
 
 
 def found_cluster(
     session: Session, host: str, state: StateFolder, port: int | None, log: Callable[[str], None]
 ) -> Membership:
-    """As the head: listen, and let in whom the state says; what lets others join lies in the session's folder too.
+    """Found a cluster as its head: listen, and admit the hosts of the recorded state.  The token for others is written
+    to the session's folder too.
 
-    port: what was asked for (0: any; None: the usual one, or any); where the state has one, that is taken again.
+    port: the requested port (0: any; None: the usual port, or any).  The port in the state, if any, is used again.
 
     Raises:
-        ZrayError: no CURVE here; the state cannot be used; the address cannot be had.
+        ZrayError: CURVE is absent, the state cannot be used, or the address is not available.
     """
     require_curve()
     keys, plan = state.head_keys(), state.plan
@@ -71,10 +72,10 @@ def found_cluster(
 
 
 def bind_head(listener: Listener, state: StateFolder, asked: int | None) -> int:
-    """Returns the port.
+    """Return the port.
 
     Raises:
-        OSError: it cannot be had.
+        OSError: no port is available.
     """
     plan = state.plan
     if plan.port or asked is not None:
@@ -84,7 +85,7 @@ def bind_head(listener: Listener, state: StateFolder, asked: int | None) -> int:
             try:
                 return listener.bind(plan.host, plan.port)
             except OSError as error:
-                # A call to the head that has ended may hold its port for a moment.
+                # A connection to the former head may hold the port for a moment.
                 if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                     raise
             time.sleep(POLL_SECONDS)
@@ -107,7 +108,7 @@ class Admission:
         self.hash_seed = ""
 
     def join(self, message: hosts.JoinCluster, token: Key, seen_address: str) -> Message:
-        """What JoinCluster is answered."""
+        """Return the answer to JoinCluster."""
         key = Key(message.public_key, message.kind, message.host)
         is_again = self._asks_again(key)
         refusal = self._why_not(message, is_again=is_again)
@@ -132,7 +133,7 @@ class Admission:
         return hosts.JoinClusterReply(*where, self.policy, self.hash_seed)
 
     def _asks_again(self, key: Key) -> bool:
-        """Whether that key was let in, and nobody has come with it: the answer was lost on its way."""
+        """Return whether that key was admitted but no host has connected with it: the first answer was lost."""
         neighbour = self.neighbours.by_host.get(key.name)
         return neighbour is not None and neighbour.key == key and not neighbour.seen_at
 
@@ -153,6 +154,8 @@ class Admission:
         return "" if message.kind in ("node", "driver") else f"a {message.kind[:40]!r} cannot join"
 
     def _may_return(self, host: str) -> bool:
-        """Whether nothing speaks against it but that it was lost.  A head that was started again may not know it."""
+        """Return whether the only mark against a host is that the cluster lost it.  A restarted head may not know the
+        host.
+        """
         keys = self.roster.ring.keys.values()
         return any(key.name == host and (key.is_lost or not key.is_revoked) for key in keys)

@@ -1,10 +1,10 @@
-"""`zray doctor`: the way from here to a cluster's head, step by step, and which of them fails.
+"""Steps of `zray doctor`: the way from this machine to the head of a cluster, and the first step that fails.
 
 the name     is it known here?
-the call     does that machine take one on that port?  (a firewall, a router, nobody there)
-the greeting does a zray node listen there?  (libzmq greets at once, whoever calls)
-the key      does the head let in the token at hand, and is it the head of that token's cluster?
-the version  would it let a node of this version join?  Nobody joins by this, and no use of the token is spent.
+the call     does that machine accept a connection on that port?  (a firewall, a router, no listener)
+the greeting does a zray node listen?  (libzmq greets every caller at once)
+the key      does the head accept the token at hand, and is it the head of that token's cluster?
+the version  would the head admit a node of this version?  No host joins, and no use of the token is spent.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ ANSWER_SECONDS = 6.0
 
 
 class Step(NamedTuple):
-    """One of them: whether it succeeded, and what was found, in words for the user."""
+    """Outcome of a step: success or not, and a text about it for the user."""
 
     is_done: bool
     text: str
 
 
 def examine(target: str, token: str) -> Iterator[Step]:
-    """All steps to HOST:PORT, up to the first that fails.  token: ""; there is none, and its steps are left out.
+    """Yield all steps to HOST:PORT, up to the first that fails. token: "" if absent; its steps are left out then.
 
     Raises:
         ValueError: the target has no such form.
@@ -97,7 +97,7 @@ def _greeting(call: socket.socket, address: str) -> Step:
     if heard:
         why = f"its first bytes are {said(heard)}.  Check the port."
         return Step(False, f"Another program than zray listens there: {why}")
-    if why := why_no_node(address):  # it only waited for a question
+    if why := why_no_node(address):  # a zray node waits for the caller to greet first
         return Step(False, f"The connection was accepted, but {why}.")
     return Step(
         False,
@@ -113,7 +113,7 @@ def _knock(address: str, secret: str) -> Iterator[Step]:
     except ValueError as error:
         yield Step(False, f"The token in {VARIABLE} is invalid: {error}")
         return
-    # Of no host: it is refused, and the reason tells how far it came.
+    # The request names no host, so it is refused; the reason shows how far it came.
     question = JoinCluster(PROTOCOL_VERSION, __version__, python_version(), "", "node", b"")
     reply, dealer = ask_once(address, token, question, ANSWER_SECONDS)
     if isinstance(reply, (JoinRefused, HostRefused)):

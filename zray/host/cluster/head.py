@@ -1,9 +1,9 @@
-"""What a node hosts as the head of a cluster: the monitor, the chain master, and the GCS and the global scheduler
-themselves or the processes that host them (head_processes.py).
+"""The roles of a cluster's head: the monitor, the chain master, and the GCS and the global scheduler, either in the
+head's own process or in others (head_processes.py).
 
-One shard of one replica, and one global scheduler, are roles of the head's own process; more of them are processes.
-That shard's log is read before the head listens: nodes of an earlier head wait for one that is not there, and not for
-long for one that is and says nothing (local_scheduler/lease.py).
+One shard of one replica, and one global scheduler, are roles of the head's own process.  Larger numbers run as
+processes.  The own shard's log is read before the head listens: nodes wait long for a head that is absent, but not for
+a head that is silent (local_scheduler/lease.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .replica_log import ORDERS, ShardLog
 if TYPE_CHECKING:
     from ..reactor import Reactor
 
-# What is said where a head hears of nobody.
+# The log line of a head that receives no heartbeats at all.
 ALONE = (
     "no heartbeat comes from any other machine of the cluster, so this one may be cut off itself (a cable, a switch): "
     f"the nodes are declared dead only after {WAIT_SECONDS:g} s"
@@ -54,10 +54,10 @@ def take_up(
     log: Callable[[str], None],
     deliver: Callable[[str, Any], None],
 ) -> tuple[Membership, Head]:
-    """Found a cluster, or take one up again.  cluster: what was asked for (nodes.start_head); deliver: as in ShardLog.
+    """Found a cluster, or continue one. cluster: options of nodes.start_head; deliver: as in ShardLog.
 
     Raises:
-        ZrayError, OSError: it cannot be; nobody has heard of it then, and another head may have the state.
+        ZrayError, OSError: the start failed; no host has been told, and another head may take the state.
     """
     with ExitStack() as undo:
         folder = cluster["state_dir"] or os.path.join(session.folder, "state")
@@ -75,10 +75,10 @@ def take_up(
 def _read_own_shard(
     host: str, state: StateFolder, log: Callable[[str], None], deliver: Callable[[str, Any], None]
 ) -> tuple[ChainMember, ShardLog] | None:
-    """The replica that the head's own process hosts, with what its log holds.  None: all are processes.
+    """Open the replica that runs in the head's own process, with the content of its log.  None: all are processes.
 
     Raises:
-        ZrayError: the log cannot be used; says where.
+        ZrayError: the log cannot be used; the text names the place.
     """
     plan = state.plan
     shard, *others = shard_names(plan.shards)
@@ -93,7 +93,7 @@ def _read_own_shard(
 
 
 class Head:
-    """A node's part as the head.  own: the replica that its own process hosts, if that hosts one, and its log."""
+    """The part of a node that acts as head. own: the replica in the head's own process, if any, and its log."""
 
     loop: Reactor
 
@@ -150,7 +150,7 @@ class Head:
             self.own_schedulers = [GlobalScheduler(schedulers[0], shards, policy=plan.policy)]
         member.addresses.global_schedulers[:] = schedulers
         listeners = [role.address for role in self.own_schedulers]
-        # The services last: who is told of a node by them knows of it from here first.
+        # The services come last: each party that they tell of a node has been told of the node by the head before.
         listeners += [*shards, self.master.address, self.relay.address, self.services.address, self.hosting.address]
         self.monitor = Monitor(
             f"{host}/monitor",
@@ -162,14 +162,14 @@ class Head:
         )
 
     def _former_members(self) -> list[RegisterNode]:
-        """The nodes that an earlier head had; what it was itself is lost."""
+        """Return the nodes of an earlier head.  The earlier head itself is recorded as lost."""
         roster = self.state.roster
         for node in [node for node, facts in roster.members.items() if facts.kind == "head"]:
             roster.judged(node, "the head of the cluster has ended, and was started again")
         return list(roster.members.values())
 
     def _orders(self, plan: Plan) -> list[tuple[str, dict[str, Any]]]:
-        """(host id, what it is for) of each process."""
+        """Return (host id, start options) of each process."""
         orders: list[dict[str, Any]] = []
         if self.member is None:
             orders += [
@@ -191,13 +191,13 @@ class Head:
 
     @property
     def roles(self) -> list[Any]:
-        """In the order in which they end their turns."""
+        """The roles of the head, in the order in which they end their turns."""
         chain = [self.member] if self.member is not None else []
         others = [self.monitor, self.relay, self.services, self.hosting, self.processes]
         return [self.master, *chain, *self.own_schedulers, *others]
 
     def effects(self) -> dict[type, Any]:
-        """What is performed here."""
+        """Return the effects that the head performs, with their functions."""
         roster = self.state.roster
         return {
             **dict.fromkeys(ORDERS, self._on_disk),
@@ -232,7 +232,7 @@ class Head:
         self.shard_log.perform(role, order)
 
     def start(self, loop: Reactor) -> None:
-        """Start the processes; wait for the nodes of an earlier head."""
+        """Start the processes and wait for the nodes of an earlier head."""
         self.loop = loop
         self.processes.attach(loop)
         if self.member is not None:
@@ -247,15 +247,15 @@ class Head:
             self.links.meet(record.replica.host, self.links.ring.keys[record.replica.public_key], "")
         self.monitor.start()
         loop._perform(self.monitor.address, self.monitor.take_effects())
-        # The verdicts may not have reached the shards: they went with the head that gave them.
+        # The former head may have ended before the shards were told of its lost nodes.
         for node, reason in self.state.roster.lost.items():
             for shard in self.shards:
                 loop.local.append((shard, self.monitor.address, NodeLost(node, reason)))
 
     def close(self, *, in_order: bool) -> None:
-        """What is ordered of the disk is carried out; another head may have the state.
+        """Finish pending disk orders and release the state folder for another head.
 
-        in_order: all nodes were told that the cluster ends, so that one on this state is not to wait for them.
+        in_order: all nodes were told that the cluster ends, so a later head on this state need not wait for them.
         """
         for node in self.monitor.nodes if in_order else ():
             self.state.roster.judged(node, "the head of its cluster has ended")
@@ -265,6 +265,6 @@ class Head:
 
 
 def chain_clients(addresses: Addresses, master: str, local: str = "") -> list[ChainClient]:
-    """A host's own, one per shard.  local: its local scheduler, which explains waits; "": nobody does."""
+    """Return a host's chain clients, one per shard. local: the local scheduler that explains waits, or ""."""
     names = shard_names(len(addresses.shards))
     return [ChainClient(shard, name, master, local) for shard, name in zip(addresses.shards, names, strict=True)]

@@ -1,9 +1,9 @@
-"""The head's processes beside it: one per replica of a shard, one per global scheduler.
+"""Child processes of a head: one per replica of a shard, one per global scheduler.
 
-They are its children and end with it (host/cluster/service_main.py).  Their key pairs are drawn here and handed over
-through a pipe; what they listen on comes back through another.  One that ends is replaced by one that is new to
-everybody but for its log: a replica offers what that holds, which counts where nobody has more, and is replaced where
-somebody has.
+They end with the head (host/cluster/service_main.py).  Their key pairs are drawn by the head and handed over through a
+pipe; the listening address comes back through another pipe.  A process that ends is replaced by a process under a new
+host id.  A new replica offers the content of the old log: the offer counts if no other replica has more, and is
+replaced otherwise.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .replica_processes import start_service
 if TYPE_CHECKING:
     from ..reactor import Reactor
 
-# The clients go on first: a start takes a processor for a moment.  One that soon ends again rests twice as long each
-# time: whatever it is that ends it, a start in five seconds costs little, and who mends it need not wait longer.
+# Clients have precedence: a start takes a processor for a moment.  After repeated early ends the delay doubles each
+# time.  Whatever the cause, a start every five seconds costs little, and a repair need not wait longer.
 RESTART_SECONDS_MIN, RESTART_SECONDS_MAX = 0.1, 5.0
-# Who has run longer than the longest rest, since it was ready, has run well: what ends it then is something else.
+# A process that ran longer than the longest delay since it was ready has run well: its end has a new cause.
 RAN_WELL_SECONDS = RESTART_SECONDS_MAX
 
 
@@ -37,30 +37,30 @@ NEVER = float("-inf")
 
 
 class StartAgain(Local):
-    """A process that has ended is replaced."""
+    """A process that has ended is started again."""
 
     order: dict[str, Any]
 
 
 class Service:
-    """One process."""
+    """A child process of the head."""
 
     def __init__(self, host: str, order: dict[str, Any], pid: int, ready: int) -> None:
         self.host = host
-        self.order = order  # what it was started for: kind, shard, log, name
+        self.order = order  # its start options: kind, shard, log, name
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
-        self.ready = ready  # of a pipe: what it listens on; -1: it has said it
+        self.ready = ready  # a pipe that brings the listening address; -1: the address has arrived
         self.ready_at = NEVER
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has been."""
+        """Whether the process has been ready."""
         return self.ready_at != NEVER
 
 
 class ServiceProcesses:
-    """All of a head's.  To the reactor it looks like a role, which is given its timers."""
+    """All child processes of a head.  The reactor treats the object as a role, and passes timers to it."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ServiceProcesses:
         names: dict[str, Any],
         log: Callable[[str], None],
     ) -> None:
-        """names: of roles: services, chains, shards (logical names of all shards)."""
+        """names: names of roles: services, chains, shards (logical names of all shards)."""
         self.address = f"{member.host}/processes"
         self.session = session
         self.member = member
@@ -85,11 +85,11 @@ class ServiceProcesses:
         self.has_begun = False
 
     def tell(self, on_ready: Callable[[], None], on_failure: Callable[[str], object]) -> None:
-        """Once: that all of the first ones are ready, or why one never will be."""
+        """Register two callbacks, each called once: all first processes are ready, or one never will be."""
         self.on_ready, self.on_failure = on_ready, on_failure
 
     def attach(self, loop: Reactor) -> None:
-        """Run on this loop."""
+        """Attach to the reactor's loop."""
         self.loop = loop
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
@@ -100,11 +100,11 @@ class ServiceProcesses:
     # --- starting ---
 
     def draw_host(self) -> str:
-        """An id for one that is about to be started."""
+        """Return a host id for a process that is about to start."""
         return os.urandom(8).hex()
 
     def start(self, order: dict[str, Any], host: str = "") -> None:
-        """Start one.  order: kind, name (of its log file), and for a replica shard and log (its folder)."""
+        """Start one process. order: kind, name (of its log file), and for a replica shard and log (its folder)."""
         if self.loop.ended:
             return
         host = host or self.draw_host()
@@ -134,11 +134,11 @@ class ServiceProcesses:
         self.loop.deliver(self.names["services"], added)
 
     def _listens(self, service: Service) -> None:
-        """What it wrote when it was ready; or it ended."""
+        """Read the pipe of a process: the listening address, or its end."""
         said = os.read(service.ready, 4096)
         self._forget_pipe(service)
         if not said:
-            return  # it ends: its pidfd tells
+            return  # the process ends: its pidfd tells
         endpoint, refusal = msgpack.decode(said)
         if refusal:
             self.log(f"{service.order['name']}: {refusal}")
@@ -166,7 +166,7 @@ class ServiceProcesses:
 
     def _ended(self, service: Service) -> None:
         if service.ready >= 0 and not service.is_ready:
-            self._listens(service)  # it may have said why
+            self._listens(service)  # the pipe may hold the reason
         self._forget_pipe(service)
         self.loop.unwatch(service.pidfd)
         os.close(service.pidfd)
@@ -184,7 +184,7 @@ class ServiceProcesses:
         self.loop.set_timer(delay, self.address, StartAgain(service.order))
 
     def _rest_of(self, service: Service) -> float:
-        """Seconds until it is replaced."""
+        """Return the seconds until the process is started again."""
         name = service.order["name"]
         has_run_well = service.is_ready and self.clock() - service.ready_at > RAN_WELL_SECONDS
         deaths = 0 if has_run_well else self.deaths.get(name, 0)

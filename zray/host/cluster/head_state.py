@@ -1,14 +1,14 @@
-"""What a head keeps on disk: a folder that it is started again on; one head's at a time.
+"""State folder of a head: the files from which a later head continues; one head at a time.
 
     <folder>/lock            held by the head
-    <folder>/plan.json       how many shards (ids are hashed to them), replicas, global schedulers, and where; the
-                             seed of hash() in tasks; 0600
-    <folder>/head.key        its secret key: who was told to trust it goes on trusting it; 0600
-    <folder>/token           what lets others join; 0600
-    <folder>/members/        who is let in, who is a member, who is lost (membership_log.py)
+    <folder>/plan.json       numbers of shards (ids are hashed to them), replicas, global schedulers, the address, and
+                             the seed of hash() in tasks; 0600
+    <folder>/head.key        the secret key: hosts that trust the head go on trusting it; 0600
+    <folder>/token           the token by which others join; 0600
+    <folder>/members/        admitted keys, members, lost hosts (membership_log.py)
     <folder>/gcs-0/1/        the log of a replica (store/log.py)
 
-Without a folder of the user's it lies in the session's, and ends with it.
+Without a folder of the user's, the state lies in the session's folder and ends with the session.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from ..security.keyring import (
 from ..session.session import PLAN
 from .membership_log import Roster
 
-# A head that was killed holds its lock until the kernel has ended it.
+# The lock of a killed head is held until the kernel has ended the process.
 LOCK_SECONDS = 2.0
 POLL_SECONDS = 0.02
 LOOPBACK = "127.0.0.1"
-# The field of the plan's file that none of its other fields can change without.
+# The checksum in the plan's file: no other field can change without it.
 CHECK = "check"
 
 
 class Plan(msgspec.Struct):
-    """What a head hosts, and where."""
+    """Number and place of all that a head hosts."""
 
     shards: int = 1
     replicas: int = 1
@@ -57,20 +57,20 @@ class Plan(msgspec.Struct):
     policy: str = BOTTOM_UP
     host: str = LOOPBACK
     port: int = 0  # 0: not settled yet
-    lineage_bytes: int = LINEAGE_BYTES  # what the specs in memory may weigh, per shard
+    lineage_bytes: int = LINEAGE_BYTES  # limit for specs in memory, per shard
     driver_wait: float = DRIVER_WAIT_SECONDS  # how long a program outside of the cluster may be silent
-    hash_seed: str = ""  # of hash() in all tasks: nodes that still run have it (interpreter.py)
+    hash_seed: str = ""  # seed of hash() in all tasks: nodes that still run have it (interpreter.py)
 
     def changed(self, asked: dict[str, Any]) -> Plan:
-        """With what is asked for; None, "" and a port of 0 leave things as they are."""
+        """Return the plan with the requested changes; None, "" and port 0 change nothing."""
         given = {name: asked.get(name) or getattr(self, name) for name in self.__struct_fields__}
         return Plan(**given)
 
 
 class StateFolder:
-    """Of one head.  asked: fields of its Plan, as far as they were said.
+    """The state folder of one head. asked: requested fields of the Plan.
 
-    is_lasting: False where it goes with the session: then what the shards write need not outlive the machine.
+    is_lasting: False if the folder ends with the session; shards' writes need not survive the machine then.
     """
 
     def __init__(
@@ -81,17 +81,20 @@ class StateFolder:
         *,
         is_lasting: bool = True,
     ) -> None:
-        """Raises:
-        ZrayError: it cannot be made; another head has it; it was made for another number of shards, or its nodes wait
-            on another port; something in it is damaged.
-        PermissionError: others may enter it.
+        """Open the folder.
+
+        Raises:
+            ZrayError: the folder cannot be made, another head holds it, it was made for another number of shards, its
+                nodes
+                wait on another port, or something in it is damaged.
+            PermissionError: other users may enter it.
         """
         self.path = os.path.abspath(path)
         self.is_lasting = is_lasting
         make_folder(self.path)
         check_private(self.path)
         self._lock = lock_patiently(self.path)
-        self.written: Plan | None = None  # the plan in the file: of a head before this one
+        self.written: Plan | None = None  # the plan that an earlier head wrote
         try:
             self.plan = self._plan(asked)
             self.roster = Roster(os.path.join(self.path, "members"), log)
@@ -126,11 +129,11 @@ class StateFolder:
 
     @property
     def former_port(self) -> int:
-        """Where a head before this one listened; 0: there was none."""
+        """Return the port of an earlier head; 0: there was none."""
         return self.written.port if self.written is not None else 0
 
     def _refuse_to_move(self) -> None:
-        """Nodes that wait for this head do so where it was."""
+        """Refuse another port while nodes of an earlier head wait at the old one."""
         former, nodes = self.former_port, [node for node in self.roster.members.values() if node.kind != "head"]
         if former and self.plan.port != former and nodes:
             port = self.plan.port
@@ -142,14 +145,14 @@ class StateFolder:
             )
 
     def settle(self, port: int) -> None:
-        """It listens there: a head that is started on this folder does so again.
+        """Record the port, so that a later head on this folder listens there again.
 
         Raises:
-            ZrayError: that cannot be written down.
+            ZrayError: the file cannot be written.
         """
         self.plan.port = port
         if self.plan == self.written:
-            return  # on a disk that is full, too
+            return  # so a full disk does no harm
         path = os.path.join(self.path, PLAN)
         try:
             fields = msgspec.to_builtins(self.plan)
@@ -182,10 +185,10 @@ class StateFolder:
         return KeyPair.of_secret(secret)
 
     def token(self, head_public: bytes) -> Token:
-        """What lets others join: the one from before as long as it is good, else a new one.
+        """Return the token by which others join: the recorded token while valid, else a new one.
 
         Raises:
-            ZrayError, StoreError: it cannot be had, or not be written down.
+            ZrayError, StoreError: the token cannot be read or written.
         """
         path = os.path.join(self.path, "token")
         text = ""
@@ -197,7 +200,7 @@ class StateFolder:
         except FileNotFoundError:
             pass
         except ValueError as error:
-            if len(text) >= TOKEN_CHARACTERS:  # else a power cut has left less of it
+            if len(text) >= TOKEN_CHARACTERS:  # a shorter text is the remains of a power cut
                 raise ZrayError(
                     f"{path} is damaged: its check does not fit.  Remove it, and the head writes a new token; nodes "
                     "join by the old one too, as long as that is good."
@@ -208,14 +211,14 @@ class StateFolder:
         return token
 
     def logs(self, shard: str, count: int) -> list[str]:
-        """The folders of its replicas' logs, at least so many: any may hold what no other has."""
+        """Return the folders of the replicas' logs, at least `count`: each may hold records that no other has."""
         folder = os.path.join(self.path, shard)
         found = [int(name) for name in os.listdir(folder) if name.isdecimal()]
         numbers = sorted({*found, *range(count)})
         return [os.path.join(folder, str(number)) for number in numbers]
 
     def close(self) -> None:
-        """Another head may have it."""
+        """Release the folder for another head."""
         self.roster.close()
         self._unlock()
 
@@ -230,10 +233,10 @@ def _check_of(fields: dict[str, Any]) -> str:
 
 
 def make_folder(path: str) -> None:
-    """Where there is none.
+    """Make the folder if it is absent.
 
     Raises:
-        ZrayError: it cannot be.
+        ZrayError: the folder cannot be made.
     """
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
@@ -250,8 +253,10 @@ def make_folder(path: str) -> None:
 
 
 def lock_patiently(folder: str) -> int:
-    """Raises:
-    ZrayError: another process has it, and keeps it.
+    """Lock the folder, with some patience.
+
+    Raises:
+        ZrayError: another process holds the lock, and keeps it.
     """
     deadline = time.monotonic() + LOCK_SECONDS
     while True:

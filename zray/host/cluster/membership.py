@@ -1,12 +1,12 @@
-"""A node's part in a cluster, and how it joins one with a token; admission.py is the head's side.
+"""Membership of a node in a cluster, and how a node joins with a token; admission.py is the head's side.
 
-    newcomer  connects to the head's port with the token's key, and says JoinCluster with a key of its own
-    head      enters that key into its ring, and answers where the roles are
+    newcomer  connects to the head's port with the token's key, and sends JoinCluster with a key of its own
+    head      enters the new key into its ring, and answers with the addresses of the roles
     newcomer  opens a port of its own, connects to the head again with its own key, and registers with the monitor
-    monitor   tells it and all others of each other (NodeJoined -> MeetHost): the later one connects
+    monitor   tells all nodes of each other (NodeJoined -> MeetHost): the later node connects
 
-The head answers for its cluster on one TCP port, and so does every node.  Without a cluster nothing of this is
-there: no port, no gate, no keys.
+The head serves its cluster on one TCP port, and so does every node.  Without a cluster all of this is absent: no port,
+no gate, no keys.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ if TYPE_CHECKING:
     from ..session.session import Session
     from ..session.session_info import SessionInfo
 
-# The head may be busy with many who join, or stand still for a moment: the question is put again meanwhile.
+# The head may be busy with many newcomers, or stand still for a moment: the question is repeated meanwhile.
 JOIN_SECONDS = 20.0
 # The head may be just about to start.
 NOBODY_SECONDS = 3.0
-# What a reader is told that wants to do more than look; and what is said to whoever has its token in place of another.
+# The refusal for a reader that sends more than status questions; and the text for a user who joins with its token.
 READER_MAY_NOT = "PermissionDenied: a reader may not send"
 TAKES_ANOTHER = (
     "  Joining needs the token that `zray start --head` printed there, or one of `zray keys token`; this token "
     "serves `zray status --address` only."
 )
-# Looks at a head that is silent follow each other within a second and a half.
+# Probes of a silent head follow each other within a second and a half.
 LOOKS_SECONDS = 3.0
 BRIEF_SECONDS = 1.0
-# Why a program from outside is not let in again: it cannot be told more.
+# Why a program outside the cluster is not admitted again: the head has dropped messages for it.
 WAS_SILENT = (
     "the head had no heartbeat of it for too long, or its silence left more data waiting for it than one node keeps, "
     f"{HELD_BYTES_MAX >> 20} MiB"
@@ -69,18 +69,19 @@ WAS_SILENT = (
 
 
 class HeadSilence:
-    """What looks at a head that answers no heartbeats have found: a line for each change."""
+    """Results of probes of a head that answers no heartbeats: one log line for each change."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self.log = log
-        self.noted: Finding | None = None  # in this silence
+        self.noted: Finding | None = None  # in the present silence
         self.began_at = self.looked_at = float("-inf")
 
     def looked(self, endpoint: str, finding: Finding, now: float) -> None:
-        """One look.  That the process answers is worth a line only when it lasts: at a join, or where it or we were
-        busy, the heartbeat's answer is on its way."""
+        """Note one probe.  An answering process is logged only if the silence lasts: at a join, or when either side was
+        busy, the heartbeat's answer is still on its way.
+        """
         if now - self.looked_at > LOOKS_SECONDS:
-            self.began_at, self.noted = now, None  # there have been answers in between
+            self.began_at, self.noted = now, None  # answers came in between
         self.looked_at = now
         is_brief = finding is Finding.ANSWERS and now - self.began_at < BRIEF_SECONDS
         if finding is not self.noted and not is_brief:
@@ -89,14 +90,14 @@ class HeadSilence:
 
 
 class Membership:
-    """What a node has and knows as a member."""
+    """State of a node as a member of a cluster."""
 
     def __init__(self, kind: str, host: str, neighbours: Neighbours, addresses: Addresses, head: str) -> None:
         self.kind = kind  # "head", "node", "driver"
         self.host = host
         self.neighbours = neighbours
         self.probes = Probes(host)
-        self.tunnels: Tunnels | None = None  # all but the head have them
+        self.tunnels: Tunnels | None = None  # None on the head only
         self.detours: Detours | None = None
         self.entrance: Entrance | None = None
         self.addresses = addresses
@@ -105,19 +106,19 @@ class Membership:
         self.hash_seed = ""  # of hash() in all tasks of the cluster
         self.chains = f"{head}/chains"  # the chain master
         self.on_scheduler_gone: Callable[[str], None] = lambda role: None
-        self.head_wait = HEAD_WAIT_SECONDS  # how long we wait for a head that has ended, or stands still
+        self.head_wait = HEAD_WAIT_SECONDS  # how long this node waits for a head that has ended or is suspended
         self.endpoint = ""  # where we listen
-        self.advertised = ""  # where others reach us, where that is not the same
-        self.cluster = ""  # the address that the cluster goes by
-        self.notice = ""  # on these, for people
+        self.advertised = ""  # the address at which others reach this node, if different
+        self.cluster = ""  # the address by which the cluster is known
+        self.notice = ""  # a text about the addresses, for people
         self.called = ""  # as in SessionInfo
         self.silence = HeadSilence(neighbours.log)
-        self.head_key: Key | None = None  # a newcomer's; it connects to the head
-        self.hosted: HostedReplicas | None = None  # what a node that joined runs for the cluster
+        self.head_key: Key | None = None  # on a newcomer, which connects to the head
+        self.hosted: HostedReplicas | None = None  # replica processes that a joined node runs for the cluster
 
     @property
     def helpers(self) -> list[Any]:
-        """What the reactor gives timers to, and letters."""
+        """The objects that receive timers and messages from the reactor."""
         keeper = self.hosted.keeper if self.hosted is not None else None
         helpers = (self.neighbours, self.probes, self.tunnels, self.detours, self.entrance, keeper)
         return [helper for helper in helpers if helper is not None]
@@ -128,20 +129,20 @@ class Membership:
         info.endpoint, info.notice = self.endpoint, self.notice
 
     def host_replicas(self, session: Session, *, is_willing: bool) -> Membership:
-        """A node runs replicas of shards where the head wants it to, unless it was told not to; the node of a program
-        from outside does not.
+        """Prepare to run replicas of shards for the head, unless the user forbade it.  The node of a program outside
+        the cluster runs none.
         """
         if self.kind == "node":
             self.hosted = HostedReplicas(session, self, self.neighbours.log, is_willing=is_willing)
         return self
 
     def effects(self, peers: Peers) -> dict[type, Any]:
-        """What is performed here.  peers: our processes."""
+        """Return the effects performed here, with their functions. peers: the local processes."""
         hosted = self.hosted.effects() if self.hosted is not None else {}
         return {HoldBack: lambda role, effect: peers.hold(role, effect.is_held), **hosted}
 
     def attach(self, loop: Reactor) -> None:
-        """Run on this loop, for its roles."""
+        """Attach to the reactor's loop, for its roles."""
         self.neighbours.attach(loop, loop.role_by_address)
         self.neighbours.on_given_up = lambda it, reason: self._give_up(loop, it, reason)
         self.probes.attach(loop)
@@ -151,10 +152,11 @@ class Membership:
             self.hosted.attach(loop)
 
     def _give_up(self, loop: Reactor, neighbour: Neighbour, reason: str) -> None:
-        """We can do nothing more for it: the verdict is the monitor's, for all of us.
+        """Report that this node can no longer reach a host: only the monitor declares a node dead, for the whole
+        cluster.
 
-        A program outside of the cluster has no say in that: it goes itself.  Of the head, and of its processes, the
-        head's own end tells.
+        The node of a program outside the cluster has no vote: it leaves.  The end of the head and of its processes is
+        reported by other means.
         """
         local, node = f"{self.host}/local", f"{neighbour.host}/local"
         if neighbour.key.kind == "replica" and neighbour.key.node:
@@ -165,7 +167,7 @@ class Membership:
             loop._perform(local, [Send(self.addresses.monitor, gcs.GiveUpNode(node, reason))])
 
     def close(self) -> None:
-        """What the links do not close."""
+        """Close everything that the links do not close."""
         if self.hosted is not None:
             self.hosted.close()
         self.probes.close()
@@ -175,14 +177,14 @@ class Membership:
             self.tunnels.close()
 
     def meet(self, effect: MeetHost) -> None:
-        """The monitor has told us of another node."""
+        """Handle MeetHost: the monitor has announced another node."""
         host = effect.node.partition("/")[0]
-        # Whatever it calls itself: the head is the one whose key came with our token.
+        # Whatever the message claims: the head is the host whose key came with our token.
         key = Key(effect.public_key, "driver" if effect.kind == "driver" else "node", host)
         self.neighbours.meet(host, key, effect.endpoint if effect.is_earlier else "")
 
     def lose(self, host: str, reason: str) -> None:
-        """The monitor's verdict on another node; or it has left in order."""
+        """Drop a node that the monitor declared dead, or that left in order."""
         neighbour = self.neighbours.by_host.get(host)
         kind = neighbour.key.kind if neighbour is not None else "node"
         address = (neighbour.endpoint or neighbour.seen_at) if neighbour is not None else ""
@@ -204,13 +206,11 @@ class Membership:
             self.on_scheduler_gone(role)
 
     def follow(self, welcome: hosts.HostWelcome) -> HeadChanged:
-        """The head was started again.  Its processes that were hosts of their own ended with it; what our roles are to
-        be told.
-        """
+        """Follow a restarted head: forget the former head's own processes.  Returns the message for the roles."""
         former, self.head = self.head, welcome.host
         self.chains = f"{self.head}/chains"
         if self.tunnels is not None:
-            self.tunnels.close()  # its relay is gone
+            self.tunnels.close()  # the former relay is gone
         for host, neighbour in list(self.neighbours.by_host.items()):
             if neighbour.key.kind in ("replica", "scheduler") and not neighbour.key.node:
                 self.neighbours.forget(host)
@@ -234,12 +234,12 @@ class Membership:
 
 
 def shard_names(count: int) -> list[str]:
-    """What the shards are called, whoever their replicas are."""
+    """Return the logical names of the shards, independent of their replicas."""
     return [f"gcs-{number}" for number in range(count)]
 
 
 def addresses_of(host: str, head: str, schedulers: list[str], shards: int) -> Addresses:
-    """Where a host's roles find the others: shards at the chain clients beside them."""
+    """Return the addresses of the other roles for a host: shards are reached through the host's own chain clients."""
     clients = [f"{host}/shard-{number}" for number in range(shards)]
     return Addresses(f"{host}/objects", schedulers, clients, f"{head}/monitor")
 
@@ -247,13 +247,16 @@ def addresses_of(host: str, head: str, schedulers: list[str], shards: int) -> Ad
 def join_cluster(
     host: str, folder: str, options: dict[str, Any], secret: bytes, log: Callable[[str], None]
 ) -> Membership:
-    """As a newcomer.  options: kind, address (HOST:PORT of the head), listen_host ("": where the head is reached from),
-    port, advertise (HOST[:PORT]: where others reach us, when that is elsewhere), head_wait, called (as in SessionInfo),
-    former and why (as in nodes.start_member).
-    folder: of the session.
+    """Join a cluster as a newcomer.
+
+    options: kind, address (HOST:PORT of the head), listen_host ("": the interface towards the head), port, advertise
+    (HOST[:PORT] by which others reach this node, if different), head_wait, called (as in SessionInfo), former and why
+    (as in nodes.start_member).
+
+    folder: the session's folder.
 
     Raises:
-        ZrayError: it cannot be; says why.
+        ZrayError: the join failed; the text says why.
     """
     require_curve()
     try:
@@ -290,7 +293,7 @@ def join_cluster(
     membership.tunnels = Tunnels(host, membership.endpoint, folder, log)
     membership.detours = Detours(neighbours, membership.tunnels)
     membership.entrance = Entrance(host)
-    # The verdict fell while we could not hear it.
+    # The node was declared dead while no message could reach it.
     why = WAS_SILENT if kind == "driver" else f"the head refuses the key of this node, so {hosts.WAS_LOST}"
     neighbours.on_denied = lambda host: neighbours.on_expelled(host, why)
     membership.head_key = Key(token.head_public, "head", reply.head)
@@ -307,7 +310,7 @@ def join_cluster(
 
 
 def address_towards(address: str) -> str:
-    """The address of this machine that packets to that one leave from."""
+    """Return the address of this machine from which packets to the given address leave."""
     name, _, port = address.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((name, int(port)))
@@ -316,10 +319,10 @@ def address_towards(address: str) -> str:
 
 
 def ask_head(address: str, token: Token, join: hosts.JoinCluster) -> hosts.JoinClusterReply:
-    """Say it, and wait for the answer.
+    """Send JoinCluster and wait for the answer.
 
     Raises:
-        ZrayError: refused, or nobody there.
+        ZrayError: the head refused, or no head answered.
     """
     started = time.monotonic()
     context: zmq.Context[Any] = zmq.Context(io_threads=1)
@@ -344,7 +347,7 @@ def ask_head(address: str, token: Token, join: hosts.JoinCluster) -> hosts.JoinC
             patience = JOIN_SECONDS if dealer.is_let_in or dealer.over == UNANSWERED else NOBODY_SECONDS
             may_ask_again = dealer.is_let_in or dealer.over == UNANSWERED or not dealer.has_connected
             if dealer.over == WRONG_KEY and not has_broken_off:
-                may_ask_again = has_broken_off = True  # so does a head that ends in the middle of it
+                may_ask_again = has_broken_off = True  # a head that ends in the middle of the handshake looks the same
             if may_ask_again and time.monotonic() < started + patience:
                 select.select([], [], [], 0.1)
                 continue
@@ -367,7 +370,7 @@ def ask_head(address: str, token: Token, join: hosts.JoinCluster) -> hosts.JoinC
 
 
 def ask_once(address: str, token: Token, question: Message, seconds: float) -> tuple[Message | None, Dealer]:
-    """What the head there says to that, under the token's key; None: nothing in time.  And the connection, closed."""
+    """Ask the head a question under the token's key.  Returns the answer (None: too late) and the closed connection."""
     context: zmq.Context[Any] = zmq.Context(io_threads=1)
     try:
         dealer = Dealer(context, token.pair, address, token.head_public, unnumbered(question))
@@ -380,10 +383,10 @@ def ask_once(address: str, token: Token, question: Message, seconds: float) -> t
 
 
 def wait_for_reply(dealer: Dealer, deadline: float) -> Message | None:
-    """What comes back; None: nothing in time, or its attempt is over.
+    """Return the answer; None: too late, or the attempt has ended.
 
     Raises:
-        ZrayError: it makes no sense here.
+        ZrayError: the answer is malformed.
     """
     poll = select.poll()
     for descriptor in dealer.descriptors():
@@ -402,7 +405,7 @@ def wait_for_reply(dealer: Dealer, deadline: float) -> Message | None:
 
 
 def read_descriptor(descriptor: int) -> bytes:
-    """The secret that was handed over; "" where there is none."""
+    """Return the secret that was handed over; "" if absent."""
     try:
         return os.read(descriptor, 4096)
     finally:

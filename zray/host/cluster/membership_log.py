@@ -1,11 +1,11 @@
-"""The roster: who is let into a cluster, who is a member, and who is lost; over the death of its head.
+"""The roster: admitted keys, members and lost hosts of a cluster, on disk beyond the life of its head.
 
     <state folder>/members/     a log (store/log.py), compacted at each start and now and then
 
-What the ring of keys, and the roles of a head, must not forget: a key that was handed out, a use of a token, a key that
-was revoked, a member (RegisterNode, in the order in which they came), a verdict, a replica on another node and its end,
-who is in a chain (roles/gcs/master.py).  Each is on the disk before anybody is
-told of it; there are few.  Keys of the head's own processes are not here: they end with it.
+It holds everything that the key ring and the head's roles must remember: keys handed out, uses of tokens, revoked keys,
+members (RegisterNode, in order of arrival), nodes declared dead, replicas on other nodes and their ends, members of
+chains (roles/gcs/master.py).  Each record is on disk before anyone is told of it; records are few.  Keys of the head's
+own processes are absent: they end with the head.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from ...store.log import Log
 from ...wire import gcs, hosting
 from ..security.keyring import Key, KeyRing
 
-# A verdict is kept so long that shards have heard of it; older ones concern hosts that nobody lets in any more.
+# A death is kept until the shards have been told; older ones concern hosts that are refused anyway.
 LOST_MAX = 1_000
-# Where hosts were seen when they joined: more than there are at once.
+# The addresses of hosts at their joins: more than there are hosts at a time.
 SEEN_MAX = 10_000
-# So many records in the log, of some 300 bytes, and it is compacted: some milliseconds of the head's time.
+# A log of this many records, of some 300 bytes each, is compacted: some milliseconds of the head's time.
 LOG_RECORDS_MAX = 10_000
 
 
 class KeyEntered(Struct, array_like=True, tag=1, forbid_unknown_fields=True):
-    """It is let in; where its host was seen when it joined."""
+    """A key is admitted. seen_at: the address of its host at the join."""
 
     key: Key
     seen_at: str = ""
 
 
 class KeySpent(Struct, array_like=True, tag=2, forbid_unknown_fields=True):
-    """One use of a token's key."""
+    """A use of a token's key is spent."""
 
     public: bytes
 
 
 class KeyRevoked(Struct, array_like=True, tag=3, forbid_unknown_fields=True):
-    """It is let in no more."""
+    """A key is revoked."""
 
     public: bytes
 
@@ -56,14 +56,14 @@ class Registered(Struct, array_like=True, tag=4, forbid_unknown_fields=True):
 
 
 class Lost(Struct, array_like=True, tag=5, forbid_unknown_fields=True):
-    """The verdict on one."""
+    """A node was declared dead."""
 
     node: str
     reason: str
 
 
 class Hosted(Struct, array_like=True, tag=6, forbid_unknown_fields=True):
-    """That node runs a replica, which is let in."""
+    """A node runs a replica, and the replica's key is admitted."""
 
     node: str
     replica: hosting.HostedReplica
@@ -76,7 +76,7 @@ class Unhosted(Struct, array_like=True, tag=7, forbid_unknown_fields=True):
 
 
 class Chained(Struct, array_like=True, tag=8, forbid_unknown_fields=True):
-    """Who the members of a chain are; as in NoteChain."""
+    """Members of a chain, as in NoteChain."""
 
     shard: str
     members: dict[str, str]
@@ -90,11 +90,13 @@ _decode = Decoder(Record).decode
 
 
 class Roster:
-    """Of one head.  folder: where it lies."""
+    """The durable membership of one head's cluster. folder: the place of the log."""
 
     def __init__(self, folder: str, log: Callable[[str], None] = lambda line: None) -> None:
-        """Raises:
-        ZrayError: what lies there cannot be used; says where.
+        """Read the log.
+
+        Raises:
+            ZrayError: the log cannot be used; the text names the place.
         """
         self.ring = KeyRing()
         self.log = log
@@ -113,7 +115,7 @@ class Roster:
             self._forget_keys()
             self._store.save_snapshot(map(_encode, self._records()))
         except StoreFull:
-            pass  # the records are all there
+            pass  # no record is lost
         except (StoreError, ValueError) as error:
             self._store.close()
             raise ZrayError(str(error)) from error
@@ -150,12 +152,12 @@ class Roster:
             self.chains[record.shard] = record
 
     def _forget_keys(self) -> None:
-        """Those that are refused: from now on as unknown ones."""
+        """Forget refused keys: they are refused as unknown from now on."""
         for public in [public for public in self.ring.keys if self.ring.why_not(public)]:
             del self.ring.keys[public]
 
     def _records(self) -> Iterator[Record]:
-        """What leads to this state; without what does not matter any more."""
+        """Yield the records of the present state, without outdated ones."""
         for key in self.ring.keys.values():
             if key.name not in self.hosted and not self.ring.why_not(key.public):
                 yield KeyEntered(key, self.seen_at.get(key.public, ""))
@@ -173,7 +175,7 @@ class Roster:
         self._compact()
 
     def _compact(self) -> None:
-        """Where the log has grown long.  What it says is so, and written down, in any case."""
+        """Compact a log that has grown long.  The records are valid and on disk in any case."""
         if self._store.last - self.compacted_at < LOG_RECORDS_MAX:
             return
         self.compacted_at = self._store.last
@@ -183,7 +185,7 @@ class Roster:
             self.log(f"the roster's log goes on growing: {error}")
 
     def _note_whatever(self, *records: Record) -> None:
-        """What is so, whether or not it can be written down."""
+        """Apply records of facts that hold whether or not they can be written to disk."""
         try:
             self._note(*records)
         except (StoreFull, StoreBroken) as error:
@@ -192,23 +194,23 @@ class Roster:
     # --- what happens ---
 
     def hosts(self) -> list[tuple[Key, str]]:
-        """Keys of hosts that may be there, and where they were seen."""
+        """Return the valid keys of hosts, and the addresses at which the hosts were seen."""
         found = [key for key in self.ring.keys.values() if key.kind in ("node", "driver")]
         return [(key, self.seen_at.get(key.public, "")) for key in found if not self.ring.why_not(key.public)]
 
     def enter(self, key: Key) -> None:
-        """A token's key is let in.  Raises: StoreError: it is not."""
+        """Admit a token's key.  Raises: StoreError: the change is not recorded."""
         self._note(KeyEntered(key))
 
     def join(self, token: Key, key: Key, seen_at: str) -> None:
-        """A host has joined with that token.  Raises: StoreError: it has not."""
+        """Record that a host has joined with a token.  Raises: StoreError: the change is not recorded."""
         self._store.append([_encode(KeySpent(token.public)), _encode(KeyEntered(key, seen_at))])
         self._apply(KeySpent(token.public))
         self._apply(KeyEntered(key, seen_at))
         self._compact()
 
     def revoke(self, key: Key) -> None:
-        """It is let in no more."""
+        """Revoke a key."""
         self._note_whatever(KeyRevoked(key.public))
 
     def registered(self, node: gcs.RegisterNode) -> None:
@@ -220,27 +222,27 @@ class Roster:
         self._note_whatever(Lost(node, reason))
 
     def let_in(self, replica: hosting.HostedReplica, node: str) -> Key:
-        """A replica that this node runs; its key.  Raises: StoreError: it is not."""
+        """Admit a replica that a node runs, and return its key.  Raises: StoreError: the change is not recorded."""
         self._store.append([_encode(record := Hosted(node, replica))])
         self._apply(record)
         self._compact()
         return self.ring.keys[replica.public_key]
 
     def shut_out(self, host: str) -> None:
-        """That replica is gone."""
+        """Record the end of a replica."""
         if host in self.hosted:
             self._note_whatever(Unhosted(host))
 
     def chained(self, shard: str, members: dict[str, str], full: list[str]) -> None:
-        """Who is in that chain."""
+        """Record the members of a chain."""
         self._note_whatever(Chained(shard, members, full))
 
     def close(self) -> None:
-        """Another head may have it."""
+        """Release the log for another head."""
         self._store.close()
 
 
 def key_of_hosted(record: Hosted) -> Key:
-    """What it may say: what its member of that one shard may."""
+    """Return the key of a hosted replica: it has the rights of its member of that one shard."""
     replica = record.replica
     return Key(replica.public_key, "replica", replica.host, roles=[f"{replica.host}/{replica.shard}"], node=record.node)

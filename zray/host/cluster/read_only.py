@@ -1,9 +1,10 @@
 """A reader's key (docs/security.md, S5): it looks at a cluster, on the head's port or from outside, and does no more.
 
     reader  connects with the key of a token for readers, and says GetNodes outside the numbering
-    head    asks a global scheduler, and answers NodesReply
+    head  asks a global scheduler, and answers NodesReply
 
-It becomes no member, has no host and no roles; whatever else it says is refused, counted and, in the end, its end.
+A reader becomes no member, has no host and no roles.  Other messages are refused and counted; too many end the
+connection.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Readers:
         self.ask = ask
 
     def hear(self, arrival: Arrival, key: Key, message: Message | None) -> None:
-        """A frame of one."""
+        """Handle one frame of a reader."""
         identity, links = arrival.identity, self.links
         if type(message) is GetNodes:
             self.ask(message, lambda reply: links.answer(identity, unnumbered(reply)))
@@ -48,10 +49,10 @@ class Readers:
 
 
 def read_cluster(address: str, secret: str) -> NodesReply:
-    """What the cluster has whose head is there, with a token for readers.
+    """Read the state of a cluster at its head, with a token for readers.
 
     Raises:
-        ZrayError: refused, or nobody there.
+        ZrayError: the head refused, or no head answered.
     """
     require_curve()
     try:

@@ -1,7 +1,7 @@
-"""How a node that joins becomes a member: it registers when its link to the head is up, and not before.
+"""Registration of a node that joins: sent when the link to the head is up, and not before.
 
-Its lease runs from then on (local_scheduler/lease.py), and the handshake of one of fifty that start at once on two
-cores may take longer than a lease lasts.
+The node's lease runs from then on (local_scheduler/lease.py).  If fifty nodes start at once on two cores, a handshake
+may take longer than a lease lasts.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ...roles.local_scheduler.lease import Lease
 from ...wire.message import Local
 from ..links.host_link import Loop, Neighbour
 
-# From the head's answer to the token until the monitor has told a newcomer who else is there.
+# From the head's answer to the token until the monitor has told a newcomer of the other nodes.
 ENTRY_SECONDS = 20.0
-# News of our place that has taken so long may be old: we stood still, perhaps, and have been given up since.
+# An admission that took so long may be outdated: this process stood still, perhaps, and was declared dead since.
 LATE_SECONDS = 1.0
 LOOK_SECONDS = 0.05
 
@@ -30,7 +30,7 @@ class LookAgain(Local):
 
 
 class Entrance:
-    """Of a node that joins.  To the reactor it looks like a role, which is given its timer."""
+    """The registration of a node that joins.  The reactor treats the object as a role, and passes its timer to it."""
 
     def __init__(self, host: str) -> None:
         self.address = f"{host}/entrance"
@@ -39,7 +39,7 @@ class Entrance:
         self.head: Neighbour | None = None
         self.loop: Loop
         self.registered_at = 0.0
-        self.lease: Lease | None = None  # once the monitor has told us who else is there
+        self.lease: Lease | None = None  # once the monitor has told this node of the others
         self.enter: Callable[[], None] = lambda: None
         self.heard_at = 0.0  # by the lease's clock
         self.is_over = False  # we are a member
@@ -50,7 +50,7 @@ class Entrance:
         loop.set_timer(ENTRY_SECONDS, self.address, EntryTimeout())
 
     def link_is_up(self, neighbour: Neighbour) -> None:
-        """With any host."""
+        """Register if the new link leads to the head."""
         if neighbour.key.kind == "head":
             self.head = neighbour
             register, self.register = self.register, None
@@ -59,7 +59,7 @@ class Entrance:
                 register()
 
     def admitted(self, lease: Lease, enter: Callable[[], None]) -> None:
-        """We are registered: the monitor has told us who else is there.  enter: called once, when that is so still."""
+        """Note that the monitor has admitted this node. enter: called once, if the admission is still valid."""
         if self.lease is None:
             self.lease, self.enter, self.heard_at = lease, enter, lease.clock
             if time.monotonic() - self.registered_at < LATE_SECONDS:

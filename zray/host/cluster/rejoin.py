@@ -1,10 +1,10 @@
-"""A node that was cut off for longer than a member may be has ended, with all that it ran; here a new one joins in its
-place (docs/design/membership.md): with its own id, key and session, and with the token of the first one.
+"""Rejoin: a node that was cut off for too long has ended with all its work, and a new node joins in its place
+(docs/design/membership.md), with a new id, key and session, and with the token of the first.
 
-The process that does it is what is left of the first one: no role, no socket, no worker; a folder, so that `zray stop`
-finds it, and `zray status`, which says why the last attempt failed.  It tries until the network is back, for
-RETURN_SECONDS_MAX; a token that is refused (expired, used up) ends it at once.  Its log is gone by then: why is said
-to the machine's.
+The process that rejoins is the remains of the first node: no role, no socket, no worker.  It keeps a folder, so that
+`zray stop` finds it and `zray status` shows why the last attempt failed.  It tries until the network is back, for
+RETURN_SECONDS_MAX; a refused token (expired, used up) ends the attempts at once.  Its log is gone by then, so the
+reason goes to the machine's log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..process.syslog import say_to_machine
 from ..session.session import Session
 from ..session.session_info import SessionInfo
 
-# Cables are found within minutes; a process that nobody sees should not try for ever.
+# Cables are repaired within minutes; an unseen process should not try for ever.
 RETURN_SECONDS_MAX = 600.0
 PAUSE_SECONDS = 2.0
 # Less than `zray stop` waits for us.
@@ -58,7 +58,7 @@ def _stop(number: int, frame: object) -> None:
 
 
 def _wait_for_children() -> None:
-    """The fork server of a node that was about to join is ours now, and removes what is left of it."""
+    """Wait for the fork server of a node that failed to join: it is now our child, and removes its files."""
     deadline = time.monotonic() + CHILDREN_END_SECONDS
     while children_of(os.getpid()) and time.monotonic() < deadline:
         try:
@@ -101,7 +101,7 @@ def _try(options: dict[str, Any], token: str, session: Session, info: SessionInf
 
 
 def _say_at_last(info: SessionInfo, cluster: dict[str, Any], error: Exception) -> None:
-    """Nobody waits for us any more who could be told."""
+    """Report the failure to the machine's log: no caller waits any more."""
     text = (
         f"the node of session {info.called or info.session} was declared dead by the cluster at {cluster['address']} "
         f"({cluster.get('why') or 'the reason is not known'}), and does not join it again: {error}"

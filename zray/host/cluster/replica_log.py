@@ -1,13 +1,13 @@
-"""The log of a replica that this process hosts: recovery before its first turn, then its orders, in a thread.
+"""The log of a replica in this process: recovery before its first turn, then its orders, in a thread.
 
     log = ShardLog(folder, member, reactor.deliver_from_thread)      recovers; raises StoreLocked, StoreDamaged
     effects: ORDERS of that member -> log.perform
     member.start()
 
-A thread of its own: an fsync stalls neither the reactor nor what else is slow.  Where nothing waits for the disk,
-orders are carried out at once: that costs less than to wake a thread, and a thread beside one that computes gets no
-further than a system call in each switch interval (5 ms), so that specs would leave a busy replica's memory more slowly
-than they come.  Orders are carried out in the order in which they were given.
+The log has its own thread, so that an fsync does not stall the reactor.  If nothing waits for the disk, orders are
+carried out at once.  Waking a thread costs more, and a thread beside a computing thread makes one system call per
+switch interval (5 ms).  Specs would leave a busy replica's memory more slowly than new specs arrive.  Orders are
+carried out in the order in which they were given.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ...store.log import Log
 Order = effects.AppendToLog | effects.SaveSnapshot | effects.WritePage | effects.ReadPage
 ORDERS = (effects.AppendToLog, effects.SaveSnapshot, effects.WritePage, effects.ReadPage)
 
-# A full disk is asked again each second, for days perhaps: said when it begins, and no more often than this.
+# A full disk is tried again each second, perhaps for days: log the first refusal, and repeat it no more often.
 SAID_AGAIN_SECONDS = 60.0
-# What cannot be done while it is full, and what follows.
+# Each order that a full disk refuses, and the consequence.
 _REFUSED: dict[type, tuple[str, str]] = {
     effects.AppendToLog: (
         "write its log",
@@ -40,18 +40,18 @@ _REFUSED: dict[type, tuple[str, str]] = {
 
 
 class Refusals:
-    """What a disk that is full does not take, in the log of the host: once, now and then again, and when it does."""
+    """Log lines about orders refused by a full disk: at the first refusal, repeatedly after that, and at recovery."""
 
     def __init__(self, shard: str, folder: str, log: Callable[[str], None]) -> None:
         self.name = f"GCS shard {shard.rpartition('-')[2]}"
         self.folder = folder
         self.log = log
-        self.since: dict[type, float] = {}  # what is not taken now
+        self.since: dict[type, float] = {}  # orders refused at present
         self.said_at: dict[type, float] = {}
-        self.said: set[type] = set()  # of what is not taken now: membership only
+        self.said: set[type] = set()  # refused orders that were logged: membership only
 
     def refused(self, kind: type, why: str) -> None:
-        """An order of this kind was."""
+        """Note that an order of this kind was refused."""
         now = time.monotonic()
         self.since.setdefault(kind, now)
         if now - self.said_at.get(kind, -SAID_AGAIN_SECONDS) >= SAID_AGAIN_SECONDS:
@@ -61,7 +61,7 @@ class Refusals:
             self.log(f"{self.name} cannot {what} in {self.folder}: {why}; {then}")
 
     def taken(self, kind: type) -> None:
-        """An order of this kind was."""
+        """Note that an order of this kind was accepted."""
         if kind not in self.since:
             return
         seconds = time.monotonic() - self.since.pop(kind)
@@ -71,8 +71,8 @@ class Refusals:
 
 
 class ShardLog:
-    """Of one member.  folder: where it lies; deliver: gives a message to a role, from any thread; log: takes a line,
-    likewise.
+    """The log of one member. folder: its place; deliver: gives a message to a role, from any thread; log: takes a line,
+    from any thread.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ShardLog:
             member.recover(self._payloads(self._store.snapshot()), self._payloads(self._store.records()))
         except ValueError as error:
             self._store.close()
-            # The checksums are right: somebody has written what no shard writes.
+            # The checksums are right, so the record was written by another program.
             file, _, offset = self._last_place.rpartition(" at byte ")
             raise StoreDamaged(file or folder, int(offset or 0), str(error)) from error
         except BaseException:
@@ -116,7 +116,7 @@ class ShardLog:
             yield entry.payload
 
     def perform(self, role: str, order: Order) -> None:
-        """One of ORDERS."""
+        """Carry out one of ORDERS."""
         assert role == self.member
         if not self._is_lasting:
             self._deliver(self.member, self._carry_out(order))
@@ -163,7 +163,7 @@ class ShardLog:
         return effects.LogAppended(order.token)  # type: ignore[union-attr]
 
     def close(self) -> None:
-        """What has been ordered is carried out first."""
+        """Finish the pending orders, then close."""
         if self._thread is not None:
             self._orders.put(None)
             self._thread.join()

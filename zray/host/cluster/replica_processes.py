@@ -1,7 +1,7 @@
-"""The processes beside a node that host replicas of shards, as its replica keeper has it (roles/replica_keeper.py).
+"""Child processes of a node that host replicas of shards, as the replica keeper orders (roles/replica_keeper.py).
 
-They are its children and end with it, as those of a head (head_processes.py) do with that.  Their logs lie in the
-session's folder: the head's outlive a machine, these spare memory.
+They end with the node, as the head's processes (head_processes.py) end with the head.  Their logs lie in the session's
+folder: the head's logs survive the machine, these only save memory.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def start_service(session: Session, name: str, keys: KeyPair, options: dict[str, Any]) -> tuple[int, int]:
-    """A host without a node (service_main.py).  name: of its log file.
+    """Start a host without a node (service_main.py). name: the name of its log file.
 
-    Returns its pid, and the end of a pipe that tells where it listens.
+    Returns the pid, and the end of a pipe that brings the listening address.
     """
     ready, its_end = os.pipe2(os.O_CLOEXEC)
     secret, writer = os.pipe2(os.O_CLOEXEC)
@@ -55,7 +55,7 @@ def start_service(session: Session, name: str, keys: KeyPair, options: dict[str,
 
 
 class Process:
-    """One of them."""
+    """A replica process."""
 
     def __init__(self, effect: replica_effects.StartReplicaProcess, host: str, public_key: bytes, folder: str) -> None:
         self.number = effect.number
@@ -65,7 +65,7 @@ class Process:
         self.folder = folder
         self.name = f"{effect.shard}-{host}"
         self.pid = self.pidfd = self.ready = -1
-        self.has_said = False  # whether it listens
+        self.has_said = False  # whether its address has arrived
 
 
 class HostedReplicas:
@@ -84,13 +84,13 @@ class HostedReplicas:
         self.count = 0
 
     def attach(self, loop: Reactor) -> None:
-        """Run on this loop; the head is told."""
+        """Attach to the reactor's loop, and tell the head."""
         self.loop = loop
         self.keeper.start()
         loop._perform(self.keeper.address, self.keeper.take_effects())
 
     def effects(self) -> dict[type, Any]:
-        """What is performed here."""
+        """Return the effects performed here, with their functions."""
         return {
             replica_effects.StartReplicaProcess: lambda role, effect: self._start(effect),
             replica_effects.EndReplicaProcess: lambda role, effect: self._end(effect.host),
@@ -102,7 +102,7 @@ class HostedReplicas:
     def _start(self, effect: replica_effects.StartReplicaProcess) -> None:
         host, keys = os.urandom(8).hex(), KeyPair.draw()
         self.count += 1
-        # Short: there are Unix sockets in it, whose paths have their limit (session.py).
+        # Short, because paths of Unix sockets are limited (session.py).
         folder = os.path.join(self.session.folder, f"r{self.count}")
         log = os.path.join(folder, "log")
         process = Process(effect, host, keys.public, folder)
@@ -134,13 +134,13 @@ class HostedReplicas:
         self.loop.watch(process.ready, lambda: self._listens(process))
 
     def _listens(self, process: Process) -> None:
-        """What it wrote when it was ready; or it ended."""
+        """Read the pipe of a process: the listening address, or its end."""
         said = os.read(process.ready, 4096)
         self.loop.unwatch(process.ready)
         os.close(process.ready)
         process.ready = -1
         if not said:
-            return  # it ends: its pidfd tells
+            return  # the process ends: its pidfd tells
         _, refusal = msgpack.decode(said)
         if refusal:
             self.log(f"{process.name}: {refusal}")
@@ -156,7 +156,7 @@ class HostedReplicas:
 
     def _ended(self, process: Process) -> None:
         if process.ready >= 0:
-            self._listens(process)  # it may have said why
+            self._listens(process)  # the pipe may hold the reason
         self.loop.unwatch(process.pidfd)
         os.close(process.pidfd)
         del self.running[process.host]
@@ -170,7 +170,7 @@ class HostedReplicas:
             self._tell(replica_effects.ReplicaNotStarted(process.number, f"it {reason}: {lines}"[:2_000]))
 
     def close(self) -> None:
-        """What is watched; the processes themselves end with the node."""
+        """Close the watched descriptors; the processes themselves end with the node."""
         for process in self.running.values():
             for descriptor in (process.pidfd, process.ready):
                 if descriptor >= 0:

@@ -1,7 +1,7 @@
 """A host process without a node: one replica of a shard, or one global scheduler, on a reactor of its own.
 
-Started by the head (head_processes.py) or, for a replica, another node (replica_processes.py), and gone with it: the
-kernel kills it when that ends, and it watches that itself.  It imports neither numpy nor pickle.
+The head (head_processes.py) or, for a replica, another node (replica_processes.py) starts the process.  It ends with
+its parent: the kernel kills it, and the process watches the parent too.  Neither numpy nor pickle is imported.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class ServiceHost:
                     log=self.log,
                 )
             except StoreLocked:
-                # By a process that is being killed.
+                # A process that is being killed still holds the lock.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(POLL_SECONDS)
@@ -147,10 +147,12 @@ class ServiceHost:
         return []
 
     def _new_head(self, former: str, welcome: HostWelcome) -> None:
-        """The head was started again; its own processes have ended with it, and we are of a node that goes on."""
+        """Follow a restarted head: the former head's own processes have ended, while this process belongs to a node
+        that continues.
+        """
         self.head = welcome.host
         if self.tunnels is not None:
-            self.tunnels.close()  # its relay is gone
+            self.tunnels.close()  # the former relay is gone
         for host, neighbour in list(self.neighbours.by_host.items()):
             if neighbour.key.kind in ("replica", "scheduler") and not neighbour.key.node:
                 self.neighbours.forget(host)
@@ -165,10 +167,11 @@ class ServiceHost:
             self.reactor._perform(role, [Send(f"{self.head}/monitor", GiveUpNode(f"{neighbour.host}/local", reason))])
 
     def end_turn(self, now: float) -> list[Any]:
-        """A replica that is out of its chain makes room for a new one.
+        """End a replica that is out of its chain, to make way for a new one.
 
-        The head tells all others where we are when we have said it: by then we are to know them, of whom the head has
-        spoken when its link came up.  They would be turned away, and come again later than a chain has let us in.
+        The head tells all others of this host's address once the address is reported.  This host must know the others
+        by then; the head has named them when its link came up.  Otherwise they would be turned away, and retry later
+        than a chain admits this replica.
         """
         if self.is_linked and not self.is_told_of:
             self.say_ready()
@@ -177,11 +180,11 @@ class ServiceHost:
         return []
 
     def end(self, reason: str) -> None:
-        """After this turn."""
+        """End the process after this turn."""
         self.reactor.ended = self.reactor.ended or reason
 
     def say_ready(self) -> None:
-        """To whoever started us."""
+        """Report the listening address to the parent process."""
         self.is_told_of = True
         os.write(READY_DESCRIPTOR, msgpack.encode([self.endpoint, ""]))
         os.close(READY_DESCRIPTOR)
@@ -190,16 +193,16 @@ class ServiceHost:
         self.is_linked = self.is_linked or (is_up and host == self.head)
 
     def log(self, line: str) -> None:
-        """One line, up to a size."""
+        """Write one line to the log file, up to a size."""
         if self.log_bytes < LOG_BYTES_MAX:
             self.log_bytes += len(line) + 32
-            with suppress(OSError):  # a disk that is full is no reason to end
+            with suppress(OSError):  # a full disk is no reason to end
                 print(f"{time.strftime('%H:%M:%S')} {printable(line)}", file=sys.stderr, flush=True)
 
     # --- the whole ---
 
     def run(self) -> None:
-        """Until whoever started it ends."""
+        """Run until the parent process ends."""
         options, reactor = self.options, self.reactor
         head = self.head
         reactor.watch(NODE_DESCRIPTOR, lambda: self.end("the process that started it has ended"))
@@ -222,7 +225,7 @@ class ServiceHost:
             self.close()
 
     def close(self) -> None:
-        """What is ordered of the disk is carried out."""
+        """Finish the pending disk orders and close."""
         if self.shard_log is not None:
             self.shard_log.close()
         for helper in (self.detours, self.tunnels):
@@ -240,12 +243,12 @@ def title_of(options: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """argv: one msgpack map in hexadecimal (head_processes.py)."""
+    """Run a host process. argv: one msgpack map in hexadecimal (head_processes.py)."""
     options = msgpack.decode(bytes.fromhex(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     if wait_for_end(NODE_DESCRIPTOR, 0):
-        os._exit(1)  # it had ended before that: what we would write into its session's folder would stay
+        os._exit(1)  # the parent ended before: files written into its session's folder would stay
     for descriptor in (READY_DESCRIPTOR, NODE_DESCRIPTOR, SECRET_DESCRIPTOR):
         os.set_inheritable(descriptor, False)
     forbid_unpickling()
@@ -259,7 +262,7 @@ def main() -> None:
         print(error, file=sys.stderr, flush=True)
         os._exit(1)
     if options.get("is_hosted"):
-        host.say_ready()  # the head lets it in when it has been told of it
+        host.say_ready()  # the head admits this replica once the address is reported
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
