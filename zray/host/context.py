@@ -1,6 +1,6 @@
-"""The runtime of this process: what the public API talks to.
+"""The runtime of this process, used by the public API.
 
-The first that zray's own processes import, and before a node launches its fork server: no msgspec here (main.py).
+zray's own processes import this module first, and before a node launches its fork server: no msgspec here (main.py).
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from .client.runtime import Runtime
 
 runtime: Runtime | None = None
-is_own = False  # this is a process of zray's own, a node or a fork server
+is_own = False  # True in zray's own processes, a node or a fork server
 packages: tuple[str, ...] = ()  # folders of the packages of this process's environment
-had_session = False  # this process was in another session: it may have refs and handles of that
-is_forked = False  # this process was forked from one that was in a session, which it is not in itself
+had_session = False  # True after another session: refs and handles of that session may remain
+is_forked = False  # True in a process forked from a member of a session
 
 
 def set_runtime(new: Runtime | None) -> None:
-    """This process has joined a session, or left it."""
+    """Set the runtime when this process joins or leaves a session."""
     global runtime, is_forked, is_own, had_session
     had_session |= runtime is not None
     runtime, is_forked, is_own = new, False, False
 
 
 def ref_of_ended_session(object_id: bytes) -> ObjectLostError:
-    """For whoever uses it."""
+    """Return the error for use of a ref from an ended session."""
     from ..exceptions import ObjectLostError
 
     return ObjectLostError(f"ObjectRef({object_id.hex()}) belongs to a session that has ended: its value is lost.")
 
 
 def of_ended_session(ref: Any) -> Any:
-    """The future of a ref, once the session is over.
+    """Refuse the future of a ref after the session's end.
 
     Raises:
         ObjectLostError: always.
@@ -47,7 +47,7 @@ def of_ended_session(ref: Any) -> Any:
 
 
 def actor_of_ended_session(class_name: str) -> ActorDiedError:
-    """For whoever uses a handle on it."""
+    """Return the error for use of an actor handle from an ended session."""
     from ..exceptions import ActorDiedError
 
     return ActorDiedError(
@@ -57,10 +57,10 @@ def actor_of_ended_session(class_name: str) -> ActorDiedError:
 
 
 def refuse_strangers(ids: Iterable[bytes]) -> None:
-    """What a call takes, or a value contains, must be of this session.
+    """Refuse refs of other sessions in arguments or values.
 
     Raises:
-        ObjectLostError: a ref, or what an actor handle has of one, is of another one.
+        ObjectLostError: a ref, or a ref inside an actor handle, is of another session.
     """
     if had_session and runtime is not None:
         held = runtime.client.held
@@ -70,10 +70,11 @@ def refuse_strangers(ids: Iterable[bytes]) -> None:
 
 
 def refuse_without_session(using: Any) -> None:
-    """This process has left its session: none is begun for a ref or a handle, or for a call that takes one.
+    """Refuse to begin a session for a ref, a handle, or a call with such arguments, after this process left its
+    session.
 
     Raises:
-        ObjectLostError, ActorDiedError: `using` is one, or has one in it.
+        ObjectLostError, ActorDiedError: `using` is or contains a ref or handle.
         and as refuse_at_the_end.
     """
     refuse_at_the_end()
@@ -90,21 +91,21 @@ def refuse_without_session(using: Any) -> None:
 
 
 def _contained(value: Any) -> Iterable[bytes]:
-    """The refs inside a value; also those of handles."""
+    """Return the refs inside a value, including those of handles."""
     from ..store.values import serialize
 
     try:
         return serialize(value).contained
     except Exception:
-        return ()  # the call that it is for says what is wrong with it
+        return ()  # the later call reports the fault
 
 
 def refuse_at_the_end() -> None:
-    """The program ends, and has left its session: no other is begun.
+    """Refuse to begin a session when the program ends.
 
     Raises:
-        SystemExit: in a daemon thread, which would otherwise tell of the end as if it were an error.  Python ends
-            these threads without a word, a moment later; not for ever asleep, since whoever ends may join them.
+        SystemExit: in a daemon thread, which would otherwise report the end as an error.  Python ends these threads in
+            silence a moment later; endless sleep is no choice, since the program may join them.
         RuntimeError: the interpreter is being taken apart.
     """
     if sys.is_finalizing():
@@ -116,15 +117,17 @@ def refuse_at_the_end() -> None:
 
 
 class StartLock:
-    """Held while a session starts.  Who holds it does not start another one meanwhile, nor do zray's own processes."""
+    """A lock held while a session starts.  The holding thread and zray's own processes cannot start another one
+    meanwhile.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.holder = 0  # a thread
 
     def __enter__(self) -> None:
-        # A program that is called random.py hides the module of that name: whoever imports that begins the program
-        # again, zray among them.
+        # A program named random.py hides the module of that name: an import of that module, perhaps by zray, runs the
+        # program again.
         if is_own or self.holder == threading.get_ident():
             raise RuntimeError(
                 "init() was called while init() starts a session: an import of zray has run this program a second "

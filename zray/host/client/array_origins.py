@@ -1,4 +1,4 @@
-"""Words that say how an array in shared memory came into this process, for the message about a write into it."""
+"""Texts about how an array in shared memory came into this process, for the message about a write into it."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from ...wire.task_spec import TaskSpec, parse_options
 if TYPE_CHECKING:
     from ..worker.main import Worker
 
-# Words that are kept, and payloads that are short enough to be kept for their places.
+# Limits of the cache of texts, and of the payloads that are cached for their parameters' places.
 KNOWN_MAX = 1_000
 SHORT_BYTES = 64
 OF_GET = "which zray.get() or an await gave"
 
 
 def words_of(object_id: bytes, size: int, origin: str) -> str:
-    """The sentence that names the object; spaces follow it, since another sentence does."""
+    """Return the sentence about the object, with spaces before the next sentence."""
     return f"The array is in object {object_id.hex()} ({size:,} bytes), {origin}.  "
 
 
 class Origins:
-    """Of the arguments of one worker's tasks.  Words are kept: most tasks take arrays as those before did."""
+    """Texts about the arguments of a worker's tasks, cached: most tasks take arrays as earlier tasks did."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.known: dict[tuple[bytes, bytes, int | str | None], str] = {}
 
     def of_argument(self, spec: TaskSpec, index: int) -> str:
-        """Of the value of a task's dep: the parameter that takes it, and the task."""
+        """Return the text about a task's dep: the parameter and the task."""
         payload = spec.args
         place = _short_place(payload, index) if len(payload) <= SHORT_BYTES else argument_of_dep(payload, index)
         key = (spec.function_id, spec.options, place)
@@ -55,7 +55,9 @@ class Origins:
 
 
 def _parameter(function: Any, place: Any) -> str:
-    """The name of a positional parameter; "" where the function does not say: a slow look is not worth it."""
+    """Return the name of a positional parameter; "" if the function has no such facts, since a slow look is not worth
+    it.
+    """
     function = getattr(function, "__wrapped__", function)
     is_bound = isinstance(function, type) or getattr(function, "__self__", None) is not None
     code = getattr(getattr(function, "__init__", None) if isinstance(function, type) else function, "__code__", None)

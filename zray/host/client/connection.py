@@ -1,9 +1,9 @@
 """A driver's or worker's end of its link to the node: one DEALER, used by several threads.
 
-The socket and the client's state are guarded by one lock, held for microseconds.  A finalizer or a signal's handler
-may call us while its own thread has it: it is told so, where a plain lock would wait for ever.  One thread at a time
-receives (the one that waits); it sleeps on the socket's descriptor without the lock.  Another thread's send may swallow
-that descriptor's edge, so it looks afterwards whether something has arrived, and wakes the receiver.
+The socket and the client's state are guarded by one lock, held for microseconds.  A finalizer or a signal handler may
+call while its own thread has the lock: the call is refused, while a plain lock would wait for ever.  A single thread
+receives at a time, and sleeps on the socket's descriptor without the lock.  Another thread's send may swallow that
+descriptor's edge, so the sender checks afterwards for arrivals, and wakes the receiver.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ HELLO_SECONDS = 20.0
 
 
 class Connection:
-    """Sends and receives frames.  `lock` also guards what its owner wants to keep in step with them."""
+    """A link that sends and receives frames.  `lock` also guards the owner's state that must stay in step with the
+    link.
+    """
 
     def __init__(self, address: str, node_pidfd: int) -> None:
-        self.lock = threading.RLock()  # taken once by a thread: `is_inside` tells who comes in the middle
+        self.lock = threading.RLock()  # taken once by a thread: `is_inside` detects a nested call
         self.is_inside: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self.socket = self.context.socket(zmq.DEALER)
@@ -43,7 +45,7 @@ class Connection:
         self.link = Link()
         self.node_pidfd = node_pidfd
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        # Not by close(): a thread may be about to wait on it, or to write to it.
+        # Not closed by close(): a thread may be about to wait on the descriptor, or to write to it.
         weakref.finalize(self, os.close, self.wake_fd)
         self.poll = self._new_poll()
         self.is_waiting = False
@@ -52,10 +54,10 @@ class Connection:
         self.how_node_ended: Callable[[], str] = lambda: ""
 
     def refuse_in_the_middle(self) -> None:
-        """What cannot wait, and is wanted by a thread that has the lock: a finalizer of its own, or a signal's handler.
+        """Refuse a call that cannot wait, from a thread that has the lock: a finalizer or a signal handler.
 
         Raises:
-            RuntimeError: says so.
+            RuntimeError: the thread has the lock.
         """
         if self.is_inside():
             raise RuntimeError(
@@ -71,7 +73,7 @@ class Connection:
         return poll
 
     def join(self, hello: Hello, seconds: float = HELLO_SECONDS) -> tuple[Welcome, list[Message]]:
-        """Shake hands.  Returns the Welcome, and what came right behind it.
+        """Shake hands.  Returns the Welcome, and the messages right behind.
 
         Raises:
             ProtocolError: the node refuses; says why.
@@ -93,7 +95,7 @@ class Connection:
                 return first, rest
 
     def send(self, messages: Sequence[Message]) -> None:
-        """One frame.  With the lock held."""
+        """Send one frame.  With the lock held."""
         try:
             send(self.socket, self.link.pack(messages), NOBLOCK)
         except zmq.Again:
@@ -111,11 +113,11 @@ class Connection:
         handle: Callable[[Iterable[Message]], None] | None = None,
         seen: int | None = None,
     ) -> Iterable[Message] | None:
-        """The next frame's messages, or None after the deadline (of time.monotonic).
+        """Return the next frame's messages, or None after the deadline (of time.monotonic).
 
-        By one thread at a time.  May return nothing before the deadline.  `handle` is given the messages with the
-        lock still held: nothing can come between them and the rest of the link.  `seen`: what the link had received
-        when the caller found that it is not done; a handler of its own thread may have received more since.
+        For one thread at a time.  May return nothing before the deadline.  `handle` receives the messages with the lock
+        still held, so that no other event comes between them and the rest of the link.  `seen`: the link's count of
+        received frames when the caller last checked; a handler in its thread may have received more since.
 
         Raises:
             ClusterLostError: the node's process has ended.
@@ -149,7 +151,7 @@ class Connection:
                     return None
             try:
                 found = self.poll.poll(timeout)
-            except RuntimeError:  # this thread sleeps in it already, and a signal's handler waits meanwhile
+            except RuntimeError:  # this thread already sleeps in the poll, and a signal handler waits meanwhile
                 found = self._new_poll().poll(timeout)
             is_woken = False
             for descriptor, _ in found:
@@ -170,7 +172,7 @@ class Connection:
             pass
 
     def _node_ended(self) -> None:
-        """What it sent before it ended still counts."""
+        """Note the node's end; messages sent before the end still count."""
         with self.lock:
             if self.is_closed:
                 raise self.lost()
@@ -182,7 +184,7 @@ class Connection:
         raise ClusterLostError(self.over)
 
     def lost(self) -> ClusterLostError:
-        """For whoever still wants something of it."""
+        """Return the error for later users of the connection."""
         if self.is_closed:
             refuse_at_the_end()
         return ClusterLostError(self.over)
@@ -204,7 +206,7 @@ class Connection:
 
 
 class Disconnected:
-    """Stands for a part of a runtime that has left its session: whoever uses it hears that."""
+    """A stand-in for parts of a runtime after it left its session: every use raises an error."""
 
     __slots__ = ("_connection",)
 

@@ -1,4 +1,4 @@
-"""The command line's way to the sessions of this user on this machine: see them, ask one, end one."""
+"""The command line's access to the sessions of this user on this machine: list, ask, end."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ ANSWER_SECONDS = 5.0
 
 
 def sessions() -> list[tuple[Session, SessionInfo]]:
-    """All that are alive, the newest first: lasting ones, and those that belong to a running program."""
+    """Return all live sessions, the newest first: lasting sessions, and those of running programs."""
     return [(session, info) for session in reversed(live_sessions()) if (info := session.read_info()) is not None]
 
 
 def returning() -> list[tuple[Session, SessionInfo]]:
-    """Nodes that were given up by their clusters, and are to join them again."""
+    """Return nodes that were declared dead by their clusters and are about to rejoin."""
     return [(session, info) for session in returning_sessions() if (info := session.read_info()) is not None]
 
 
 def find_head(name: str | None) -> Control:
-    """The head of a cluster on this machine; the one of that session, where there are several.
+    """Return the head of a cluster on this machine; `name` selects a session if there are several.
 
     Raises:
-        ZrayError: there is none; or several, and no name.
+        ZrayError: no head runs, or several run and no name was given.
     """
     heads = {session.name: (session, info) for session, info in sessions() if info.kind == "head"}
     if name is not None and name not in heads:
@@ -57,11 +57,11 @@ def find_head(name: str | None) -> Control:
 
 
 class Control:
-    """A link to a node that has no job: it asks, and orders.  A context manager.
+    """A link to a node without a job, for questions and orders.  A context manager.
 
     Raises:
         ClusterLostError: the node is gone, or does not answer.
-        ProtocolError: it is of another version.
+        ProtocolError: the node is of another version.
     """
 
     def __init__(self, session: Session, node_pid: int) -> None:
@@ -84,12 +84,12 @@ class Control:
         os.close(self.node_pidfd)
 
     def send(self, message: Message) -> None:
-        """Say something."""
+        """Send a message."""
         with self.connection.lock:
             self.connection.send([message])
 
     def ask(self, question: Message, *answers: type, whom: str = "node") -> Any:
-        """Say it, and wait for a message of one of these types."""
+        """Send a question and wait for a message of the given types."""
         self.send(question)
         deadline = time.monotonic() + ANSWER_SECONDS
         while (messages := self.connection.receive(deadline)) is not None:
@@ -99,10 +99,10 @@ class Control:
         raise ClusterLostError(f"The {whom} did not answer within {ANSWER_SECONDS:g} s.")
 
     def order(self, order: Message, *answers: type) -> Any:
-        """Of a head: have it done.
+        """Have a head carry out an order.
 
         Raises:
-            ZrayError: it is not; says why.
+            ZrayError: the head refused; the text says why.
         """
         answer = self.ask(order, OrderReply, *answers)
         if type(answer) is OrderReply and answer.refusal:
@@ -110,24 +110,24 @@ class Control:
         return answer
 
     def status(self) -> StatusReply:
-        """What the node counts now."""
+        """Return the node's counters."""
         found: StatusReply = self.ask(GetStatus(1), StatusReply)
         return found
 
     def nodes(self, *, with_dead: bool = False) -> list[NodeFact]:
-        """The nodes of the cluster that it is part of; without one, itself.  with_dead: also those that have left."""
+        """Return the nodes of the node's cluster, or the node alone.  with_dead: also nodes that have left."""
         found: list[NodeFact] = self.ask(GetNodes(2, with_dead), NodesReply, whom="cluster").nodes
         return shown(found)
 
     def wait_for_end(self, seconds: float) -> bool:
-        """Whether the node ended in that time."""
+        """Return whether the node ended within the time."""
         poll = select.poll()
         poll.register(self.node_pidfd, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
 
 
 def shown(nodes: list[NodeFact]) -> list[NodeFact]:
-    """As they may be printed: other nodes have chosen their words."""
+    """Return the facts with terminal escapes removed: other nodes chose the texts."""
     return list(map(_shown, nodes))
 
 
@@ -147,19 +147,21 @@ def _shown(node: NodeFact) -> NodeFact:
 
 
 def end(session: Session, node_pid: int) -> bool:
-    """End a session; one that does not answer is killed.  Whether it left by itself; nothing of it is left."""
+    """End a session; kill a node that does not answer.  Returns whether the node ended by itself.  No files
+    are left.
+    """
     try:
         with Control(session, node_pid) as control:
             control.send(StopSession())
             obeyed = control.wait_for_end(ANSWER_SECONDS)
     except ClusterLostError:
-        obeyed = _has_ended(node_pid)  # somebody else has told it to, just before us
+        obeyed = _has_ended(node_pid)  # another process has just ended the session
     end_node(session, node_pid)
     return obeyed
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a process has, also if nobody has asked for its exit code yet."""
+    """Return whether a process has ended, even if its exit code was not read yet."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -171,12 +173,12 @@ def _has_ended(pid: int) -> bool:
 
 
 def kill(session: Session, node_pid: int) -> None:
-    """kill -9, as a last resort; nothing of it is left on this machine."""
+    """Kill a session by SIGKILL, as a last resort, and remove its files."""
     end_node(session, node_pid, seconds=0.0)
 
 
 def end_return(session: Session, info: SessionInfo) -> bool:
-    """Have one of `returning` give up.  Whether it had just joined, and was ended."""
+    """Stop a node of `returning` from rejoining.  Returns whether it had just joined, and was ended."""
     try:
         pidfd = os.pidfd_open(info.node_pid)
     except ProcessLookupError:
@@ -187,7 +189,7 @@ def end_return(session: Session, info: SessionInfo) -> bool:
             if not wait_for_end(pidfd, ANSWER_SECONDS):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # it has joined, or given up by itself
+            pass  # the node has joined, or stopped by itself
         finally:
             os.close(pidfd)
         session.remove()
@@ -198,7 +200,7 @@ def end_return(session: Session, info: SessionInfo) -> bool:
 
 
 class Interrupted:
-    """Notes SIGTERM, SIGINT and SIGHUP from now on, instead of dying of them.  For the main thread."""
+    """A guard that notes SIGTERM, SIGINT and SIGHUP from now on, in place of death.  For the main thread."""
 
     def __init__(self) -> None:
         self.reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Notes on a user's exception, where zray knows better than the message what went wrong."""
+"""Notes on a user's exception, in cases where zray knows more about the cause than the message says."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ...store.unpickling import where_modules_come_from
 
 
 def add_hints(error: BaseException, node: str = "") -> None:
-    """Add to a user's exception what helps; it stays what it was.  Needs Python 3.11, else says nothing.
+    """Add helpful notes to a user's exception, otherwise unchanged.  Needs Python 3.11, else does nothing.
 
-    node: where it runs, if that is not the driver's node.
+    node: the node of the task, if different from the driver's node.
     """
     if node and isinstance(error, ModuleNotFoundError) and hasattr(error, "add_note"):
         error.add_note(where_modules_come_from(missing_module(error), node))
@@ -31,7 +31,7 @@ def add_hints(error: BaseException, node: str = "") -> None:
 
 
 def missing_module(error: BaseException | None) -> str:
-    """The top-level name of the module whose absence this error is about; "" where it is about something else."""
+    """Return the top-level name of the missing module that caused this error; "" for other causes."""
     for _ in range(10):
         if error is None:
             break
@@ -42,7 +42,7 @@ def missing_module(error: BaseException | None) -> str:
 
 
 def note_missing_module(error: TaskError) -> None:
-    """A module that a task did not find may be in the driver, in some version: the error then says so."""
+    """Note on the error that a module absent on the worker's node is present in the driver, with its version."""
     cause = error.cause
     _say_left_behind(error, str(cause) if isinstance(cause, ImportError) else "")
     found = re.search(r"No module named '(\w+)", str(cause)) if isinstance(cause, (ImportError, ZrayError)) else None
@@ -65,7 +65,7 @@ def note_missing_module(error: TaskError) -> None:
 
 
 def _say_left_behind(error: TaskError, text: str) -> None:
-    """A module that patterns have kept out of the working directory, or of a package, when it was packed."""
+    """Note that a module was excluded by patterns when a working directory or package was packed."""
     found = re.search(r"No module named '([\w.]+)'|cannot import name '(\w+)' from '[\w.]+'", text)
     if found is None:
         return
@@ -87,7 +87,7 @@ def _say_left_behind(error: TaskError, text: str) -> None:
 
 
 def _read_only_arrays(error: BaseException) -> list[str]:
-    """Read-only arrays by their names in the innermost function that has any: its arguments first."""
+    """Return names of read-only arrays in the innermost function with any: arguments first."""
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return []
@@ -113,7 +113,7 @@ def _attributes_of_self(frame: FrameType) -> list[tuple[str, Any]]:
     """The attributes of the object whose method runs in the frame."""
     try:
         return list(vars(frame.f_locals["self"]).items())
-    except Exception:  # No method, or a class whose __dict__ is code of the user.
+    except Exception:  # No method, or a class whose __dict__ is user code.
         return []
 
 

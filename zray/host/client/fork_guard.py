@@ -1,8 +1,8 @@
-"""What becomes of a process's runtime in a child that user code forks: nothing.
+"""Removes the runtime of a process from children that user code forks.
 
-The child has none of the threads, and a socket that is its parent's.  So it has no session; asked for one, the
-API says why.  A child of a worker that comes back from user code to zray would go on as a second worker: it
-ends there, with the exit code that the user's code asked for.
+The child has none of the threads, and a socket that belongs to its parent.  So the child has no session, and the API
+raises an error with the reason.  A worker's child that returns from user code to zray would continue as a second
+worker: it ends at this point, with the exit code of the user's code.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ..process.process_utils import flush_and_exit
 
 
 class _EndsHere:
-    """Stands for the lock of a runtime that is the parent's: whoever takes it has left user code."""
+    """A stand-in for the lock of a parent's runtime: a thread that takes it has left user code."""
 
     def __enter__(self) -> None:
         end_child(None)
 
     def __exit__(self, *error: object) -> None:
-        """Never comes to it."""
+        """Never called."""
 
     def acquire(self, *args: Any, **kwargs: Any) -> bool:
-        """As with the statement."""
+        """End the child, as the `with` statement does."""
         end_child(None)
         return True
 
     def release(self) -> None:
-        """Never comes to it."""
+        """Never called."""
 
 
 def end_child(error: BaseException | None) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 
 def settle(settle_future: Callable[[Any], None], outcome: Any) -> None:
-    """Give a future its outcome.  What a callback raises, or a user who has settled it, must not end our thread: a
-    sys.exit() in a callback ends nothing, as in any thread of Python's."""
+    """Give a future its outcome.  An exception of a callback, or of a future settled before by the user, must not end
+    zray's thread.  A sys.exit() in a callback ends nothing, as in any thread of Python's.
+    """
     try:
         settle_future(outcome)
     except SystemExit:

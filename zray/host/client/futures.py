@@ -1,4 +1,4 @@
-"""Refs as futures: a thread of its own receives for as long as there are any that wait."""
+"""Refs as futures: a dedicated thread receives while any future waits."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Futures:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.waiting: dict[bytes, list[Any]] = {}
-        self.began: dict[bytes, float] = {}  # since when, of those
-        self.ready: deque[bytes] = deque()  # objects with futures, whose values have come
+        self.began: dict[bytes, float] = {}  # start times of the waits
+        self.ready: deque[bytes] = deque()  # objects with futures, whose values have arrived
         self.thread: threading.Thread | None = None
 
     def future_of(self, ref: ObjectRef) -> Any:
@@ -83,7 +83,7 @@ class Futures:
                     return
 
     def _explain(self, looked_at: float) -> float:
-        """Say why those are not here yet for which it is time, as a `get` of theirs would.  Returns when it looked."""
+        """Explain late refs as a `get` of them would, at the usual intervals.  Returns the time of this look."""
         now = time.monotonic()
         with self.runtime.lock:
             began = list(self.began.items())
@@ -116,7 +116,7 @@ class Futures:
                 settle(future.set_exception, error)
 
     def close(self) -> None:
-        """The session is over: what has not come will not."""
+        """Fail the remaining futures at the end of the session."""
         if self.waiting:
             # At the program's end only daemon threads may wait: they end in silence (context.refuse_at_the_end).
             is_the_end = not threading.main_thread().is_alive()

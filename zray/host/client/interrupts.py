@@ -1,10 +1,9 @@
-"""Ctrl-C in a driver: KeyboardInterrupt is raised where it can do no harm.
+"""Ctrl-C in a driver: KeyboardInterrupt is raised only at harmless points.
 
-Python raises it between any two bytecodes, so also while a message has been taken from the socket and not yet
-been handled, or a ref counted and not yet made.  Inside zray it is therefore put off until its turn is over: the
-handler looks where the main thread is, and has the signal sent again a little later.  In a loop of `.remote()` that
-may meet user code only after seconds; so it is raised at the latest when the call under way returns to the program.
-This costs nothing while nobody presses Ctrl-C.
+Python raises the exception between any two bytecodes: perhaps while a received message is not yet handled, or a counted
+ref not yet made.  Inside zray the interrupt is therefore deferred: the handler looks where the main thread is, and has
+the signal sent again a little later.  In a loop of `.remote()` user code may be met only after seconds.  So the
+interrupt is raised at the latest when the present call returns to the program.  The cost is zero without Ctrl-C.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ ENTRANCES = frozenset(
     )
 )  # fmt: skip
 
-_is_sent_again = False  # it will be, soon
-_is_again = False  # the next one is one that was sent again
+_is_sent_again = False  # a repeated signal is on its way
+_is_again = False  # the next signal is a repeated one
 _is_put_off = False
 _previous: Any = signal.default_int_handler  # the program's own handler
 
 
 def install() -> None:
-    """From now on, before whatever handler the program has.  Only the main thread can do this."""
+    """Install the handler before the program's own.  Only the main thread can do so."""
     global _previous
     if threading.current_thread() is threading.main_thread():
         previous = signal.getsignal(signal.SIGINT)
@@ -84,7 +83,7 @@ def _interrupt(frame: FrameType | None) -> None:
 
 
 def _on_return(frame: FrameType, event: str, _: Any) -> None:
-    """sys.setprofile: what this raises is raised by the call that returns."""
+    """Raise the deferred interrupt in a returning call (as sys.setprofile's function)."""
     caller = frame.f_back
     if (
         event == "return"
@@ -106,7 +105,7 @@ def _send_again() -> None:
 
 
 def may_interrupt(frame: FrameType | None) -> bool:
-    """Whether nothing of zray's is half done where the main thread is."""
+    """Return whether no work of zray's is half done at the main thread's position."""
     half_shutdown = (_code_of("driver.startup", "stop"), _code_of("process.node_processes", "end_node"))
     innermost, interrupted = None, frame
     while frame is not None:
@@ -130,7 +129,7 @@ def may_interrupt(frame: FrameType | None) -> bool:
 
 
 def _callers_of_user_code() -> tuple[Any, ...]:
-    """Of local mode, where user code runs inside of zray's, or zray sleeps."""
+    """Return the code of local mode that runs user code or sleeps."""
     return (
         _code_of("local_mode.calls", "LocalCalls", "run_task"),
         _code_of("local_mode.actor", "LocalActor", "_attempts"),
@@ -140,9 +139,9 @@ def _callers_of_user_code() -> tuple[Any, ...]:
 
 
 def _code_of(module: str, *path: str) -> Any:
-    """Of a function in host/.  None: its module is not there as a whole, so nothing runs it.
+    """Return the code of a function in host/; None: its module is not fully loaded, so no thread runs it.
 
-    Not imported: the main thread may be in the middle of doing so.
+    The module is not imported here, because the main thread may be in the middle of the same import.
     """
     found: Any = sys.modules.get(f"zray.host.{module}")
     for name in path:

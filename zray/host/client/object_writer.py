@@ -1,4 +1,4 @@
-"""Writes large values into the arena: room is asked for, its pages awaited, then the bytes are copied once."""
+"""Writes large values into the arena: ask for space, await its pages, then copy the bytes once."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 # Copied at a time while pages are still being reserved: a quarter of a reservation step.
 STEP_BYTES = 16 << 20
-# Who waits so long for room looks through its own garbage: refs in cycles (an exception and its frames) are room.
+# A write that waits this long for space collects garbage: refs in cycles (an exception and its frames) hold space.
 GARBAGE_SECONDS = 0.2
 
 
 class Writer:
-    """The writes of one process's threads."""
+    """The writes of a process's threads."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        # Objects that an earlier run has written; once they have been reported, nothing here reads them.
+        # Objects already written by an earlier run; once reported, they are not read here.
         self.found: list[bytes] = []
 
     def drop_found(self) -> None:
-        """They have been reported.  With the lock held."""
+        """Drop the found objects, which have been reported.  With the lock held."""
         while self.found:
             self.runtime.client.place_unused(self.found.pop())
 
     def write(self, object_id: bytes, serialized: Serialized) -> StoredValue:
-        """Its place; the node learns with PutObjects or TasksFinished that it is complete.
+        """Write a value and return its place; PutObjects or TasksFinished tell the node that the value is complete.
 
         Raises:
-            ObjectStoreFullError: there is no room; says what fills it.
+            ObjectStoreFullError: there is no space; the text says what fills the store.
         """
         require_room()
         runtime = self.runtime
@@ -54,7 +54,7 @@ class Writer:
             answer = self._await_pages(object_id, 1)
             place: StoredValue = answer.place
             if answer.reserved < 0:
-                # A run before this one has written it: a parent that runs again puts the same values.
+                # An earlier run has written the object: a parent that runs again puts the same values.
                 with runtime.lock:
                     runtime.client.place_told(object_id)
                     self.found.append(object_id)
@@ -65,7 +65,7 @@ class Writer:
         except ObjectStoreFullError:
             raise
         except BaseException:
-            with contextlib.suppress(ClusterLostError):  # it has ended, and all objects with it
+            with contextlib.suppress(ClusterLostError):  # the node has ended, and all objects with it
                 runtime.say(AbandonObject(object_id))
             raise
         finally:
@@ -73,7 +73,7 @@ class Writer:
         return place
 
     def _write_behind_pages(self, object_id: bytes, serialized: Serialized, place: StoredValue) -> None:
-        """Copy what has pages while the node reserves the next ones: the two take about equally long."""
+        """Copy onto reserved pages while the node reserves the next ones: both take about equally long."""
         view = self.runtime.arena.writable(place.segment, place.offset, place.size)
         for begin, buffer in ((0, memoryview(serialized.inband)), *placed(serialized)):
             for offset in range(0, buffer.nbytes, STEP_BYTES):
@@ -83,7 +83,7 @@ class Writer:
                 copy_bytes(view[end - piece.nbytes : end], piece, new_pages=True)
 
     def _await_pages(self, object_id: bytes, size: int) -> ObjectAllocated:
-        """Until so many bytes of it may be written, or it is refused."""
+        """Wait until `size` bytes of the object may be written, or the write is refused."""
         allocations = self.runtime.client.allocations
 
         def is_done() -> bool:

@@ -1,4 +1,4 @@
-"""The code that one process has made known to its node."""
+"""Code that a process has published to its node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Published:
         self.bytes = 0
 
     def add(self, function: Function) -> bool:
-        """Whether it is new, and has to be said.
+        """Record a function.  Returns whether it is new, and must be sent.
 
         Raises:
             ValueError: there are too many.

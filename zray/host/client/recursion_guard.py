@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 # More than any of our calls needs, handlers and nested receives included.
 RESERVED_FRAMES = 80
-# Who is not even so deep has them (Python's limit is 1,000 by itself), which is told in a seventh of the time.
+# A thread less deep has enough frames (Python's default limit is 1,000); this check takes a seventh of the time.
 SHALLOW_FRAMES = 60
 
 
 def require_room() -> None:
-    """Have user code that is deep in a recursion fail here, where nothing has been said or taken yet.
+    """Fail user code that is deep in a recursion, before any message is sent or taken.
 
-    An error in the midst of a receive would lose the message in hand, and somebody would wait for ever.
+    An error in the midst of a receive would lose the message in hand, and a caller would wait for ever.
 
     Raises:
         RecursionError: the stack is all but full.
@@ -34,7 +34,7 @@ def _reach(frames: int) -> None:
 
 @contextmanager
 def as_deep_as_any() -> Iterator[None]:
-    """A task that runs inside the wait of another one may recurse as far as if it ran alone."""
+    """Let a task inside the wait of another task recurse as deep as if it ran alone."""
     limit = sys.getrecursionlimit()
     depth = 0
     frame = sys._getframe()

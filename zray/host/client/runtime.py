@@ -1,8 +1,7 @@
-"""The blocking side of the client: what `get`, `wait`, `put` and `.remote()` do in a driver or a worker.
+"""The blocking side of the client: `get`, `wait`, `put` and `.remote()` in a driver or a worker.
 
-Threads: any may call.  The one that waits receives; the others wait for it to tell them.  A helper thread
-sends what lies in the buffers while everybody computes: it sleeps until something was buffered, then looks
-every millisecond for as long as there is something to do.
+Threads: any may call.  A waiting thread receives; the others wait to be notified.  A helper thread sends the buffers
+while all others compute: it sleeps until something is buffered, then looks every millisecond while there is work.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class Runtime:
-    """One per process that has joined a session."""
+    """The runtime of a process that has joined a session."""
 
     def __init__(self, connection: Connection, session: str, inline_bytes_max: int, root: Submitter) -> None:
         self.connection = connection
@@ -56,30 +55,30 @@ class Runtime:
         self.session = session
         self.inline_bytes_max = inline_bytes_max
         self.root = root
-        self.mark = object()  # for what was made for us and need not keep us: functions live longer than sessions
+        self.mark = object()  # key of caches that need not keep this runtime: functions live longer than sessions
         self.unread: deque[bytes] = deque()  # objects whose last array died (appended to by finalizers)
         self.client = Client(object_ref.released, self.unread)
         self.client.on_inline_limit = lambda bytes_max: setattr(self, "inline_bytes_max", bytes_max)
         self.arena = ArenaView(session)
         self.published = Published()
         self.condition = threading.Condition()
-        self.baton = threading.RLock()  # whoever has it receives
-        self.receiver: int | None = None  # that thread
-        self.followers = 0  # threads that wait for it
+        self.baton = threading.RLock()  # the thread that has it receives
+        self.receiver: int | None = None  # the id of the receiving thread
+        self.followers = 0  # threads that wait for the receiver
         self.waiting = Waiting(self)
         self.writer = Writer(self)
         self.futures = Futures(self)
-        self.restored_count = 0  # refs that were unpickled or copied here
+        self.restored_count = 0  # refs unpickled or copied here
         self.is_worker = False
         self.job_id, self.node_id, self.namespace = b"", b"", ""
-        self.environment = NO_ENVIRONMENT  # of the tasks that run here, beyond their job's: their children have it too
+        self.environment = NO_ENVIRONMENT  # environment of the running tasks beyond their job's, inherited by children
         self.facts = scheduling.JobFacts()  # the job's
         self.is_over = False
-        # Given every message that is not the client's (a worker's orders).
+        # Receives every message that is not the client's (a worker's orders).
         self.on_other: Callable[[Message], None] | None = None
         # A worker's results, taken at each flush.
         self.more_messages: Callable[[], Iterable[Message]] | None = None
-        self.armed: SimpleQueue[None] = SimpleQueue()  # it is put into by finalizers, too
+        self.armed: SimpleQueue[None] = SimpleQueue()  # finalizers put into it, too
         self.is_armed = False
         object_ref.enable_releases()
         object_ref.on_restore = self._restored
@@ -88,13 +87,13 @@ class Runtime:
         self._helper = threading.Thread(target=flush_forever, args=(self,), name="zray-flush", daemon=True)
 
     def begin(self) -> None:
-        """The helper starts, once all that it looks at is there: it may look before we have our next turn."""
+        """Start the helper thread, once all that it looks at exists."""
         self._helper.start()
 
     # --- sending ---
 
     def submit(self, spec: TaskSpec, num_returns: int) -> bytes:
-        """Buffer a task or a call.  Returns the id of its first return."""
+        """Buffer a task or a call.  Returns the id of the first return."""
         if self.is_inside():
             first = self.client.submit_later(spec, num_returns)
             self.arm()
@@ -112,7 +111,7 @@ class Runtime:
         return first
 
     def wait_for_room(self, deadline: float | None = None) -> bool:
-        """Who says more than the node can take in waits here: what is in flight is bounded (wire/link.py).
+        """Wait while the node is behind: messages in flight are bounded (backpressure; wire/link.py).
 
         False: the deadline came first.
         """
@@ -120,10 +119,10 @@ class Runtime:
         return not link.is_full or Runtime.receive_until(self, lambda: not link.is_full, deadline)
 
     def arm(self) -> None:
-        """Something is buffered: the helper looks after it.
+        """Tell the helper that something is buffered.
 
         Raises:
-            ClusterLostError: it cannot leave any more.
+            ClusterLostError: the message cannot leave any more.
         """
         if self.connection.over and not self.is_over:
             raise ClusterLostError(self.connection.over)
@@ -141,7 +140,7 @@ class Runtime:
         self.arm()
 
     def send_buffered(self) -> None:
-        """Everything, in one frame; in several where very many refs have died.  With the lock held."""
+        """Send all buffered messages, in one frame, or several if very many refs have died.  With the lock held."""
         require_room()  # what is taken out of the buffers below must leave
         self._send_some()
         while len(object_ref.released) >= RELEASES_MAX:  # fewer go with what is said next
@@ -153,13 +152,14 @@ class Runtime:
             try:
                 self.connection.send(messages)
             except (TypeError, ValueError, OverflowError):
-                # One of them cannot be said, which is its caller's mistake; the rest is others', and must leave.
+                # One message cannot be encoded, which is its caller's mistake; the rest belongs to others, and must
+                # leave.
                 if sound := list(filter(can_be_encoded, messages)):
                     self.connection.send(sound)
                 raise
 
     def flush(self) -> None:
-        """Everything, now; in the middle of something else, as soon as that is over."""
+        """Send all buffered messages now; inside another call, soon after it ends."""
         if self.is_inside():
             self.arm()
             return
@@ -167,7 +167,7 @@ class Runtime:
             self.send_buffered()
 
     def look_around(self) -> None:
-        """By the helper, now and then (a worker looks what its threads wait for)."""
+        """Called by the helper now and then (a worker looks at the waits of its threads)."""
         unfetched_failures.tell(self)
 
     # --- receiving ---
@@ -212,7 +212,7 @@ class Runtime:
                 if self.followers:
                     self._tell_followers()
         except ClusterLostError:
-            self.is_armed = False  # who says anything from now on is told (`arm`)
+            self.is_armed = False  # later senders get an error (`arm`)
             raise
 
     def _tell_followers(self) -> None:
@@ -221,7 +221,7 @@ class Runtime:
                 self.condition.notify_all()
 
     def _follow(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
-        """Another thread receives: wait for what it brings.  False: the deadline has passed."""
+        """Wait for values while another thread receives.  False: the deadline has passed."""
         with self.condition:
             self.followers += 1
             try:
@@ -236,7 +236,7 @@ class Runtime:
         return True
 
     def _handle(self, messages: Iterable[Message]) -> None:
-        """With the lock held."""
+        """Handle received messages.  With the lock held."""
         client = self.client
         for message in messages:
             handler = HANDLERS.get(type(message))
@@ -249,7 +249,7 @@ class Runtime:
             self.send_buffered()
 
     def throw_nested_out(self) -> None:
-        """Tasks that were sent into a wait that is left (a worker's).  With the lock held."""
+        """Return tasks sent into a wait that ends (a worker's).  With the lock held."""
 
     def create_actor(self, spec: TaskSpec, options: ActorOptions) -> None:
         """Buffer the creation of an actor; the caller makes its first handle."""
@@ -262,7 +262,7 @@ class Runtime:
     # --- get ---
 
     def get(self, refs: Sequence[ObjectRef], timeout: float | None, *, writable: bool = False) -> list[Any]:
-        """Their values, in order; a failure among them raises as soon as it is here."""
+        """Return the values, in order; raise the first failure as soon as it arrives."""
         self.refuse_in_the_middle()
         values = self.client.values
         if self.client.buffered or object_ref.released:
@@ -275,7 +275,7 @@ class Runtime:
                 self.waiting.for_values(missing, timeout)
             if writable:
                 return [self.value_of(ref.id, writable=True) for ref in refs]
-            # `value_of`, in short for small values: a get of thousands spends as long here as in waiting.
+            # `value_of`, inlined for small values: a get of thousands spends as long here as in waiting.
             return [
                 deserialize(value) if type(value := values[ref.id]) is bytes else self.value_of(ref.id) for ref in refs
             ]
@@ -284,11 +284,11 @@ class Runtime:
             raise
 
     def blocks(self) -> bool:
-        """Whether a wait of this thread stops the worker (overridden by the worker)."""
+        """Return whether a wait of this thread stops the worker (overridden by the worker)."""
         return False
 
     def value_of(self, object_id: bytes, *, writable: bool = False) -> Any:
-        """The value of an object that is here.
+        """Return the value of an object present in this process.
 
         Raises:
             TaskError and others: the object is an error.
@@ -302,7 +302,7 @@ class Runtime:
         return deserialize_writable(value) if writable else deserialize(value)
 
     def read_stored(self, object_id: bytes, place: StoredValue, *, writable: bool = False, origin: str = OF_GET) -> Any:
-        """A large value: arrays in it are views of the arena, and pin it there; or copies, if writable."""
+        """Read a large value: its arrays are views that pin the arena, or copies, if writable."""
         self.refuse_in_the_middle()
         unread = self.unread
         with self.lock:
@@ -312,14 +312,14 @@ class Runtime:
         return deserialize_writable(array) if writable else deserialize(array)
 
     def wait(self, ids: list[bytes], count: int, timeout: float | None, fetch: bool) -> Callable[[bytes], bool]:
-        """Block until `count` of them are ready, or the time is over.  Returns what tells whether one is."""
+        """Block until `count` ids are ready, or the time is over.  Returns a predicate for readiness."""
         self.refuse_in_the_middle()
         if self.client.buffered:
             self.flush()
         return self.waiting.until_ready(ids, count, timeout, fetch)
 
     def why_late(self, awaited: Sequence[bytes], timeout: float) -> str:
-        """For the error of a wait that is over."""
+        """Return the text for the error of an expired wait."""
         return slow_wait_report.why_late(self, awaited, timeout)
 
     # --- put ---
@@ -329,9 +329,9 @@ class Runtime:
         return ObjectRef(self.put_serialized(serialize(value)))
 
     def put_serialized(self, serialized: Serialized, submitter: Submitter | None = None) -> bytes:
-        """Store a value that has been taken apart.  The caller wraps the id in a ref, which then counts.
+        """Store a serialized value.  The caller wraps the id in a ref, which then counts.
 
-        submitter: whose value it is; None: of the task that runs.
+        submitter: owner of the value; None: the running task.
         """
         self.refuse_in_the_middle()
         if serialized.contained:
@@ -352,10 +352,10 @@ class Runtime:
         return object_id
 
     def store(self, object_id: bytes, serialized: Serialized) -> bytes | StoredValue:
-        """The value as it goes into a message: itself when small, its place when it was written into the arena.
+        """Return the value as sent in a message: the bytes if small, else the place of the copy in the arena.
 
         Raises:
-            ObjectStoreFullError: there is no room; says what fills it.
+            ObjectStoreFullError: there is no space; the text says what fills the store.
         """
         if serialized.size <= self.inline_bytes_max:
             return to_bytes(serialized)
@@ -371,37 +371,37 @@ class Runtime:
             self.arm()
 
     def another_ref(self, object_id: bytes) -> ObjectRef:
-        """A further ref on an object, counted as one."""
+        """Return a further ref on an object, counted as such."""
         self._restored(object_id)
         return ObjectRef(object_id)
 
     @cached_property
     def packer(self) -> Packer:
-        """What packs the files of environments."""
+        """The packer of files of environments."""
         from ..code.environment_files import Packer
 
         return Packer(self)
 
     def submitter(self) -> Submitter:
-        """The task (or driver) on whose behalf this thread submits."""
+        """Return the task (or driver) for which this thread submits."""
         return self.root
 
     def check_fields(self, given: dict[str, Any]) -> None:
-        """Refuse fields of a runtime_env that this runtime does not have: it has them all."""
+        """Refuse fields of a runtime_env that this runtime lacks: none."""
 
     def current_environment(self) -> Environment:
-        """The environment of the running task, beyond that of its job."""
+        """Return the environment of the running task, beyond that of its job."""
         return self.environment
 
     def look_for_code(self, function: Any = None) -> None:
-        """A driver of a cluster sends along what has been imported since, and what this function imports."""
+        """Send recently imported code along, in a driver of a cluster, and the code that this function imports."""
 
     def code_refs(self) -> list[ObjectRef]:
-        """The code of the job that travels."""
+        """Return refs on the job's code that travels."""
         return [self.another_ref(bundle.object_id) for bundle in self.facts.code]
 
     def publish(self, function: tasks.Function) -> None:
-        """Make a function's code known, once.
+        """Publish a function's code, once.
 
         Raises:
             ValueError: there are too many.
@@ -410,7 +410,7 @@ class Runtime:
             self.say(tasks.PublishFunction(function))
 
     def ask(self, build: Callable[[int], Message], timeout: float | None = 10.0) -> Any:
-        """Send a question, and wait for its reply.
+        """Send a question and wait for the reply.
 
         Raises:
             GetTimeoutError: no reply in time.
@@ -430,7 +430,7 @@ class Runtime:
             del replies[request]
 
     def close(self) -> None:
-        """Leave: nothing more is sent.  Refs that die later die in silence."""
+        """Leave the session: nothing more is sent.  Refs that die later die in silence."""
         self.is_over = True
         object_ref.disable_releases()
         object_ref.on_restore = object_ref.on_handed = lambda object_id: None
@@ -441,7 +441,7 @@ class Runtime:
         if self._helper.is_alive() and threading.current_thread() is not self._helper:
             self._helper.join(timeout=1.0)
         self.arena.leave()
-        # What is left is in no cycle: it goes with the last thread that uses it, and not when garbage is collected.
+        # The rest is in no cycle: it is freed with the last thread that uses it, and not when garbage is collected.
         gone: Any = Disconnected(self.connection)
         self.client = self.waiting = self.writer = self.futures = gone
         self.on_other = self.more_messages = None

@@ -1,4 +1,4 @@
-"""The thread that sends what its process has said, where the program submits and then does other things."""
+"""The helper thread that sends buffered messages while the program does other things after submitting."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ..process.malloc_tuning import Rest
 if TYPE_CHECKING:
     from .runtime import Runtime
 
-# What lies in a buffer leaves after about this long.
+# Buffered messages leave after about this long.
 FLUSH_SECONDS = 0.001
 FLUSH_BUSY_SECONDS = 0.004
-# The helper goes to sleep after so many looks, one upon the other, between which nobody sent anything: waking it again
-# costs no more than a look does, and a process that waits (or has no core for now) should not look a thousand times a
-# second.  (Eight nodes on two cores spent a sixth of their CPU time on looks, when these were fifty.)
+# The helper sleeps after this many looks in a row without any message sent in between.  Waking it costs no more than a
+# look, and a process that waits (or has no core for now) should not look a thousand times a second.  (Eight nodes on
+# two cores spent a sixth of their CPU time on looks, when the limit was fifty.)
 FLUSH_IDLE_TICKS = 2
 # Refs that die while nothing is sent are noticed this soon.
 RELEASE_SECONDS = 0.25
-# Of what should not happen, so much is shown.
+# This many tracebacks of unexpected errors are shown.
 TROUBLES_SHOWN_MAX = 10
 
 
 def flush_forever(runtime: Runtime) -> None:
-    """The helper thread's life.  Whatever goes wrong in it, what its process says after that must leave too."""
+    """Run the helper thread.  After any error in it, later messages of the process must still leave."""
     troubles = 0
     while not runtime.is_over:
         try:
@@ -37,8 +37,8 @@ def flush_forever(runtime: Runtime) -> None:
             troubles += 1
             if troubles <= TROUBLES_SHOWN_MAX:
                 traceback.print_exc()
-            time.sleep(RELEASE_SECONDS)  # it may come again at once
-            runtime.armed.put(None)  # for what it was to look at then
+            time.sleep(RELEASE_SECONDS)  # the error may recur at once
+            runtime.armed.put(None)  # for the messages that the failed look left behind
 
 
 def _flush_until_over(runtime: Runtime) -> None:
@@ -64,7 +64,7 @@ def _flush_until_over(runtime: Runtime) -> None:
             sent = link.sent
             time.sleep(FLUSH_SECONDS)
             if link.sent != sent:
-                # Others send all the time: each look costs them a turn of the interpreter, so look less often.
+                # Other threads send all the time: each look costs them a turn of the interpreter, so look less often.
                 time.sleep(FLUSH_BUSY_SECONDS)
             idle = 0 if flush_quietly(runtime) or link.sent != sent else idle + 1
         runtime.is_armed = False
@@ -72,7 +72,7 @@ def _flush_until_over(runtime: Runtime) -> None:
 
 
 def flush_quietly(runtime: Runtime) -> bool:
-    """Whether there was anything to send."""
+    """Send buffered messages, and return whether there were any."""
     try:
         with runtime.lock:
             if runtime.connection.is_closed:

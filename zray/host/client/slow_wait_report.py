@@ -1,6 +1,6 @@
-"""A wait that takes long says why, on standard error: at growing intervals, and in the end no more.
+"""Reports the reason of a slow wait on standard error, at growing intervals up to a limit.
 
-The node is asked (wire/reasons); what it knows is printed as it comes.
+The node is asked (wire/reasons), and its answer is printed unchanged.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from ...wire.reasons import ASKED_MAX, Explain
 if TYPE_CHECKING:
     from .runtime import Runtime
 
-# After so long of one wait, in seconds.
+# Seconds of a wait after which it is reported.
 SAID_AFTER = (10.0, 60.0, 600.0, 3_600.0, 36_000.0)
-# How long the node's answer is waited for: it asks another node, which has 0.8 s (HOP_SECONDS).
+# How long the node's answer is awaited: the node asks another node, which has 0.8 s (HOP_SECONDS).
 ANSWER_SECONDS = 3.0
-# The same, at the end of a timeout, which is to hold: the answer to a question asked ahead of it will do.
+# The same at the end of a timeout, which must hold: an earlier answer is used instead.
 LATE_ANSWER_SECONDS = 0.04
-# A question is asked so long ahead, or this share of a shorter wait; the shortest are those of who polls.
+# The question is asked this long before the deadline, or at this share of a shorter wait; polls ask nothing.
 AHEAD_SECONDS = 0.9
 AHEAD_SHARE = 0.9
 AHEAD_SECONDS_MIN = 0.05
 
 
 class Question:
-    """Why a wait takes long, asked ahead of its deadline: who answers may have to ask a node that does not.
+    """A question about a slow wait, asked ahead of its deadline: the answering node may ask a node that does not
+    answer.
 
-    Used as a context, behind which no answer is expected.
+    Used as a context; no answer is expected after it.
     """
 
     def __init__(self, runtime: Runtime, awaited: Sequence[bytes], deadline: float | None) -> None:
         self.runtime = runtime
         self.awaited = awaited
-        self.at: float | None = None  # when it is to be asked
+        self.at: float | None = None  # when to ask
         self.request: int | None = None
         if deadline is not None:
             ahead = min(AHEAD_SECONDS, AHEAD_SHARE * (deadline - time.monotonic()))
@@ -56,7 +57,7 @@ class Question:
             self.request = _ask(self.runtime, self.awaited)
 
     def lines(self) -> list[str]:
-        """The answer so far."""
+        """Return the lines of the answer so far."""
         reply = None if self.request is None else self.runtime.client.replies[self.request]
         return [] if reply is None else list(map(printable, reply.lines))
 
@@ -69,9 +70,10 @@ def wait_and_explain(
     what: str,
     question: Question | None = None,
 ) -> bool:
-    """As Runtime.receive_until.  awaited: what for, some of it may be here; what: "get" or "wait".
+    """Wait as Runtime.receive_until, and explain a slow wait.  awaited: the objects, some perhaps present; what: "get"
+    or "wait".
 
-    question: to be asked ahead of the deadline.
+    question: asked ahead of the deadline.
     """
     began = time.monotonic()
     for seconds in SAID_AFTER:
@@ -89,8 +91,8 @@ def wait_and_explain(
 
 
 def wait_for_answer(runtime: Runtime, is_done: Callable[[], bool], deadline: float | None) -> bool:
-    """As Runtime.receive_until, of a question to the node: one without a deadline says what the node itself waits for,
-    where it knows that.
+    """Wait as Runtime.receive_until, for the answer to a question.  Without a deadline, print what the node waits for,
+    if known.
     """
     began = time.monotonic()
     for seconds in SAID_AFTER if deadline is None else ():
@@ -115,12 +117,12 @@ def explain(
 
 
 def _print(said: str, lines: list[str]) -> None:
-    """In one piece: others may be writing there too."""
+    """Print in one piece: other threads may write there too."""
     print("\n  ".join([f"zray: {said}:", *lines]) + "\n", end="", file=sys.stderr, flush=True)
 
 
 def reasons(runtime: Runtime, is_done: Callable[[], bool], until: float, awaited: Sequence[bytes]) -> list[str]:
-    """Why what is missing of `awaited` is not here, as its node knows; nothing where it has not said in time."""
+    """Return the node's reasons for missing objects among `awaited`; nothing if the answer is late."""
     request = _ask(runtime, awaited)
     replies = runtime.client.replies
     try:
@@ -144,9 +146,10 @@ def _ask(runtime: Runtime, awaited: Sequence[bytes]) -> int:
 
 
 def why_late(runtime: Runtime, awaited: Sequence[bytes], timeout: float, question: Question | None = None) -> str:
-    """For the error of a wait that is over: asked for no longer than it has lasted, since others poll.
+    """Return the text for the error of an expired wait.  The question takes no longer than the wait, since some callers
+    poll.
 
-    question: asked ahead, and answered where the node does not say at once how things are now.
+    question: asked ahead, and used if the node gives no new answer at once.
     """
     until = time.monotonic() + min(timeout, LATE_ANSWER_SECONDS)
     lines = reasons(runtime, lambda: False, until, awaited) if timeout > 0 else []

@@ -1,7 +1,7 @@
 """The submitter of tasks: a driver or a running task, and the number of its children.
 
-The ids of its children and puts follow from its own id and these counts alone, so that a repetition makes the
-same ones.
+Ids of children and puts follow from the submitter's id and these counts alone, so that a re-execution makes the same
+ids.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...wire.where import Where
 
 
 class Submitter:
-    """One parent of tasks.  Its counters may be drawn from by several threads."""
+    """A parent of tasks.  Several threads may draw from its counters."""
 
     __slots__ = ("_children", "_puts", "actor_id", "captured", "name", "path", "prefix", "random", "task_id")
 
@@ -29,27 +29,27 @@ class Submitter:
         self.name = name
         self.actor_id = actor_id
         self.path = path  # b"": a driver's, or of a job without a seed
-        self.random: Any = None  # its generator of random numbers, once one was asked for (util/random_numbers.py)
-        self.captured = captured_by(where)  # where its children run that say nothing of it; None: anywhere
+        self.random: Any = None  # the generator of random numbers, made on demand (util/random_numbers.py)
+        self.captured = captured_by(where)  # placement of children without an own strategy; None: anywhere
         self.prefix = children_prefix(task_id)
         self._children = itertools.count(1)
         self._puts = itertools.count()
 
     def next_task_id(self) -> bytes:
-        """The id of its next child."""
+        """Return the id of the next child."""
         return self.prefix + next(self._children).to_bytes(COUNTER_BYTES, "big")
 
     def path_of(self, task_id: bytes) -> bytes:
-        """What the spec of a child says of its path."""
+        """Return the path for the spec of a child."""
         return child_path(self.path, task_id) if self.path else b""
 
     def next_put(self) -> int:
-        """The number of its next put value."""
+        """Return the number of the next put value."""
         return next(self._puts)
 
 
 def captured_by(where: Where | None) -> Where | None:
-    """Of what runs there: its placement group, if that captures what it starts."""
+    """Return the capturing placement group of a running task, if any."""
     return Where(group=where.group, captures=True) if where is not None and where.captures else None
 
 
@@ -60,5 +60,5 @@ class Call(Struct, eq=False):
     submitter: Submitter | None = None  # None: made when it first submits, of which few tasks do
 
 
-# The call that this context belongs to.  Plain tasks and serial actors' calls set `Worker.call` instead.
+# The call of this context.  Plain tasks and serial actors' calls set `Worker.call` instead.
 current_call: contextvars.ContextVar[Call | None] = contextvars.ContextVar("zray_call", default=None)

@@ -1,4 +1,4 @@
-"""Lines on failures that a program never asks for, printed by its own process (roles/unfetched.py)."""
+"""Lines about failures that a program never fetches, printed by its own process (roles/unfetched.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def tell(runtime: Runtime, *, is_last: bool = False) -> None:
-    """Print what there is.  is_last: the process ends, and asks for nothing any more."""
+    """Print the pending lines.  is_last: the process ends, and fetches nothing any more."""
     if runtime.is_over:
         return
     client = runtime.client
@@ -35,7 +35,9 @@ def tell(runtime: Runtime, *, is_last: bool = False) -> None:
 
 
 def asked_for(runtime: Runtime, refs: Sequence[ObjectRef], error: ZrayError) -> None:
-    """A get has raised this: the program knows of a failure, and need not be told of further ones among these."""
+    """Note that a get raised an error: the program knows of a failure, so further ones among these refs are not
+    printed.
+    """
     if isinstance(error, GetTimeoutError | ClusterLostError):
         return
     client, object_ids = runtime.client, [ref.id for ref in refs]
@@ -43,6 +45,6 @@ def asked_for(runtime: Runtime, refs: Sequence[ObjectRef], error: ZrayError) -> 
         client.unfetched.fetched.update(object_ids)
         late = [object_id for object_id in object_ids if object_id not in client.values]
         if late:
-            # A wait for none of them, which ends at once: the node knows then that somebody has asked.
+            # A wait for zero of them ends at once, and tells the node that the failures were fetched.
             client.request += 1
             client.say(WaitObjects(client.request, late, 0, False))

@@ -1,4 +1,4 @@
-"""What `get` and `wait` do while something is not here yet."""
+"""Waits of `get` and `wait` for missing values."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 
-# A node that has something else to do first is waited for so long, beyond the time that a wait has.
+# A busy node is given this much time for its answer, beyond the wait's own deadline.
 ANSWER_SECONDS = 0.05
 
 
 class Waiting:
-    """The waits of one process's threads."""
+    """The waits of a process's threads."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.client = runtime.client
         self.blocked = 0  # waits for which a worker has lent its CPU
-        self.looked_for: list[list[bytes]] = []  # what calls of wait() that do not block a worker wait for
+        self.looked_for: list[list[bytes]] = []  # ids of wait() calls that do not block a worker
 
     # --- get ---
 
     def for_values(self, missing: list[bytes], timeout: float | None) -> None:
-        """Until all of them are here.
+        """Wait until all values have arrived.
 
         Raises:
             GetTimeoutError: the time is over.
-            the first failure that comes, whatever else is still missing.
+            the first failure to arrive, whatever else is still missing.
         """
         require_room()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -51,7 +51,7 @@ class Waiting:
         self, missing: list[bytes], timeout: float | None, deadline: float | None, question: Question
     ) -> None:
         runtime, client = self.runtime, self.client
-        # What comes is looked at once, as it comes: a failure need not wait for those ahead of it in the list.
+        # New arrivals are checked once: a failure need not wait for values ahead of it in the list.
         arrived: list[list[tuple[bytes, Any]]] = []
         if len(missing) > 1:
             with runtime.lock:
@@ -84,7 +84,7 @@ class Waiting:
     ) -> None:
         runtime, client = self.runtime, self.client
         values, held = client.values, client.held
-        with runtime.lock:  # whoever receives looks through the waits
+        with runtime.lock:  # the receiving thread looks through the waits
             client.waits.append(missing)
             if client.borrowed:
                 client.ask(missing)
@@ -121,7 +121,7 @@ class Waiting:
     def _blocked_for_values(
         self, missing: list[bytes], deadline: float | None, arrived: list[Any], question: Question
     ) -> None:
-        """In a worker's only thread: the node lends our CPU out, and grants it again with its reply."""
+        """Wait in a worker's only thread: the node lends the CPU out, and grants it again with its reply."""
         runtime, client = self.runtime, self.client
         with runtime.lock:
             limited = deadline is not None
@@ -148,14 +148,15 @@ class Waiting:
         what: str,
         question: Question | None = None,
     ) -> None:
-        """Until the node's reply, which grants the CPU anew.  A wait whose time is over, or that is interrupted, goes
-        on without: the node is told so, and counts this worker as running.
+        """Wait for the node's reply, which grants the CPU again.  An expired or interrupted wait resumes without the
+        grant: the node is told, and counts this worker as running.
         """
         replies = self.client.replies
         try:
             if not wait_and_explain(self.runtime, is_done, deadline, missing, what, question):
                 self._leave(request)
-                # What the node knows of by now: `wait` is to name it, also where the time was too short to hear of it.
+                # The node's present knowledge: `wait` is to name ready objects, also after too short a time to be told
+                # of them.
                 self._hear(request)
         finally:
             if replies[request] is None:
@@ -164,7 +165,7 @@ class Waiting:
             del replies[request]
 
     def _leave(self, request: int) -> None:
-        """This thread goes on at once, whatever its CPU does meanwhile."""
+        """Let this thread resume at once, whatever else uses its CPU."""
         runtime, client = self.runtime, self.client
         if client.left == request or runtime.connection.over:
             return
@@ -174,12 +175,12 @@ class Waiting:
             runtime.send_buffered()
 
     def _hear(self, request: int) -> None:
-        """The node's answer to a wait that is over."""
+        """Receive the node's answer to an expired wait."""
         replies = self.client.replies
         self.runtime.receive_until(lambda: replies[request] is not None, time.monotonic() + ANSWER_SECONDS)
 
     def _look(self, missing: list[bytes], count: int, fetch: bool) -> None:
-        """What is here by now, as the node knows it.  Nothing is lent."""
+        """Ask the node for the values present by now.  No CPU is lent."""
         runtime, client = self.runtime, self.client
         with runtime.lock:
             request = client.wait(missing, count, fetch=fetch, block=False)
@@ -191,8 +192,9 @@ class Waiting:
             del client.replies[request]
 
     def for_room(self, is_done: Callable[[], bool], is_refused: Callable[[], bool]) -> None:
-        """In a worker's only thread, with a full store: our CPU may go to what makes room, and is ours again then.
-        A writer that is refused, or interrupted, goes on at once.
+        """Wait for space in a full store, in a worker's only thread: the CPU may be lent to work that frees space.
+
+        A writer that is refused or interrupted resumes at once.
         """
         runtime, client = self.runtime, self.client
         replies = client.replies
@@ -214,7 +216,7 @@ class Waiting:
             del replies[request]
 
     def _raise_arrived(self, arrived: list[list[tuple[bytes, Any]]], missing: Sequence[bytes]) -> None:
-        """Raise the first failure among what has come since the last look."""
+        """Raise the first failure among values that arrived since the last look."""
         while arrived:
             for object_id, value in arrived.pop():
                 # The object of an actor's creation is of no bytes.
@@ -222,7 +224,7 @@ class Waiting:
                     raise deserialize_error(value)
 
     def raise_failure(self, object_ids: Iterable[bytes]) -> None:
-        """Raise the first failure among what is here."""
+        """Raise the first failure among the present values."""
         values = self.client.values
         for object_id in object_ids:
             value = values.get(object_id)
@@ -232,7 +234,7 @@ class Waiting:
     # --- wait ---
 
     def until_ready(self, ids: list[bytes], count: int, timeout: float | None, fetch: bool) -> Callable[[bytes], bool]:
-        """Until `count` of them are ready, or the time is over.  Returns what tells whether one is."""
+        """Wait until `count` ids are ready, or the time is over.  Returns a predicate for readiness."""
         require_room()
         runtime, client = self.runtime, self.client
         values, located = client.values, client.located
@@ -250,7 +252,7 @@ class Waiting:
         missing = [i for i in ids if i not in values and i not in located]
         needed = count - (len(ids) - len(missing))
         if not runtime.wait_for_room(deadline):
-            return is_ready  # whoever polls a node that stands still says no more each time
+            return is_ready  # no further messages from polls of a suspended node
         if runtime.is_worker and runtime.blocks():
             if timeout is not None and timeout <= 0:
                 self._look(missing, needed, fetch)
@@ -262,7 +264,7 @@ class Waiting:
 
         def is_done() -> bool:
             nonlocal seen
-            arrivals = client.arrivals  # before the look: what comes during it is looked at again
+            arrivals = client.arrivals  # read before the look, so that arrivals during the look lead to another
             if arrivals == seen:
                 return False
             found = 0
@@ -271,7 +273,7 @@ class Waiting:
                     found += 1
                     if found >= needed:
                         return True
-            # Only now: what is there is there when asked twice, as a thread that follows another one does.
+            # Set only after the look: present values are found in a second look too, as by a following thread.
             seen = arrivals
             return False
 
@@ -285,7 +287,7 @@ class Waiting:
         return is_ready
 
     def _ask(self, missing: list[bytes], fetch: bool) -> None:
-        """Have the node tell us of those that are not our own tasks'."""
+        """Have the node report on objects that are not this process's own tasks' results."""
         runtime, client = self.runtime, self.client
         held = client.held
         for object_id in missing:
