@@ -1,6 +1,6 @@
-"""A driver: the runtime of a program, its way into a session and out of it.
+"""The driver: the runtime of a program, from joining a session to leaving.
 
-    startup    what init() and shutdown() do
+    startup    init() and shutdown()
     driver     the runtime
     green_threads    libraries that replace Python's threads
 

@@ -42,10 +42,10 @@ _modules = sys.modules  # looked at ahead of each frame
 
 
 def _pidfd_of(node_pid: int, session: Session) -> int:
-    """A pidfd of the session's node.
+    """Return a pidfd of the session's node.
 
     Raises:
-        ClusterLostError: it has ended since it was found.
+        ClusterLostError: the node has ended meanwhile.
     """
     try:
         return os.pidfd_open(node_pid)
@@ -56,7 +56,7 @@ def _pidfd_of(node_pid: int, session: Session) -> int:
 class Driver(Runtime):
     """The runtime of a program."""
 
-    kept: Sequence[ObjectRef] = ()  # on files of the environment of all its tasks
+    kept: Sequence[ObjectRef] = ()  # refs on files of the environment of all tasks
 
     def __init__(
         self,
@@ -71,7 +71,9 @@ class Driver(Runtime):
         runtime_env: dict[str, Any],
         code: list[tuple[str, bytes]] | None,
     ) -> None:
-        """runtime_env: what this node shares with the program.  code: what of it travels; None: there are no others."""
+        """Join a session.  runtime_env: the part shared by node and program.  code: bundles to send; None: no other
+        nodes.
+        """
         self.shipper: Shipper | None = None
         self.node_pid = node_pid
         self.is_owner = is_owner
@@ -92,7 +94,7 @@ class Driver(Runtime):
         )
         versions = (PROTOCOL_VERSION, __version__)
         hello = Hello(*versions, "driver", os.getpid(), job_id=job_id, python=python_version(), facts=facts)
-        # Forked children close it, other programs never have it: it is open for as long as this program runs.
+        # Open while this program runs: forked children close it, other programs never have it.
         self.life = session.begin_life(job_id)
         try:
             welcome, early = connection.join(hello)
@@ -108,7 +110,7 @@ class Driver(Runtime):
         self.node_id = welcome.node_id
         self.facts = hello.facts
         self.namespace = self.facts.namespace
-        self.said_goodbye = self.has_all_output = False  # the latter: that of other nodes, in the logs
+        self.said_goodbye = self.has_all_output = False  # the latter: output of other nodes, in the logs
         self.on_other = self._on_other
         self.watch = ReloadWatch(self._has_reloaded)
         self.sources = Sources(session.job_sources(job_id))
@@ -145,19 +147,19 @@ class Driver(Runtime):
         self.__dict__.pop("submit", None)
 
     def leave(self) -> None:
-        """Leave the session; end it, if this program started it."""
+        """Leave the session, and end it if this program started it."""
         from .startup import stop
 
         stop(self)
 
     def _has_reloaded(self) -> None:
-        """A module was imported anew."""
+        """Note the reload of a module."""
         self.modules_count = -1
         if (shipper := self.shipper) is not None:
             shipper.modules_seen = -1
 
     def _news(self) -> tuple[Message, ...]:
-        """Before anything is sent: what has changed for imports goes first.  With the lock held."""
+        """Return messages about changed imports, to be sent before all others.  With the lock held."""
         if len(sys.path) != self.path_count or len(_modules) != self.modules_count:
             self.path_count, self.modules_count = len(sys.path), len(_modules)
             sys_path, _ = paths_of(self.runtime_env, import_path())
@@ -171,7 +173,9 @@ class Driver(Runtime):
         return ()
 
     def imported_anew(self) -> set[str]:
-        """Modules of the program's own in another version than workers have.  Whatever it has imported is kept."""
+        """Return the program's own modules that were imported again since workers got them.  The imported state is
+        kept.
+        """
         self.watch.learn()
         changed = self.sources.learn()
         reloaded = self.watch.take()
@@ -179,20 +183,20 @@ class Driver(Runtime):
         return {*changed, *(module.name for module in reloaded)}
 
     def look_for_code(self, function: Any = None) -> None:
-        """What others need to unpickle what comes next."""
+        """Send code that others need to unpickle later values."""
         if (shipper := self.shipper) is not None:  # read once: another thread may close us
             shipper.look(function)
 
     def code_refs(self) -> list[ObjectRef]:
-        """As what was sent: a driver is told of no code."""
+        """Return refs on the sent code: a driver is told of no code."""
         return shipper.refs() if (shipper := self.shipper) is not None else []
 
     def ask_for_output(self) -> FlushOutput | None:
-        """That all of it comes; None: there are no other nodes, or it is not wanted."""
+        """Return the request for all output of other nodes; None: no other nodes, or output is not wanted."""
         return FlushOutput(self.job_id) if self.logs is not None and self.shipper is not None else None
 
     def _submit_with_code(self, spec: TaskSpec, num_returns: int) -> bytes:
-        """In a cluster: arguments may be of modules that were imported since."""
+        """Submit a task in a cluster: arguments may be of modules imported meanwhile."""
         if (shipper := self.shipper) is not None and len(sys.modules) != shipper.modules_seen:
             shipper.look()
         return Runtime.submit(self, spec, num_returns)
@@ -208,7 +212,7 @@ class Driver(Runtime):
             self.connection.over = f"The node has ended the link to this process: {message.reason}."
 
     def _how_node_ended(self) -> str:
-        """For the user; only its parent can tell."""
+        """Return how the node ended, for the user; only its parent process can tell."""
         try:
             ended = os.waitid(os.P_PID, self.node_pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         except ChildProcessError:

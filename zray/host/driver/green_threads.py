@@ -1,7 +1,7 @@
-"""Libraries that replace Python's threads by greenlets: with some of their patches zray cannot work.
+"""Libraries that replace Python's threads by greenlets: zray cannot work with some of their patches.
 
-One thread of a program waits on the session's socket, others wait for that one, and a thread of zray's own sends.  As
-greenlets they stop each other, and a native thread (gevent's ThreadPool) that shares their locks crashes the process.
+One thread of a program waits on the session's socket, others wait for the first, and a helper thread of zray sends.  As
+greenlets they stop each other, and a native thread (gevent's ThreadPool) with shared locks crashes the process.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-# Python modules whose replacements break zray; those of socket, ssl, time, subprocess, os and signal do no harm.
+# Modules whose replacements break zray; replacements of socket, ssl, time, subprocess, os and signal do no harm.
 GEVENT_BREAKS = ("threading", "select", "queue")
 EVENTLET_BREAKS = ("thread", "select")
 
 
 def refuse_green_threads() -> None:
-    """Before a session begins.
+    """Refuse to begin a session with patched threads.
 
     Raises:
-        RuntimeError: says what is replaced, and what to do.
+        RuntimeError: names the patched modules, and the remedy.
     """
     gevent: Any = sys.modules.get("gevent.monkey")
     if gevent is not None and (broken := [name for name in GEVENT_BREAKS if gevent.is_module_patched(name)]):

@@ -1,4 +1,4 @@
-"""A program's way into a session, and out of it: what init() and shutdown() do."""
+"""Start and end of a program's session: init() and shutdown()."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from .driver import Driver
 
 GOODBYE_SECONDS = 1.0
-# A head that does not answer for so long may be there all the same.
+# A head that does not answer in this time may still exist.
 PROBE_SECONDS = 1.0
-# A program that ends waits so long for what its workers on other nodes have printed.
+# How long an ending program waits for the output of its workers on other nodes.
 OUTPUT_SECONDS = 1.0
 # Arguments of Ray's init() that change nothing here.
 ACCEPTED_ARGUMENTS = (
@@ -99,7 +99,7 @@ def start(
             _leave_at_exit()
             return runtime
     refuse_green_threads()
-    interrupts.install()  # an interrupt waits until the session is there: half a start leaves a node behind
+    interrupts.install()  # interrupts wait until the session exists: half a start leaves a node behind
     try:
         driver = _start(
             address,
@@ -117,7 +117,7 @@ def start(
         )
     except BaseException as error:
         interrupts.uninstall()
-        if isinstance(error, (ConnectionError, ZrayError)):  # the text says it all
+        if isinstance(error, (ConnectionError, ZrayError)):  # the text is complete without a traceback
             raise error.with_traceback(None) from None
         raise
     _leave_at_exit()
@@ -153,9 +153,9 @@ def _start(
     code = None
     if address == "local":
         total = declared_resources(num_cpus, num_gpus, resources, memory)
-        store_capacity(object_store_memory)  # what is refused is not warned of before
+        store_capacity(object_store_memory)  # refuse first, then warn
         if note := why_store_is_too_large(object_store_memory):
-            warnings.warn(note, RuntimeWarning, stacklevel=5)  # of whoever has called init()
+            warnings.warn(note, RuntimeWarning, stacklevel=5)  # shown at the caller of init()
         session, node_pid = start_node(
             total,
             object_store_memory,
@@ -191,7 +191,7 @@ def _start(
 
 
 def _join(address: str, shared: dict[str, Any]) -> tuple[Session, int, bool, Any]:
-    """(session, its node's pid, whether it is ours, code that it is asked to take, if other nodes may need that)."""
+    """Return (session, its node's pid, whether this program owns it, code bundles if other nodes may need them)."""
     if address != "auto" and not address.startswith(SCHEME):
         code = _asked_code(shared)
         return *_join_cluster(address), code
@@ -200,7 +200,7 @@ def _join(address: str, shared: dict[str, Any]) -> tuple[Session, int, bool, Any
 
 
 def _asked_code(shared: dict[str, Any]) -> Any:
-    """Bundles of the program's own code that a cluster is asked to take."""
+    """Return bundles of the program's own code for other nodes of a cluster."""
     from ..code.upload import asked_bundles
 
     return asked_bundles(shared)
@@ -218,10 +218,10 @@ def _begin_environment(driver: Driver, own: dict[str, Any]) -> None:
 
 
 def checked_infeasible(given: str | None) -> str:
-    """What is to become of what no node can ever hold; "" leaves it to the kind of session.
+    """Return the wanted reaction to work that no node can ever hold; "": chosen by the kind of session.
 
     Raises:
-        ValueError: neither of the two.
+        ValueError: an unknown value.
     """
     source, value = "infeasible", given
     if value is None:
@@ -232,7 +232,7 @@ def checked_infeasible(given: str | None) -> str:
 
 
 def checked_seed(given: int | None) -> int | None:
-    """The seed of the job's random numbers; None: there is none.
+    """Return the seed of the job's random numbers, or None.
 
     Raises:
         ValueError, TypeError: the value is no seed.
@@ -259,8 +259,8 @@ def _refuse_node_arguments(given: dict[str, Any]) -> None:
 
 
 def _join_cluster(address: str) -> tuple[Session, int, bool]:
-    """(session, its node's pid, whether it is ours).  Through the cluster's node on this machine, or with a node of
-    our own that has no CPUs and lives as long as we do.
+    """Return (session, its node's pid, whether this program owns it).  The node is the cluster's on this machine, or a
+    new node without CPUs that lives as long as the program.
     """
     from ..security.token_input import cluster_address, token_from_environment
 
@@ -293,7 +293,7 @@ def _join_cluster(address: str) -> tuple[Session, int, bool]:
 
 
 def _is_refused(address: str) -> bool:
-    """Whether the machine of an address is there and has no process that listens at the port."""
+    """Return whether an address's machine is up and no process listens at the port."""
     import socket  # other ways to begin do without
 
     host, _, port = address.rpartition(":")
@@ -307,10 +307,10 @@ def _is_refused(address: str) -> bool:
 
 
 def _check_token(token: str) -> None:
-    """It is not needed here, and would be refused on any other machine.
+    """Check a token: it is not needed here, but any other machine would refuse a bad one.
 
     Raises:
-        AuthenticationError: it is no token.
+        AuthenticationError: the text is no token.
     """
     from ..security.keyring import Token
 
@@ -374,7 +374,7 @@ def why_not_again(runtime: Runtime) -> str:
 
 
 def describe(runtime: Runtime) -> dict[str, Any]:
-    """The facts that init() returns."""
+    """Return the facts for init()."""
     paths = getattr(runtime, "paths", None)
     address = address_of(runtime)
     return {
@@ -389,26 +389,26 @@ def describe(runtime: Runtime) -> dict[str, Any]:
 
 
 def cluster_of(runtime: Runtime) -> str:
-    """HOST:PORT that the cluster goes by; "" where there is none."""
+    """Return the cluster's address HOST:PORT; "" without a cluster."""
     paths = getattr(runtime, "paths", None)
     info = paths.read_info() if paths is not None else None
     return info.cluster if info is not None else ""
 
 
 def address_of(runtime: Runtime) -> str:
-    """Where other programs join: HOST:PORT of the cluster, else the socket; "" in local mode."""
+    """Return the address at which other programs join: HOST:PORT of the cluster, else the socket; "" in local mode."""
     paths = getattr(runtime, "paths", None)
     return cluster_of(runtime) or (paths.address if paths is not None else "")
 
 
 def check_init_arguments(given: dict[str, Any]) -> None:
-    """Refuse arguments that init() does not know, and those that zray does not have yet.
+    """Refuse arguments of init() that are unknown or not yet supported.
 
-    A program that asks for the dashboard is warned, and runs.
+    A request for the dashboard only leads to a warning.
 
     Raises:
         TypeError: an unknown argument.
-        NotImplementedError: an argument of Ray's that zray does not have yet, unless it is None or False.
+        NotImplementedError: an argument of Ray's that is not yet supported, unless it is None or False.
     """
     for name, value in given.items():
         if name in absent.INIT_ARGUMENTS:
