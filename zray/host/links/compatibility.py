@@ -1,7 +1,7 @@
-"""The comparison of versions: the first message of a connection tells the sender's, and ours must go with them.
+"""The comparison of versions: the first message of a connection contains the sender's, and ours must be compatible.
 
-Another protocol, or another minor version of Python or of zray, is refused in words that name both sides: pickles
-travel between them, and so do zray's own classes.  Another patch of zray is let in, and said once.
+Another protocol, or another minor version of Python or of zray, is refused in a text with the versions of both sides:
+pickles travel between them, and so do zray's own classes.  Another patch of zray is admitted, and logged once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from ...version import __version__
 from ...wire.message import PROTOCOL_VERSION
 
-# These two, and that the protocol is their first field, are the same in every version.
+# Two tags equal in every version; the protocol is always the first field.
 HELLO_TAG = 1
 JOIN_TAG = 133
 
@@ -25,9 +25,10 @@ def python_version() -> str:
 
 
 def why_not(here: str, there: str, protocol: int, version: str, python: str) -> str:
-    """Why who says this cannot be talked to; "" if it can.  here, there: "session", "driver", as in "the driver".
+    """Return why a peer with these versions is refused; "": it is not.  here, there: "session", "driver", as in "the
+    driver".
 
-    version, python: "" where they are not said.
+    version, python: "" if unknown.
     """
     if protocol != PROTOCOL_VERSION:
         said = f" (zray {version[:40]})" if version else ""
@@ -49,19 +50,19 @@ def why_not(here: str, there: str, protocol: int, version: str, python: str) -> 
 
 
 def what_differs(here: str, there: str, version: str) -> str:
-    """What is to be said, once, of one that is let in all the same; "" if nothing is."""
+    """Return the notice about an admitted peer of another version; "" for equal versions."""
     if not version or version == __version__:
         return ""
     return f"this {here} runs zray {__version__}, the {there} {version[:40]}: they should understand each other"
 
 
 def minor_of(version: str) -> str:
-    """ "0.1" of "0.1.7"."""
+    """Return "0.1" for "0.1.7"."""
     return ".".join(version.split(".")[:2])
 
 
 def protocol_of_hello(frame: bytes) -> int | None:
-    """What the Hello of some other version speaks; None where this is none at all."""
+    """Return the protocol in the Hello of another version; None: the frame is no Hello."""
     try:
         envelope = msgspec.msgpack.decode(frame, type=tuple[int, int, int, list[msgspec.Raw]])
         return _protocol_of(envelope[3][0], HELLO_TAG)
@@ -70,7 +71,7 @@ def protocol_of_hello(frame: bytes) -> int | None:
 
 
 def protocol_of_join(frame: bytes) -> int | None:
-    """What the JoinCluster of some other version speaks; None where this is none at all."""
+    """Return the protocol in the JoinCluster of another version; None: the frame is no JoinCluster."""
     try:
         mail = msgspec.msgpack.decode(frame, type=tuple[int, int, int, list[tuple[str, str, list[msgspec.Raw]]]])
         return _protocol_of(mail[3][0][2][0], JOIN_TAG)
@@ -79,7 +80,7 @@ def protocol_of_join(frame: bytes) -> int | None:
 
 
 def why_not_join(frame: bytes) -> str:
-    """As why_not, of a newcomer's first words in another protocol, where they look different; "" if they are not."""
+    """Return the refusal for a newcomer's first message in another protocol; "" for any other frame."""
     spoken = protocol_of_join(frame)
     is_another = spoken is not None and spoken != PROTOCOL_VERSION
     return why_not("cluster", "newcomer", spoken or 0, "", "") if is_another else ""

@@ -1,7 +1,7 @@
-"""One attempt to reach another host: a DEALER that connects once, and says how that went.
+"""An attempt to reach another host: a DEALER that connects once, and reports the outcome.
 
-It never connects again by itself: what lies in its pipe when a connection breaks would arrive on the next one
-ahead of the greeting.  The next attempt is a new one; what was not acknowledged is sent again (wire/link.py).
+The DEALER never reconnects: messages in its pipe at a break would arrive on the next connection ahead of the greeting.
+The next attempt uses a new DEALER; unacknowledged frames are sent again (wire/link.py).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from .tcp_connections import repeat_steadily
 if TYPE_CHECKING:
     from .host_link import Loop
 
-# Longer frames are refused by libzmq.  Chunks of objects are shorter, a turn's mail is cut at 8 MiB; the code of one
-# function is what can be longest.
+# libzmq refuses longer frames.  Chunks of objects are shorter, and a turn's mail is cut at 8 MiB; the longest message
+# can be the code of a function.
 FRAME_BYTES_MAX = 64 << 20
 HANDSHAKE_MS = 5_000
-# One that ends after so much of it was not refused: the other side, or we, had no time for it.
+# An attempt that ends after this part of it was not refused: either side had no time for it.
 UNANSWERED_MS = 4_000
 CONNECT_MS = 5_000
-# Until libzmq would connect again by itself: we have closed the socket long before.  Told that it never shall (-1), it
-# gives up the pipe as soon as the connection ends, and what had come by then and was not read is lost: the goodbye.
+# The time until libzmq would reconnect: the socket is closed long before.  With -1 (never), libzmq drops the pipe as
+# soon as the connection ends, and unread messages are lost: the goodbye.
 NEVER_MS = 24 * 3600 * 1000
 # Connected, and no answer to the greeting.
 ATTEMPT_SECONDS = 10.0
-# A cable that is pulled says nothing: silence for so long is a break.  The kernels ask each other, and what is under
-# way counts by the byte: questions of libzmq's own would wait behind a message that takes a slow line longer than that.
+# A pulled cable gives no sign: silence for this long is a break.  The kernels exchange keep-alives, and bytes in flight
+# count.  libzmq's own heartbeats would wait behind a message that takes a slow line longer than the limit.
 KEEPALIVE_SECONDS = 1
 SILENCE_SECONDS = 5
 
@@ -55,7 +55,7 @@ for _event in _ATTEMPT_IS_OVER:
 
 
 def set_limits(socket: zmq.Socket[bytes]) -> None:
-    """What all TCP sockets of a host have in common."""
+    """Set the options common to all TCP sockets of a host."""
     socket.linger = 0
     socket.sndhwm = socket.rcvhwm = 0  # flow is controlled by the links
     socket.maxmsgsize = FRAME_BYTES_MAX
@@ -68,7 +68,7 @@ def set_limits(socket: zmq.Socket[bytes]) -> None:
 
 
 def server(context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair) -> zmq.Socket[bytes]:
-    """A ROUTER that only lets in whom the gate of the context lets in; not bound yet."""
+    """Return an unbound ROUTER that accepts only keys admitted by the gate of the context."""
     socket = context.socket(zmq.ROUTER)
     set_limits(socket)
     socket.router_mandatory = True
@@ -80,7 +80,7 @@ def server(context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair) -> zmq.Socket
 
 
 def client(context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair, server_key: bytes) -> zmq.Socket[bytes]:
-    """A DEALER that only speaks to whoever has that key; not connected yet."""
+    """Return an unconnected DEALER that talks only to the holder of the given key."""
     socket = context.socket(zmq.DEALER)
     set_limits(socket)
     socket.reconnect_ivl = NEVER_MS
@@ -92,7 +92,7 @@ def client(context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair, server_key: b
 
 
 class Dealer:
-    """The attempt, and the connection when it succeeds."""
+    """An attempt to connect, and the connection after success."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Dealer:
         server_key: bytes,
         greeting: bytes,
     ) -> None:
-        self.over = ""  # why nothing comes of it, or no more
+        self.over = ""  # why the attempt failed or the connection ended
         self.has_connected = False
         self.began_at = time.monotonic()
         self.is_let_in = False
@@ -117,7 +117,7 @@ class Dealer:
         return int(self.socket.fd), int(self.monitor.fd)
 
     def watch(self, loop: Loop, hear: Callable[[], None], look: Callable[[], None]) -> None:
-        """Have these called when it may have said something, and when there may be news of the connection."""
+        """Call `hear` when messages may have arrived, and `look` when the state of the connection may have changed."""
         for descriptor, action in zip(self.descriptors(), (hear, look), strict=True):
             loop.watch(descriptor, action)
 
@@ -127,14 +127,14 @@ class Dealer:
             loop.unwatch(descriptor)
 
     def send(self, frame: MailFrame) -> None:
-        """To a connection that is over it goes nowhere."""
+        """Send a frame; to an ended connection, drop it."""
         try:
             send_mail(self.socket, frame)
         except zmq.Again:
             pass  # no pipe any more: `look` is about to tell
 
     def hear(self, count_max: int) -> list[tuple[bytes, Sequence[memoryview]]]:
-        """The frames that have arrived, each with what came behind it."""
+        """Return the frames that have arrived, each with its bulk parts."""
         frames: list[tuple[bytes, Sequence[memoryview]]] = []
         while len(frames) < count_max and has_arrived(self.socket):
             frame = receive(self.socket, NOBLOCK)
@@ -144,7 +144,7 @@ class Dealer:
         return frames
 
     def look(self) -> None:
-        """What became of the connection."""
+        """Update the state of the connection from libzmq's monitor."""
         while not self.over and has_arrived(self.monitor):
             event, descriptor = monitor_event(self.monitor)
             if event == zmq.EVENT_CONNECTED:

@@ -1,14 +1,14 @@
-"""A second connection between a node and the head, which heartbeats take where the link is slow.
+"""A second connection between a node and the head, for heartbeats while the link is slow.
 
-What one host says to another goes over one connection, in order: so a heartbeat waits behind all that was said before
-it.  On a line of 4 Mbit/s a megabyte of code, arguments or objects takes two seconds, and a lease is over by then.  Of
-two connections the line gives each its share, and this one has next to nothing to carry.
+Messages between two hosts go over a single connection, in order, so a heartbeat waits behind all earlier messages.  On
+a line of 4 Mbit/s a megabyte of code, arguments or objects takes two seconds, and a lease is over by then.  The line
+gives each of two connections its share, and the second has next to nothing to carry.
 
-    node    HostAside       this connection is beside our link: the first thing said on it
-    both    a heartbeat, or the answer to one, outside the numbering; it goes on the link as well
+    node    HostAside       this connection belongs to our link: the first message on it
+    both    a heartbeat, or its answer, unnumbered; also sent on the link
 
-It carries something only while what was said on the link is not acknowledged in time; and only while there is a link:
-who cannot be told anything is no member for long.
+Heartbeats take the second connection only while frames on the link are not acknowledged in time, and only while there
+is a link: a host without a link is no member for long.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from .host_links import Neighbours
 
 BEATS = (gcs.Heartbeat, gcs.HeartbeatReply)
-# A link on which nothing was acknowledged for so long is slow.  As Lease.LOOK_SECONDS: answers come in milliseconds,
-# and a lease of 2.2 s has room for some more beats.
+# A link without acknowledgement for this long is slow.  As Lease.LOOK_SECONDS: answers come in milliseconds,
+# and a lease of 2.2 s has time for some more heartbeats.
 SLOW_SECONDS = 0.5
-# From when this connection broke.  The first one does not wait: it is made before there is much on the line.
+# Time since the end of the former connection.  The first connection is made at once, before the line is full.
 OPEN_SECONDS = 0.5
 FRAMES_MAX = 16
 
 
 class Open(Local):
-    """Time for a connection beside the link to that host."""
+    """A second connection to that host is due."""
 
     host: str
     attempt: int
 
     def due(self, links: Neighbours) -> None:
-        """Where the link is still the one that this attempt brought."""
+        """Open the second connection, if the link of this attempt is still in use."""
         neighbour = links.by_host.get(self.host)
         if neighbour is not None and neighbour.attempt == self.attempt and neighbour.is_up and neighbour.pulse is None:
             links.pulses.open(neighbour)
@@ -63,14 +63,16 @@ class Pulse(Struct, eq=False):
     marked_at: float = 0.0
 
     def is_slow(self, link: Link, now: float) -> bool:
-        """Looked at with each beat: what was under way at an earlier one is not acknowledged after SLOW_SECONDS."""
+        """Return whether frames in flight at an earlier heartbeat are still not acknowledged after SLOW_SECONDS.
+        Called at each heartbeat.
+        """
         if link.peer_acknowledged >= self.mark:
             self.mark, self.marked_at = link.sent, now
         return now - self.marked_at > SLOW_SECONDS
 
 
 class Pulses:
-    """Of all links of a host."""
+    """The second connections of all links of a host."""
 
     def __init__(self, links: Neighbours) -> None:
         self.links = links
@@ -80,7 +82,7 @@ class Pulses:
     # --- connections ---
 
     def link_is_up(self, neighbour: Neighbour) -> None:
-        """With any host: one that sends heartbeats to the other opens it."""
+        """Open the second connection on the side that sends heartbeats."""
         if neighbour.key.kind == "head" and neighbour.dealer is not None:
             self.open(neighbour)
 
@@ -109,14 +111,14 @@ class Pulses:
             self._open_soon(neighbour)
 
     def greeted(self, neighbour: Neighbour, arrival: Arrival) -> None:
-        """HostAside: a connection of that host to us."""
+        """Handle HostAside: a second connection from that host."""
         self.close(neighbour)
         pulse = neighbour.pulse = Pulse()
         pulse.identity, pulse.wire = arrival.identity, Wire(arrival.frame)
         self.by_identity[arrival.identity] = neighbour
 
     def close(self, neighbour: Neighbour) -> None:
-        """Whatever connection there is beside that link."""
+        """Close the second connection of a link, if any."""
         pulse, neighbour.pulse = neighbour.pulse, None
         if pulse is None:
             return
@@ -129,10 +131,10 @@ class Pulses:
             self.by_identity.pop(pulse.identity, None)
             pulse.wire.cut()
 
-    # --- what is said ---
+    # --- messages ---
 
     def beat(self, neighbour: Neighbour, letters: list[Letter]) -> None:
-        """All that goes to a host with a connection beside its link, for the heartbeats among it."""
+        """Send the heartbeats among these messages on the second connection, if the link is slow."""
         pulse = neighbour.pulse
         for letter in letters:
             beats = [message for message in letter.messages if type(message) in BEATS]
@@ -145,7 +147,7 @@ class Pulses:
                     self.links.answer(pulse.identity, frame)
 
     def take_from_dealer(self, dealer: Dealer) -> Iterator[tuple[Neighbour, Letter]]:
-        """What has come on a connection of ours."""
+        """Yield the messages of a connection that this host opened."""
         neighbour = self.by_dealer[dealer]
         frames = dealer.hear(FRAMES_MAX)
         if len(frames) < FRAMES_MAX:
@@ -157,7 +159,7 @@ class Pulses:
                 self.links.offend(neighbour, str(error))
 
     def heard(self, neighbour: Neighbour, mail: Mail) -> Iterator[tuple[Neighbour, Letter]]:
-        """The heartbeats of a frame, where they are its sender's to say.
+        """Yield the heartbeats of a frame, if the sender may send them.
 
         Raises:
             ProtocolError: there is anything else.

@@ -1,4 +1,4 @@
-"""Another host of the cluster, as this one sees it: its key, its link, what it may say."""
+"""The link to another host of the cluster: key, connection, permissions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class Retry(Local):
-    """Try to reach a host again, or give up an attempt that leads nowhere."""
+    """A new attempt to reach a host is due, or the end of an attempt without result."""
 
     host: str
     attempt: int
 
     def due(self, links: Neighbours) -> None:
-        """Where nothing came of that attempt."""
+        """Connect again, unless that attempt succeeded."""
         it = links.by_host.get(self.host)
         if it is not None and it.attempt == self.attempt and not it.is_up:
             links.hang_up(it)
@@ -41,12 +41,12 @@ class Cut(Local):
     wire: Wire
 
     def due(self, links: Neighbours) -> None:
-        """So it ends."""
+        """Cut the connection."""
         self.wire.cut()
 
 
 class Loop(Protocol):
-    """What the neighbours need of the reactor."""
+    """The part of the reactor that the links use."""
 
     def watch(self, descriptor: int, action: Callable[[], None]) -> None: ...
 
@@ -55,22 +55,22 @@ class Loop(Protocol):
     def set_timer(self, delay: float, address: str, message: Local) -> None: ...
 
 
-# A host whose connection answers, and which takes nothing: far longer than any pause of one that still is a member.
+# Limit for a host whose connection is up but which acknowledges nothing: far longer than any pause of a member.
 STUCK_SECONDS = 60
-# A program outside of the cluster may be silent for longer than that (monitor.DRIVER_WAIT_SECONDS): the results of its
-# tasks wait for it, with each node that has some.  A breath of a bad network is no silence.
+# A program outside the cluster may be silent for longer (monitor.DRIVER_WAIT_SECONDS): its tasks' results wait on each
+# node that has some.  A short network failure is no silence.
 HELD_BYTES_MAX = 64 << 20
 HELD_SECONDS = 5
-# What a message costs beside its bytes while it waits.
+# Memory of a waiting message beside its bytes.
 OBJECT_BYTES = 200
 # How long a farewell may take to leave.
 LAST_WORDS_MS = 200
 CUT_SECONDS = 0.2
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
-# One that is there and does not let us in is about to be told of us, as a rule; and somebody may wait for what it has
-# to say (the new tail of a chain).
+# A host that refuses our key is, as a rule, about to be told of us; and another host may wait for its messages
+# (the new tail of a chain).
 DENIED_SECONDS_MIN = 0.005
-# One that has let us in before, and refuses our key so often in a row: it has forgotten us.
+# A host that admitted us before, and refuses our key so often in a row, has forgotten us.
 DENIALS = 3
 
 
@@ -102,7 +102,7 @@ class Neighbour(Struct, eq=False):
         self.stuck = (0, 0, self.down_since)
 
     def become(self, host: str) -> None:
-        """A process that starts anew is a new peer: whatever was agreed with the one before is over."""
+        """Reset the state for a restarted process: a new peer shares nothing with the former one."""
         self.host = host
         self.key = Key(self.key.public, self.key.kind, host)
         self.link = MailLink()
@@ -110,30 +110,30 @@ class Neighbour(Struct, eq=False):
         self.allowed.clear()
 
     def failed(self, is_denied: bool) -> float:
-        """An attempt of ours has; how long until the next one."""
+        """Note a failed attempt.  Returns the seconds until the next."""
         self.attempt += 1
         self.failures += 1
         self.is_denied = is_denied
         if is_denied and not self.link.received:
-            # A newcomer, which is about to be told of us.  A chain lets it in within some 20 ms, and from then on we
-            # wait for its word.
+            # A newcomer, about to be told of us.  A chain admits it within some 20 ms, and from then on we wait for its
+            # messages.
             return min(RETRY_SECONDS_MAX, DENIED_SECONDS_MIN * 2 ** max(0, min(self.failures, 14) - 4))
         first = DENIED_SECONDS_MIN if is_denied else RETRY_SECONDS_MIN
         return min(RETRY_SECONDS_MAX, first * 2 ** min(self.failures - 1, 10))
 
     def came_up(self) -> None:
-        """It is there, and has a moment to take what it missed; not anew each time that it comes."""
+        """Note that the link is up: the host gets a moment for its backlog, but no more after further reconnections."""
         self.is_up = True
         self.failures = 0
         taken, seconds, counted_at = self.stuck
         self.stuck = (taken, min(seconds, HELD_SECONDS - 1), counted_at)
 
     def why_stuck(self, now: float) -> str:
-        """Why we can keep no more for it; "" while we can.  It has taken nothing, though there is more than the link
-        may hold, or no connection: for STUCK_SECONDS; or we keep more than HELD_BYTES_MAX for a program that sleeps.
+        """Return why this host may keep no more messages for the other; "": it may.
 
-        What piles up for it has an end by that.  Counted in steps of ours: where we stood still, one has passed.
-        Said once a second.
+        The reason is no acknowledgement for STUCK_SECONDS, despite a full link, or a sleeping program with a backlog
+        above HELD_BYTES_MAX.  So a backlog is bounded.  Time is counted in steps of this process: a suspension counts
+        as a single step.  For calls once a second.
         """
         taken, (last_taken, seconds, counted_at) = self.link.peer_acknowledged, self.stuck
         if last_taken != taken or (self.is_up and not self.link.is_full):
@@ -149,7 +149,7 @@ class Neighbour(Struct, eq=False):
         return ""
 
     def held_bytes(self) -> int:
-        """What it has not taken, in memory of ours: as frames, and as objects."""
+        """Return the bytes of unacknowledged messages in memory: as frames, and as objects."""
         if new := self.backlog[self.weighed :]:
             self.weighed = len(self.backlog)
             count = sum(len(letter.messages) for letter in new)
@@ -157,13 +157,13 @@ class Neighbour(Struct, eq=False):
         return self.link.in_flight_bytes + self.backlog_bytes
 
     def take_backlog(self) -> list[Letter]:
-        """All of it: it leaves."""
+        """Take the whole backlog, to be sent."""
         backlog, self.backlog = self.backlog, []
         self.weighed = self.backlog_bytes = 0
         return backlog
 
     def sift(self, letter: Letter, roles: set[str]) -> tuple[Letter, list[str]]:
-        """What may stand in it; why the rest may not."""
+        """Return the permitted part of a letter, and the reasons for refusals."""
         allowed, key = self.may_say(letter, roles), self.key
         kept, reasons = [], []
         for message in letter.messages:
@@ -178,14 +178,16 @@ class Neighbour(Struct, eq=False):
         return (Letter(letter.source, letter.target, kept), reasons) if reasons else (letter, reasons)
 
     def may_say(self, letter: Letter, roles: set[str]) -> Types:
-        """What may stand in such a letter: from a role of its own, that its key may speak for, to one of `roles`."""
+        """Return the message types allowed in a letter: from a role of the other host, permitted by its key, to one of
+        `roles`.
+        """
         pair = (letter.source, letter.target)
         found = self.allowed.get(pair)
         if found is None:
             host = letter.source.partition("/")[0]
             is_its_own = host == self.host and kind_of(letter.source) in ROLES_OF_KEY.get(self.key.kind, ())
             if kind_of(letter.source) == "gcs" and self.key.kind == "replica" and letter.source not in self.key.roles:
-                return NOTHING  # of another shard than it was given
+                return NOTHING  # a shard other than the replica's own
             if not is_its_own or letter.target not in roles:
                 return NOTHING
             found = self.allowed[pair] = allowed_between(*pair)
@@ -197,13 +199,13 @@ UNMET_LETTERS_MAX = 1_000
 
 
 class Unmet:
-    """Mail for hosts that we are about to be told of; or that somebody made up: so not without end."""
+    """Mail for hosts not yet announced, or for invented names: so limited."""
 
     def __init__(self) -> None:
         self.letters: dict[str, list[Letter]] = {}
 
     def keep(self, host: str, letters: list[Letter]) -> bool:
-        """False: there is too much of it; that host's is dropped."""
+        """Keep letters.  False: too many; the host's letters are dropped."""
         kept = self.letters.setdefault(host, [])
         if len(self.letters) > UNMET_HOSTS_MAX or len(kept) + len(letters) > UNMET_LETTERS_MAX:
             del self.letters[host]
@@ -212,5 +214,5 @@ class Unmet:
         return True
 
     def take(self, host: str) -> list[Letter]:
-        """What was kept for it."""
+        """Take the letters kept for a host."""
         return self.letters.pop(host, [])

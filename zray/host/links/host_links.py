@@ -1,9 +1,9 @@
-"""The links of a host process to the others of its cluster: one ROUTER that listens, one DEALER per host to reach.
+"""The links of a host process to the others of its cluster: a ROUTER that listens, a DEALER per host to reach.
 
-One connection a pair, and one for heartbeats beside it (heartbeat_channel.py): the host that joined later connects to
-the earlier one.  A host is known by its key: what comes in is looked at only when the connection's key (user id of each
-frame, proven to libzmq) is that of the host which it speaks for; roles are spoken for as wire/allowed.py says.  A
-broken connection is made again, and what was not acknowledged sent again: roles never notice.  Nothing here unpickles.
+A pair of hosts has one connection, and another for heartbeats (heartbeat_channel.py): the host that joined later
+connects to the earlier one.  A host is known by its key: a frame is read only if the connection's key (user id of each
+frame, proven to libzmq) belongs to the claimed host; wire/allowed.py lists the roles of each key.  A broken connection
+is made again, and unacknowledged frames are sent again: roles never notice.  Nothing here unpickles.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TURN_FRAMES_MAX = 256
 
 
 class Neighbours:
-    """All links of a host.  To the reactor it looks like a role, which is given its timers."""
+    """All links of a host.  The reactor treats the object as a role, and passes timers to it."""
 
     def __init__(
         self,
@@ -54,18 +54,18 @@ class Neighbours:
         self.on_join = on_join  # a newcomer with a token asks: the head answers
         self.on_link: Callable[[str, bool], None] = lambda host, is_up: None  # the link to a host is up, or no longer
         self.has_said_goodbye = False
-        self.on_goodbye: Callable[[str, str], None] = lambda host, reason: None  # a host ends, and says so
+        self.on_goodbye: Callable[[str, str], None] = lambda host, reason: None  # a host announces its end
         self.on_expelled: Callable[[str, str], None] = lambda host, reason: None  # a host lets us in no more
-        # We can do nothing more for one.
+        # The link to a host is hopeless.
         self.on_given_up: Callable[[Neighbour, str], None] = lambda it, reason: self.forget(it.host, reason)
-        self.on_denied: Callable[[str], None] = lambda host: None  # one that had let us in does so no more
+        self.on_denied: Callable[[str], None] = lambda host: None  # a host that admitted us refuses now
         self.on_new_head: Callable[[str, hosts.HostWelcome], None] = lambda former, welcome: (
             None
-        )  # one that follows another
+        )  # a head follows another
         self.way: Callable[[Neighbour, float], tuple[str, float]] = lambda it, now: (it.endpoint, ATTEMPT_SECONDS)
         self.on_read: Callable[[Arrival, Key, Message | None], None] = lambda arrival, key, message: None  # the head
         self.on_reached: Callable[[Neighbour], None] = lambda neighbour: None  # an attempt of ours has succeeded
-        self.welcome = lambda: hosts.HostWelcome(self.host)  # what a host that greets us is told
+        self.welcome = lambda: hosts.HostWelcome(self.host)  # the answer to a host's greeting
         self.by_host: dict[str, Neighbour] = {}
         self.by_identity: dict[bytes, Neighbour] = {}
         self.gone = hosts_gone()
@@ -74,7 +74,7 @@ class Neighbours:
         self.offences = Offences()
         self.dropped_frames = 0
         self.log = BoundedLog(log)
-        self.restless: dict[Any, None] = {}  # sockets that may have something for us
+        self.restless: dict[Any, None] = {}  # sockets that may be readable
         self.loop: Loop
         keep_freed()
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
@@ -83,7 +83,7 @@ class Neighbours:
         self.pulses = Pulses(self)
 
     def attach(self, loop: Loop, roles: Iterable[str]) -> None:
-        """Run on this loop, for these roles."""
+        """Attach to the reactor's loop, for these roles."""
         self.loop = loop
         self.roles.update(roles)
         loop.watch(self.gate.descriptor, self.gate.answer)
@@ -93,13 +93,13 @@ class Neighbours:
         self.gate.answer()
 
     def stir(self, socket: Any) -> None:
-        """It may have something for us."""
+        """Mark a socket as possibly readable."""
         self.restless[socket] = None
 
-    # --- who is there ---
+    # --- hosts ---
 
     def meet(self, host: str, key: Key, endpoint: str) -> None:
-        """Let that host in, and connect to it where an endpoint (HOST:PORT) is given."""
+        """Admit a host, and connect to it if an endpoint (HOST:PORT) is given."""
         if host in self.by_host or host in self.gone or host == self.host:
             return
         self.ring.add(key)
@@ -109,9 +109,9 @@ class Neighbours:
             self.connect(neighbour)
 
     def forget(self, host: str, reason: str = "", *, is_lost: bool = False) -> None:
-        """It is gone for good: its key is refused from now on, its mail dropped, and its connection cut.
+        """Forget a host for good: refuse its key from now on, drop its mail, and cut its connection.
 
-        reason: it is told, should it be there.  is_lost: by the monitor's verdict.
+        reason: sent to the host if the link is up.  is_lost: the monitor declared the host dead.
         """
         self.gone[host] = None
         self.unmet.take(host)
@@ -127,7 +127,9 @@ class Neighbours:
             self.hang_up(neighbour, LAST_WORDS_MS if reason else 0)
 
     def _succeed(self, head: Neighbour, host: str) -> None:
-        """It was started again: the same key, another host.  What is under way to the former one goes with that."""
+        """Replace a restarted head: the same key, another host id.  Messages in flight to the former head are
+        dropped.
+        """
         del self.by_host[head.host]
         self.gone[head.host] = None
         self.log(f"the head was started again: host {head.host} is host {host} now")
@@ -144,17 +146,17 @@ class Neighbours:
     # --- connections of ours ---
 
     def connect(self, neighbour: Neighbour) -> None:
-        """One attempt to reach it."""
+        """Start an attempt to reach a host."""
         endpoint, seconds = self.way(neighbour, time.monotonic())
         self.use(neighbour, self.dealer_to(neighbour, endpoint), seconds)
 
     def dealer_to(self, neighbour: Neighbour, endpoint: str) -> Dealer:
-        """One that greets it as soon as it can."""
+        """Return a connection that greets the host as soon as possible."""
         hello = unnumbered(hosts.HostHello(PROTOCOL_VERSION, __version__, self.host))
         return Dealer(self.context, self.keys, endpoint, neighbour.key.public, hello)
 
     def use(self, neighbour: Neighbour, dealer: Dealer, seconds: float) -> None:
-        """Its connection is that one now, or is soon."""
+        """Make a connection the host's current one."""
         neighbour.attempt += 1
         neighbour.dealer = dealer
         dealer.watch(self.loop, lambda: self.stir(dealer), lambda: self._look(neighbour, dealer))
@@ -172,7 +174,7 @@ class Neighbours:
         if neighbour.is_up:
             self.log(f"the connection to host {neighbour.host} broke")
         elif neighbour.failures in (0, 10):
-            # Denied at first: the other one may not have been told of us yet.
+            # Refused at first: the other host may not have been told of us yet.
             level = "not yet" if dealer.over == DENIED else dealer.over
             self.log(f"cannot reach host {neighbour.host} at {neighbour.endpoint}: {level}")
         self.hang_up(neighbour)
@@ -184,7 +186,7 @@ class Neighbours:
         self.loop.set_timer(seconds, self.address, Retry(neighbour.host, neighbour.attempt))
 
     def _hear_last_words(self, neighbour: Neighbour, dealer: Dealer) -> None:
-        """What came before the end and is outside the numbering; the rest will be sent again."""
+        """Read the unnumbered messages received before a connection ended; the rest will be sent again."""
         for frame, _ in dealer.hear(TURN_FRAMES_MAX):
             try:
                 self._greeted(neighbour, open_unnumbered(decode_mail(frame)), is_over=True)
@@ -192,7 +194,7 @@ class Neighbours:
                 continue
 
     def hang_up(self, neighbour: Neighbour, linger_ms: int = 0) -> None:
-        """Whatever connection there is."""
+        """Close the host's connections, if any."""
         self.pulses.close(neighbour)
         if neighbour.is_up:
             neighbour.is_up = False
@@ -207,7 +209,7 @@ class Neighbours:
         neighbour.identity = b""
 
     def _is_up(self, neighbour: Neighbour) -> None:
-        """Both know who the other is: what may not have arrived goes again, then what has waited."""
+        """Bring a link up after both sides are identified: resend unacknowledged frames, then the backlog."""
         neighbour.came_up()
         self.pulses.link_is_up(neighbour)
         self.on_link(neighbour.host, True)
@@ -215,10 +217,10 @@ class Neighbours:
             self._put(neighbour, frame)
         self._flush(neighbour)
 
-    # --- what leaves ---
+    # --- sending ---
 
     def post(self, letters: dict[tuple[str, str], list[Message]]) -> None:
-        """A turn's messages, by (our role, the other one): one frame per host."""
+        """Send a turn's messages, keyed by (own role, other role): a frame per host."""
         bundles: dict[str, list[Letter]] = {}
         for (source, target), messages in letters.items():
             bundles.setdefault(target.partition("/")[0], []).append(Letter(source, target, messages))
@@ -246,32 +248,32 @@ class Neighbours:
         dealer = neighbour.dealer
         if dealer is not None:
             dealer.send(frame)
-            self.stir(dealer)  # sending may have swallowed the news of something that arrived
+            self.stir(dealer)  # sending may have consumed the event of an arrival
         elif neighbour.identity:
             self.answer(neighbour.identity, frame, neighbour)
 
     def answer(self, identity: bytes, frame: MailFrame, neighbour: Neighbour | None = None) -> None:
-        self.stir(self.listener)  # sending may have swallowed the news of something that arrived
+        self.stir(self.listener)  # sending may have consumed the event of an arrival
         if not self.listener.send(identity, frame) and neighbour is not None and neighbour.identity == identity:
-            self.hang_up(neighbour)  # it will connect again
+            self.hang_up(neighbour)  # the host will connect again
 
     def acknowledge(self) -> None:
-        """To those that have sent much and heard nothing."""
+        """Acknowledge to hosts that have sent much and received nothing."""
         for neighbour in self.by_host.values():
             if neighbour.link.owes_acknowledgement and neighbour.is_up:
                 for frame in neighbour.link.pack_mail([Letter("", "", [session.Ack()])]):
                     self._put(neighbour, frame)
 
-    # --- what arrives ---
+    # --- receiving ---
 
     def take_in(self) -> Iterator[tuple[Neighbour, Letter]]:
-        """The letters that have arrived and may be handled."""
+        """Yield the permitted letters that have arrived."""
         for socket in list(self.restless):
             if socket is self.listener:
                 yield from self._take_from_listener()
             elif socket in self.pulses.by_dealer:
                 yield from self.pulses.take_from_dealer(socket)
-            elif socket in self.restless:  # or it was closed for what another one has said
+            elif socket in self.restless:  # skip a socket closed because of an earlier message
                 yield from self._take_from_dealer(socket)
 
     def _take_from_dealer(self, dealer: Dealer) -> Iterator[tuple[Neighbour, Letter]]:
@@ -292,7 +294,7 @@ class Neighbours:
                 self.offend(neighbour, str(error))
 
     def _greeted(self, neighbour: Neighbour, message: Message | None, *, is_over: bool = False) -> None:
-        """The answer to our HostHello; or what it did not like."""
+        """Handle the answer to our HostHello, or a refusal."""
         if type(message) is hosts.HostWelcome:
             former = neighbour.host
             if not is_over and message.host == former:
@@ -330,7 +332,7 @@ class Neighbours:
                 elif key is not None:
                     self._greet(arrival, key, open_unnumbered(mail))
                 else:
-                    self.dropped_frames += 1  # of a key that was let in once, and is no more
+                    self.dropped_frames += 1  # of a key admitted formerly, but refused now
             except ProtocolError as error:
                 if key is not None and key.kind == "joiner" and (refusal := why_not_join(arrival.data)):
                     self.dropped_frames += 1
@@ -343,7 +345,7 @@ class Neighbours:
         tcp_connections.watch_unauthenticated(self)
 
     def _bad(self, identity: bytes, key: Key | None, reason: str) -> None:
-        """A frame that is none, or that is not its sender's to send."""
+        """Count a malformed frame, or a frame that its sender may not send."""
         neighbour = self.by_identity.get(identity) or self.pulses.by_identity.get(identity)
         if neighbour is not None and key is neighbour.key:
             self.offend(neighbour, reason)
@@ -389,25 +391,25 @@ class Neighbours:
         self.answer(identity, unnumbered(hosts.HostRefused(reason)))
 
     def _open(self, neighbour: Neighbour, mail: Mail, size: int) -> Iterator[tuple[Neighbour, Letter]]:
-        """The letters of a frame that are the sender's to write and for a role of ours."""
+        """Yield the letters of a frame that the sender may write and that address a local role."""
         letters = neighbour.link.unpack_mail(mail, size)
         if neighbour.backlog:
             self._flush(neighbour)
         yield from self.sifted(neighbour, (it for it in letters if it.source or it.target))  # the others are an Ack
 
     def sifted(self, neighbour: Neighbour, letters: Iterable[Letter]) -> Iterator[tuple[Neighbour, Letter]]:
-        """What of its letters may be handled; the rest is told."""
+        """Yield the permitted letters; report the others to the sender."""
         for letter in letters:
             if self.by_host.get(neighbour.host) is not neighbour:
-                return  # forgotten by what the last letter said: the verdict is final
+                return  # forgotten because of the last letter: the death is final
             letter, refusals = neighbour.sift(letter, self.roles)
             for refusal in refusals:
                 self.offend(neighbour, refusal)
-            if letter.messages:  # where nothing may be said, there may be no such role
+            if letter.messages:  # if nothing may be said, there may be no such role
                 yield neighbour, letter
 
     def offend(self, neighbour: Neighbour, reason: str) -> None:
-        """It said what it must not: counted, logged, told; after too many it is not listened to."""
+        """Handle a forbidden message: count, log, reply; forget the host after too many."""
         self.log(f"refused from host {neighbour.host}: {reason}")
         self._put(neighbour, unnumbered(hosts.MessageRefused(reason)))
         if self.offences.note(neighbour.host, time.monotonic()):
@@ -416,7 +418,7 @@ class Neighbours:
             self.on_given_up(neighbour, "it sent too many messages that it may not send")
 
     def trouble(self, neighbour: Neighbour, error: Exception) -> None:
-        """A role could not digest what it said."""
+        """Report that a role failed on a message."""
         self.log("".join(traceback.format_exception(error)))
         self.offend(neighbour, f"the host could not handle it ({type(error).__name__}: {error})")
 
@@ -430,7 +432,7 @@ class Neighbours:
                 self._put(neighbour, unnumbered(hosts.HostGoodbye(reason)))
 
     def close(self, last_words: str = "") -> None:
-        """No more.  last_words: why, for the others; they are given a moment to leave."""
+        """Close all links.  last_words: the reason sent to others, with a moment to leave."""
         linger_ms = LAST_WORDS_MS if last_words else 0
         if last_words and not self.has_said_goodbye:
             self.say_goodbye(last_words)

@@ -1,4 +1,4 @@
-"""Our own port: one ROUTER that other hosts connect to.  Who is behind a frame is told by its key."""
+"""The own port: a ROUTER to which other hosts connect.  The key identifies the sender of a frame."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .tcp_connections import UnauthenticatedConnections, opened, repeat_steadily
 
 
 class Wire:
-    """The TCP connection that a frame came on.  A ROUTER cannot be told to close one of its connections."""
+    """The TCP connection of a received frame.  A ROUTER cannot be told to close a connection."""
 
     __slots__ = ("descriptor", "name")
 
     def __init__(self, frame: zmq.Frame) -> None:
         self.descriptor = int(frame.get(zmq.SRCFD))
         copy = opened(self.descriptor)
-        self.name = _other_end(copy)  # None: it has ended already
+        self.name = _other_end(copy)  # None: the connection has ended
         copy.close()
 
     def cut(self) -> None:
-        """End it under libzmq's hands, which takes that for the other side's doing."""
+        """Shut the connection down beneath libzmq, which takes the shutdown for the other side's."""
         copy = opened(self.descriptor)
         # The number may be another connection's by now.
         if self.name is not None and _other_end(copy) == self.name:
@@ -39,7 +39,7 @@ class Wire:
 
 
 def _other_end(connection: socket.socket) -> Any:
-    """Its address; None: there is none (any more)."""
+    """Return the other side's address; None: not connected (any more)."""
     try:
         return connection.getpeername()
     except OSError:
@@ -47,7 +47,7 @@ def _other_end(connection: socket.socket) -> Any:
 
 
 class Arrival:
-    """A frame, and where it comes from."""
+    """A received frame, with its sender."""
 
     __slots__ = ("bulk", "data", "frame", "identity", "key", "peer_address")
 
@@ -56,29 +56,29 @@ class Arrival:
     ) -> None:
         self.identity = identity
         self.frame = frame
-        self.key = key  # None: one that was let in once, and is no more
+        self.key = key  # None: a key admitted formerly, but refused now
         self.data: Any = frame.buffer
-        self.bulk = bulk  # what came behind it; None: so much that it is no mail
+        self.bulk = bulk  # the parts behind the frame; None: too many for mail
         self.peer_address = peer_address
 
 
 class Listener:
-    """The socket; the gate of its context must be there before it is bound."""
+    """The listening socket; the gate of its context must exist before the socket is bound."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair, ring: KeyRing) -> None:
         self.ring = ring
         self.socket = server(context, keys)
         self.port = 0
         self.unauthenticated = UnauthenticatedConnections()
-        self.lost: set[int] = set()  # connections that have ended, since the last look
+        self.lost: set[int] = set()  # connections that have ended since the last look
         self.monitor: Any = self.socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self.monitor.linger = 0
 
     def bind(self, host: str, port: int) -> int:
-        """Take connections at that address from now on; the port (0: any that is free).
+        """Accept connections at that address from now on, and return the port (0: any free port).
 
         Raises:
-            OSError: it cannot be had.
+            OSError: the address is not available.
         """
         try:
             self.socket.bind(f"tcp://{host}:{port}")
@@ -92,10 +92,10 @@ class Listener:
         return self.port
 
     def bind_here(self, path: str) -> str:
-        """Take connections from this machine alone, at a Unix socket; where that is.
+        """Accept connections from this machine alone, at a Unix socket, and return the endpoint.
 
         Raises:
-            OSError: it cannot be had.
+            OSError: the path is not available.
         """
         endpoint = f"ipc://{path}"
         try:
@@ -105,14 +105,14 @@ class Listener:
         return endpoint
 
     def hear(self) -> Iterator[Arrival]:
-        """What has arrived."""
+        """Yield the frames that have arrived."""
         router = self.socket
         while has_arrived(router):
             identity = receive(router, NOBLOCK)
             frame = router.recv(zmq.NOBLOCK, copy=False)
             key, address = self._key_of(frame), str(frame.get("Peer-Address"))
             if self.unauthenticated.half_open or has_arrived(self.monitor):
-                self._look()  # its beginning may be among the news
+                self._look()  # the connection's start may be among the events
                 self.unauthenticated.has_spoken(int(frame.get(zmq.SRCFD)))
             bulk = receive_bulk(router) if frame.more else []
             yield Arrival(identity, key, frame, bulk, address)
@@ -124,7 +124,7 @@ class Listener:
             return None
 
     def send(self, identity: bytes, frame: MailFrame) -> bool:
-        """False: that connection is gone."""
+        """Send a frame.  False: that connection is gone."""
         try:
             send(self.socket, identity, SEND_MORE)
             send_mail(self.socket, frame)
@@ -134,17 +134,19 @@ class Listener:
             return False
         return True
 
-    # --- connections that end ---
+    # --- ended connections ---
 
     def take_lost(self) -> set[int]:
-        """The descriptors of connections that have ended since the last call; each may be another one's by now."""
+        """Return descriptors of connections that have ended since the last call; a descriptor may be reused by now."""
         self._look()
         lost, self.lost = self.lost, set()
         return lost
 
     def is_there(self, identity: bytes) -> bool:
-        """A ROUTER tells by being written to; but not yet while it has not heard itself what its monitor tells."""
-        has_arrived(self.socket)  # it hears now what there is for it to hear
+        """Return whether a connection exists.  A ROUTER reports this on a write, but only after reading its
+        own events.
+        """
+        has_arrived(self.socket)  # has libzmq read its pending events
         return self.send(identity, unnumbered(Ack()))
 
     def _look(self) -> None:
@@ -154,7 +156,7 @@ class Listener:
                 self.unauthenticated.has_come(descriptor)
                 repeat_steadily(descriptor)
             elif self.unauthenticated.has_ended(descriptor):
-                self.lost.add(descriptor)  # half open too: its first words may lie here, and not be heard yet
+                self.lost.add(descriptor)  # half-open connections too: a first message may be here, unread
 
     def close(self, linger_ms: int) -> None:
         """No more."""

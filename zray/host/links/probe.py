@@ -1,15 +1,15 @@
-"""A look at another host's port from outside: is its process there, and does it run?
+"""A probe of another host's port from outside: does its process exist, and does it run?
 
-Only TCP is spoken.  What each end of that tells:
+Only TCP is spoken.  The outcomes mean:
 
-    refused                    the machine is there, and nobody listens: the process has ended
-    taken, and a greeting      the process runs (libzmq greets at once, whoever calls)
-    taken, and silence         the kernel has taken the call, the process stands still
-    no answer                  the machine, or the network, is not there
+    refused                    the machine runs, and no process listens: the process has ended
+    accepted, and a greeting   the process runs (libzmq greets every caller at once)
+    accepted, and silence      the kernel has accepted the connection, the process is suspended
+    no answer                  the machine, or the network, is down
 
-So this tells an end from a cut, which a connection that breaks does not.  A machine that answers in another one's
-stead (a firewall that resets) would be believed: so the head believes it of a node only where it sees the node at the
-address that it looks at.
+So a probe distinguishes an ended process from a cut network, unlike a broken connection.  A machine that answers in
+place of another (a firewall that resets) would be believed.  The head therefore believes the outcome for a node only if
+the node's connections come from the probed address.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from ...roles.effects import Finding
 from ...wire.message import Local
 from .host_link import Loop
 
-# Before that a process that says nothing is not taken for one that stands still: above what the monitor takes for a
-# standstill of its own (0.8 s).
+# A process silent for less than this is not taken for a suspended one: more than the monitor's limit for its own
+# suspension (0.8 s).
 GREETING_SECONDS = 1.0
-# What libzmq says first: a signature of ten bytes.
+# The first bytes of libzmq: a signature of ten bytes.
 SIGNATURE = b"\xff\0\0\0\0\0\0\0\1\x7f"
-# One who waits for a command's answer waits as much longer, to be told why there is none.
+# Extra time of a command whose answer is missing, to find the reason.
 ASK_SECONDS = 1.0
 
 
 def why_unreached(endpoint: str) -> str:
-    """Why nobody could be connected to at HOST:PORT, and what to look at.  libzmq says only that it did not work."""
+    """Return why HOST:PORT could not be connected to, and what to check.  libzmq reports only the failure."""
     name, _, port = endpoint.rpartition(":")
     try:
         socket.create_connection((name, int(port)), ASK_SECONDS).close()
@@ -54,12 +54,12 @@ def why_unreached(endpoint: str) -> str:
 
 
 def said(heard: bytes) -> str:
-    """What somebody else's program has said, as text in quotes."""
+    """Return the first bytes of another program, as text in quotes."""
     return repr(heard.decode("latin-1"))
 
 
 def read_greeting(call: socket.socket, seconds: float) -> tuple[bytes, bool]:
-    """As much of a greeting as comes in that time, and whether the other end has hung up meanwhile.
+    """Return the greeting as far as received in time, and whether the other side has closed meanwhile.
 
     Raises:
         OSError: the connection broke.
@@ -78,14 +78,15 @@ def read_greeting(call: socket.socket, seconds: float) -> tuple[bytes, bool]:
 
 
 def is_greeting(heard: bytes) -> bool:
-    """Whether whoever began so speaks ZeroMQ; the bytes between are a length, which is its own affair."""
+    """Return whether these first bytes are ZeroMQ's; the bytes between are a length, and not checked."""
     return len(heard) == len(SIGNATURE) and heard[0] == SIGNATURE[0] and heard[-1] == SIGNATURE[-1]
 
 
 def why_no_node(endpoint: str) -> str:
-    """What shows that another program than a node of zray listens at HOST:PORT, and what to look at; "": nothing does.
+    """Return the evidence that another program than a zray node listens at HOST:PORT, and what to check; "": none.
 
-    Silence does not: so is a node that stands still.  But many programs (web servers) only wait for a question to end.
+    Silence is no evidence: a suspended node is silent too.  But many programs (web servers) only wait for a question to
+    end.
     """
     name, _, port = endpoint.rpartition(":")
     try:
@@ -94,7 +95,7 @@ def why_no_node(endpoint: str) -> str:
             if not heard and not has_ended:
                 call.sendall(SIGNATURE)
                 call.shutdown(socket.SHUT_WR)
-                heard, _ = read_greeting(call, GREETING_SECONDS)  # a node that goes on just now may hang up, too
+                heard, _ = read_greeting(call, GREETING_SECONDS)  # a node that resumes just now may close, too
     except OSError:
         return ""
     if heard and heard[0] != SIGNATURE[0]:
@@ -108,16 +109,16 @@ def why_no_node(endpoint: str) -> str:
 
 
 class ProbeTimeout(Local):
-    """Enough of one look."""
+    """The time for a probe is over."""
 
     number: int
 
 
 class Look:
-    """One of them, under way."""
+    """A probe under way."""
 
     def __init__(self, endpoint: str, on_found: Callable[[Finding], None]) -> None:
-        """Raises: OSError: it is over before it began."""
+        """Start to connect.  Raises: OSError: the attempt failed at once."""
         self.endpoint = endpoint
         self.on_found = on_found
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -129,7 +130,7 @@ class Look:
             raise OSError(code, "cannot be reached")
 
     def read(self) -> Finding:
-        """Something has happened."""
+        """Read the outcome after an event of the socket."""
         try:
             self.socket.recv(64)
         except BlockingIOError:
@@ -139,7 +140,7 @@ class Look:
         return Finding.ANSWERS  # or it has hung up, and may just be ending: the next look tells
 
     def give_up(self) -> Finding:
-        """Nothing has."""
+        """Return the outcome of a probe without any event."""
         try:
             self.socket.getpeername()
         except OSError:
@@ -154,7 +155,9 @@ def _finding_of(error: OSError) -> Finding:
 
 
 class Probes:
-    """All that a host has under way: one per endpoint.  To the reactor it looks like a role, which gets its timers."""
+    """All probes under way at a host, one per endpoint.  The reactor treats the object as a role, and passes timers to
+    it.
+    """
 
     def __init__(self, host: str) -> None:
         self.address = f"{host}/probes"
@@ -164,11 +167,11 @@ class Probes:
         self.count = 0
 
     def attach(self, loop: Loop) -> None:
-        """Run on this loop."""
+        """Attach to the reactor's loop."""
         self.loop = loop
 
     def look(self, endpoint: str, on_found: Callable[[Finding], None]) -> None:
-        """on_found is called once, later; not at all where a look at that endpoint is under way."""
+        """Start a probe.  on_found is called once, later; not at all if a probe of that endpoint is under way."""
         if endpoint in self.busy:
             return
         try:

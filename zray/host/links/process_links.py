@@ -1,10 +1,10 @@
-"""The node's ends of its links to drivers and workers: one ROUTER, one Link per process.
+"""The node's ends of its links to drivers and workers: a ROUTER, and a Link per process.
 
-A process is known by the ZeroMQ identity of its connection once it has said Hello.  Whatever it sends before
-that, or that is no frame, is counted and dropped; it costs the sender, nobody else.
+A process is known by the ZeroMQ identity of its connection after its Hello.  Earlier frames, and malformed frames, are
+counted and dropped, at the expense of the sender alone.
 
-Whoever calls under another user id is hung up on by libzmq (SO_PEERCRED, when it takes the call): the folder of the
-socket lets nobody else in, and this holds also where somebody has opened that.
+libzmq closes connections of other user ids (SO_PEERCRED, at accept).  The folder of the socket keeps other users out,
+and this check holds even if the folder was opened.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ..zmq_calls import NOBLOCK, SEND_MORE, has_arrived, has_more_parts, receive
 
 # Larger frames from a process are refused by ZeroMQ itself: chunks and inline values stay far below.
 FRAME_BYTES_MAX = 512 << 20
-# Taken in per turn, frames and bytes: more would make the first of them wait, and who speaks next.  (So many bytes are
+# Limits per turn, frames and bytes: more would delay the first messages, and the next sender.  (So many bytes are
 # some 3,000 small tasks, 10 ms.)
 TURN_FRAMES_MAX = 256
 TURN_BYTES_MAX = 128 << 10
-# A frame of fewer is somebody who waits; one of so many does not come alone.
+# A smaller frame comes from a waiting process; a larger one does not come alone.
 LIGHT_BYTES = 1024
-# What one process has asked for and not read, some 300 bytes each: a driver may compute for long while its waits end.
-# Values are not counted: they are as many as its refs.
+# Limit of unread answers per process, some 300 bytes each: a driver may compute for long while its waits end.  Values
+# do not count: they are as many as its refs.
 UNREAD_MAX = 100_000
 UNREAD_LOOK = 1_000
 WEIGHTS: dict[type[Message], int] = {
@@ -69,11 +69,11 @@ class Peers:
         self.by_identity: dict[bytes, Peer] = {}
         self.by_address: dict[str, Peer] = {}
         self.bad_frames = 0
-        self.holders: set[str] = set()  # roles that want processes held back
-        self.on_stuck: Callable[[Peer], None] = lambda peer: None  # it has too much unread
+        self.holders: set[str] = set()  # roles that hold processes back
+        self.on_stuck: Callable[[Peer], None] = lambda peer: None  # too many unread messages
 
     def receive(self) -> list[tuple[bytes, bytes]]:
-        """The frames that have arrived, with their senders' identities."""
+        """Return the frames that have arrived, with their senders' identities."""
         frames: list[tuple[bytes, bytes]] = []
         socket = self.socket
         left = TURN_BYTES_MAX
@@ -83,10 +83,9 @@ class Peers:
         return frames
 
     def receive_first(self) -> list[tuple[bytes, bytes]]:
-        """Where the socket's descriptor has just ended a sleep: one frame, if that is a small one.
+        """Receive after the socket's descriptor has ended a sleep: one frame, if small.
 
-        It is taken without asking whether it is there, nor whether more are: of a round trip, these two questions are
-        a twentieth.
+        The frame is taken without a check for arrival or for more: in a round trip, these two checks are a twentieth.
         """
         frames: list[tuple[bytes, bytes]] = []
         identity = receive_if_any(self.socket)
@@ -95,7 +94,7 @@ class Peers:
         return frames
 
     def _receive_rest(self, identity: bytes, frames: list[tuple[bytes, bytes]]) -> int:
-        """What goes behind the first part of a message; it is one of `frames` if it is as it should be.  Its bytes."""
+        """Receive the rest of a message, and append it to `frames` if well-formed.  Returns its bytes."""
         socket = self.socket
         frame = receive(socket, NOBLOCK)
         if not has_more_parts(socket):
@@ -108,26 +107,26 @@ class Peers:
         return size
 
     def bad_frame(self, identity: bytes, reason: str) -> None:
-        """Counted; the first ones are logged with the sender."""
+        """Count a malformed frame; log the first ones with the sender."""
         self.bad_frames += 1
         if self.bad_frames <= 100:
             peer = self.by_identity.get(identity)
             self.log(f"bad frame from {peer.address if peer else identity.hex()}: {reason}")
 
     def add(self, peer: Peer) -> None:
-        """It has said Hello."""
+        """Add a process after its Hello."""
         self.by_identity[peer.identity] = peer
         self.by_address[peer.address] = peer
         peer.link.hold(bool(self.holders))
 
     def remove(self, address: str) -> None:
-        """Forget the process: it has ended."""
+        """Forget an ended process."""
         peer = self.by_address.pop(address, None)
         if peer is not None:
             del self.by_identity[peer.identity]
 
     def send(self, address: str, messages: list[Message]) -> None:
-        """One frame; to a process that is gone it goes nowhere (its end is reported otherwise)."""
+        """Send a frame; drop it for a process that is gone, whose end is reported otherwise."""
         peer = self.by_address.get(address)
         if peer is None:
             return
@@ -139,7 +138,7 @@ class Peers:
         self._send(peer, messages)
 
     def _look_into(self, peer: Peer) -> None:
-        """A peer that asks and does not read is cut (docs/security.md, B21)."""
+        """Cut a peer that asks without reading (docs/security.md, B21)."""
         if sum(WEIGHTS.get(type(message), 1) for message in peer.backlog) > UNREAD_MAX:
             peer.backlog.clear()
             self.on_stuck(peer)
@@ -158,7 +157,7 @@ class Peers:
         """The messages of a frame.  Acknowledgements may let a backlog go.
 
         Raises:
-            ProtocolError: it is no frame (counted and logged).
+            ProtocolError: the frame is malformed (counted and logged).
         """
         try:
             messages = peer.link.unpack(frame)
@@ -171,13 +170,13 @@ class Peers:
         return messages
 
     def acknowledge(self, peers: Iterable[Peer]) -> None:
-        """To those that have sent much and heard nothing."""
+        """Acknowledge to processes that have sent much and received nothing."""
         for peer in peers:
             if peer.link.owes_acknowledgement:
                 self._send(peer, [session.Ack()])
 
     def hold(self, role: str, is_held: bool) -> None:
-        """What a role wants; its processes go on when none wants them held back."""
+        """Hold processes back for a role, or release them; processes resume when no role holds them."""
         if is_held:
             self.holders.add(role)
         else:
@@ -187,7 +186,7 @@ class Peers:
                 self._send(peer, [session.Ack()])
 
     def refuse(self, identity: bytes, message: Message) -> None:
-        """An answer to one that does not become a peer."""
+        """Send an answer to a process that does not become a peer."""
         self._send(Peer("", identity), [message])
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Tunnels: connections to hosts that we cannot reach, or that cannot reach us, through the head's relay.
+"""Tunnels: connections through the head's relay, between hosts that cannot reach each other.
 
-The end that connects listens at a Unix socket of its own, and its DEALER connects there; the other end connects to its
-own port, as if the caller had come.  In between the bytes are letters to the relay (wire/relay.py, roles/relay.py),
-which ride on the links to the head.  The two ends prove their keys to each other over it, and encrypt, as on any
-connection: the head passes on what it cannot read.
+The connecting end listens at a Unix socket of its own, to which its DEALER connects; the other end connects to its own
+port in place of the caller.  In between the bytes are letters to the relay (wire/relay.py, roles/relay.py), on the
+links to the head.  The two ends prove their keys to each other over the tunnel, and encrypt, as on any connection: the
+head cannot read the bytes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .host_link import Loop
 
 # Taken from a socket at a time.
 PIECE_BYTES = 128 << 10
-# Granted again when so much has been passed on: seldom enough to cost little, and long before the other end stops.
+# Credit is granted again after this many bytes: rarely enough to cost little, and long before the other end stops.
 CREDIT_BYTES = TUNNEL_BYTES_MAX // 4
-# libzmq takes what comes as it comes; only a busy machine lets its socket fill.
+# libzmq reads its socket promptly; only on a busy machine the socket is full.
 WRITE_AGAIN_SECONDS = 0.01
 
 
 def user_of(caller: socket.socket) -> int:
-    """The id of the user whose process is at the other end of a connection of this machine."""
+    """Return the user id of the process at the other end of a local connection."""
     _, user, _ = struct.unpack("3i", caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return int(user)
 
@@ -41,25 +41,25 @@ class WriteAgain(Local):
 
 
 class Stream:
-    """Our end of one."""
+    """Our end of a tunnel."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.listener: socket.socket | None = None  # until our own DEALER has come
         self.socket: socket.socket | None = None
         self.is_watched = False
-        self.left = TUNNEL_BYTES_MAX  # what we may send
-        self.to_write = bytearray()  # bounded by what we have granted
+        self.left = TUNNEL_BYTES_MAX  # bytes that we may send
+        self.to_write = bytearray()  # bounded by the credit that we granted
         self.written = 0  # not granted again yet
 
 
 class Tunnels:
-    """All of one host.  To the reactor it looks like a role: the relay writes to it."""
+    """All tunnels of a host.  The reactor treats the object as a role: the relay sends messages to it."""
 
     def __init__(self, host: str, own_endpoint: str, folder: str, log: Callable[[str], None]) -> None:
         self.host = host
         self.address = f"{host}/tunnels"
-        self.own_endpoint = own_endpoint  # our port, as it is reached from here; or a Unix socket's (ipc://PATH)
+        self.own_endpoint = own_endpoint  # our port as reachable from this machine; or a Unix socket's (ipc://PATH)
         self.folder = folder
         self.log = log
         self.loop: Loop
@@ -68,14 +68,14 @@ class Tunnels:
         self.count = 0
 
     def attach(self, loop: Loop, say: Callable[[Message], None]) -> None:
-        """Run on this loop."""
+        """Attach to the reactor's loop."""
         self.loop, self.say = loop, say
 
     def open(self, peer: str) -> str:
-        """Begin one to that host; where to connect to.
+        """Begin a tunnel to a host, and return the endpoint to connect to.
 
         Raises:
-            OSError: it cannot be.
+            OSError: the socket cannot be made.
         """
         self._drop(peer)
         self.count += 1
@@ -149,7 +149,7 @@ class Tunnels:
     # --- from the relay to the socket ---
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
-        """What the relay says; and our timers."""
+        """Handle the relay's messages and our timers."""
         if type(message) is OpenTunnel:
             self._offered(message.peer, message.number)
             return []
@@ -180,7 +180,7 @@ class Tunnels:
         family = socket.AF_UNIX if path else socket.AF_INET
         ours = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         address, _, port = kind.rpartition(":")
-        ours.connect_ex(path or (address, int(port)))  # this host: there at once, or never, which a write tells
+        ours.connect_ex(path or (address, int(port)))  # local: connected at once or never, and a write shows which
         self._carry(peer, stream, ours)
 
     def _write(self, peer: str, stream: Stream) -> None:
@@ -218,6 +218,6 @@ class Tunnels:
             stream.socket.close()
 
     def close(self) -> None:
-        """All of them: the relay is gone, or we are."""
+        """Close all tunnels: the relay is gone, or this host ends."""
         for peer in list(self.streams):
             self._drop(peer)

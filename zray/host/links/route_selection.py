@@ -1,9 +1,9 @@
-"""Which way to another host: straight to its port, or through a tunnel (relay_tunnel.py).
+"""The choice of a route to another host: direct to its port, or through a tunnel (relay_tunnel.py).
 
-Straight is tried first.  Where nobody has taken that call within HASTE_SECONDS, a tunnel is tried at once: somebody may
-wait.  Otherwise it has STRAIGHT_SECONDS since the host was up; then both are tried in turn until one comes about.  Over
-a tunnel that is up we try the straight way again, at once and now and then, beside it, and change over when its
-handshake is done.
+The direct route is tried first.  If no connection is accepted within HASTE_SECONDS, a tunnel is tried at once, since a
+caller may wait.  Otherwise the direct route has STRAIGHT_SECONDS since the link was last up; then both routes are tried
+in turn until a connection is made.  While a tunnel is in use, the direct route is tried beside it, at once and now and
+then, and used when its handshake is done.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from .relay_tunnel import Tunnels
 if TYPE_CHECKING:
     from .host_links import Neighbours
 
-# A connection within a data centre takes milliseconds, around the world a second.  A call that a firewall drops would
-# take as long as we let it.
+# A connection within a data centre takes milliseconds, around the world a second.  A firewall that drops packets would
+# take all the time allowed.
 STRAIGHT_SECONDS = 2.0
-# Kernels take calls, however busy their processes are.
+# Kernels accept connections, however busy their processes are.
 HASTE_SECONDS = 0.25
 STRAIGHT_AGAIN_SECONDS = 30.0
-# An attempt that fails, and is followed by others.
+# An endpoint that fails, so that further attempts follow.
 NOWHERE = "127.0.0.1:1"
-# Those that need no detour: the head, and its processes, are reached by all.  Those on nodes (RELAYED) call.
+# Hosts without need of tunnels: the head and its processes are reachable for all.  Replicas on nodes (RELAYED) connect
+# themselves.
 _STRAIGHT_KINDS = ("head", "replica", "scheduler")
 
 
@@ -40,29 +41,31 @@ class StraightAgain(Local):
 
 
 class Haste(Local):
-    """Has the straight way come so far that it is worth the wait?"""
+    """A check is due: has the direct route come far enough to wait for?"""
 
     host: str
 
 
 def takes_detour(*, was_detour: bool, down_seconds: float) -> bool:
-    """Whether the next attempt goes through a tunnel.  was_detour: the last one did."""
+    """Return whether the next attempt uses a tunnel.  was_detour: the last one did."""
     return not was_detour and down_seconds >= STRAIGHT_SECONDS
 
 
 class Detours:
-    """The choice, for all of a host's links.  To the reactor it looks like a role, which is given its timers."""
+    """The choice of routes for all links of a host.  The reactor treats the object as a role, and passes
+    timers to it.
+    """
 
     def __init__(self, links: Neighbours, tunnels: Tunnels) -> None:
         self.links = links
         self.tunnels = tunnels
         self.address = f"{links.host}/detours"
         links.way, links.on_reached = self.way, self.came_about
-        self.hasty: set[str] = set()  # hosts that go by a tunnel next
+        self.hasty: set[str] = set()  # hosts that use a tunnel next
         self.candidates: dict[str, Dealer] = {}  # straight connections beside a tunnel
 
     def way(self, neighbour: Neighbour, now: float) -> tuple[str, float]:
-        """Where to connect to, and how many seconds that may take."""
+        """Return the endpoint of the next attempt, and the seconds that the attempt may take."""
         has_port = neighbour.endpoint != RELAYED
         if neighbour.key.kind in _STRAIGHT_KINDS and has_port:
             return neighbour.endpoint, ATTEMPT_SECONDS
@@ -94,7 +97,7 @@ class Detours:
             self.links.connect(neighbour)
 
     def came_about(self, neighbour: Neighbour) -> None:
-        """An attempt of ours has succeeded."""
+        """Note that an attempt has succeeded."""
         if neighbour.is_detour and neighbour.endpoint != RELAYED:
             self.links.log(f"host {neighbour.host} is reached through the head: {neighbour.endpoint} is unreachable")
             self._try(neighbour)
@@ -120,7 +123,7 @@ class Detours:
         dealer = self.candidates[neighbour.host] = self.links.dealer_to(neighbour, neighbour.endpoint)
         look = self._looker(neighbour, dealer)
         self.links.loop.watch(dealer.descriptors()[1], look)
-        look()  # of what has happened before, the descriptor tells nothing
+        look()  # the descriptor shows no earlier events
 
     def _looker(self, neighbour: Neighbour, dealer: Dealer) -> Callable[[], None]:
         attempt = neighbour.attempt
@@ -134,7 +137,7 @@ class Detours:
             if is_wanted and not dealer.over:
                 neighbour.is_detour = False
                 self.links.log(f"host {neighbour.host} is reached at {neighbour.endpoint} now")
-                self.links.hang_up(neighbour)  # what is lost with the tunnel is sent again
+                self.links.hang_up(neighbour)  # frames lost with the tunnel are sent again
                 self.links.use(neighbour, dealer, ATTEMPT_SECONDS)
                 return
             dealer.close()

@@ -1,11 +1,11 @@
-"""The TCP connections under libzmq's sockets: options it lacks, which one has ended, and the unauthenticated ones.
+"""The TCP connections under libzmq's sockets: missing options, ended connections, and unauthenticated peers.
 
-Apart from zmq_calls.py: programs have that too, and would import Python's `socket` for this, which takes milliseconds
-of their start.
+Separate from zmq_calls.py: programs import that module, and would import Python's `socket` with it, for milliseconds of
+their start.
 
-A connection without a greeting costs little, and no other peer notices (docs/security.md, S10).  Who is let in greets
-first, and says more when the greeting is answered.  libzmq has one limit for all frames, and reads one of an
-unauthenticated peer into memory as it would a member's: so the kernel is asked what a connection has sent.
+A connection without a greeting costs little, and no other peer notices (docs/security.md, S10).  An admitted peer
+greets first, and sends more only after the answer.  libzmq has a single limit for all frames, and reads an
+unauthenticated peer's frame into memory like a member's: so the kernel is asked for the number of received bytes.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from .host_link import Neighbour
     from .host_links import Neighbours
 
-# Linux's number of it (tcp(7)); Python has no name for it.
+# Linux's number of the option (tcp(7)); Python has no name for it.
 _TCP_THIN_LINEAR_TIMEOUTS = 16
-# Where Linux's struct tcp_info (linux/tcp.h, since 4.1) has tcpi_bytes_received, and how long that is.
+# Position and length of tcpi_bytes_received in Linux's struct tcp_info (linux/tcp.h, since 4.1).
 _BYTES_RECEIVED, _NUMBER_BYTES = 128, 8
 
 
 def opened(descriptor: int) -> socket.socket:
-    """A TCP connection of libzmq's, as Python has one: another descriptor of it.
+    """Return a TCP connection of libzmq's as a Python socket, with another descriptor.
 
-    The number may be another connection's by now, or a file's: then this is one that leads nowhere.
+    The number may belong to another connection by now, or to a file: then the result is an unconnected socket.
     """
     try:
         copy = os.dup(descriptor)
@@ -46,17 +46,17 @@ def opened(descriptor: int) -> socket.socket:
 
 
 def repeat_steadily(descriptor: int) -> None:
-    """Lost packets of this connection are sent again at equal distances, while there are few of them.
+    """Resend lost packets of this connection at equal intervals, while there are few.
 
-    TCP doubles the distance each time.  On a line whose queue is kept full by others a small packet is often lost
-    twice, and the third attempt comes after more than a lease.
+    TCP doubles the interval each time.  On a line with a queue filled by others, a small packet is often lost twice,
+    and the third attempt comes after more than a lease.
     """
     with opened(descriptor) as connection, contextlib.suppress(OSError):
         connection.setsockopt(socket.IPPROTO_TCP, _TCP_THIN_LINEAR_TIMEOUTS, 1)
 
 
 def bytes_received(descriptor: int) -> int:
-    """How many the other side of this connection has sent; 0 where the kernel does not say."""
+    """Return the bytes received on this connection; 0 if the kernel does not say."""
     end = _BYTES_RECEIVED + _NUMBER_BYTES
     with opened(descriptor) as connection:
         try:
@@ -66,14 +66,14 @@ def bytes_received(descriptor: int) -> int:
     return int.from_bytes(facts[_BYTES_RECEIVED:end], sys.byteorder)
 
 
-# The first question comes with the news; the others double their distance up to 1.3 s after it.  (On a busy machine
-# libzmq's thread may be stopped between telling its monitor and telling its socket.)
+# The first check comes with the event; the others double their distance up to 1.3 s after it.  (On a busy machine
+# libzmq's thread may be stopped between its notice to the monitor and its notice to the socket.)
 CHECK_SECONDS = 0.005
 CHECKS_MAX = 8
 
 
 class ConnectionCheck(Local):
-    """A connection to us has ended, and may be this one: does libzmq know by now?"""
+    """A check is due whether an ended connection was this link's: does libzmq know by now?"""
 
     neighbour: Neighbour
     identity: bytes
@@ -92,27 +92,27 @@ class ConnectionCheck(Local):
 
 
 def check_ended_connections(links: Neighbours) -> None:
-    """Connections to us may have ended."""
+    """Start checks after some incoming connections have ended."""
     if lost := links.listener.take_lost():
         for neighbour in list(links.by_identity.values()):
             if neighbour.wire is not None and neighbour.wire.descriptor in lost:
                 ConnectionCheck(neighbour, neighbour.identity).due(links)
 
 
-# Each costs a descriptor, for HANDSHAKE_MS at most unless it is let in, and a node that has no descriptors left is of
-# no use.  Many times as many as hosts that join at once.
+# Each costs a descriptor, for HANDSHAKE_MS at most unless admitted, and a node without free descriptors is useless.
+# Many times the number of hosts that join at once.
 HALF_OPEN_MAX = 256
 # A handshake and a greeting have a few kilobytes; libzmq lets metadata have more.
 UNAUTHENTICATED_BYTES_MAX = 64 << 10
-# As much as the network brings in this time is held for unauthenticated peers: 25 MB at 10 Gbit/s.
+# The bytes that the network brings in this time are held for unauthenticated peers: 25 MB at 10 Gbit/s.
 UNAUTHENTICATED_CHECK_SECONDS = 0.02
 
 
 class CheckUnauthenticated(Local):
-    """Has one of them said too much by now?"""
+    """A check of the unauthenticated connections is due: has any sent too much?"""
 
     def due(self, links: Neighbours) -> None:
-        """While there are any."""
+        """Cut the offenders, and repeat while there are unauthenticated connections."""
         unauthenticated = links.listener.unauthenticated
         unauthenticated.cut_talkative()
         unauthenticated.is_watched = False
@@ -120,7 +120,7 @@ class CheckUnauthenticated(Local):
 
 
 def watch_unauthenticated(links: Neighbours) -> None:
-    """Look at those that there are, again and again."""
+    """Watch the unauthenticated connections, by repeated checks."""
     unauthenticated = links.listener.unauthenticated
     if unauthenticated.half_open and not unauthenticated.is_watched:
         unauthenticated.is_watched = True
@@ -128,7 +128,7 @@ def watch_unauthenticated(links: Neighbours) -> None:
 
 
 class UnauthenticatedConnections:
-    """Connections that have not authenticated yet, by the descriptors that libzmq has of them."""
+    """Connections without authentication so far, by libzmq's descriptors."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -137,7 +137,7 @@ class UnauthenticatedConnections:
         self.is_watched = False
 
     def has_come(self, descriptor: int) -> None:
-        """A new one; the oldest may have to go."""
+        """Add a new connection; the oldest may be cut."""
         self.half_open[descriptor] = None
         while len(self.half_open) > HALF_OPEN_MAX:
             self._cut(next(iter(self.half_open)))
@@ -147,7 +147,7 @@ class UnauthenticatedConnections:
         self.half_open.pop(descriptor, None)
 
     def has_ended(self, descriptor: int) -> bool:
-        """A connection, authenticated or not.  Whether that is news: it was not cut here."""
+        """Note the end of a connection.  Returns whether the end is new: the connection was not cut here."""
         if descriptor in self.being_cut:
             self.being_cut.remove(descriptor)
             return False
@@ -155,7 +155,7 @@ class UnauthenticatedConnections:
         return True
 
     def cut_talkative(self) -> None:
-        """Cut connections that have sent more than a greeting takes."""
+        """Cut connections with more received bytes than a greeting takes."""
         for descriptor in [it for it in self.half_open if bytes_received(it) > UNAUTHENTICATED_BYTES_MAX]:
             self._cut(descriptor)
 
@@ -164,9 +164,9 @@ class UnauthenticatedConnections:
         with opened(descriptor) as copy:
             try:
                 if copy.family == socket.AF_INET and copy.getsockname()[1] == self.port:
-                    # What it goes on to send is answered with a reset: its other end would wait a minute for room.
+                    # Later data is answered with a reset: otherwise the other end would wait a minute for window space.
                     copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     copy.shutdown(socket.SHUT_RDWR)
                     self.being_cut.add(descriptor)
             except OSError:
-                pass  # it has ended already, and the number may be something else's
+                pass  # the connection has ended, and the descriptor may be reused

@@ -9,12 +9,12 @@ from itertools import islice
 OFFENCES_MAX = 10
 WINDOW_SECONDS = 60.0
 LINES_MAX = 1_000
-# Of whom it is remembered: each has a name of its own that was let in (a process of this machine, a key).
+# Limit of remembered senders: each has an admitted name (a process of this machine, a key).
 SENDERS_MAX = 1_000
 
 
 class BoundedLog:
-    """As a log, but it has an end: strangers make some of the lines."""
+    """A log with a limited number of lines: unauthenticated peers cause some of them."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self.write = write
@@ -27,15 +27,15 @@ class BoundedLog:
 
 
 class Offences:
-    """Counts them per sender."""
+    """Violations counted per sender."""
 
     def __init__(self) -> None:
         self.count = 0
-        # The latest ones of each sender; who has offended last stands last.
+        # The latest violations of each sender; the most recent offender stands last.
         self.at: dict[str, deque[float]] = {}
 
     def note(self, sender: str, now: float) -> bool:
-        """One more.  Whether it is too many."""
+        """Count a violation.  Returns whether the sender has too many."""
         self.count += 1
         times = self.at.pop(sender, None) or deque(maxlen=OFFENCES_MAX + 1)
         times.append(now)
@@ -44,7 +44,7 @@ class Offences:
         return len(times) > OFFENCES_MAX and now - times[0] <= WINDOW_SECONDS
 
     def _forget(self, now: float) -> None:
-        """Those that have been good for long: what they did counts no more.  And the oldest of very many."""
+        """Forget senders without recent violations, and the oldest if there are very many."""
         for sender, times in list(islice(self.at.items(), 2)):
             if now - times[-1] > WINDOW_SECONDS or len(self.at) > SENDERS_MAX:
                 del self.at[sender]
