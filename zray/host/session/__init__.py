@@ -1,6 +1,6 @@
-"""A session on this machine: its folder, its names, and how it is found.
+"""A session on this machine: its folder, its names, and how programs find it.
 
-    session, session_info    the folder, and what node.json holds
+    session, session_info    the folder, and the content of node.json
     discovery    sessions that a program can join
     log_marks    names and streams in the logs of a session's workers
 

@@ -1,4 +1,4 @@
-"""Sessions on this machine that a program joins: by the address of a cluster or of a socket, or without one."""
+"""Discovery of sessions on this machine: by the address of a cluster or of a socket, or without an address."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ...exceptions.printable import printable
 from ...store.sweeper import check_private, sweep
 from .session import Session, lasting_sessions, live_sessions, returning_sessions
 
-# How the address of a session begins that init() began; the path of its socket follows.
+# Start of the address of a session begun by init(); the path of its socket follows.
 SCHEME = "ipc://"
 
 
 def find_node_of(cluster: str) -> tuple[Session, int] | None:
-    """A lasting node on this machine: the one that listens there; else one of the cluster whose head does, that head
-    if it is here, else the newest.
+    """Return a lasting node on this machine: first the node listening at the address; else, of that head's cluster, the
+    head itself if local, else the newest node.
     """
     found = None
     for session in lasting_sessions():
@@ -28,7 +28,7 @@ def find_node_of(cluster: str) -> tuple[Session, int] | None:
 
 
 def find_session() -> tuple[Session, int]:
-    """The session that `zray start` left on this machine, else one that a program began; the newest of several.
+    """Return the session of `zray start` on this machine, else one begun by a program; the newest of several.
 
     Raises:
         ConnectionError: there is none.
@@ -57,14 +57,14 @@ def find_session() -> tuple[Session, int]:
 
 
 def session_at(address: str) -> tuple[Session, int]:
-    """The session with this socket, as "ipc://FOLDER/node.sock".
+    """Return the session with this socket, as "ipc://FOLDER/node.sock".
 
-    Its folder must be this user's, and nobody else's to enter: the keys of a cluster protect TCP alone.
+    The folder must belong to this user, closed to all others: the keys of a cluster protect TCP alone.
 
     Raises:
         ValueError: no session has such an address.
         AuthenticationError: the folder is another user's, a link, or open to others.
-        ConnectionError: no session is there any more; or the node is one that a program outside of a cluster brought.
+        ConnectionError: the session has ended; or its node serves only a program outside the cluster.
     """
     path = address.removeprefix(SCHEME)
     folder, socket = os.path.split(path)
@@ -83,7 +83,7 @@ def session_at(address: str) -> tuple[Session, int]:
     except OSError:
         info = None
     else:
-        sweep(root)  # of a session whose processes were killed, the folder may be there still
+        sweep(root)  # a killed session may have left its folder
         info = session.read_info()
     if info is None or not os.path.exists(path):
         raise ConnectionError(
@@ -99,10 +99,10 @@ def session_at(address: str) -> tuple[Session, int]:
 
 
 def is_in_cluster(session: Session) -> bool:
-    """Whether other nodes belong to it, or may join.
+    """Return whether other nodes belong to the session's cluster, or may join.
 
     Raises:
-        ConnectionError: it has just ended.
+        ConnectionError: the session has just ended.
     """
     info = session.read_info()
     if info is None:

@@ -1,15 +1,15 @@
-"""A session on this machine: its folder, its names, what it leaves for others to find.
+"""A session on this machine: its folder, its names, its files for discovery.
 
     <temporary folder>/zray-<uid>/<session>/     0700
         lock          held by the node (and its fork server) while they live: store/sweeper.py
         node.sock     the node's ROUTER
-        token         a head's: what lets other nodes join; 0600
-        node.json     what a driver or the command line needs to join by `address="auto"`
+        token         a head's token, by which other nodes join; 0600
+        node.json     facts for a driver or the command line to join by `address="auto"`
         driver-JOB    while a driver joins: a pipe whose end is the driver's
         logs/         node.log, fork-server.log, worker-N-PID.log, worker-N-PID.err; a folder per job with links to the
                       logs of its workers
 
-The node makes the folder, and removes it; after a kill -9 its fork server does, or the driver, or the sweeper.
+The node makes and removes the folder; after a kill -9 the fork server removes it, or the driver, or the sweeper.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from .log_marks import errors_name
 if TYPE_CHECKING:
     from .session_info import SessionInfo
 
-# The descriptors that its processes are born with, by the numbers that they see (spawn.py).  A node:
-READY_DESCRIPTOR = 3  # of a pipe: a byte says that it listens, or why not
-DRIVER_DESCRIPTOR = 4  # a pidfd of whoever started it
-SECRET_DESCRIPTOR = 5  # the join token, where there is one
-OPTIONS_DESCRIPTOR = 6  # a pipe: the options that it starts with
-# What it says there first; words follow where it is not ready.
+# Descriptors inherited by the session's processes, by their numbers in the process (spawn.py).  A node:
+READY_DESCRIPTOR = 3  # of a pipe: a byte reports success or failure
+DRIVER_DESCRIPTOR = 4  # a pidfd of the starting process
+SECRET_DESCRIPTOR = 5  # the join token, if any
+OPTIONS_DESCRIPTOR = 6  # a pipe with the start options
+# First byte from the node; a text follows if the node is not ready.
 IS_READY, HAS_FAILED, IS_DENIED = b"1", b"0", b"2"
-WAS_GIVEN_UP = b"3"  # by its cluster, before it was ready; the first word is its id
+WAS_GIVEN_UP = b"3"  # declared dead by its cluster before it was ready; the first word is its id
 # A fork server:
-CONNECTION_DESCRIPTOR = 3  # its end of the socket pair to the node
+CONNECTION_DESCRIPTOR = 3  # the server's end of the socket pair to the node
 NODE_DESCRIPTOR = 4  # a pidfd of the node
-REQUEST_DESCRIPTOR = 5  # of an environment's: the packages that it brings first
+REQUEST_DESCRIPTOR = 5  # for an environment's server: the packages to bring first
 # A file in a head's folder of state (head_state.py).
 PLAN = "plan.json"
-# A Unix socket's path has at most 107 bytes; the session's part of it needs some 35.
+# A Unix socket's path has at most 107 bytes; the session's part takes some 35.
 SOCKET_PATH_BYTES_MAX = 100
 
 
 def session_root() -> str:
-    """Path of the folder of this user's sessions; where there is one, it is this user's own and closed to others.
+    """Return the path of the folder of this user's sessions; an existing folder belongs to this user, closed to others.
 
-    The node makes it, with the folder of its session: a driver that is killed before its node lives leaves nothing.
+    The node makes it, with the folder of its session: a driver killed before its node lives leaves nothing behind.
 
     Raises:
-        ZrayError: somebody else owns it, or others may enter it.
+        ZrayError: another user owns the folder, or others may enter it.
         OSError: this user cannot look at it.
     """
-    # Absolute: programs in other folders join by this path.
+    # Absolute, because programs in other folders join by this path.
     base = os.path.abspath(os.environ.get("ZRAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp")
     root = os.path.join(base, f"zray-{os.getuid()}")
     if len(root) + len("/0123456789abcdef/node.sock") > SOCKET_PATH_BYTES_MAX:
@@ -82,12 +82,12 @@ def _no_root(error: OSError, root: str) -> OSError:
 
 
 def readiness(refusal: str, kind: bytes) -> bytes:
-    """What a node says to whoever started it.  refusal: why it never will be ready, and of which kind; "": it is."""
+    """Return the node's message to its starter.  refusal: why the node never will be ready, of that kind; "": it is."""
     return (kind if refusal else IS_READY) + refusal.encode()[:2_000]
 
 
 class Session:
-    """Paths of one session."""
+    """Names and paths of a session."""
 
     def __init__(self, name: str, root: str | None = None) -> None:
         self.name = name
@@ -95,17 +95,17 @@ class Session:
 
     @classmethod
     def named_anew(cls) -> Session:
-        """A new session's name.  What dead sessions left behind is swept away first, in memory that of all roots."""
+        """Return a session with a new name, after sweeping the remains of dead sessions, in memory for all roots."""
         root = session_root()
         sweep(root)
         sweep_memory()
         return cls(os.urandom(8).hex(), root)
 
     def make_folder(self) -> None:
-        """By the node: the folder lives no longer than a process that will remove it.
+        """Make the folder, as the node: no folder outlives all processes that would remove it.
 
         Raises:
-            PermissionError: somebody has put another folder in the root's place.
+            PermissionError: another folder is in the root's place.
             OSError: the folder cannot be made.
         """
         root = os.path.dirname(self.folder)
@@ -146,18 +146,18 @@ class Session:
         return os.path.join(self.folder, "token")
 
     def window_name(self, worker_id: int) -> str:
-        """The semaphore that is a worker's claim window."""
+        """Return the name of the semaphore of a worker's claim window."""
         return f"/zray-{self.name}-w{worker_id}"
 
     def log_path(self, name: str) -> str:
         return os.path.join(self.logs, f"{name}.log")
 
     def worker_log_path(self, worker_id: int, pid: int) -> str:
-        """What one worker prints; the name is what its lines are marked with on the driver's terminal."""
+        """Return the path of a worker's output; its name marks the lines on the driver's terminal."""
         return self.log_path(f"worker-{worker_id}-{pid}")
 
     def worker_errors_path(self, worker_id: int, pid: int) -> str:
-        """Path of the file that C code and child processes of one worker write to as standard error."""
+        """Return the path of the file for standard error of a worker's C code and child processes."""
         return errors_name(self.worker_log_path(worker_id, pid))
 
     def crash_path(self, worker_id: int, pid: int) -> str:
@@ -165,7 +165,7 @@ class Session:
         return self.log_path(f"crash-{worker_id}-{pid}")
 
     def note_output(self, worker_id: int, pid: int) -> None:
-        """By a worker that has ended a task: what is in its log now is no later one's."""
+        """Note the sizes of a worker's logs at the end of a task: later tasks did not print the present content."""
         try:
             sizes = [os.stat(self.worker_log_path(worker_id, pid)).st_size]
             errors = self.worker_errors_path(worker_id, pid)
@@ -173,10 +173,10 @@ class Session:
             with open(self._note_path(worker_id, pid), "wb", buffering=0) as file:
                 file.write(b"".join(size.to_bytes(8, "little") for size in sizes))
         except OSError:
-            pass  # the session ends, or there is no room: then errors show more
+            pass  # the session ends, or the disk is full: then errors show more
 
     def earlier_output(self, worker_id: int, pid: int) -> tuple[int, int]:
-        """How many bytes of its log, and of its file of errors, are older than the last task that it began."""
+        """Return the bytes of a worker's log, and of its file of errors, older than its latest task."""
         try:
             with open(self._note_path(worker_id, pid), "rb") as file:
                 return int.from_bytes(file.read(8), "little"), int.from_bytes(file.read(8), "little")
@@ -187,7 +187,7 @@ class Session:
         return os.path.join(self.logs, f".worker-{worker_id}-{pid}.upto")
 
     def remove_log(self, worker_id: int, pid: int) -> None:
-        """Of a dead worker, the links to it, and the stack of its crash."""
+        """Remove the logs of a dead worker, the links to them, and the stack of its crash."""
         self._remove_file(self.crash_path(worker_id, pid))
         name = os.path.basename(self.worker_log_path(worker_id, pid))
         try:
@@ -199,13 +199,13 @@ class Session:
         self._remove_file(self.worker_errors_path(worker_id, pid))
 
     def remove_empty_errors(self, worker_id: int, pid: int) -> None:
-        """Remove the file of errors of a dead worker that has none."""
+        """Remove the file of errors of a dead worker if empty."""
         path = self.worker_errors_path(worker_id, pid)
         try:
             if not os.stat(path).st_size:
                 os.unlink(path)
         except OSError:
-            pass  # it is not there, or the session ends
+            pass  # absent, or the session ends
 
     def remove_note(self, worker_id: int, pid: int) -> None:
         """Remove the note of a dead worker about its output."""
@@ -216,25 +216,27 @@ class Session:
         try:
             os.unlink(path)
         except OSError:
-            pass  # it is not there, or the session ends
+            pass  # absent, or the session ends
 
     def remove_job(self, job_id: bytes) -> None:
-        """Its driver has ended: nobody follows its logs, or imports its modules.  The logs themselves stay."""
+        """Remove a job's folders after its driver's end: no process follows its logs, or imports its modules.  The logs
+        stay.
+        """
         shutil.rmtree(self.job_logs(job_id), ignore_errors=True)
         shutil.rmtree(self.job_sources(job_id), ignore_errors=True)
 
     def job_sources(self, job_id: bytes) -> str:
-        """Where one job's driver keeps its own modules for workers of this node (module_versions.py)."""
+        """Return the folder of the driver's own modules for workers of this node (module_versions.py)."""
         return os.path.join(self.folder, "sources", job_id.hex())
 
     def job_logs(self, job_id: bytes) -> str:
-        """Where the logs of one job's workers can be found: its driver follows them, and no others."""
+        """Return the folder of links to the logs of a job's workers: its driver follows these only."""
         return os.path.join(self.logs, job_id.hex())
 
     def show_log(self, job_id: bytes, worker_id: int, pid: int) -> None:
         """Link the log of a worker that joins a job to the logs of the job.  The worker calls this.
 
-        A hard link costs a disk less than a symbolic one, which is a file of its own to make and to remove.
+        A hard link costs a disk less than a symbolic one, which is another file to make and to remove.
         """
         path = self.worker_log_path(worker_id, pid)
         link = os.path.join(self.job_logs(job_id), os.path.basename(path))
@@ -248,7 +250,9 @@ class Session:
             pass  # the session ends
 
     def is_first(self, job_id: bytes, key: str) -> bool:
-        """Whether no process of a job has asked that for the key before: what is said once for all (util/once.py)."""
+        """Return whether no process of a job has asked for the key before: for messages printed once in all
+        (util/once.py).
+        """
         import hashlib  # few programs need it
 
         path = os.path.join(self.job_logs(job_id), f".said-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
@@ -258,20 +262,20 @@ class Session:
         except FileExistsError:
             return False
         except OSError:
-            pass  # the session ends, or there is no room: twice is better than never
+            pass  # the session ends, or the disk is full: twice is better than never
         return True
 
     def begin_life(self, job_id: bytes) -> int:
-        """By a driver: a descriptor that goes with its process, and when that becomes another program (exec)."""
+        """Return a driver's descriptor that closes with its process, also when it becomes another program (exec)."""
         path = self._life_path(job_id)
         try:
             os.mkfifo(path, 0o600)
         except FileNotFoundError:
-            path = os.devnull  # the session has ended: who wants to join it is about to hear that
+            path = os.devnull  # the session has ended: the joining program is about to get an error
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
 
     def end_life(self, job_id: bytes, descriptor: int) -> None:
-        """By a driver that was not let in."""
+        """Close and remove the pipe of a driver that was refused."""
         os.close(descriptor)
         try:
             os.unlink(self._life_path(job_id))
@@ -279,7 +283,7 @@ class Session:
             pass  # the session ends
 
     def follow_life(self, job_id: bytes) -> int | None:
-        """By the node: a descriptor that tells (by a hang-up) when the driver's has gone.  None: it has none."""
+        """Return a descriptor for the node that reports (by a hang-up) the end of the driver's.  None: it has none."""
         path = self._life_path(job_id)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -296,7 +300,7 @@ class Session:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def write_info(self, info: SessionInfo) -> None:
-        """Let others find it; whole or not at all.
+        """Write node.json, whole or not at all.
 
         Raises:
             OSError: names the file (a full disk, say).
@@ -310,7 +314,7 @@ class Session:
         os.replace(f"{path}.new", path)
 
     def read_info(self) -> SessionInfo | None:
-        """What the node wrote; None while it has not."""
+        """Return the content of node.json; None if not yet written."""
         from .session_info import SessionInfo
 
         try:
@@ -322,14 +326,14 @@ class Session:
     def started_at(self) -> str:
         """When the node was ready, in local time, for people; "?" when the session has ended meanwhile."""
         try:
-            # node.json is written once; the folder's own times change with what lies in it.
+            # node.json is written once; the folder's own times change with its content.
             written = os.stat(os.path.join(self.folder, "node.json")).st_mtime
         except OSError:
             return "?"
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(written))
 
     def open_fork_server(self) -> int | None:
-        """A pidfd of the fork server, which is the last one to go; None when it is gone."""
+        """Return a pidfd of the fork server, the last process to end; None if ended."""
         info = self.read_info()
         try:
             return os.pidfd_open(info.fork_server_pid) if info is not None else None
@@ -337,26 +341,26 @@ class Session:
             return None
 
     def remove(self) -> None:
-        """Segments, semaphores, sockets, folder; the root too when it is empty.  Several may call it."""
+        """Remove segments, semaphores, sockets, the folder, and the root if empty.  Several processes may call it."""
         unlink_session(self.name)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.remove_root()
 
     def remove_root(self) -> None:
-        """The folder of all sessions, when it is empty."""
+        """Remove the folder of all sessions, if empty."""
         try:
             os.rmdir(os.path.dirname(self.folder))
         except OSError:
-            pass  # other sessions are there, or it is gone
+            pass  # other sessions exist, or the folder is gone
 
 
 def lasting_sessions() -> list[Session]:
-    """Sessions on this machine that were started to outlive their drivers (`zray start --head`), oldest first."""
+    """Return sessions on this machine that outlive their drivers (`zray start --head`), oldest first."""
     return [session for session in live_sessions() if (info := session.read_info()) and not info.is_embedded]
 
 
 def returning_sessions() -> list[Session]:
-    """What is left on this machine of nodes that were given up, and tries to join their cluster again (rejoin.py)."""
+    """Return the remains of nodes that were declared dead and try to join their cluster again (rejoin.py)."""
     root = session_root()
     sweep(root)
     try:
@@ -369,22 +373,22 @@ def returning_sessions() -> list[Session]:
 
 
 def live_sessions() -> list[Session]:
-    """This user's sessions on this machine that have a node, oldest first.  What dead ones left is swept away."""
+    """Return this user's live sessions on this machine, oldest first, after sweeping the remains of dead ones."""
     root = session_root()
     sweep(root)
     found = []
     try:
         names = os.listdir(root)
     except FileNotFoundError:
-        names = []  # no session, or the last one has just ended
+        names = []  # no session, or the last has just ended
     for name in names:
         session = Session(name, root)
         try:
             if session.read_info() is not None and os.path.exists(session.socket_path):
-                # node.json is written once; the folder's own times change with what lies in it.
+                # node.json is written once; the folder's own times change with its content.
                 found.append((os.stat(os.path.join(session.folder, "node.json")).st_mtime_ns, session))
         except FileNotFoundError:
-            continue  # it ended meanwhile
+            continue  # the session ended meanwhile
     if not found:
         Session("", root).remove_root()
     return [session for _, session in sorted(found, key=lambda item: item[0])]
