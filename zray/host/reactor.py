@@ -1,11 +1,10 @@
-"""The one loop of a node process.
+"""The event loop of a node process.
 
-A turn drains what has arrived, handles it all, then sends one frame per destination.  So a lone message leaves
-at once, and a flood leaves in batches: batching with no timer and no tuning.
+A turn receives all arrived messages, handles them, then sends a frame per destination.  So a lone message leaves at
+once, and a flood leaves in batches: batching with no timer and no tuning.
 
-The host's duties towards the roles (roles/role.py) in their order: handle every message and perform what
-follows, local messages among them, until nothing is left; end each role's turn, likewise; then let the
-messages out.
+The host's duties towards the roles (roles/role.py), in their order: handle every message and perform its effects, local
+messages among them, until nothing is left; end each role's turn, likewise; then send the messages.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from .process.malloc_tuning import Rest
 if TYPE_CHECKING:
     from .links.host_links import Neighbours
 
-# A turn that has heard no more than one light frame of one process, or so many messages of other hosts, is somebody who
-# waits, not a flood: what the first role has to say leaves before the other roles have their turn.  (A round trip takes
-# a tenth less; a flood wants few frames.)
+# A turn with no more than one light frame of a process, or so many messages of other hosts, serves a waiting sender,
+# not a flood: the first role's messages leave before the other roles have their turn.  (A round trip takes a tenth
+# less; a flood wants few frames.)
 LIGHT_MAIL_COUNT = 8
-# Of turns one upon the other, before anything but frames is looked at: so many, or for so long (a turn of a thousand
-# large frames takes 50 ms, and timers must be heard).
+# Limits of turns in a row that look only at frames: so many, or for so long (a turn of a thousand large frames takes 50
+# ms, and timers must be heard).
 BUSY_TURNS_MAX = 16
 BUSY_SECONDS_MAX = 0.01
-ROUND_COUNT_MAX = 1_000  # of local exchanges in one turn: more is a loop between roles, a bug
+ROUND_COUNT_MAX = 1_000  # of local exchanges in a turn: more is a loop between roles, a bug
 
 
 class Reactor:
@@ -55,16 +54,16 @@ class Reactor:
         self.roles = list(roles)
         self.first = self.roles[:1]
         self.role_by_address = {role.address: role for role in roles}
-        # In which their turns end; those that do nothing then need not be asked.
+        # The order in which turns end; roles without an end of turn are not asked.
         self.places = {role.address: place for place, role in enumerate(roles)}
         self.batching = [(self.places[role.address], role) for role in roles if acts_at_end_of_turn(role)]
         self.peers = peers
-        self.neighbours = neighbours  # the other hosts; None where there is no cluster
-        self.letters: dict[tuple[str, str], list[Message]] = {}  # for them: by (our role, theirs)
+        self.neighbours = neighbours  # links to the other hosts; None without a cluster
+        self.letters: dict[tuple[str, str], list[Message]] = {}  # for other hosts: by (own role, other role)
         self.perform = perform
         self.on_hello = on_hello
-        self.on_trouble = on_trouble  # a process that sent what cannot be handled
-        self.on_offence = on_offence  # one that sent what is not its to send
+        self.on_trouble = on_trouble  # called for a process whose message failed
+        self.on_offence = on_offence  # called for a process that sent a forbidden message
         self.local: deque[tuple[str, str, Any]] = deque()  # (role, sender, message)
         self.outbox: dict[str, list[Message]] = {}
         self.timers: list[tuple[float, int, str, Any]] = []
@@ -76,7 +75,7 @@ class Reactor:
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.watch(self.wake_fd, self._woken)
         self.from_threads: deque[tuple[str, Any]] = deque()  # outcomes of slow effects: (role, message)
-        self.rest = Rest()  # looked at with timers, which there are each second: frames pay nothing for it
+        self.rest = Rest()  # checked with timers, which fire each second: frames pay nothing for it
         self.leaving: list[str] = []  # processes whose links end with this turn
         self.ended = ""
 
@@ -86,8 +85,8 @@ class Reactor:
         self.epoll.register(descriptor, select.EPOLLIN)
 
     def watch_writing(self, descriptor: int, wanted: bool) -> None:
-        """Call the action of a watched descriptor also when it takes more."""
-        with contextlib.suppress(FileNotFoundError):  # it is not watched yet
+        """Call the action of a watched descriptor also when it becomes writable."""
+        with contextlib.suppress(FileNotFoundError):  # not watched yet
             self.epoll.modify(descriptor, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
     def unwatch(self, descriptor: int) -> None:
@@ -96,11 +95,11 @@ class Reactor:
             self.epoll.unregister(descriptor)
 
     def deliver(self, role: str, message: Any) -> None:
-        """A message of the host's own to a role; handled in this turn."""
+        """Deliver a message of the host's own to a role, in this turn."""
         self.local.append((role, "host", message))
 
     def handle_delivered(self, now: float) -> None:
-        """Now: it changes what is to be made of the mail that has arrived behind it."""
+        """Handle delivered messages now, because they affect the handling of mail behind them."""
         local = self.local
         while local:
             address, sender, message = local.popleft()
@@ -109,7 +108,7 @@ class Reactor:
                 self._perform(address, effects)
 
     def deliver_from_thread(self, role: str, message: Any, *, is_awaited: bool = True) -> None:
-        """As `deliver`, from another thread: handled soon; if nobody waits for it, when something else is."""
+        """Deliver from another thread: soon, or together with other events if no role waits for the outcome."""
         self.from_threads.append((role, message))
         if is_awaited:
             os.eventfd_write(self.wake_fd, 1)
@@ -117,7 +116,7 @@ class Reactor:
     # --- the loop ---
 
     def run(self) -> None:
-        """Until `ended` says why."""
+        """Run until `ended` is set."""
         self.turn(())
         busy = 0
         looked_at = time.monotonic()
@@ -154,7 +153,7 @@ class Reactor:
         return max(0.0, self.timers[0][0] - time.monotonic()) if self.timers else -1.0
 
     def end_soon(self, reason: str) -> None:
-        """As `ended`, from a signal handler: it also ends the sleep."""
+        """Set `ended` from a signal handler, and end the sleep."""
         self.ended = self.ended or reason
         os.eventfd_write(self.wake_fd, 1)
 
@@ -177,7 +176,7 @@ class Reactor:
             self.local.append((role, role, message))
 
     def take_mail(self, neighbours: Neighbours) -> None:
-        """What other hosts have sent: handled now, and part of the turn that comes."""
+        """Handle the mail of other hosts as part of the coming turn."""
         count = 0
         for neighbour, letter in neighbours.take_in():
             now = time.monotonic()
@@ -190,10 +189,10 @@ class Reactor:
                 neighbours.trouble(neighbour, error)
         if count:
             self.turn((), is_light=count <= LIGHT_MAIL_COUNT)
-            neighbours.acknowledge()  # to those that are not being answered
+            neighbours.acknowledge()  # to hosts without an answer in this turn
 
     def turn(self, frames: Sequence[tuple[bytes, bytes]], *, is_light: bool = False) -> None:
-        """One turn.  is_light: what came before it was little."""
+        """Take a turn.  is_light: the turn began with little mail."""
         now = time.monotonic()
         heard: dict[Peer, None] = {}
         by_identity = self.peers.by_identity
@@ -214,7 +213,7 @@ class Reactor:
                     if effects:
                         self._perform(role.address, effects)
             except Exception as error:
-                # Whatever it is, its sender pays: a node serves others too.
+                # Whatever the error, its sender pays: a node serves others too.
                 self.on_trouble(peer, error)
         self._settle(now, is_light=is_light or (len(frames) == 1 and len(frames[0][1]) < LIGHT_BYTES))
         self._send_outbox()
@@ -257,7 +256,7 @@ class Reactor:
                         self._send_outbox()  # who waits for it runs on while the rest is done
                         if self.letters:
                             self._post()
-                    # What one role's end of turn says to the next one, that one hears before its own.
+                    # Messages at the end of a role's turn reach the next role before its own end of turn.
                     while local and local[0][0] != role.address:
                         address, sender, message = local.popleft()
                         self._perform(address, self.role_by_address[address].handle(sender, message, now))
@@ -285,7 +284,7 @@ class Reactor:
                 self.perform[kind](address, effect)
 
     def hear_again(self, address: str, kept: Sequence[tuple[str, Any]]) -> None:
-        """As HearAgain."""
+        """Handle kept messages again, as HearAgain says."""
         role, now = self.role_by_address[address], time.monotonic()
         for sender, message in kept:
             try:
@@ -294,7 +293,7 @@ class Reactor:
                 self._blame(sender, error)
 
     def _blame(self, sender: str, error: Exception) -> None:
-        """Whoever said what could not be handled."""
+        """Blame the sender of a message that failed."""
         neighbours = self.neighbours
         if (peer := self.peers.by_address.get(sender)) is not None:
             self.on_trouble(peer, error)
@@ -304,13 +303,13 @@ class Reactor:
             raise error
 
     def box(self, source: str, destination: str) -> list[Message]:
-        """Where this turn's messages for a process, or for a role of another host, are collected."""
+        """Return the list of this turn's messages for a process, or for a role of another host."""
         if "/" in destination:
             return self.letters.setdefault((source, destination), [])
         return self.outbox.setdefault(destination, [])
 
     def set_timer(self, delay: float, address: str, message: Any) -> None:
-        """As SetTimer."""
+        """Set a timer, as SetTimer says."""
         self.timer_count += 1
         heapq.heappush(self.timers, (time.monotonic() + delay, self.timer_count, address, message))
 

@@ -24,19 +24,19 @@ send = zmq.backend.Socket.send
 receive = zmq.backend.Socket.recv
 _get: Any = zmq.backend.Socket.get
 
-# More parts than this in one message are no mail: a frame is cut where its bulk grows beyond a chunk (wire/link.py).
+# A message with more parts is no mail: a frame is cut where its bulk grows beyond a chunk (wire/link.py).
 PARTS_MAX = 1_000
 
 
 def has_arrived(socket: Any) -> bool:
-    """Whether `receive` has something to give.  When False, the socket's descriptor tells when that changes."""
+    """Return whether `receive` has something to return.  If not, the socket's descriptor signals the next arrival."""
     return bool(_get(socket, _EVENTS) & _POLLIN)
 
 
 def receive_if_any(socket: Any) -> bytes | None:
-    """Where the socket's descriptor has told of something: its first part.  None: it told of something else.
+    """Return the first part of a message after an event of the socket's descriptor.  None: the event was another.
 
-    Cheaper than to ask first, where it is nearly always there.
+    Cheaper than a check first, if there is nearly always a message.
     """
     try:
         return receive(socket, NOBLOCK)  # type: ignore[no-any-return]
@@ -50,16 +50,16 @@ def has_more_parts(socket: Any) -> bool:
 
 
 def monitor_event(monitor: Any) -> tuple[int, int]:
-    """What has happened to a socket, from its monitor: the event, and its value.
+    """Return an event of a socket's monitor, and its value.
 
-    As zmq.utils.monitor has it, which imports asyncio: a third of what a node of a cluster needs to start.
+    zmq.utils.monitor does the same, but imports asyncio: a third of the start time of a cluster's node.
     """
     number, value = struct.unpack("=Hi", monitor.recv_multipart(NOBLOCK)[0])
     return number, value
 
 
 def send_mail(socket: Any, frame: MailFrame) -> None:
-    """A frame between hosts.  Bulk is not copied: its memory is read when its turn comes."""
+    """Send a frame between hosts.  Bulk is not copied: libzmq reads its memory later."""
     if isinstance(frame, bytes):
         send(socket, frame, NOBLOCK)
         return
@@ -70,7 +70,7 @@ def send_mail(socket: Any, frame: MailFrame) -> None:
 
 
 def receive_bulk(socket: Any) -> list[memoryview] | None:
-    """What goes behind the part just received.  None: so much that it is no mail."""
+    """Return the parts behind the one just received.  None: too many for mail."""
     parts: list[memoryview] = []
     while has_more_parts(socket):
         part = receive(socket, NOBLOCK, copy=False).buffer

@@ -1,7 +1,7 @@
-"""The node's side of environments with packages: one fork server for each, started when its first worker is.
+"""The node's side of environments with packages: one fork server for each, started with its first worker.
 
-A fork server that brings its packages takes orders meanwhile; they wait in its connection, or here.  One without
-workers says so after a while, and is ended.
+While a fork server installs its packages, orders wait in its connection, or in the node.  A fork server without workers
+reports so after a while, and is ended.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
     from ..reactor import Reactor
     from .worker_processes import Workers
 
-# A fork server with nothing to do takes 50 MB.  Who runs a task now and then should not wait for it each time.
+# An idle fork server takes 50 MB.  A program that runs a task now and then should not wait for a start each time.
 IDLE_SECONDS = 60.0
-# Packages that could not be installed fail what asks for them again, so long.
+# Packages that could not be installed fail further requests for this long.
 UNFIT_SECONDS = 10.0
 UNFIT_MAX = 100
-# Installers at a time; the others wait for their turn.  Each takes a CPU and the disk.
+# Installers at a time; others wait for a turn.  Each takes a CPU and the disk.
 INSTALLERS_MAX = 4
 
 
 class EnvironmentServer:
-    """The fork server of one environment."""
+    """The fork server of an environment."""
 
     def __init__(self, packages: str) -> None:
         self.packages = packages
         self.pid = 0
         self.log_path = ""
-        self.connection: socket.socket | None = None  # None: it waits for its turn
-        self.orders: deque[bytes] = deque()  # those it does not take yet
-        self.workers: dict[str, bool] = {}  # ordered, and not ended; True: it exists
+        self.connection: socket.socket | None = None  # None: waits for its turn
+        self.orders: deque[bytes] = deque()  # orders that the server does not take yet
+        self.workers: dict[str, bool] = {}  # ordered, and not ended; True: started
         self.is_ready = False
         self.is_ending = False
-        self.reason = ""  # why its packages cannot be had
+        self.reason = ""  # why the packages cannot be installed
 
 
 class EnvironmentServers:
-    """Those of one node."""
+    """The environments' fork servers of a node."""
 
     def __init__(self, workers: Workers, idle_seconds: float = IDLE_SECONDS) -> None:
         self.workers = workers
@@ -57,17 +57,17 @@ class EnvironmentServers:
         self.reactor: Reactor | None = None
         self.by_packages: dict[str, EnvironmentServer] = {}
         self.by_worker: dict[str, EnvironmentServer] = {}
-        self.running: dict[int, EnvironmentServer] = {}  # by pid; also those that end
+        self.running: dict[int, EnvironmentServer] = {}  # by pid; also servers that are ending
         self.unfit: Latest[str, tuple[float, str]] = Latest(UNFIT_MAX)  # until when, and why
         self.count = 0
 
     def why_unfit(self, packages: str) -> str:
-        """Why these packages could not be had a moment ago; ""."""
+        """Return why the installation of these packages failed a moment ago, or ""."""
         until, reason = self.unfit.get(packages, (0.0, ""))
         return reason if time.monotonic() < until else ""
 
     def start(self, worker: str, worker_id: int, packages: str) -> None:
-        """Have a worker forked."""
+        """Order a worker's start."""
         server = self.by_packages.get(packages)
         if server is None:
             server = self.by_packages[packages] = EnvironmentServer(packages)
@@ -78,7 +78,7 @@ class EnvironmentServers:
         self._flush(server)
 
     def order(self, worker: str, *order: object) -> bool:
-        """Say something of a worker to its fork server.  False: it is none of ours."""
+        """Send an order about a worker to its fork server.  False: no environment's worker."""
         server = self.by_worker.get(worker)
         if server is not None:
             server.orders.append(msgpack.encode((order[0], worker, *order[1:])))
@@ -86,7 +86,7 @@ class EnvironmentServers:
         return server is not None
 
     def order_all(self, *order: object) -> None:
-        """Say something to all of them."""
+        """Send an order to all fork servers."""
         for server in self.running.values():
             server.orders.append(msgpack.encode(order))
             self._flush(server)
@@ -133,12 +133,12 @@ class EnvironmentServers:
             except BlockingIOError:
                 is_full = True
             except OSError:
-                server.orders.clear()  # it is dead: `receive` sees to that
+                server.orders.clear()  # the server is dead: `receive` notices
         if self.reactor is not None:
             self.reactor.watch_writing(connection.fileno(), is_full)
 
     def receive(self, server: EnvironmentServer) -> None:
-        """What one of them has to say, and what it takes now."""
+        """Receive a server's report, and send pending orders."""
         connection = server.connection
         assert connection is not None
         if server.orders:
@@ -167,16 +167,16 @@ class EnvironmentServers:
             self.workers.take_report(kind, *report)
 
     def _retire(self, server: EnvironmentServer) -> None:
-        """It is to end.  What asks for its packages from now on gets another one."""
+        """End an idle server.  Later requests for its packages start another one."""
         assert server.connection is not None
         server.is_ending = True
         if self.by_packages.get(server.packages) is server:
             del self.by_packages[server.packages]
-        with suppress(OSError):  # it has died in this moment, which `receive` sees
+        with suppress(OSError):  # the server has just died, as `receive` will see
             server.connection.shutdown(socket.SHUT_WR)
 
     def _ended(self, server: EnvironmentServer) -> None:
-        """Its workers have died with it; what they had started falls to us, and ends."""
+        """Handle a server's death: its workers have died too, and their children, now ours, are killed."""
         assert server.connection is not None
         if self.reactor is not None:
             self.reactor.unwatch(server.connection.fileno())
@@ -192,7 +192,7 @@ class EnvironmentServers:
         elif not server.is_ending:
             self.workers.log(f"the fork server of an environment {how}; the end of its log:\n{log}")
         with suppress(OSError):
-            os.unlink(server.log_path)  # a session that lasts may have any number of them
+            os.unlink(server.log_path)  # a lasting session may have any number of logs
         words = f"died with the fork server of its environment ({how})"
         for worker, is_there in list(server.workers.items()):
             if is_there:
@@ -202,16 +202,16 @@ class EnvironmentServers:
         self._launch_next()
 
     def _is_unfit(self, server: EnvironmentServer, how: str, log: str) -> None:
-        """It has ended before it could fork."""
+        """Report a server that ended before the first fork."""
         if not server.reason:
             server.reason = f"the process that makes it {how}" + (f"; its last lines:\n{log}" if log else "")
         server.reason = f"The environment cannot be set up: {server.reason}"
         self.workers.log(server.reason)
-        self.unfit.pop(server.packages, None)  # so that it is the newest
+        self.unfit.pop(server.packages, None)  # reinserted as the newest
         self.unfit[server.packages] = time.monotonic() + UNFIT_SECONDS, server.reason
 
     def close(self) -> None:
-        """All processes are gone."""
+        """Close everything after the end of all processes."""
         for server in self.running.values():
             if server.connection is not None:
                 server.connection.close()

@@ -1,9 +1,9 @@
-"""What a node stands on outside of its own process, looked at once a second: its session's folder, its shared memory.
+"""A check, once a second, of resources outside of the node's process: the session's folder and the shared memory.
 
-Whoever empties a temporary folder takes the folder away.  Nobody finds the session then, and no worker has a log to
-start with.  Memory that was removed or truncated by hand loses what lies in it, and who reads that in place is killed
-by a SIGBUS (processes look ahead of that, store/arena.py).  So the node ends, and says why to its drivers, and to the
-machine's log, for its own may be gone.
+A user who empties a temporary folder removes the session's folder.  Then no program finds the session, and no worker
+has a log to start with.  Shared memory removed or truncated by hand loses its content, and a reader in place is killed
+by SIGBUS (processes check before they read, store/arena.py).  So the node ends, and tells the reason to its drivers and
+the machine's log, since its own may be gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..process.syslog import say_to_machine
 if TYPE_CHECKING:
     from .node import Node
 
-# A look costs some microseconds; whoever removes the folder should not wait longer for the memory to be free.
+# A check costs some microseconds; a user who removes the folder should not wait longer for the memory to be freed.
 LOOK_SECONDS = 1.0
 
 
@@ -27,12 +27,12 @@ class LookAgain(Local):
 
 
 class HealthCheck:
-    """To the reactor it looks like a role, which is given its timers."""
+    """The check of a node.  The reactor treats the object as a role, and passes timers to it."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.address = f"{node.host}/health"
-        self.verdict = ""  # why the session cannot go on; "": it can
+        self.verdict = ""  # why the session cannot continue, or ""
 
     def begin(self) -> None:
         """Look from now on."""
@@ -47,18 +47,20 @@ class HealthCheck:
         return []
 
     def give_up(self, reason: str) -> None:
-        """The session ends with this turn, and its drivers are told why."""
+        """End the session with this turn, and tell the drivers why."""
         if not self.verdict:
             self.verdict = reason
             self.node.farewell_and_end(reason)
 
     def say_at_last(self) -> None:
-        """When nothing is left of the session that could be looked at."""
+        """Report the reason to the machine's log, when the session's own log is gone."""
         if self.verdict:
             say_to_machine(f"session {self.node.session.name} (node {self.node.host}) has ended: {self.verdict}")
 
     def _folder_trouble(self) -> str:
-        """The lock tells it from another folder of the same name: we hold it open, so no other file has its number."""
+        """Return why the folder is unusable, or "".  The lock file identifies it: the file is open, so its inode number
+        is unique.
+        """
         session = self.node.session
         lock = os.fstat(self.node.lock)
         try:
@@ -67,7 +69,7 @@ class HealthCheck:
         except (FileNotFoundError, NotADirectoryError):
             is_ours = False
         except OSError:
-            return ""  # it cannot be looked at, which is no proof
+            return ""  # the folder cannot be examined, which is no proof
         if not is_ours:
             return f"its folder {session.folder}, or a file in it, was removed"
         if not os.path.lexists(session.socket_path):

@@ -1,7 +1,7 @@
 """The first steps of a node process: its session's folder, its log, its fork server; then the node itself.
 
-Only what these steps need is imported here, and no msgspec, so that the fork server begins its longer way as early as
-can be.
+Only modules for these steps are imported, and no msgspec, so that the fork server begins its longer start as early as
+possible.
 """
 
 from __future__ import annotations

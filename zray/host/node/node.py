@@ -1,8 +1,8 @@
-"""The node process: which roles make it, and what performs their effects.
+"""The node process: its roles, and the code that performs their effects.
 
-On a laptop, and on the head of a cluster, one such process hosts them all; the other nodes of a cluster have a local
-scheduler and an object manager.  It ends when its driver does (embedded), when it is told to (StopSession), or when its
-fork server is beyond repair; it removes all it made.  It imports neither numpy nor pickle: payloads are opaque.
+On a laptop, and on the head of a cluster, one process hosts all roles; the other nodes of a cluster have a local
+scheduler and an object manager.  The node ends with its driver (embedded), upon StopSession, or when its fork server is
+beyond repair; it removes all that it made.  Neither numpy nor pickle is imported: payloads are opaque.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
     from ..cluster.membership import Membership
     from ..output.forwarding import OutputThread
 
-# How long the last messages may take to leave: they only have to reach a local socket.
+# Time for the last messages to leave: they only have to reach a local socket.
 LAST_WORDS_MS = 200
 LOG_BYTES_MAX = 8 << 20
-# How the last line of its log begins: why.
+# Start of the log's last line; the reason follows.
 ENDS = "the session ends: "
 
 
 class Node:
-    """One node process."""
+    """A node process."""
 
     def __init__(
         self, session: Session, fork_server: tuple[int, socket.socket] | None, lock: int, options: dict[str, Any]
@@ -68,7 +68,7 @@ class Node:
         self.session_end = SessionEnd(self)
         self.node_id = os.urandom(8)
         self.host = self.node_id.hex()
-        self.tell_ready: Callable[[], None] = lambda: None  # whoever started us waits for it
+        self.tell_ready: Callable[[], None] = lambda: None  # tells the starting process
         self.segments: dict[int, Segment] = {}
         self.slow: queue.SimpleQueue[Any] | None = None
         self.output: OutputThread | None = None  # once workers have printed for another node's driver
@@ -98,7 +98,7 @@ class Node:
         self.workers.environments.reactor = self.reactor
         if self.workers.connection is not None:
             self.reactor.watch(self.workers.connection.fileno(), self._hear_workers)
-        # Handed over open: it tells the end of whoever has started us even if that came before we looked.
+        # Inherited open: it shows the end of the starting process, even if that came first.
         if self.driver_pid or options.get("is_bound"):
             self.reactor.watch(DRIVER_DESCRIPTOR, self.doorman.starter_ended)
         self.local.pool.prestart()
@@ -109,7 +109,7 @@ class Node:
         self.health.begin()
 
     def _join(self, cluster: dict[str, Any] | None, hash_seed: str) -> Membership | None:
-        """Found or join a cluster, if this node is to be part of one.  hash_seed: of a cluster that is founded."""
+        """Found or join a cluster, if wanted.  hash_seed: for a new cluster."""
         if cluster is None:
             return None
         from ..cluster import membership
@@ -118,7 +118,7 @@ class Node:
             from ..cluster.head import take_up
 
             def deliver(role: str, message: Any) -> None:
-                self.reactor.deliver_from_thread(role, message)  # which there is before anything is ordered
+                self.reactor.deliver_from_thread(role, message)  # the reactor exists before any order
 
             asked = {**cluster, "hash_seed": hash_seed}
             found, self.head = take_up(self.session, self.host, asked, self.log, deliver)
@@ -157,7 +157,7 @@ class Node:
             from ..cluster.head import chain_clients
 
             self.chain_clients = chain_clients(member.addresses, member.chains, self.local.address)
-            # What this node has for the shards goes to the replica here in one round.
+            # Requests of this node to the shards reach the replica here within a round.
             roles += [*self.chain_clients, *(self.head.roles if self.head is not None else ())]
             roles += member.helpers
         return roles
@@ -187,7 +187,7 @@ class Node:
     def _register(self) -> None:
         member = self.membership
         assert member is not None
-        self.local.now = time.monotonic()  # from which on its lease runs
+        self.local.now = time.monotonic()  # the lease runs from now on
         key = member.neighbours.keys.public
         endpoint = member.advertised or member.endpoint
         self.local.members.start(member.kind, endpoint, key, member.head_wait, socket.gethostname())
@@ -216,16 +216,16 @@ class Node:
         keepers = [self.membership.hosted.keeper] if self.membership.hosted is not None else []
         for role in (self.local, *self.chain_clients, self.doorman, *keepers):
             self.reactor.deliver(role.address, changed)
-        self.reactor.handle_delivered(time.monotonic())  # what it says itself may have arrived with its welcome
+        self.reactor.handle_delivered(time.monotonic())  # messages of the new head may have arrived with its welcome
 
     def _expelled(self, host: str, reason: str) -> None:
-        """By the head: the verdict; by others: they have heard of it before us."""
+        """Handle an expulsion: by the head, a declared death; other hosts were only told before this one."""
         assert self.membership is not None
         if host == self.membership.head:
             self.tell_local(gcs.NodeLost(self.local.address, reason))
 
     def farewell_and_end(self, reason: str) -> None:
-        """In trouble: the drivers that are still here are told why."""
+        """End the session in trouble, and tell the remaining drivers why."""
         self.doorman.farewell(reason)
         self.end(reason)
 
@@ -242,14 +242,14 @@ class Node:
         return info
 
     def log(self, line: str) -> None:
-        """One line into node.log, up to a size."""
+        """Write a line to node.log, up to a size."""
         if self.log_bytes < LOG_BYTES_MAX:
             self.log_bytes += len(line) + 32
-            with suppress(OSError):  # a disk that is full is no reason to end
+            with suppress(OSError):  # a full disk is no reason to end
                 print(f"{time.strftime('%H:%M:%S')} {printable(line)}", file=sys.stderr, flush=True)
 
     def end(self, reason: str) -> None:
-        """After this turn; or when actors have stopped that have something to run first."""
+        """End the session after this turn, or after actors have stopped."""
         self.session_end.begin(reason)
 
     def tell_local(self, message: Any) -> None:
@@ -269,12 +269,12 @@ class Node:
             self._watch_workers()
 
     def _watch_workers(self) -> None:
-        """Hear also when their fork server takes more, while there is more for it."""
+        """Watch for space in the fork server's connection while orders are pending."""
         if self.workers.connection is not None:
             self.reactor.watch_writing(self.workers.connection.fileno(), self.workers.is_full)
 
     def _services(self) -> list[int]:
-        """The processes of replicas and global schedulers beside us: their pids."""
+        """Return the pids of replicas' and global schedulers' processes of this node."""
         hosted = self.membership.hosted if self.membership is not None else None
         running = [*(self.head.processes.running.values() if self.head is not None else ())]
         return [one.pid for one in (*running, *(hosted.running.values() if hosted is not None else ()))]
@@ -360,7 +360,7 @@ class Node:
             self.reactor.deliver(role, effects.RangeRead(effect.token, Bulk(view)))
 
     def _slowly(self, role: str, effect: Any) -> None:
-        """What would stall the reactor runs in a thread, and comes back as a message."""
+        """Perform an effect that would stall the reactor in a thread; the outcome comes back as a message."""
         if self.slow is None:
             self.slow = queue.SimpleQueue()
             threading.Thread(target=self._slow_thread, name="zray-slow", daemon=True).start()
@@ -373,7 +373,7 @@ class Node:
             try:
                 outcome, is_awaited = self._perform_slowly(self.segments[effect.segment], effect)
             except SegmentCutError:
-                role, outcome, is_awaited = self.health.address, LookAgain(), True  # it ends the session
+                role, outcome, is_awaited = self.health.address, LookAgain(), True  # ends the session
             self.reactor.deliver_from_thread(role, outcome, is_awaited=is_awaited)
 
     def _perform_slowly(self, segment: Segment, effect: Any) -> tuple[Any, bool]:
@@ -392,7 +392,7 @@ class Node:
     # --- the whole ---
 
     def run(self) -> None:
-        """Until the session ends; then nothing of it is left."""
+        """Run until the session ends, then remove everything."""
         try:
             self.reactor.run()
             self.reactor.turn(())
@@ -405,13 +405,13 @@ class Node:
             self.close()
 
     def close(self) -> None:
-        """Processes, sockets, segments, folder."""
+        """Close processes, sockets, segments, folder."""
         links = self.reactor.neighbours
         if self.head is not None and links is not None and not self.reactor.ended:
             links.has_said_goodbye = True  # it failed: nodes wait until it is started again
         elif links is not None:
             links.say_goodbye(self.reactor.ended or "it failed")
-        # The fork server first, busy or still importing; its workers and what they have started fall to us.
+        # The fork server first, busy or still importing; its workers and their children become ours.
         end_children()
         self.workers.close()
         if self.output is not None:

@@ -1,4 +1,4 @@
-"""Resources that a node has by itself, beside those that it is started with: which node it is, and its object store."""
+"""Resources that every node has beside the declared ones: its own names, and its object store."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from ...roles.local_scheduler import LocalScheduler
     from ..cluster.membership import Membership
 
-# A session of one machine is reached there.
+# The address of a session of one machine.
 LOOPBACK = "127.0.0.1"
 
 
 def with_names_of_node(total: dict[str, int], member: Membership | None) -> dict[str, int]:
-    """`total`, and one of each resource that names this node: by its address, and as the head.
+    """Return `total` with a unit of each resource that names this node: by its address, and as the head.
 
-    A program outside of the cluster is no node.
+    A program outside the cluster is no node.
     """
     if member is not None and member.kind == "driver":
         return total
@@ -32,7 +32,7 @@ def with_names_of_node(total: dict[str, int], member: Membership | None) -> dict
 
 
 def _addresses(name: str) -> list[str]:
-    """As nodes() shows it, and as get_node_ip_address() does."""
+    """Return the addresses as in nodes() and get_node_ip_address()."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError):
             socket.inet_pton(family, name)
@@ -40,11 +40,11 @@ def _addresses(name: str) -> list[str]:
     try:
         return list(dict.fromkeys((name, socket.gethostbyname(name))))
     except OSError:
-        return [name]  # others may know it
+        return [name]  # other machines may know the name
 
 
 def fact_of_only_node(local: LocalScheduler, used: int) -> hosts.NodeFact:
-    """What is told of the node of a session that no other can join.  used: bytes of its object store."""
+    """Return the facts about the node of a session without a cluster.  used: bytes of its object store."""
     total, free = groups.plain(local.resources.total), groups.plain(local.resources.free)
     total[STORE_MEMORY] = local.load.store_bytes * task_spec.RESOURCE_UNIT
     free[STORE_MEMORY] = max(0, local.load.store_bytes - used) * task_spec.RESOURCE_UNIT

@@ -1,7 +1,7 @@
-"""Who comes in, who leaves, and who is shown the door: the node's side of the session dialog.
+"""The node's side of the session dialog: admission, departure and expulsion of processes.
 
-A frame that is none, or a message that no handler can digest, costs its sender: a stranger's is counted and
-dropped, a process that has joined is told why and dropped as if it had ended.
+A malformed frame, or a message that fails its handler, costs its sender: an unknown sender's is counted and dropped; a
+joined process gets the reason, and is dropped as if it had ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Doorman:
-    """To the reactor it looks like a role: it handles what is addressed to the node as a host."""
+    """The host's own role for the reactor: it handles messages addressed to the node as a host."""
 
     def __init__(self, node: Node, driver_pid: int) -> None:
         self.node = node
@@ -44,9 +44,9 @@ class Doorman:
         self.inquiries = Inquiries()
         self.roles_of_kind: dict[str, dict[type, Any]] = {}
         self.driver_pid = driver_pid  # 0: the session outlives its drivers
-        self.owner = ""  # the driver whose end is the session's end
+        self.owner = ""  # the driver with which the session ends
         self.pidfds: dict[str, int] = {}  # of drivers and commands, by address
-        self.lives: dict[str, int] = {}  # of drivers, likewise: pipes that hang up when these become other programs
+        self.lives: dict[str, int] = {}  # of drivers, likewise: pipes that hang up when they become other programs
         self.jobs: dict[str, bytes] = {}  # of drivers, likewise
         self.count = 0
 
@@ -74,7 +74,7 @@ class Doorman:
         return []
 
     def _ask_for_nodes(self, sender: str, message: hosts.GetNodes) -> list[Any]:
-        """Of a cluster a global scheduler knows; without one, there is this node."""
+        """Ask a global scheduler for the cluster's nodes; without a cluster, answer with this node."""
         local = self.node.local
         if self.node.membership is None:
             store: Any = self.node.reactor.role_by_address[local.addresses.object_manager]
@@ -85,16 +85,16 @@ class Doorman:
 
     @property
     def _scheduler(self) -> str:
-        """That is asked."""
+        """The global scheduler to ask."""
         return self.node.local.addresses.global_schedulers[0]
 
     def scheduler_gone(self, scheduler: str) -> None:
-        """It has ended, alone: what it was asked another one is."""
+        """Handle the end of a global scheduler alone: repeat its open questions to another one."""
         self.node.tell_local(SchedulerGone(scheduler))
         self.node.reactor._perform(self.address, list(self.inquiries.ask_again(self._scheduler, scheduler)))
 
     def ask_for_reader(self, message: hosts.GetNodes, answer: Callable[[hosts.NodesReply], None]) -> None:
-        """GetNodes, of one that is no process here."""
+        """Answer GetNodes of a reader, which is no process of this machine."""
 
         def answer_all(reply: hosts.NodesReply) -> None:
             answer(hosts.NodesReply(reply.request, reply.nodes, self.node.local.members.stalls()))
@@ -105,7 +105,7 @@ class Doorman:
         self.node.reactor.outbox.setdefault(address, []).append(message)
 
     def _status(self, request: int) -> session.StatusReply:
-        """What all roles count, added up in one reply."""
+        """Return the counters of all roles in one reply."""
         node = self.node
         counts = {"bad_frames": node.peers.bad_frames}
         for role in node.reactor.roles:
@@ -154,7 +154,7 @@ class Doorman:
         self._let_in(Peer(address, identity, self._roles_for(hello.kind)), hello, frame)
 
     def _roles_for(self, kind: str) -> dict[type, Any]:
-        """Which role each message of such a process is for."""
+        """Return the role that receives each message type of such a process."""
         found = self.roles_of_kind.get(kind)
         if found is None:
             local = self.node.local
@@ -170,7 +170,7 @@ class Doorman:
         node.peers.add(peer)
         self._say(address, session.Welcome(address, node.node_id, node.session.name, INLINE_BYTES_MAX, __version__))
         if hello.kind == "command":
-            return  # it asks, and orders; it has no job
+            return  # a command asks and orders, without a job
         if hello.kind == "driver":
             self.jobs[address] = hello.job_id
         node.tell_local(ProcessJoined(address, hello.kind, hello.pid, hello.job_id, hello.worker_id, hello.facts))
@@ -228,20 +228,22 @@ class Doorman:
             self.node.session.remove_job(self.jobs.pop(address))
 
     def starter_ended(self) -> None:
-        """The program that started this node has ended: its driver, or the one that the node is bound to."""
+        """End after the starting program: the node's driver, or the program to which the node is bound."""
         if self.driver_pid:
             self.owner_left("has ended")
         else:
             self.node.end("the program that started it has ended")
 
     def owner_left(self, reason: str) -> None:
-        """The session ends with the program that began it; other programs that have joined are told why."""
+        """End the session with the program that began it; tell the other joined programs."""
         if not self.node.session_end.reason:
             self.farewell(f"the program that began the session (process {self.driver_pid}) has left, which ends it")
         self.node.end(f"its driver {reason}")
 
     def drop(self, peer: Peer, error: Exception) -> None:
-        """It has sent what cannot be read, or what no role can handle: it is told, and treated as dead."""
+        """Drop a process that sent a malformed message, or a message that fails its role: tell it, and treat it as
+        dead.
+        """
         if peer.address not in self.node.peers.by_address:
             return  # dropped already, in this turn
         if not isinstance(error, ProtocolError):
@@ -256,11 +258,11 @@ class Doorman:
             self.node.workers.kill(peer.address)
 
     def stuck(self, peer: Peer) -> None:
-        """It asks, and does not read."""
+        """Drop a process that sends requests without reading the answers."""
         self.drop(peer, ProtocolError("it sends requests and does not read the answers"))
 
     def offend(self, peer: Peer, message: Any) -> None:
-        """It has said what is not its to say: that is counted, and it is told; after too many it is dropped."""
+        """Handle a forbidden message: count, reply; drop the process after too many."""
         reason = f"PermissionDenied: {peer.address} may not send {type(message).__name__}"
         if self.offences.note(peer.address, time.monotonic()):
             self.drop(peer, ProtocolError(f"{reason}, and too many such messages came before"))
@@ -269,13 +271,13 @@ class Doorman:
         self._say(peer.address, hosts.MessageRefused(reason))
 
     def farewell(self, reason: str) -> None:
-        """The node ends: those who are still here are told why."""
+        """Tell the remaining processes why the node ends."""
         for address in self.pidfds:
             self.node.peers.send(address, [session.ProcessDropped(reason)])
 
 
 class SessionEnd:
-    """End of the session of one node."""
+    """End of the session of a node."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -283,7 +285,7 @@ class SessionEnd:
         self.is_told_by_signal = False
 
     def begin(self, reason: str) -> None:
-        """After this turn, if no actor has to stop first."""
+        """Begin the end: after this turn, or after actors have stopped."""
         if self.reason or self.node.reactor.ended:
             return
         self.reason = reason
@@ -293,11 +295,11 @@ class SessionEnd:
             self.complete()
 
     def complete(self) -> None:
-        """After this turn: nothing is waited for any more."""
+        """End after this turn, without any further wait."""
         self.node.reactor.ended = self.node.reactor.ended or self.reason
 
     def on_signal(self) -> None:
-        """SIGTERM, which may come at any place of our code.  The second one does not wait for actors."""
+        """Handle SIGTERM, at any point of the code.  A second signal does not wait for actors."""
         if self.is_told_by_signal:
             self.node.reactor.end_soon("told to by a second signal")
         self.is_told_by_signal = True

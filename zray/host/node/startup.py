@@ -1,4 +1,4 @@
-"""The life of a node process: it is made, says to whoever started it that it is ready, and runs until its end."""
+"""The life of a node process: construction, report to the starting process, run until the end."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from .node import Node
 
 
 class Starter:
-    """Whoever has started this process: told once, that it is ready or why it never will be."""
+    """The process that started this node: told once of readiness or failure."""
 
     def __init__(self) -> None:
         self.is_waiting = True
 
     def tell(self, refusal: str = "", kind: bytes = HAS_FAILED) -> None:
-        """As readiness."""
+        """Send the message of `readiness`."""
         if not self.is_waiting:
             return
         self.is_waiting = False
         try:
             os.write(READY_DESCRIPTOR, readiness(refusal, kind))
         except BrokenPipeError:
-            pass  # it has ended: we are about to notice
+            pass  # the starter has ended, which is about to be noticed
         os.close(READY_DESCRIPTOR)
 
 
 def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socket.socket] | None, lock: int) -> bytes:
-    """Make the node, tell whoever started it that it listens (and is a member), and run it until the session ends.
+    """Make the node, tell the starting process that it listens (and is a member), and run until the session ends.
 
-    options: total, capacity, driver_pid, cluster, hash_seed (main.py).  fork_server: None for one that learns the
-    seed first.
+    options: total, capacity, driver_pid, cluster, hash_seed (main.py).  fork_server: None if the seed must come first.
+
     lock: the descriptor that keeps the session's lock.
-    Returns the token with which a new node is to join in its place; b"": none is.
+
+    Returns the token with which a new node is to join in its place; b"": no rejoin.
     """
     starter = Starter()
     try:
@@ -64,13 +65,13 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
         node.tell_ready = tell_ready
     gc.collect()
     gc.freeze()
-    # Records are structs without collector headers; what is left grows slowly, and is looked at rarely.
+    # Records are structs without collector headers; the rest grows slowly, and is collected rarely.
     gc.set_threshold(100_000, 50, 100)
     gc.enable()
     node.run()
     reason = node.reactor.ended
     if starter.is_waiting and node.may_rejoin:
-        starter.tell(f"{node.host} {reason}", WAS_GIVEN_UP)  # it tries once more, not we
+        starter.tell(f"{node.host} {reason}", WAS_GIVEN_UP)  # the starter tries once more, not this process
     elif starter.is_waiting:
         is_guest = (options.get("cluster") or {}).get("kind") == "driver"
         who = "This program was removed from the cluster" if is_guest else "The node has ended"

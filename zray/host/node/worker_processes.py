@@ -1,8 +1,8 @@
 """The node's side of its workers: the fork server, and each worker's claim window.
 
-A claim window is a POSIX semaphore that counts the tasks a worker may still begin: the worker takes one off
-before each task (from the head of its queue), the node takes back by taking off as well (from the tail).  A
-token is never given back by its taker, so a kill -9 between two of them leaves nothing locked.
+A claim window is a POSIX semaphore that counts the tasks a worker may still begin.  The worker takes a token before
+each task (from the head of its queue); the node takes tokens too, to reclaim tasks (from the tail).  No token is
+returned by its taker, so a kill -9 between two of them leaves nothing locked.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from ..process.spawn import PACKET_BYTES_MAX
 from ..session.session import Session
 from .environment_servers import EnvironmentServers
 
-# Logs of dead workers that are kept, for whoever looks for what went wrong; the oldest go.  In a session that lasts,
-# with an actor for each request, say, they would fill its folder, through which drivers look ten times a second.
+# Number of dead workers' logs kept for diagnosis; the oldest go.  In a lasting session with an actor per request, say,
+# they would fill a folder that drivers list ten times a second.
 DEAD_LOGS_MAX = 200
-DEAD_LOGS_BYTES_MAX = 512 << 20  # of all these; the newest stays in any case
-# A fork server that dies is replaced, but not for ever: after so many deaths in quick
-# succession the node gives up.  One that was ready for some seconds is sound: what has ended it came from outside (an
-# OOM killer, say), and in a session that lasts that may happen any number of times.
+DEAD_LOGS_BYTES_MAX = 512 << 20  # of all kept logs; the newest stays in any case
+# A dead fork server is replaced, but not for ever: after so many deaths in quick succession the node gives up.  A
+# server ready for some seconds is sound: the cause of its end came from outside (an OOM killer, say), and may recur any
+# number of times in a lasting session.
 FORK_SERVER_DEATHS_MAX = 5
 SOUND_SECONDS = 3.0
 
 
 class Workers:
-    """Performs StartWorker, KillWorker, StopWorkers, OpenWindow, ReclaimTasks; reports what became of it."""
+    """Performs StartWorker, KillWorker, StopWorkers, OpenWindow, ReclaimTasks, and reports the outcomes."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Workers:
         watch: Callable[[], None],
         others: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """watch: `is_full` has changed, and with it whether to `receive` when the connection takes more.
+        """watch: called when `is_full` has changed, so that `receive` is called when the connection takes more.
 
         others: children of this process that are neither the fork server nor below it; they outlive it.
         """
@@ -63,17 +63,17 @@ class Workers:
         self.pids: dict[str, int] = {}
         self.unjoined: dict[str, None] = {}  # ordered, and not heard of yet
         self.dead_logs: deque[tuple[int, int, int]] = deque()  # (worker's number, pid, bytes)
-        self.dead_bytes = 0  # of these
+        self.dead_bytes = 0  # of the kept logs
         self.deaths = 0  # of fork servers, since the last sound one
-        self.death = ""  # of the last fork server that has died
-        self.ready_at: float | None = None  # since when this one forks; None: it is not ready yet
+        self.death = ""  # of the latest dead fork server
+        self.ready_at: float | None = None  # since when the present server forks; None: not ready yet
         self.oom_kills: OomKills | None = None  # counted from the first fork server on
         self.pid = 0
-        self.connection: socket.socket | None = None  # None: there is no fork server yet
-        # What it has not been told: it is not there, or its end of the connection is full.  At most a start and a kill
-        # for each worker of the pool.
+        self.connection: socket.socket | None = None  # None: no fork server yet
+        # Orders that cannot be sent yet: no server, or a full connection.  At most a start and a kill for each worker
+        # of the pool.
         self.orders: deque[bytes] = deque()
-        self.hash_seed = chosen_hash_seed()  # of its workers, and of those of a fork server that replaces it
+        self.hash_seed = chosen_hash_seed()  # of all workers, also under a replacement fork server
         self.is_full = False
         self.watch = watch
         self.others = others
@@ -82,7 +82,7 @@ class Workers:
             self._use(fork_server)
 
     def launch(self) -> socket.socket:
-        """Start the fork server, and tell it what was ordered before; the connection to it."""
+        """Start the fork server, send pending orders, and return the connection."""
         connection = self._use(launch_fork_server(self.session, self.hash_seed))
         self.flush()
         return connection
@@ -131,7 +131,9 @@ class Workers:
             self.flush()
 
     def flush(self) -> None:
-        """Say what the fork server takes.  To wait for it would be to wait for each other: it has reports for us."""
+        """Send as many orders as the fork server takes.  Waiting would deadlock: the server has reports for
+        the node.
+        """
         assert self.connection is not None
         is_full = False
         while self.orders:
@@ -141,7 +143,7 @@ class Workers:
                 is_full = True
                 break
             except OSError:
-                self.orders.clear()  # the fork server is dead: `receive` sees to that
+                self.orders.clear()  # the fork server is dead: `receive` notices
                 break
             self.orders.popleft()
         if is_full != self.is_full:
@@ -149,7 +151,7 @@ class Workers:
             self.watch()
 
     def receive(self) -> bool:
-        """What the fork server has to say, and what it takes now.  False: it is dead for good."""
+        """Receive a report of the fork server, and send pending orders.  False: the server is dead for good."""
         assert self.connection is not None
         if self.is_full:
             self.flush()
@@ -171,7 +173,7 @@ class Workers:
         return True
 
     def take_report(self, kind: str, worker: str, detail: Any, *more: Any) -> None:
-        """What a fork server says of a worker."""
+        """Handle a fork server's report about a worker."""
         if kind == "started":
             self.pids[worker] = detail
             self.deliver(WorkerStarted(worker, detail))
@@ -181,7 +183,7 @@ class Workers:
             self.exited(worker, self._how_it_ended(detail, more[1]))
 
     def start_failed(self, worker: str, reason: str, *, is_unfit: bool = False) -> None:
-        """It does not come into being."""
+        """Report that a worker could not be started."""
         self._forget(worker)
         self.deliver(WorkerStartFailed(worker, reason, is_unfit))
 
@@ -190,7 +192,7 @@ class Workers:
         return how_it_ended(status) + oom
 
     def exited(self, worker: str, how: str) -> None:
-        """It is dead, and its fork server has reaped it."""
+        """Handle the end of a worker, reaped by its fork server."""
         unclaimed = self.windows[worker].value if worker in self.windows else 0
         pid = self.pids.get(worker, 0)
         worker_id = self.worker_id.get(worker, 0)
@@ -227,12 +229,12 @@ class Workers:
         unlink_semaphore(self.session.window_name(self.worker_id[worker]))
 
     def joined(self, worker: str) -> None:
-        """It has opened its window: the name is no longer needed."""
+        """Note that a worker has opened its window: the name is no longer needed."""
         self.unjoined.pop(worker, None)
         self._unlink(worker)
 
     def _fork_server_died(self) -> bool:
-        """All its workers die with it; what they had started falls to us, and ends."""
+        """Replace a dead fork server: its workers have died too, and their children, now ours, are killed."""
         if self.connection is not None:
             self.connection.close()
         self.orders.clear()
@@ -259,7 +261,7 @@ class Workers:
         return True
 
     def spared(self) -> list[int]:
-        """Children of this process that live on when a fork server has died: the other ones, and services."""
+        """Return children of this process that outlive a dead fork server: other fork servers, and services."""
         return [*self.others(), *self.environments.running, *([self.pid] if self.pid else [])]
 
     # --- claim windows ---
@@ -273,7 +275,7 @@ class Workers:
                 release()
 
     def reclaim(self, worker: str, count: int) -> int:
-        """ReclaimTasks: how many could be had."""
+        """ReclaimTasks: return the number of reclaimed tasks."""
         window = self.windows.get(worker)
         taken = 0
         if window is not None:
@@ -286,7 +288,7 @@ class Workers:
         return taken
 
     def close(self) -> None:
-        """All processes are gone: so are their windows."""
+        """Close the windows after the end of all processes."""
         if self.connection is not None:
             self.connection.close()
         self.environments.close()
