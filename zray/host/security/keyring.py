@@ -1,7 +1,7 @@
-"""Keys of a cluster: pairs, the files they lie in, the ring of those that are let in, and join tokens.
+"""Keys of a cluster: pairs, their files, the ring of admitted keys, and join tokens.
 
-A host draws a key pair when it starts, and it dies with the process.  A token is the head's public key and the
-secret key of a pair of its own, whose only right is to have a fresh key entered (JoinCluster).
+A host draws a key pair at its start, valid until its end.  A token is the head's public key and the secret key of a
+separate pair, with the sole right to have a fresh key entered (JoinCluster).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ...wire.hosts import WAS_LOST, HostAdded
 from .token_input import VARIABLE
 
 KEY_BYTES = 32
-# Behind a secret: no damaged one passes for a sound one.
+# Length of the checksum behind a secret, against damaged tokens.
 CHECK_BYTES = 4
-# Of a token: base64 of two keys and their check.
+# Length of a token: base64 of two keys and their checksum.
 TOKEN_CHARACTERS = -(-4 * (2 * KEY_BYTES + CHECK_BYTES) // 3)
 # The lifetime of a join token, and its number of uses (docs/security.md, S4).
 TOKEN_SECONDS = 24 * 3600.0
@@ -35,8 +35,10 @@ LIBZMQ_MIN = (4, 3, 5)
 
 
 def require_curve() -> None:
-    """Raises:
-    ZrayError: this libzmq cannot encrypt, or is too old to be shown to a network; names its version.
+    """Refuse an unfit libzmq.
+
+    Raises:
+        ZrayError: this libzmq cannot encrypt, or is too old for use on a network; names its version.
     """
     found = zmq.zmq_version()
     if not zmq.has("curve"):
@@ -57,13 +59,13 @@ class KeyPair:
 
     @classmethod
     def draw(cls) -> KeyPair:
-        """A new one."""
+        """Return a new pair."""
         public, secret = zmq.curve_keypair()
         return cls(raw(public), raw(secret))
 
     @classmethod
     def of_secret(cls, secret: bytes) -> KeyPair:
-        """The pair that a secret key belongs to."""
+        """Return the pair of a secret key."""
         return cls(raw(zmq.curve_public(text(secret))), secret)
 
     def __repr__(self) -> str:
@@ -78,7 +80,7 @@ def raw(z85: bytes) -> bytes:
 
 
 def text(key: bytes) -> bytes:
-    """A key as libzmq's functions take it: 40 characters."""
+    """Return a key as 40 characters for libzmq's functions."""
     from zmq.utils import z85 as coding
 
     return coding.encode(key)
@@ -88,26 +90,26 @@ def text(key: bytes) -> bytes:
 
 
 def write_secret(path: str, secret: bytes) -> None:
-    """A new file that only this user can read.
+    """Write a new file that only this user can read.
 
     Raises:
-        FileExistsError: something is there, be it a link.
+        FileExistsError: the path exists, perhaps as a link.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, secret)
         os.fsync(descriptor)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error  # which disk is full
+        raise OSError(error.errno, error.strerror, path) from error  # name the full disk
     finally:
         os.close(descriptor)
 
 
 def replace_secret(path: str, secret: bytes) -> None:
-    """As write_secret, in the place of whatever was there: the file is the old one or the new one, whole."""
+    """Write as write_secret, over an old file: readers see the old or the new file, whole."""
     aside = f"{path}.new"
     try:
-        os.unlink(aside)  # a death has left it
+        os.unlink(aside)  # left behind by a killed process
     except FileNotFoundError:
         pass
     write_secret(aside, secret)
@@ -115,11 +117,11 @@ def replace_secret(path: str, secret: bytes) -> None:
 
 
 def read_secret(path: str) -> bytes:
-    """What write_secret wrote, or a user by hand.
+    """Read a file of write_secret, or made by hand.
 
     Raises:
         ZrayError: a link, no plain file, another user's, or open to others; says the mode.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -145,39 +147,39 @@ def read_secret(path: str) -> bytes:
 
 
 class Key(msgspec.Struct):
-    """One public key that is, or was, let in."""
+    """A public key that is, or was, admitted."""
 
     public: bytes
     kind: str  # "head", "node", "driver", "replica", "scheduler", "joiner", "reader"
     name: str  # of a host: its id
     expires_at: float = float("inf")  # wall clock
-    uses_left: int = -1  # joins that a joiner's key still buys; -1: does not matter
+    uses_left: int = -1  # remaining joins of a joiner's key; -1: unlimited
     is_revoked: bool = False
-    is_lost: bool = False  # revoked by the verdict on its host, and by nothing else
-    roles: list[str] = []  # of a replica: the only ones that it may speak for
-    node: str = ""  # of a replica: the node that runs it; "": the head
+    is_lost: bool = False  # revoked only because its host was declared dead
+    roles: list[str] = []  # of a replica: its only roles
+    node: str = ""  # of a replica: the node that runs the process; "": the head
 
 
 def key_of(added: HostAdded) -> Key:
-    """Of a host that is no node, as the head tells of it."""
+    """Return the key of a host that is no node, as announced by the head."""
     return Key(added.public_key, added.kind, added.host, roles=list(added.roles), node=added.node)
 
 
 class KeyRing:
-    """Public key -> what it may do."""
+    """The admitted keys, by public key."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self.keys: dict[bytes, Key] = {}
-        # Keys of hosts that are gone, the last so many: those before them are refused as unknown ones.
+        # Keys of the latest lost hosts: older ones are refused as unknown.
         self.gone: Latest[bytes, None] = Latest(LOST_MAX)
 
     def add(self, key: Key) -> None:
-        """Let it in; one that was revoked stays so."""
+        """Admit a key; a revoked key stays revoked."""
         self.keys.setdefault(key.public, key)
 
     def why_not(self, public: bytes) -> str:
-        """Why the key is refused; "" when it is not."""
+        """Return why the key is refused, or ""."""
         key = self.keys.get(public)
         if key is None:
             return "unknown key"
@@ -192,23 +194,23 @@ class KeyRing:
         return ""
 
     def find(self, public: bytes) -> Key | None:
-        """The key, when it is let in now."""
+        """Return the key if admitted now."""
         return None if self.why_not(public) else self.keys[public]
 
     def spend(self, key: Key) -> None:
-        """One use of a joiner's key."""
+        """Spend a use of a joiner's key."""
         if key.uses_left > 0:
             key.uses_left -= 1
 
     def revoke(self, name: str) -> list[Key]:
-        """Refuse the keys of that name from now on; which they are."""
+        """Refuse the keys of that name from now on, and return them."""
         found = [key for key in self.keys.values() if key.name == name and not key.is_revoked]
         for key in found:
             key.is_revoked = True
         return found
 
     def forget(self, name: str, *, is_lost: bool = False) -> None:
-        """A host is gone for good, and so is its key: it is refused as revoked, whoever shows it."""
+        """Revoke the key of a host that is gone for good, for every bearer."""
         for key in self.revoke(name):
             key.is_lost = is_lost
             oldest = next(iter(self.gone), b"")
@@ -218,7 +220,7 @@ class KeyRing:
 
 
 def hosts_gone() -> Latest[str, None]:
-    """Those that are gone for good, the last so many: what is said of one arrives long before so many others go."""
+    """Return a table of the latest lost hosts: messages about a host arrive long before so many others are lost."""
     return Latest(LOST_MAX)
 
 
@@ -237,7 +239,7 @@ JOINS_OR_READS = "a join token or one for readers: it must be the text that `zra
 
 
 class Token:
-    """What a newcomer is given: whom to trust, and the secret key that it may join with."""
+    """A token for newcomers: the head's public key, and a secret key to join with."""
 
     __slots__ = ("head_public", "pair")
 
@@ -247,22 +249,22 @@ class Token:
 
     @classmethod
     def draw(cls, head_public: bytes) -> Token:
-        """A new one for the cluster of that head."""
+        """Return a new token for the cluster of that head."""
         return cls(head_public, KeyPair.draw())
 
     def encode(self) -> str:
-        """As it is handed on.  A secret."""
+        """Return the token as text.  A secret."""
         both = self.head_public + self.pair.secret
         return base64.urlsafe_b64encode(both + check_of(both)).decode().rstrip("=")
 
     @classmethod
     def decode(cls, encoded: str, wanted: str = JOINS) -> Token:
-        """wanted: the kind of token that is asked for, as an error names it.
+        """Return the token of a text.  wanted: the requested kind, for the error.
 
         Raises:
-            ValueError: this is no token (the error does not quote it).
+            ValueError: the text is no token (the error does not quote it).
         """
-        encoded = encoded.strip().removeprefix(f"{VARIABLE}=")  # as `zray keys token` prints it
+        encoded = encoded.strip().removeprefix(f"{VARIABLE}=")  # the form of `zray keys token`
         try:
             decoded = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
@@ -273,7 +275,7 @@ class Token:
         return cls(both[:KEY_BYTES], KeyPair.of_secret(both[KEY_BYTES:]))
 
     def key(self, now: float, seconds: float = TOKEN_SECONDS, uses: int = TOKEN_USES) -> Key:
-        """Its entry in the head's ring."""
+        """Return the token's entry for the head's ring."""
         return Key(self.pair.public, "joiner", f"token-{self.pair.public.hex()[:8]}", now + seconds, uses)
 
     def __repr__(self) -> str:

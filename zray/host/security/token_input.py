@@ -6,27 +6,27 @@ import os
 
 VARIABLE = "ZRAY_TOKEN"
 _taken = ""
-# Of a URL, or of an IPv6 address: what was given is no name that could be known.
+# Characters of a URL or an IPv6 address, never of a host name.
 _IN_NO_NAME = frozenset("/:@[] ")
 
 
 def token_from_environment() -> str:
-    """The token; taken out of the environment, so that what this process starts does not see it.  "": there is none."""
+    """Return the token, removed from the environment, so that child processes do not see it.  "": there is none."""
     global _taken
     _taken = os.environ.pop(VARIABLE, "") or _taken  # a program may join more than once
     return _taken
 
 
 def environment_without_it() -> dict[str, str]:
-    """The environment for child processes, which run tasks: a token must not get there (docs/security.md, S6)."""
+    """Return the environment for child processes, which run tasks: no token may get there (docs/security.md, S6)."""
     return {name: value for name, value in os.environ.items() if name != VARIABLE}
 
 
 def cluster_address(text: str) -> str:
-    """HOST:PORT with the host as an IPv4 address.
+    """Return HOST:PORT with the host as an IPv4 address.
 
     Raises:
-        ValueError: it has no such form.
+        ValueError: the text has no such form.
         OSError: the name is not known.
     """
     import socket
@@ -42,10 +42,10 @@ def cluster_address(text: str) -> str:
 
 
 def advertised_address(text: str) -> str:
-    """HOST[:PORT] where others reach this machine, with the host as an IPv4 address.
+    """Return HOST[:PORT] where others reach this machine, with the host as an IPv4 address.
 
     Raises:
-        ValueError: it has no such form, or stands for all addresses.
+        ValueError: the text has no such form, or stands for all addresses.
         OSError: the name is not known.
     """
     host, colon, port = text.rpartition(":") if ":" in text else (text, "", "1")
@@ -56,10 +56,10 @@ def advertised_address(text: str) -> str:
 
 
 def own_address(text: str) -> str:
-    """An address of this machine to listen on, as a number.
+    """Return an address of this machine to listen on, as a number.
 
     Raises:
-        ValueError: it is none, or stands for all of them (others could not be told how to reach it).
+        ValueError: the text is no such address, or stands for all of them (no other host could reach that).
     """
     import socket
 

@@ -1,9 +1,9 @@
-"""The gate: who gets past the handshake of our TCP sockets (ZAP, https://rfc.zeromq.org/spec/27).
+"""The gate: admission to the handshake of this host's TCP sockets (ZAP, https://rfc.zeromq.org/spec/27).
 
-libzmq asks for each connection, over an inproc socket of its context; until we answer, the connection waits, and
-without an answer it is refused (ZAP_ENFORCE_DOMAIN on the sockets; the handshake's time limit).  Whatever is not a
-CURVE key of the ring is denied.  The user id of a connection is its public key in hexadecimal: each frame that
-comes in carries it, so that a revoked key is refused on old connections too.
+libzmq asks for each connection, over an inproc socket of its context.  The connection waits for the answer, and is
+refused without one (ZAP_ENFORCE_DOMAIN on the sockets; the handshake's time limit).  Only CURVE keys of the ring are
+admitted.  The user id of a connection is its public key in hexadecimal: each incoming frame carries the id, so that a
+revoked key is refused on old connections too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Gate:
         return int(self.socket.fd)
 
     def answer(self) -> None:
-        """All who wait."""
+        """Answer all pending questions."""
         while has_arrived(self.socket):
             question = self.socket.recv_multipart(zmq.NOBLOCK)
             try:
@@ -67,10 +67,10 @@ class Gate:
 
     @staticmethod
     def _denied(question: list[bytes]) -> list[bytes]:
-        # The peer is not told why: what is wrong with a key is between the two who know it.
+        # The peer is not told why: a fault of a key is between the two who know it.
         request = question[1] if len(question) > 1 else b""
         return [b"1.0", request, b"400", b"denied", b"", b""]
 
     def close(self) -> None:
-        """From now on everybody is refused."""
+        """Refuse all connections from now on."""
         self.socket.close()
