@@ -1,10 +1,10 @@
-"""Processes of zray and the machine they run on: how they are started, named, limited, and seen to end.
+"""Processes of zray and their machine: start, names, limits, ends.
 
-    process_utils, spawn, interpreter    facts, the start of a Python process, which Python
+    process_utils, spawn, interpreter    facts, the start of a Python process, the choice of Python
     fork_server, launch_fork_server, preloading    the process that forks workers
-    node_processes    node processes as a driver or a command sees them
-    crash_reports, oom_kills, syslog    why one ended
+    node_processes    node processes as seen by a driver or a command
+    crash_reports, oom_kills, syslog    why a process ended
     machine_resources, visible_gpus, math_threads, malloc_tuning, titles    CPUs, memory, GPUs, names
 
-Layer: above `output`; the fork server alone enters `worker`, in a child that becomes one.
+Layer: above `output`; the fork server alone enters `worker`, in a child that becomes a worker.
 """

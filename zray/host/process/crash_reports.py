@@ -1,8 +1,8 @@
 """The report of a worker's crash: its last output, and the stack of a crash in C, in a file beside its log.
 
-The stack is not part of the log, which the driver's terminal shows: a task that crashes in each attempt shows it once,
-in its error.  A worker writes it to anonymous memory that the fork server holds too.  A file is made of it only after
-a crash: to make and remove one for each worker costs a disk more than the rest of a short actor.
+The stack is not part of the log, which the driver's terminal shows: a task that crashes in each attempt shows the stack
+once, in its error.  A worker writes the stack to anonymous memory shared with the fork server.  Only a crash leads to a
+file: making and removing a file for each worker costs a disk more than the rest of a short actor.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .process_utils import last_lines
 LINES_MAX = 40
 # faulthandler prints a hundred frames at most.
 STACK_BYTES_MAX = 1 << 20
-# A frame of zray's own, or of the command that started its process, as faulthandler prints it.
+# A frame of zray's own, or of the command that started the process, as faulthandler prints them.
 _OWN_FRAME = re.compile(rf'  File "(?:{re.escape(OWN_FOLDER)}.*|<string>|<frozen runpy>)", line \d+ in ')
 
 
 def open_stack() -> int:
-    """A descriptor for faulthandler, opened by the fork server before it forks; standard error if none is left."""
+    """Open a descriptor for faulthandler, in the fork server before a fork; standard error if none is left."""
     try:
         return os.memfd_create("zray-crash")
     except OSError:
@@ -30,13 +30,13 @@ def open_stack() -> int:
 
 
 def close_stack(descriptor: int) -> None:
-    """Close what open_stack() has opened."""
+    """Close the descriptor of open_stack()."""
     if descriptor != 2:
         os.close(descriptor)
 
 
 def keep_stack(session: Session, worker_id: int, pid: int, descriptor: int) -> None:
-    """Write the stack of a worker that has ended to its file, if there is a stack, and close the descriptor."""
+    """Write the stack of a dead worker, if any, to its file, and close the descriptor."""
     if descriptor == 2:
         return
     try:
@@ -81,7 +81,7 @@ def read_report(session: Session, worker_id: int, pid: int) -> tuple[str, ...]:
 
 
 def folded(stack: list[str]) -> list[str]:
-    """The lines of faulthandler, or of a traceback, that are about the program."""
+    """Return the lines of faulthandler, or of a traceback, about the program."""
     if shows_all():
         return stack
     return [

@@ -1,15 +1,15 @@
-"""The fork server: a small, single-threaded process that has everything imported and forks workers.
+"""The fork server: a small, single-threaded process that has imported all modules and forks workers.
 
-It is the workers' parent: only a parent can read an exit code.  It holds no ZeroMQ context and no thread, so a
-fork is safe; math libraries are set to one thread before numpy is imported.  It adopts the orphans of its
-workers, so that what tasks have started ends with the session too.
+It is the workers' parent, since only a parent can read an exit code.  It has no ZeroMQ context and no thread, so a fork
+is safe; math libraries are set to one thread before numpy is imported.  It adopts the orphans of its workers, so that
+processes started by tasks end with the session too.
 
-The node ends it with everything else.  When the node is killed it sees that, ends its workers itself, and
-removes what the node had no time to remove.  Spoken on the socket, one msgpack list per packet:
+The node ends the fork server in order.  If the node is killed, the fork server ends its workers, and removes the
+session's remains.  Messages on the socket, a msgpack list per packet:
 
     node           ["start", worker, worker_id]   ["kill", worker]   ["stop", ""]   ["continue", ""]
     fork server    ["ready"]  ["idle"]  ["started", worker, pid]  ["failed", worker, reason]
-                   ["exited", worker, wait status, pid, most memory that it had in bytes]
+                   ["exited", worker, wait status, pid, peak memory in bytes]
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ NODE_END_SECONDS = 5.0
 
 
 class ForkServer:
-    """Workers of one node."""
+    """The workers of a node."""
 
     def __init__(
         self, session: Session, connection: socket.socket, node_pidfd: int, idle_seconds: float | None = None
     ) -> None:
-        """idle_seconds: without a worker for so long it says so; None: it does not."""
+        """idle_seconds: report after this time without a worker; None: never."""
         self.session = session
         self.idle_seconds = idle_seconds
         self.connection = connection
@@ -54,7 +54,7 @@ class ForkServer:
         self.pid_by_worker: dict[str, int] = {}
         self.worker_by_pid: dict[int, str] = {}
         self.stacks: dict[int, tuple[int, int]] = {}  # worker_id and descriptor of a worker's crash report, by pid
-        # A byte for every child that ends.
+        # The pipe gets a byte for every child that ends.
         self.ends, self.ends_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self.ends_in, warn_on_full_buffer=False)
@@ -64,7 +64,7 @@ class ForkServer:
             self.poll.register(descriptor, select.POLLIN)
 
     def run(self) -> None:
-        """Until the node ends."""
+        """Run until the node ends."""
         self.tell("ready")
         while True:
             is_unused = self.idle_seconds is not None and not self.pid_by_worker
@@ -90,7 +90,7 @@ class ForkServer:
                 self.obey(msgpack.decode(packet))
 
     def obey(self, order: list[object]) -> None:
-        """Start or kill one; stop all, or have them go on."""
+        """Carry out an order: start or kill a worker; stop or continue all."""
         if order[0] == "start":
             self.start(str(order[1]), int(order[2]))  # type: ignore[call-overload]
         elif order[0] == "kill":
@@ -101,19 +101,19 @@ class ForkServer:
             self.signal_all(signal.SIGSTOP if order[0] == "stop" else signal.SIGCONT)
 
     def signal_all(self, number: signal.Signals) -> None:
-        """To all workers with their process groups, and to what has fallen to us of what they had started."""
+        """Send a signal to all workers with their process groups, and to adopted processes."""
         for pid in children_of(os.getpid()):
             self.send_signal(pid, number)
 
     def tell(self, *report: object) -> None:
-        """A report to the node; it may be gone."""
+        """Send a report to the node, which may be gone."""
         try:
             self.connection.send(msgpack.encode(report))
         except OSError:
             pass
 
     def start(self, worker: str, worker_id: int) -> None:
-        """Fork one."""
+        """Fork a worker."""
         stack = open_stack()
         try:
             pid = os.fork()
@@ -129,7 +129,7 @@ class ForkServer:
         self.tell("started", worker, pid)
 
     def become_worker(self, worker: str, worker_id: int, stack: int) -> None:
-        """In the child: cut loose from the fork server, then work until told to stop."""
+        """Become a worker in the child: cut loose from the fork server, then work until told to stop."""
         status = 1
         try:
             end_with_parent()
@@ -144,7 +144,7 @@ class ForkServer:
             self.preloading.become_worker()
             set_title(IDLE)
             redirect_output(self.session, worker_id)
-            # A crash in C tells its place.
+            # A crash in C prints its stack.
             faulthandler.enable(stack, all_threads=False)
             gc.enable()
             from ..worker.startup import main
@@ -158,7 +158,7 @@ class ForkServer:
             end_process(status)
 
     def reap(self) -> None:
-        """Children that have ended: workers, with what is left in their process groups; and orphans."""
+        """Reap ended children: workers, with the rest of their process groups; and orphans."""
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -179,7 +179,7 @@ class ForkServer:
 
     @staticmethod
     def send_signal(pid: int, number: signal.Signals) -> None:
-        """To it and its process group, if it has one.  It is ours and not reaped, so the number is still its."""
+        """Signal a child and its process group, if any.  The child is not reaped, so the pid is still valid."""
         for send in (os.killpg, os.kill):
             try:
                 send(pid, number)
@@ -187,7 +187,7 @@ class ForkServer:
                 pass
 
     def end(self) -> None:
-        """Nothing is left behind."""
+        """End all children, and remove the remains of the session."""
         # At once all groups, then whatever falls to us.
         for pid in self.pid_by_worker.values():
             self.send_signal(pid, signal.SIGKILL)
@@ -200,10 +200,10 @@ class ForkServer:
 
 
 def redirect_output(session: Session, worker_id: int) -> None:
-    """Standard output and error go to the log, at once; there is no standard input.
+    """Redirect standard output and error to the log, without a delay; there is no standard input.
 
-    Where a log cannot be made (its folder was removed, or made read-only), they go where the fork server's go: work is
-    worth more than what it prints.
+    If a log cannot be made (its folder was removed, or made read-only), output goes to the fork server's log: work is
+    worth more than its output.
     """
     try:
         log = session.open_log(session.worker_log_path(worker_id, os.getpid()))
@@ -222,7 +222,7 @@ def redirect_output(session: Session, worker_id: int) -> None:
     sys.stdout, sys.stderr = worker_streams()
 
 
-# In the order of import.  A module that is left out costs each worker that needs it some milliseconds after its fork.
+# In the order of import.  A module left out costs each worker that needs it some milliseconds after its fork.
 PRELOADED = (
     "cloudpickle",
     "zmq",
@@ -234,7 +234,7 @@ PRELOADED = (
 
 
 def preload() -> Iterator[None]:
-    """All that a worker needs, imported once, piece by piece."""
+    """Import all modules of a worker, once, step by step."""
     threads.begin()
     for module in PRELOADED:
         importlib.import_module(module)
@@ -242,7 +242,9 @@ def preload() -> Iterator[None]:
 
 
 def main() -> None:
-    """argv: session name, session root; and of an environment's: seconds until it is unused, its lock's descriptor."""
+    """Run a fork server.  argv: session name, session root; for an environment's: idle seconds, its lock's
+    descriptor.
+    """
     name, root, *more = sys.argv[1:]
     adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -250,18 +252,18 @@ def main() -> None:
     connection.set_inheritable(False)
     os.set_inheritable(NODE_DESCRIPTOR, False)
     if more:
-        os.set_inheritable(int(more[1]), False)  # workers hold it too, and what they run does not
+        os.set_inheritable(int(more[1]), False)  # inherited by workers, but not by their child processes
     server = ForkServer(Session(name, root), connection, NODE_DESCRIPTOR, float(more[0]) if more else None)
     try:
         try:
             for _ in preload():
                 if wait_for_end(NODE_DESCRIPTOR, 0.0):
-                    return  # nobody needs it any more: on a busy machine the rest takes long
+                    return  # no longer needed: on a busy machine the rest takes long
         except Exception:
-            traceback.print_exc()  # into its log, whose end the node shows
+            traceback.print_exc()  # into the log, whose end the node shows
             sys.stderr.flush()
-            os._exit(1)  # nothing has been started that would have to be ended
-        # What is there now is shared with all workers: never scan, never touch it.  A worker enables the collector.
+            os._exit(1)  # no child exists that would have to be ended
+        # All memory of now is shared with all workers: never scan, never touch it.  A worker enables the collector.
         look_around()
         gc.collect()
         gc.freeze()

@@ -1,11 +1,11 @@
-"""The Python that zray's own processes run in, and the seed of hash() in it.
+"""The Python of zray's own processes, and its seed of hash().
 
-The Python is this program's, or the one that ZRAY_PYTHON names.  A frozen program (PyInstaller) has no Python beside
-it: its sys.executable is the program itself, and to run that would begin the program once more.
+The Python is this program's, or named by ZRAY_PYTHON.  A frozen program (PyInstaller) has no Python beside it: its
+sys.executable is the program itself, and running that would start the program once more.
 
-The seed is one number per cluster, so that equal strings have equal hashes on all nodes.  The head chooses it, and a
-node that joins is told (JoinClusterReply).  The fork server is started with it in its environment, so its workers have
-it, and so does a fork server that replaces another one.
+The seed is a number per cluster, so that equal strings have equal hashes on all nodes.  The head chooses the seed, and
+tells joining nodes (JoinClusterReply).  The fork server has it in its environment, and so do its workers and its
+replacements.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ WHAT_TO_SET = (
 
 
 def interpreter() -> str:
-    """Its path.
+    """Return the path of the Python.
 
     Raises:
-        ZrayError: there is none; says why, and what to set.
+        ZrayError: no Python is available; says why, and what to set.
     """
     named = os.environ.get(VARIABLE, "")
     why = _why_not_named(named) if named else _why_not_own(sys.executable)
@@ -72,12 +72,12 @@ def started_again() -> Exception:
 
 
 def is_frozen() -> bool:
-    """Whether a tool has packed this program and its Python into one."""
+    """Return whether a tool has packed this program and its Python into a single file."""
     return bool(getattr(sys, "frozen", False)) or hasattr(sys, "_MEIPASS")
 
 
 def is_foreign() -> bool:
-    """Whether it is another Python than this program's, with packages of its own."""
+    """Return whether the Python is another than this program's, with other packages."""
     return os.path.abspath(interpreter()) != os.path.abspath(sys.executable or "")
 
 
@@ -85,7 +85,7 @@ def child_environment() -> dict[str, str]:
     """The environment of zray's own processes, without what is not theirs."""
     environment = {**environment_without_it(), on_import.MARK: "1"}
     if is_frozen():
-        # PyInstaller has its own libraries found first, and keeps what the variable was before.
+        # PyInstaller has its own libraries found first, and keeps the variable's former value.
         before = environment.pop("LD_LIBRARY_PATH_ORIG", "")
         environment.pop("LD_LIBRARY_PATH", "")
         if before:
@@ -98,19 +98,19 @@ SEED_MAX = 4_294_967_295
 
 
 def is_hash_seed(text: str) -> bool:
-    """Whether Python takes it: a number, in which 0 means that nothing is random."""
+    """Return whether Python accepts the seed: a number, in which 0 means that nothing is random."""
     return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= SEED_MAX
 
 
 def chosen_hash_seed() -> str:
-    """The seed that this process's environment names, else a random one.
+    """Return the seed named in this process's environment, else a random one.
 
-    A running interpreter cannot tell the seed that it has drawn itself.
+    A running interpreter cannot tell the seed that it has drawn.
     """
     named = os.environ.get(HASH_SEED_VARIABLE, "")
     return named if is_hash_seed(named) else str(int.from_bytes(os.urandom(4), "big") or 1)
 
 
 def checked_hash_seed(told: str) -> str:
-    """The seed that a head has told, or one of our own: with another text in its environment no Python starts."""
+    """Return the seed from a head, or a new one if invalid: with another text in its environment no Python starts."""
     return told if is_hash_seed(told) else chosen_hash_seed()

@@ -1,4 +1,4 @@
-"""How a node starts its fork server: before anything else, since that has the longest way to go (numpy)."""
+"""The start of a node's fork server: before anything else, since its imports take longest (numpy)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from .spawn import spawn
 
 
 def launch_fork_server(session: Session, hash_seed: str) -> tuple[int, socket.socket]:
-    """Run one beside us; its pid, and our end of the connection to it.  hash_seed: its workers' (interpreter.py)."""
+    """Start the fork server; return its pid, and the node's end of the connection.  hash_seed: of workers
+    (interpreter.py).
+    """
     return _launch(session, hash_seed, "zray.host.process.fork_server", "fork-server")
 
 
 def launch_environment_server(
     session: Session, log: str, hash_seed: str, packages: str, idle_seconds: float
 ) -> tuple[int, socket.socket]:
-    """Run the fork server of an environment beside us, which brings the packages first (environment_main.py).
+    """Start the fork server of an environment, which installs the packages first (environment_main.py).
 
-    packages: the text of the request; it goes by a file without a name, since addresses in it may have passwords.
+    packages: the text of the request, passed in a file without a name, since addresses in it may have passwords.
     """
     request = os.memfd_create("zray-request", os.MFD_CLOEXEC)
     try:
@@ -44,7 +46,7 @@ def _launch(
     descriptors: Mapping[int, int] = MappingProxyType({}),
 ) -> tuple[int, socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # Handed over open, so that it can tell our end even if we end before it looks.
+    # Inherited open, so that the server detects the node's end even if the node ends first.
     node_pidfd = os.pidfd_open(os.getpid())
     log = session.open_log(session.log_path(log_name))
     pid = spawn(

@@ -1,7 +1,7 @@
-"""CPUs and memory that this machine gives a session, and the limits of the cgroups (version 1 and 2) it is in.
+"""CPUs and memory of this machine available to a session, within the limits of its cgroups (version 1 and 2).
 
 A cgroup is bound by its own limits and by those of each cgroup above it, so the tightest on the way to the root counts.
-A container shows a part of the way: the part above its mount point is not to be seen.
+A container shows a part of the way: the part above its mount point is invisible.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import os
 import re
 from collections.abc import Iterator
 
-# The controllers of version 1 whose limits are looked at; version 2 has one tree for all.
+# The relevant controllers of version 1; version 2 has a single tree.
 _CONTROLLERS = ("cpu", "memory")
 _ALL = ""  # the name of the tree of version 2
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 class Cgroups:
-    """The cgroups of this process, as its machine's files describe them."""
+    """The cgroups of this process, read from the machine's files."""
 
     def __init__(self, root: str = "") -> None:
-        """root: a folder that stands for `/`."""
+        """root: a folder in place of `/`."""
         self.root = root
         memberships = self._memberships()
         self.folders: dict[str, list[str]] = {}  # by controller, the process's own first
@@ -31,18 +31,18 @@ class Cgroups:
                 self.folders[controller] = max(self.folders.get(controller, []), way, key=len)
 
     def cpus(self) -> float:
-        """CPUs by the tightest quota; 0.0 where there is none.
+        """Return the CPUs by the tightest quota; 0.0: no quota.
 
-        Limits on which CPUs may be used (cpuset) are part of the process's affinity.
+        Limits on usable CPUs (cpuset) are part of the process's affinity.
         """
         found = [self._quota_of(folder) for folder in self.folders.get(_ALL, ())]
         found += [self._old_quota_of(folder) for folder in self.folders.get("cpu", ())]
         return min(filter(None, found), default=0.0)
 
     def memory_bytes(self) -> int | None:
-        """Memory by the tightest limit; None where there is none.
+        """Return the memory by the tightest limit; None: no limit.
 
-        Processes that use more than memory.high are slowed down until they stand still, so it counts as a limit.
+        Processes above memory.high are slowed down to a standstill, so it counts as a limit.
         """
         found = []
         for controller, names in ((_ALL, ("memory.max", "memory.high")), ("memory", ("memory.limit_in_bytes",))):
@@ -52,7 +52,7 @@ class Cgroups:
         return min(limits, default=None)
 
     def memory_folders(self) -> list[str]:
-        """The cgroup whose memory this process uses, and those above it, in the order from the process's own."""
+        """Return the cgroup of this process's memory, then the cgroups above."""
         return [*self.folders.get(_ALL, ()), *self.folders.get("memory", ())]
 
     def _quota_of(self, folder: str) -> float:
@@ -65,7 +65,7 @@ class Cgroups:
 
     @staticmethod
     def numbers(folder: str, name: str) -> list[int]:
-        """The numbers in a file; none where it says "max", or cannot be read."""
+        """Return the numbers in a file; none if the file says "max", or cannot be read."""
         try:
             with open(os.path.join(folder, name), encoding="ascii") as file:
                 return [int(word) for word in file.read().split()]
@@ -73,7 +73,7 @@ class Cgroups:
             return []
 
     def _memberships(self) -> dict[str, str]:
-        """The path of this process's cgroup, by controller."""
+        """Return the path of this process's cgroup, by controller."""
         found = {}
         for line in self._lines("/proc/self/cgroup"):
             _, _, rest = line.partition(":")
@@ -83,7 +83,7 @@ class Cgroups:
         return found
 
     def _mounts(self) -> Iterator[tuple[str, str, str]]:
-        """(controller, which part of its tree is mounted, where) of each mounted tree."""
+        """Yield (controller, the mounted part of its tree, mount point) of each mounted tree."""
         for line in self._lines("/proc/self/mountinfo"):
             left, dash, right = line.partition(" - ")
             fields, kind = left.split(), right.split()
@@ -104,9 +104,9 @@ class Cgroups:
             return []
 
     def _way_up(self, mount_root: str, mount_point: str, path: str) -> list[str]:
-        """The folders of a cgroup and of those above it, up to the mount point.
+        """Return the folders of a cgroup and of all above, up to the mount point.
 
-        A path that does not lie in what is mounted is the host's name of a cgroup that the container sees as its root.
+        A path outside the mounted part is the host's name of a cgroup that the container sees as its root.
         """
         top = self.root + mount_point
         inside = os.path.relpath(path, mount_root)
@@ -123,9 +123,9 @@ SHARED_MEMORY = "/dev/shm"
 
 
 def cpu_count(root: str = "") -> int:
-    """CPUs that this process may use: its affinity, and the tightest quota of its cgroups rounded up.
+    """Return the CPUs of this process: its affinity, and the tightest quota of its cgroups rounded up.
 
-    root: a folder with files of cgroups that stands for `/`.
+    root: a folder with files of cgroups, in place of `/`.
     """
     count = len(os.sched_getaffinity(0))
     quota = Cgroups(root).cpus()
@@ -133,14 +133,14 @@ def cpu_count(root: str = "") -> int:
 
 
 def memory_bytes(root: str = "") -> int:
-    """Memory of the machine, or the tightest limit of its cgroups where that is less."""
+    """Return the memory of the machine, or the tightest limit of its cgroups if less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Cgroups(root).memory_bytes()
     return total if limit is None else min(total, limit)
 
 
 def work_bytes(root: str = "") -> int:
-    """Default of the resource "memory": what the default object store leaves."""
+    """Return the default of the resource "memory": the rest beside the default object store."""
     return memory_bytes(root) * 7 // 10 >> 20 << 20
 
 
@@ -151,9 +151,9 @@ def store_bytes(root: str = "") -> int:
 
 
 def why_store_is_too_large(asked: float | None, root: str = "") -> str:
-    """Why the machine could never hold an object store of so many bytes, in words; "" where it could.
+    """Return why the machine could never hold an object store of so many bytes; "": it could.
 
-    This is no error: the store works up to what there is, and a program that asks for a certain size runs anywhere.
+    This is no error: the store works up to the actual limit, and a program that asks for a certain size runs anywhere.
     """
     if asked is None:
         return ""

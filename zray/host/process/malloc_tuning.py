@@ -1,4 +1,4 @@
-"""What a process does with memory that it has freed: some is kept for what comes next, and the rest goes at rest."""
+"""Tuning of malloc: a process keeps some freed memory for reuse, and returns the rest when at rest."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from typing import Any
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _MALLINFO_FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
-# Of each thread's heap, what lies free at its end and is kept: a source's whole window of chunks may be under way
+# Free memory kept at the end of each thread's heap: a source's whole window of chunks may be in transit
 # (object_manager/sources.py), and comes and goes many times in a second.
 FREED_BYTES_MAX = 32 << 20
-# What is longer has pages of its own, which go at once: more than the chunks of one frame (MAIL_BULK_BYTES_MAX).
+# A larger block has pages of its own, which are returned at once: more than the chunks of a frame
+# (MAIL_BULK_BYTES_MAX).
 IN_HEAP_BYTES_MAX = 4 << 20
 
 
 def keep_freed() -> None:
-    """Let malloc keep what was freed, up to FREED_BYTES_MAX, for what comes next.
+    """Let malloc keep freed memory, up to FREED_BYTES_MAX, for reuse.
 
-    By itself it gives the end of a heap back as soon as half a megabyte of it is free.  Where the end happened to be
-    free, each chunk that came in was then written to pages that the kernel had to zero first: 75,000 of them for each
-    gigabyte, a fifth of the throughput, in some clusters and not in others (benchmarks/transfer.py).  Another C library
-    than glibc does as it likes.
+    By default malloc returns the end of a heap as soon as half a megabyte of it is free.  If the end happened to be
+    free, each incoming chunk was then written to pages that the kernel had to zero first: 75,000 pages per gigabyte, a
+    fifth of the throughput, in some clusters and not in others (benchmarks/transfer.py).  C libraries other than glibc
+    are left alone.
     """
     import ctypes
 
@@ -37,11 +38,11 @@ def keep_freed() -> None:
     mallopt(_M_MMAP_THRESHOLD, IN_HEAP_BYTES_MAX)
 
 
-# A process that has used less of one CPU than this for so many looks, one upon the other, is at rest.
+# A process with less use of a CPU than this, for so many looks in a row, is at rest.
 LOOK_SECONDS = 1.0
 REST_SHARE = 0.25
 REST_LOOKS = 2
-# A process that has used less CPU time since the last time has freed little, unless malloc says otherwise; one of less
+# A process with less CPU time since the last trim has freed little, unless malloc says otherwise; a process of less
 # memory has little to give.
 WORTH_CPU_SECONDS = 0.1
 WORTH_BYTES = 48 << 20
@@ -51,11 +52,10 @@ PAUSE_PER_SECOND = 100
 
 
 class Rest:
-    """Gives freed memory back to the machine when its process is at rest.
+    """Returns freed memory to the machine when the process is at rest.
 
-    malloc keeps what is freed below anything that is still in use: a program that had dropped
-    300,000 values of a kilobyte kept 400 MB, and its node as much.  Giving that back takes a tenth of a second, in a
-    thread of its own.
+    malloc keeps free memory below any block in use: a program that had dropped 300,000 values of a kilobyte kept 400
+    MB, and its node as much.  Returning the memory takes a tenth of a second, in a separate thread.
     """
 
     def __init__(self) -> None:
@@ -63,12 +63,12 @@ class Rest:
         self.looked_at = 0.0
         self.cpu_seconds = 0.0  # of this process, at the last look
         self.cpu_seconds_before = 0.0  # at the last giving back
-        self.free_before = 0  # bytes that malloc had free then; their pages are gone, and it counts them still
+        self.free_before = 0  # bytes free in malloc then; their pages are gone, but still counted
         self.quiet_looks = 0
         self.paused_until = 0.0
 
     def look(self, now: float) -> None:
-        """Called often: at most once a second it looks, in some microseconds."""
+        """Look at most once a second, for some microseconds.  Called often."""
         if now < self.due:
             return
         self.due = now + LOOK_SECONDS
@@ -85,10 +85,10 @@ class Rest:
         if own_bytes() < WORTH_BYTES:
             self.cpu_seconds_before = cpu_seconds
             return
-        self.paused_until = float("inf")  # until it is done
+        self.paused_until = float("inf")  # until the trim is done
         try:
             threading.Thread(target=self._give_back, name="zray-give-back", daemon=True).start()
-        except RuntimeError:  # there can be no thread now
+        except RuntimeError:  # no thread can be started now
             self._pause(0.0)
 
     def _give_back(self) -> None:
@@ -102,7 +102,7 @@ class Rest:
 
 
 def own_bytes() -> int:
-    """Memory of this process that it shares with nobody; 0 where that cannot be told."""
+    """Return the memory of this process not shared with others; 0 if unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             resident, shared = file.read().split()[1:3]
@@ -113,11 +113,11 @@ def own_bytes() -> int:
 
 @functools.cache
 def _mallinfo2() -> Any:
-    """The function of that name, which gives a structure; None: another C library, or a glibc before 2.33."""
+    """Return the function mallinfo2, which returns a structure; None: another C library, or a glibc before 2.33."""
     import ctypes
 
     class MallInfo2(ctypes.Structure):
-        """struct mallinfo2 of <malloc.h>."""
+        """The structure mallinfo2 of <malloc.h>."""
 
         _fields_ = [(name, ctypes.c_size_t) for name in _MALLINFO_FIELDS]
 
@@ -128,13 +128,13 @@ def _mallinfo2() -> Any:
 
 
 def free_bytes() -> int:
-    """Memory that malloc has free; 0 where that cannot be told."""
+    """Return the bytes free in malloc; 0 if unknown."""
     find = _mallinfo2()
     return 0 if find is None else int(find().fordblks)
 
 
 def give_back() -> None:
-    """All whole pages that malloc has free, now, without the interpreter's lock.  Other C libraries do as they like."""
+    """Return all free whole pages of malloc, now, without the interpreter's lock.  Other C libraries are left alone."""
     import ctypes
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,8 +1,8 @@
-"""Threads of the math libraries of a task or actor: as many as it has CPUs, unless the user has said how many.
+"""Threads of the math libraries of a task or actor: as many as its CPUs, unless the user has set a number.
 
-The fork server imports numpy with one thread.  A worker that runs a task of more CPUs raises the number, for libraries
-that are loaded and for those that will be.  A user's OMP_NUM_THREADS, in `env_vars` or in the environment of the node,
-holds for all of these libraries that have no variable of their own.
+The fork server imports numpy with one thread.  A worker that runs a task with more CPUs raises the number, for loaded
+libraries and for later ones.  A user's OMP_NUM_THREADS, in `env_vars` or in the environment of the node, also holds for
+libraries without a variable of their own.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _OPENBLAS = [f"{start}openblas_set_num_threads{end}" for start in ("scipy_", "")
 
 
 class Threads:
-    """Numbers of threads of the math libraries of one process."""
+    """Numbers of threads of the math libraries of a process."""
 
     def __init__(self) -> None:
-        self.own: set[str] = set()  # variables of which the user has said nothing
-        self.count = 1  # what the loaded libraries were told
+        self.own: set[str] = set()  # variables that the user has not set
+        self.count = 1  # the number set in the loaded libraries
 
     def begin(self) -> None:
-        """Set the variables that the user has not set, in a fork server before it imports numpy."""
+        """Set the variables that the user has not set, in a fork server before numpy is imported."""
         self.own = set(VARIABLES) - os.environ.keys()
         for name in self.own:
             os.environ[name] = os.environ.get(FIRST, "1")
         self._settle()
 
     def user_has_set(self, names: Iterable[str]) -> None:
-        """Note variables that have a value of the user's by now."""
+        """Note variables set by the user meanwhile."""
         known = self.own.intersection(names)
         if known:
             self.own -= known
@@ -46,14 +46,14 @@ class Threads:
             self._settle()
 
     def _settle(self) -> None:
-        """With a number of the user's nothing follows the CPUs any more."""
+        """Stop following the CPUs if the user has set a number."""
         if FIRST not in self.own:
             self.own.clear()
-            with suppress(ValueError):  # a list, one number for each level
+            with suppress(ValueError):  # a list, a number per level
                 self.tell(int(os.environ[FIRST].partition(",")[0]))
 
     def fit(self, resources: Mapping[str, int]) -> None:
-        """Use as many threads as a request has CPUs, but not more than this process may use."""
+        """Use as many threads as a request has CPUs, at most as many as this process may use."""
         if self.own:
             cpus = sum(amount for name, amount in resources.items() if plain_name(name) == "CPU") // RESOURCE_UNIT
             count = max(1, min(cpus, len(os.sched_getaffinity(0))))
@@ -62,7 +62,7 @@ class Threads:
             self.tell(count)
 
     def tell(self, count: int) -> None:
-        """Tell the libraries that are loaded."""
+        """Set the number in the loaded libraries."""
         if count == self.count or count < 1:
             return
         self.count = count
@@ -83,4 +83,4 @@ def _loaded_openblas() -> list[str]:
     return []
 
 
-threads = Threads()  # of this process; a worker has its fork server's
+threads = Threads()  # of this process; a worker inherits its fork server's

@@ -1,6 +1,6 @@
-"""Node processes as a driver or the command line sees them: started, found, ended.
+"""Node processes as seen by a driver or the command line: start, discovery, end.
 
-Only what that needs is imported here: a driver imports the rest of itself while its node starts.
+Only modules for these steps are imported: a driver imports the rest while its node starts.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from .machine_resources import cpu_count, store_bytes, work_bytes
 from .process_utils import last_lines, reap, wait_for_end
 from .spawn import current_folder, import_path, spawn
 
-# Room for all options, so that no write waits for the node: 10,000 resources take some 250 KB.
+# Space for all options, so that no write waits for the node: 10,000 resources take some 250 KB.
 OPTIONS_PIPE_BYTES = 1 << 20
-# A node that cannot be says so long before: to join takes JOIN_SECONDS (membership.py) and ENTRY_SECONDS
-# (registration.py) at most; and when fifty start at once beside other work, two cores take half a minute for it.
+# A node that fails to start reports so long before: a join takes at most JOIN_SECONDS (membership.py) and ENTRY_SECONDS
+# (registration.py); and a start of fifty beside other work takes half a minute on two cores.
 NODE_START_SECONDS = 60.0
 NODE_END_SECONDS = 5.0
-# Per core, of those that one program starts: more of them would hardly be there sooner (fifty on two cores: 7.6 to 9 s
-# with 16, 10 s with 4), and keep the head from those that are members already, which it must answer within seconds.
+# Per core, of nodes started by one program: more would hardly be ready sooner (fifty on two cores: 7.6 to 9 s with 16,
+# 10 s with 4), and would keep the head from present members, which it must answer within seconds.
 STARTING_PER_CORE = 16
 STORE_BYTES_MIN = 1 << 20
-# Every process maps all of it: half of what its addresses reach.
+# Every process maps the whole store: half of the address space.
 STORE_BYTES_MAX = 1 << 46
 # Shards, replicas of each, global schedulers.
 PROCESSES_MAX = 64
-# Each process has some 20, and a spawned one is given its descriptors by way of numbers above 100 (spawn.py).
+# Each process has some 20, and a spawned process gets its descriptors by way of numbers above 100 (spawn.py).
 OPEN_FILES_MIN = 128
-# For a program that is cut off: not below what every node has; a day is more than anybody means.
+# For a program that is cut off: not below the limit of every node; a day is more than anybody means.
 DRIVER_WAIT_MIN, DRIVER_WAIT_MAX = 3.0, 86_400.0
 
 
@@ -54,7 +54,7 @@ def declared_resources(
     resources: dict[str, float] | None,
     memory: float | None = None,
 ) -> dict[str, int]:
-    """What the node has, in RESOURCE_UNITs.
+    """Return the node's resources in RESOURCE_UNITs.
 
     num_gpus: None: as many as are detected.  memory: in bytes; None: of this machine, without the object store.
 
@@ -88,10 +88,10 @@ def declared_resources(
 
 
 def store_capacity(store: float | None) -> int:
-    """Bytes of an object store.
+    """Return the bytes of an object store.
 
     Raises:
-        TypeError, ValueError: so many cannot be asked for.
+        TypeError, ValueError: an invalid number.
     """
     if store is None:
         return store_bytes()
@@ -99,7 +99,7 @@ def store_capacity(store: float | None) -> int:
 
 
 def _check_surroundings() -> None:
-    """What would come out as an error of something else later.
+    """Check conditions that would lead to obscure errors later.
 
     Raises:
         OSError: this process may open too few files.
@@ -137,15 +137,15 @@ def start_node(
 ) -> tuple[sessions.Session, int]:
     """Start a node process with a session of its own; returns when it listens and, in a cluster, is a member.
 
-    driver_pid: of the driver whose session it is, and ends with; 0: a lasting one.  is_bound: a lasting one ends with
-    this process all the same, however that ends.  cluster: how it takes part in one (membership.py); token: what it
-    joins with.  meanwhile: called while it starts.
+    driver_pid: of the driver with which the session ends; 0: a lasting session.  is_bound: a lasting session still ends
+    with this process, however that ends.  cluster: its part in a cluster (membership.py); token: for joining.
+    meanwhile: called during the start.
 
-    One that its cluster gives up before it is ready (it, or the head, stood still for seconds) is followed by another.
+    A node declared dead before it was ready (because node or head stood still for seconds) is followed by another.
 
     Raises:
-        ClusterLostError: it did not start; says what it wrote.
-        ConnectionError: it could not join; says why.
+        ClusterLostError: the node did not start; quotes its output.
+        ConnectionError: the node could not join; says why.
     """
     how: dict[str, Any] = {"driver_pid": driver_pid, "labels": labels, "token": token, "is_bound": is_bound}
     try:
@@ -166,7 +166,7 @@ _starting = threading.BoundedSemaphore(STARTING_PER_CORE * (os.cpu_count() or 1)
 
 
 class _WasGivenUp(ConnectionError):
-    """A node, before it was ready."""
+    """A node was declared dead before it was ready."""
 
     def __init__(self, said: str) -> None:
         self.host, _, self.why = said.partition(" ")
@@ -186,7 +186,7 @@ def _start_node(
 ) -> tuple[sessions.Session, int]:
     from ...options.remote_options import checked_labels
 
-    capacity, labels = store_capacity(store), checked_labels(labels)  # before anything is made that would be left
+    capacity, labels = store_capacity(store), checked_labels(labels)  # before any resource is made
     _check_surroundings()
     session = sessions.Session.named_anew()
     options = {
@@ -199,11 +199,12 @@ def _start_node(
         "labels": labels,
         "cluster": cluster,
     }
-    # Nameless: if we are killed now, nothing of it stays.  The node turns to its log once it has a folder.
+    # Nameless: if this process is killed now, nothing remains.  The node switches to its log once it has a folder.
     early_log = os.memfd_create("zray-node-start")
     ready, its_end = os.pipe2(os.O_CLOEXEC)
     ourselves = os.pidfd_open(os.getpid())
-    # As an argument they could be too long, since a node may have thousands of resources.  A file is subject to limits.
+    # As arguments the options could be too long, since a node may have thousands of resources.  A file is subject to
+    # limits.
     told, teller = os.pipe2(os.O_CLOEXEC)
     descriptors = {
         its_end: sessions.READY_DESCRIPTOR,
@@ -212,7 +213,7 @@ def _start_node(
     }
     ours = [ready, ourselves, early_log]
     if token:
-        # Not as an argument, nor in the environment: others can read those.
+        # Not as an argument, nor in the environment: other users can read those.
         secret, writer = os.pipe2(os.O_CLOEXEC)
         os.write(writer, token.encode())
         os.close(writer)
@@ -232,7 +233,7 @@ def _start_node(
         if meanwhile is not None:
             meanwhile()
         _wait_until_ready(session, pid, ready, early_log)
-    except (KeyboardInterrupt, SystemExit):  # it would go on, and nobody knows of it
+    except (KeyboardInterrupt, SystemExit):  # the node would run on unnoticed
         if pid:
             end_node(session, pid, seconds=0.0)
         raise
@@ -243,7 +244,7 @@ def _start_node(
 
 
 def _write_options(pipe: int, data: bytes) -> None:
-    """Write the options of a node that has just been started, and close the pipe."""
+    """Write the options of a newly started node, and close the pipe."""
     try:
         with suppress(OSError):
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, OPTIONS_PIPE_BYTES)
@@ -251,7 +252,7 @@ def _write_options(pipe: int, data: bytes) -> None:
         while rest:
             rest = rest[os.write(pipe, rest) :]
     except BrokenPipeError:
-        pass  # the node has ended already, and whoever waits for it is told why
+        pass  # the node has ended, and the waiting caller is told why
     finally:
         os.close(pipe)
 

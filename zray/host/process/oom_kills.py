@@ -1,6 +1,6 @@
-"""The kernel's OOM killer: whether a SIGKILL was its work, by the counter of the cgroup of a node and its workers.
+"""The kernel's OOM killer: whether it sent a SIGKILL, by the counter of the cgroup of a node and its workers.
 
-The kernel counts a kill before it sends the signal, so the count is there when the process has ended.
+The kernel counts a kill before it sends the signal, so the count is complete when the process has ended.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import signal
 
 from .machine_resources import Cgroups
 
-# Version 2, version 1, and machines whose processes are in no cgroup with a memory controller.
+# Version 2, version 1, and machines without a memory controller for the process.
 _EVENTS, _OLD_EVENTS, _MACHINE_EVENTS = "memory.events", "memory.oom_control", "/proc/vmstat"
 # A count that rose for another process of the cgroup explains no later death.
 FRESH_SECONDS = 5.0
 
 
 class OomKills:
-    """The kills that the kernel has counted, and those of them that have explained a death."""
+    """Kills counted by the kernel, and how many of them explained a death."""
 
     def __init__(self, root: str = "") -> None:
-        """root: a folder that stands for `/`."""
+        """root: a folder in place of `/`."""
         self.cgroups = Cgroups(root)
         self.folders = self.cgroups.memory_folders()
         self.path = next(
@@ -33,14 +33,14 @@ class OomKills:
             root + _MACHINE_EVENTS,
         )
         self.seen = self._count()
-        self.unexplained = 0  # kills that no death of ours was blamed on
+        self.unexplained = 0  # kills not yet used to explain a death
         self.risen_at = 0.0
 
     def _count(self) -> int:
         return _count_in(self.path) or 0
 
     def look(self, now: float) -> None:
-        """Take in the count: kills from now on are told from those before."""
+        """Read the count, to separate later kills from earlier ones."""
         count = self._count()
         if now - self.risen_at > FRESH_SECONDS:
             self.unexplained = 0
@@ -50,9 +50,9 @@ class OomKills:
         self.seen = count
 
     def explain(self, status: int, peak_bytes: int, now: float) -> str:
-        """Words on the memory of a process that the OOM killer has ended; "" for another end.
+        """Return a text on the memory of a process that the OOM killer has ended; "" for another end.
 
-        status: its wait status.  peak_bytes: the most memory that it had; 0 where unknown.
+        status: the wait status.  peak_bytes: the most memory in use; 0 if unknown.
         """
         self.look(now)
         if not self.unexplained or not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
@@ -74,7 +74,7 @@ class OomKills:
 
 
 def _count_in(path: str) -> int | None:
-    """The kills that a file counts; None where it has no such line."""
+    """Return the kills counted in a file; None if the file has no such line."""
     try:
         with open(path, encoding="ascii") as file:
             for line in file:

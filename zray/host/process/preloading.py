@@ -1,8 +1,8 @@
-"""Modules that the fork server imports during the session, so that later workers have them from their fork on.
+"""Modules that the fork server imports during the session, so that later workers have them from the fork on.
 
-A library of zray whose actors are many and short sets IS_PRELOADED = True in the module of the actor's class.  The
-first worker with such a class tells the fork server through a pipe.  Each trial of Tune would otherwise need 20 ms of
-CPU for imports.
+A library of zray with many short actors sets IS_PRELOADED = True in the module of the actor's class.  The first worker
+with such a class tells the fork server through a pipe.  Each trial of Tune would otherwise need 20 ms of CPU for
+imports.
 
     a line of the pipe      the module's name, as "zray.tune.worker"
 """
@@ -21,24 +21,24 @@ from ...store.libraries import look_around
 
 __all__ = ["Preloading", "suggest"]
 
-# A session uses few libraries; each one adds to the memory of the fork server.
+# A session uses few libraries; each adds to the memory of the fork server.
 MODULES_MAX = 8
 LINES_BYTES_MAX = 4096
 _OWN_MODULE = re.compile(r"zray(\.[a-z_0-9]+)+")
 
-# Of this process, if it is a worker.
+# The object of this process, in a worker.
 _current: Preloading | None = None
 
 
 class Preloading:
-    """The pipe, and the modules that the fork server has imported because of it."""
+    """The pipe, and the modules imported because of its lines."""
 
     def __init__(self) -> None:
         self.lines, self.lines_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.modules: set[str] = set()
 
     def read(self) -> None:
-        """Import what the workers name; what is no module of zray is left out."""
+        """Import the modules named by workers; names outside zray are ignored."""
         for name in os.read(self.lines, LINES_BYTES_MAX).decode(errors="replace").split("\n"):
             if name in self.modules or len(self.modules) >= MODULES_MAX or not _OWN_MODULE.fullmatch(name):
                 continue
@@ -46,12 +46,12 @@ class Preloading:
             try:
                 importlib.import_module(name)
             except Exception:
-                traceback.print_exc()  # into the log: workers import the module themselves, and fail there
+                traceback.print_exc()  # into the log: workers import the module themselves, and fail then
         look_around()
         gc.freeze()
 
     def become_worker(self) -> None:
-        """In a forked worker: `suggest` writes to the pipe from now on."""
+        """Let `suggest` write to the pipe, in a forked worker."""
         global _current
         os.close(self.lines)
         _current = self
@@ -63,7 +63,7 @@ class Preloading:
 
 
 def suggest(cls: Any) -> None:
-    """Tell the fork server of the module of an actor's class, if the module asks for it."""
+    """Tell the fork server of the module of an actor's class, if the module asks for that."""
     name = getattr(cls, "__module__", None)
     if _current is None or not isinstance(name, str) or not name.startswith("zray.") or name in _current.modules:
         return

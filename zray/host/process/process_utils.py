@@ -1,4 +1,4 @@
-"""Small facts about processes, and how to see that none is left."""
+"""Small functions about processes, and about ending all of them."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def how_it_ended(status: int) -> str:
 
 
 def reap(pid: int, in_words: Callable[[int], str] = how_it_ended) -> str:
-    """How a child of ours that has ended did, in words; the kernel keeps nothing of it from now on."""
+    """Reap an ended child, and return how it ended, as a text."""
     try:
         return in_words(os.waitpid(pid, 0)[1])
     except ChildProcessError:
-        return "has ended"  # its exit was ignored (SIGCHLD), so the kernel has reaped it
+        return "has ended"  # its exit was ignored (SIGCHLD), so the kernel has reaped the child
 
 
 def last_lines(path: str, count: int = 40, bytes_max: int = 16_384, start: int = 0) -> str:
-    """The end of a log, for error messages: what was written last, and the stack of a crash; "" where there is none.
+    """Return the end of a log for error messages: the last lines, with the stack of a crash; "" if there is no log.
 
-    start: what lies ahead of it is of no interest.
+    start: skip this many bytes.
     """
     try:
         with open(path, "rb") as file:
@@ -54,7 +54,7 @@ def last_lines(path: str, count: int = 40, bytes_max: int = 16_384, start: int =
             text = file.read().decode("utf-8", "backslashreplace")
     except OSError:
         return ""
-    # Of a progress bar, which is one line that is drawn again and again, the last text is of interest.
+    # A progress bar is a line drawn repeatedly: the last text counts.
     drawn = (line.rstrip("\r").rpartition("\r")[2].removeprefix("\x1b[L") for line in unmarked(text).split("\n"))
     return "\n".join("\n".join(drawn).splitlines()[-count:])
 
@@ -67,12 +67,12 @@ def wait_for_end(pidfd: int, seconds: float) -> bool:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever our descendants leave behind: what a task started can be found and ended."""
+    """Become the parent of orphaned descendants: processes started by tasks can be found and ended."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_with_parent() -> None:
-    """PR_SET_PDEATHSIG: sound where the parent has one thread, which lives as long as it does."""
+    """Set PR_SET_PDEATHSIG, which is sound if the parent's thread lives as long as the parent."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -80,28 +80,29 @@ def end_with_parent() -> None:
 
 
 def flush_and_exit(status: int) -> NoReturn:
-    """What was printed gets out; nothing else is done."""
+    """Flush the output and exit, without further cleanup."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError, AttributeError):
-            pass  # it is closed
+            pass  # closed
     os._exit(status)
 
 
 def end_process(status: int) -> NoReturn:
-    """As a program that has run to its end: what atexit was told, the streams, the end.  Threads are not waited for;
-    a second one that asks waits for it."""
+    """Exit as a program at its end: atexit functions, the streams, the end.  No thread is joined; a second caller
+    waits.
+    """
     _ending.acquire()
     try:
         atexit._run_exitfuncs()
     except BaseException:
-        pass  # its traceback is printed
+        pass  # the traceback is printed
     flush_and_exit(status)
 
 
 def children_of(pid: int) -> list[int]:
-    """The pids of its children, zombies too."""
+    """Return the pids of the children, zombies too."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             return [int(child) for child in file.read().split()]
@@ -123,20 +124,20 @@ def children_of(pid: int) -> list[int]:
 
 
 def end_children(seconds: float = 3.0, spared: Collection[int] = ()) -> None:
-    """kill -9 of all our children but these, and of the orphans that fall to us with each (see adopt_orphans)."""
+    """Kill all children except `spared`, and the orphans then adopted (see adopt_orphans)."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         doomed = [pid for pid in children_of(os.getpid()) if pid not in spared]
         if not doomed:
             return
         for pid in doomed:
-            os.kill(pid, signal.SIGKILL)  # ours and not reaped: the number is still its
+            os.kill(pid, signal.SIGKILL)  # a child not reaped: the pid is still valid
         for pid in doomed:
             _reap(pid, deadline)
 
 
 def _reap(pid: int, deadline: float) -> None:
-    """Wait for a child's end; one that the kernel cannot end (a dead disk) is not waited for without end."""
+    """Wait for a child's end, but not for ever: the kernel may be unable to end it (a dead disk)."""
     try:
         pidfd = os.pidfd_open(pid)
         try:
@@ -145,11 +146,11 @@ def _reap(pid: int, deadline: float) -> None:
         finally:
             os.close(pidfd)
     except (ChildProcessError, ProcessLookupError):
-        pass  # its exit was ignored (SIGCHLD), so the kernel has reaped it
+        pass  # its exit was ignored (SIGCHLD), so the kernel has reaped the child
 
 
 def forbid_unpickling() -> None:
-    """Payloads are opaque bytes in a node: code that opens one ends the process, and says so in its log."""
+    """Forbid unpickling in a node, where payloads are opaque: code that unpickles ends the process, with a log line."""
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "pickle.find_class":

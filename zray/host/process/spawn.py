@@ -13,26 +13,27 @@ from ...on_import import MARK
 from ...options.runtime_env import path_of_module
 from .interpreter import child_environment, interpreter, is_foreign
 
-# Of what the node and its fork server say to each other.
+# Limit of packets between the node and its fork server.
 PACKET_BYTES_MAX = 1 << 16
-# Above all numbers that a child sees, so that putting one in its place never covers another.
+# Above all numbers used in a child, so that placing a descriptor never covers another.
 _ASIDE = 100
 
-# The path first: a file of the program may have the name of a standard module.  What is imported stays, so a collector
-# would go through it in vain meanwhile, which is a tenth of the start; the module enables it.
+# The path first: a file of the program may have the name of a standard module.  Imported modules stay, so a collector
+# would scan them in vain, which is a tenth of the start; the module enables it.
 _PROGRAM = "import gc, sys; gc.disable(); sys.path[:] = {path}; import os; os.environ.pop({mark!r}, None); \
 from zray.on_import import uncaught; uncaught.uninstall(); \
 from zray.host import context; context.is_own = True; from {module} import main; main()"
 
 
-# No system takes longer ones: nothing is imported from there.
+# No system accepts longer paths: nothing is imported from them.
 PATH_CHARACTERS_MAX = 4_096
 
 
 def import_path() -> list[str]:
-    """sys.path, and the folders of packages that are installed to be edited in place.
+    """Return sys.path, and the folders of packages in editable installs.
 
-    Such a package is found by a finder that its installation put into this interpreter; ours start without it.
+    Such a package is found by a finder that its installation put into this interpreter; zray's processes start without
+    it.
     """
     # "": python -c, and at the prompt.  Other things than strings are nothing to Python itself.
     path = [entry or current_folder() for entry in sys.path if isinstance(entry, str)]
@@ -50,7 +51,7 @@ def import_path() -> list[str]:
 
 
 def current_folder() -> str:
-    """The working folder; one that has been removed is none, and stands for nothing."""
+    """Return the working folder, or the root if the folder was removed."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -58,9 +59,10 @@ def current_folder() -> str:
 
 
 def standard_first(path: list[str]) -> list[str]:
-    """The same, for zray's own imports: a random.py beside the program is not the standard module of that name.
+    """Return the path with standard folders first, for zray's own imports: a random.py beside the program must not hide
+    the standard module.
 
-    (It is the program, perhaps, which would begin once more, and start a session.)
+    (The file may be the program itself, which would run again, and start a session.)
     """
     folder = os.path.dirname(os.__file__)
     standard = [entry for entry in path if entry in (folder, os.path.join(folder, "lib-dynload"))]
@@ -68,7 +70,7 @@ def standard_first(path: list[str]) -> list[str]:
 
 
 def with_packages(path: list[str], packages: Iterable[str]) -> list[str]:
-    """The path with an environment's packages behind Python's own modules, so ahead of other packages."""
+    """Return the path with an environment's packages behind Python's own modules, so ahead of other packages."""
     folder = os.path.dirname(os.__file__)
     own = [*dict.fromkeys(packages)]
     others = [entry for entry in path if entry not in own]
@@ -78,7 +80,7 @@ def with_packages(path: list[str], packages: Iterable[str]) -> list[str]:
 
 
 def paths_of(runtime_env: Mapping[str, Any], path: list[str]) -> tuple[tuple[str, ...], str]:
-    """Where the workers of the driver's own node look for modules, and their working folder: nothing is copied."""
+    """Return the module path and working folder for workers of the driver's own node: nothing is copied."""
     first = []
     folder = current_folder()
     if runtime_env.get("working_dir"):
@@ -91,7 +93,7 @@ def paths_of(runtime_env: Mapping[str, Any], path: list[str]) -> tuple[tuple[str
 
 
 def _is_utf8(path: str) -> bool:
-    """Whether a message can name it."""
+    """Return whether a message can contain the path."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -108,16 +110,15 @@ def spawn(
     runs_user_code: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Run `module`.main() in a new interpreter; its pid.
+    """Run `module`.main() in a new interpreter, and return its pid.
 
-    output: the descriptor that becomes its standard output and error.  descriptors: ours -> the number that the
-    child sees.  Everything else of ours is closed in the child, provided that it is close-on-exec, as Python's
-    descriptors are.
+    output: the descriptor for its standard output and error.  descriptors: ours -> the number in the child.  All other
+    descriptors are closed in the child, provided that they are close-on-exec, as Python's are.
 
-    runs_user_code: it, or what it forks, so it is to be an interpreter like the program's own.  Others do without
+    runs_user_code: for the process or its forks, so the interpreter must be like the program's own.  Others do without
     `site`, which costs milliseconds: the path is handed over.
 
-    variables: more of its environment.
+    variables: additions to the environment.
     """
     python, is_other = interpreter(), is_foreign()
     path = standard_first(import_path())
@@ -137,9 +138,9 @@ def spawn(
             command,
             {**child_environment(), **(variables or {})},
             file_actions=actions,
-            # A process group of its own: the terminal's Ctrl-C is the driver's, not ours.
+            # A new process group: the terminal's Ctrl-C is for the driver only.
             setpgroup=0,
-            # What the driver ignores or blocks, a node must see: the ends of its children, and orders to end.
+            # Signals ignored or blocked by the driver must reach a node: the ends of its children, and orders to end.
             setsigdef=(signal.SIGCHLD, signal.SIGTERM),
             setsigmask=(),
         )

@@ -26,11 +26,11 @@ IDLE = "zray: idle worker"
 TITLE_MAX = 100
 COMM_MAX = 15  # bytes, of the kernel
 
-_library: Any = None  # the C part of setproctitle; False: there is none
+_library: Any = None  # the C part of setproctitle; False: absent
 
 
 def set_title(title: str) -> None:
-    """Name this process; its environment, as others see it, stays as it is."""
+    """Name this process; its environment stays visible to other processes."""
     global _library
     if _library is None:
         _library = _load()
@@ -39,7 +39,7 @@ def set_title(title: str) -> None:
     title = "".join(character if character.isprintable() else "?" for character in title[:TITLE_MAX])
     _library.setproctitle(title)
     pid = os.getpid()
-    if get_native_id() != pid:  # `top` shows the main thread's name, and the library names the thread that calls it
+    if get_native_id() != pid:  # `top` shows the main thread's name, but the library names the calling thread
         try:
             with open(f"/proc/{pid}/comm", "wb", buffering=0) as file:
                 file.write(title.encode()[:COMM_MAX])
@@ -48,7 +48,7 @@ def set_title(title: str) -> None:
 
 
 def _load() -> Any:
-    """Without the Python part of the library, which would bring `logging` into each node."""
+    """Load the library without its Python part, which would import `logging` into each node."""
     package = machinery.PathFinder.find_spec("setproctitle")
     if package is None:
         return False
@@ -60,11 +60,11 @@ def _load() -> Any:
         spec.loader.exec_module(library)
     except ImportError:
         return False
-    # The title has the space of the arguments only: tools that look for variables in /proc find them.
+    # Only the space of the arguments is used for the title: tools that look for variables in /proc find them.
     earlier = os.environ.get("SPT_NOENV")
     os.environ["SPT_NOENV"] = "1"
     try:
-        library.getproctitle()  # now it looks for that space
+        library.getproctitle()  # finds the space now
     finally:
         if earlier is None:
             del os.environ["SPT_NOENV"]
@@ -74,14 +74,14 @@ def _load() -> Any:
 
 
 class WorkerTitle:
-    """The title of one worker: the call that it runs at a look of its helper thread."""
+    """The title of a worker: the call that runs at a look of its helper thread."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.title = IDLE
 
     def look(self) -> None:
-        """Name the process anew, if it does something else."""
+        """Rename the process if its call has changed."""
         worker = self.worker
         actor, call = worker.actor, worker.call
         spec = call.spec if call is not None else actor.running_call() if actor is not None else None
@@ -92,6 +92,6 @@ class WorkerTitle:
         if title != self.title and os.getpid() == worker.pid:
             self.title = title
             if spec is not None and actor is None:
-                with begun_lines.lock:  # for output that does not pass Python's streams
+                with begun_lines.lock:  # for output past Python's streams
                     begun_lines.mark(worker.name_of(spec))
             set_title(title)

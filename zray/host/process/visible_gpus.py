@@ -1,4 +1,4 @@
-"""GPUs by name: those that a process may use (CUDA_VISIBLE_DEVICES), of which a node hands out some to each task."""
+"""GPUs by name: those visible to a process (CUDA_VISIBLE_DEVICES), which a node assigns to tasks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = "/dev"
-# Each has a name on its node, and a node says them one by one: no machine has as many.
+# Each has a name on its node, sent one by one: no machine has as many.
 GPUS_MAX = 1_024
-# A UUID, of a part of one ("MIG-..."), has some 60.
+# A UUID of a part ("MIG-...") has some 60.
 NAME_CHARACTERS_MAX = 200
 
 
 def visible() -> list[str]:
-    """What this process's environment names: numbers or UUIDs.  Behind -1 CUDA sees nothing."""
+    """Return the numbers or UUIDs in this process's environment.  CUDA ignores all names behind -1."""
     names: list[str] = []
     for name in os.environ.get(VISIBLE, "").split(","):
         if name.strip() in ("", "-1", "NoDevFiles"):
@@ -33,11 +33,10 @@ def visible() -> list[str]:
 
 
 def detected() -> int:
-    """The number of GPUs that this process may use, without a look into any driver's library.
+    """Return the number of GPUs visible to this process, without any driver's library.
 
-    CUDA_VISIBLE_DEVICES decides where it is set.  Otherwise the device files of NVIDIA's driver are counted: a
-    container has those of its own GPUs only.  A GPU that is split into parts (MIG) is one, and `num_gpus` declares its
-    parts.
+    CUDA_VISIBLE_DEVICES decides if set.  Otherwise the device files of NVIDIA's driver are counted: a container has
+    only the files of its own GPUs.  A GPU split into parts (MIG) counts once, and `num_gpus` declares its parts.
     """
     if VISIBLE in os.environ:
         return min(sum(1 for _ in itertools.takewhile(_is_name, visible())), GPUS_MAX)
@@ -53,10 +52,10 @@ def _is_name(name: str) -> bool:
 
 
 def check_declared(count: int) -> None:
-    """A node may have so many: those that its environment names; where that names none, numbers will do.
+    """Check that a node may have so many GPUs: the environment names enough of them, or none at all.
 
     Raises:
-        ValueError: it names fewer, or what is no name, or no node can have so many.
+        ValueError: the environment names fewer, or an invalid name, or no node can have so many.
     """
     if count > GPUS_MAX:
         raise ValueError(f"num_gpus={count} is more than a node can have: {GPUS_MAX:,}.")
@@ -69,13 +68,13 @@ def check_declared(count: int) -> None:
 
 
 def show(gpus: list[str]) -> None:
-    """To what this process runs from now on, and to the processes that it starts."""
+    """Set the visible GPUs for this process and its later children."""
     os.environ[VISIBLE] = ",".join(gpus)
 
 
 @contextmanager
 def shown_inside(executor: TaskExecutor, spec: TaskSpec) -> Iterator[None]:
-    """A task that runs inside the wait of another one has GPUs of its own."""
+    """Give a task inside the wait of another task its own GPUs."""
     outer, before = executor.gpus, os.environ.get(VISIBLE)
     executor.gpus = executor.gpus_inside(spec)
     if executor.gpus is outer:
@@ -92,6 +91,6 @@ def shown_inside(executor: TaskExecutor, spec: TaskSpec) -> Iterator[None]:
 
 
 def of_current(runtime: Runtime | None) -> list[str]:
-    """Those of the task or actor that this process runs; in a program, those that it may use."""
+    """Return the GPUs of the task or actor in this process; in a program, the visible ones."""
     executor: TaskExecutor | None = getattr(runtime, "executor", None)
     return visible() if executor is None else list(executor.gpus or ())
