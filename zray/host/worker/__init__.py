@@ -1,4 +1,4 @@
-"""A worker process: it claims tasks, runs them, and says what came of them.
+"""A worker process: claims tasks, runs them, and reports the outcomes.
 
     main, startup, code_changes    the process, its first and last steps, a program that changes
     actor_runner, actor_methods, actor_shutdown, checkpoints    actors

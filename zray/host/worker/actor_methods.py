@@ -1,4 +1,6 @@
-"""The methods of an actor's class, bound to its instance.  As in Ray, an attribute of that name does not hide one."""
+"""The methods of an actor's class, bound to its instance.  As in Ray, an attribute does not hide a method of the same
+name.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from typing import Any
 
 from .exit_errors import ActorExit
 
-# Methods of one class that are bound: a class that grows all the time has the others looked up at each call.
+# Limit of bound methods of a class: a class that grows all the time has the others looked up at each call.
 METHODS_MAX = 1_000
 # Bound once.  Any other descriptor, such as a property, is asked at each call.
 STEADY = (FunctionType, staticmethod, classmethod, singledispatchmethod)
 
 
 class Methods:
-    """Of one instance."""
+    """The bound methods of an instance."""
 
     def __init__(self, instance: Any) -> None:
         self.instance = instance
@@ -27,10 +29,10 @@ class Methods:
         }
 
     def find(self, name: str) -> Callable[..., Any]:
-        """The method of that name.
+        """Return the method of that name.
 
         Raises:
-            AttributeError: neither the class nor the instance has one.
+            AttributeError: neither the class nor the instance has such a method.
         """
         instance = self.instance
         for base in type(instance).__mro__:
@@ -46,7 +48,7 @@ class Methods:
         return method
 
     def let_go(self) -> None:
-        """Of the instance: no call comes any more."""
+        """Drop the instance after the last call."""
         self.instance = None
         self.bound.clear()
 

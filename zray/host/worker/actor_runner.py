@@ -1,7 +1,7 @@
-"""An actor inside its worker: constructs it, runs its calls serially, in threads, or on an event loop.
+"""An actor inside its worker: constructs the instance, and runs its calls serially, in threads, or on an event loop.
 
-Serial actors run in the worker's main thread, call by call, like tasks.  Async and threaded ones run there too
-as far as the order of *beginning* goes; the rest is the loop's or the pool's.
+Serial actors run in the worker's main thread, call by call, like tasks.  Calls of async and threaded actors begin in
+that thread too, in order; the loop or the pool does the rest.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from .main import Worker
 
 
-# What has begun when an actor leaves is waited for, so long: one of its calls may be a loop without end.
+# How long a leaving actor waits for its running calls: some may loop without end.
 LAST_CALLS_SECONDS = 10.0
 
-# Values of a call's returns, the refs inside each, and whether it asks for another attempt.
+# Values of a call's returns, the refs inside each, and whether another attempt is wanted.
 Result = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
 
 
 class ActorHost:
-    """One actor."""
+    """The actor of a worker process."""
 
     def __init__(self, worker: Worker, order: StartActor) -> None:
         self.worker = worker
@@ -61,7 +61,7 @@ class ActorHost:
         self.is_serial = order.options.max_concurrency == 1 and not order.options.is_async
         self.instance: Any = None
         self.methods: Methods | None = None  # of the instance
-        self.has_shutdown = False  # its class has something to run before the process ends
+        self.has_shutdown = False  # its class has methods to run before the process ends
         self.shutdown = Shutdown(self)
         self.recovery = Recovery(self) if order.options.checkpoint_interval >= 0 else None
         self.async_calls: AsyncCalls | None = None
@@ -69,13 +69,13 @@ class ActorHost:
         self.slots = threading.Semaphore(max(1, order.options.max_concurrency))
         self.in_threads: dict[bytes, TaskSpec] = {}  # calls in the pool, by task
         self.running = 0  # calls in threads, or in the loop; changed with the worker's lock held
-        self.last_call: TaskSpec | None = None  # it asked for the actor's end
-        self.farewell = ""  # by what
-        self.exiting = ""  # why, once that call's result is on its way
-        self.leavers: set[bytes] = set()  # calls of exit_actor(): user code may catch what it raises
+        self.last_call: TaskSpec | None = None  # the call that asked for the actor's end
+        self.farewell = ""  # the reason of the end
+        self.exiting = ""  # the reason, once that call's result is on its way
+        self.leavers: set[bytes] = set()  # calls of exit_actor(): user code may catch the exception
 
     def start(self) -> None:
-        """Run the constructor, then say so; replace the worker's way to run tasks by ours."""
+        """Run the constructor and report; replace the worker's functions that run tasks."""
         worker, spec = self.worker, self.order.spec
         with begun_lines.lock:
             begun_lines.mark(self.options.class_name)
@@ -94,8 +94,8 @@ class ActorHost:
             from concurrent.futures import ThreadPoolExecutor
 
             self.pool = ThreadPoolExecutor(self.options.max_concurrency, "zray-actor")
-        # What is made beyond its calls, by its threads and by what saves and restores it, no other process of it
-        # makes again: its ids are this one's own.
+        # Children submitted outside calls, by threads and by save and restore methods, are not repeated in a later
+        # process of the actor: their ids are specific to this process.
         stray, constructor = (
             Submitter(task_id, self.options.class_name, self.actor_id, self.options.where, path)
             for task_id, path in ((worker.root.task_id, b""), (spec.task_id, worker.path_of(spec)))
@@ -142,7 +142,7 @@ class ActorHost:
         self.leave_if_asked()
 
     def _death_by(self, error: BaseException) -> bytes:
-        """The error that every call on an actor gets whose constructor raised."""
+        """Return the error for all calls on an actor after a failed constructor."""
         is_restored = bool(self.order.checkpoint)
         name = f"{self.options.class_name}.{'__zray_restore__' if is_restored else '__init__'}"
         task_error = deserialize_error(serialize_error(error, name, skip_frames=2).inband)
@@ -155,12 +155,12 @@ class ActorHost:
     # --- calls ---
 
     def claim_next(self) -> TaskSpec | None:
-        """The call at the head of the queue, if the window lets us have it and its arguments are here."""
+        """Return the call at the head of the queue, if the claim window permits and its arguments have arrived."""
         worker = self.worker
         executor = worker.executor
-        if self.exiting:  # nothing begins behind the call that leaves
+        if self.exiting:  # no call begins after the leaving call
             self.leave_if_asked()
-            threading.Event().wait()  # whoever ends last, or loses patience, ends the process
+            threading.Event().wait()  # another thread ends the process
         while executor.queue:
             try:
                 worker.claim(0)
@@ -222,7 +222,7 @@ class ActorHost:
             self.recovery.call_ended(spec)
 
     def run_once_more(self, spec: TaskSpec) -> None:
-        """A call of a process before this one: its result has been told, but what was large of it may be lost."""
+        """Replay a call of an earlier process: its result was reported, but large values of it may be lost."""
         is_read = parse_options(spec.options).is_readonly
         try:
             args, kwargs = self.worker.arguments_of(spec)
@@ -230,7 +230,7 @@ class ActorHost:
             if self.recovery is not None and any(task_of(object_id) == spec.task_id for object_id in self.order.again):
                 self.recovery.give(spec, self.result_of(spec, value))
         except BaseException as error:
-            if is_success(error):  # that process died before it could say so
+            if is_success(error):  # the earlier process died before its report
                 self.exiting = self._left_by(error)
             elif isinstance(error, ObjectLostError) and spec.task_id not in self.order.failed and not is_read:
                 what = f"{self.worker.name_of(spec)} succeeded before the loss, and failed in the replay"
@@ -258,17 +258,17 @@ class ActorHost:
     def finished(self, spec: TaskSpec, result: Result) -> None:
         worker = self.worker
         if self.leavers and spec.task_id in self.leavers and spec is not self.last_call:
-            result = self.outcome_of(spec, ActorExit(0))  # its own code has caught the first one
+            result = self.outcome_of(spec, ActorExit(0))  # user code has caught the first exception
         values, contained, wants_retry = result
         begun_lines.write_own()
         with worker.lock:
             worker.note(spec, values, contained, wants_retry=wants_retry)
             if spec is self.last_call:
-                # Not before: another thread that sees it ends the process.
+                # Not before: another thread would end the process.
                 self._begin_to_leave(self.farewell)
 
     def note_exit(self) -> None:
-        """exit_actor() is called here: the actor ends behind this call, whatever user code does with the exception."""
+        """Note a call of exit_actor(): the actor ends after this call, even if user code catches the exception."""
         call = current_call.get() or self.worker.call
         if call is not None and (self.async_calls is None or self.async_calls.is_own(call.spec)):
             self.leavers.add(call.spec.task_id)
@@ -277,7 +277,7 @@ class ActorHost:
         return farewell(self.in_words, error)
 
     def outcome_of(self, spec: TaskSpec, error: BaseException) -> Result:
-        """What a call that raised leaves behind: an error, or the wish to leave."""
+        """Return the result of a call that raised: an error, or the end of the actor."""
         if is_success(error) and os.getpid() == self.worker.pid:
             self.last_call = spec
             self.farewell = self._left_by(error)
@@ -301,7 +301,7 @@ class ActorHost:
                 value = error
             self.finished(spec, result)
             value = None  # as above
-        except BaseException as trouble:  # of zray's own: in a pool's thread nobody would see it
+        except BaseException as trouble:  # of zray's own: in a pool's thread it would be invisible
             crash(worker, worker.name_of(spec), trouble)
         finally:
             current_call.reset(token)
@@ -313,7 +313,7 @@ class ActorHost:
             self.leave_if_asked()
 
     def label(self) -> str:
-        """The actor's own words for its lines, where its class defines `__repr__`, as in Ray; else empty."""
+        """Return the actor's label for its lines if its class defines `__repr__`, as in Ray; else ""."""
         if self.instance is None or type(self.instance).__repr__ is object.__repr__:
             return ""
         with suppress(Exception):
@@ -321,15 +321,15 @@ class ActorHost:
         return ""
 
     def running_call(self) -> TaskSpec | None:
-        """The oldest call in threads, or in the loop; None: there is none.  In any thread."""
-        with suppress(RuntimeError):  # it has just changed
+        """Return the oldest call in threads, or in the loop; None: no call.  For any thread."""
+        with suppress(RuntimeError):  # changed just now
             if self.async_calls is not None:
                 return next((spec for spec, _ in self.async_calls.tasks.values()), None)
             return next(iter(self.in_threads.values()), None)
         return None
 
     def look_around(self) -> None:
-        """In the worker's helper thread, now and then."""
+        """Look for ended calls of the loop, in the worker's helper thread, now and then."""
         if self.async_calls is not None:
             self.async_calls.look()
 
@@ -345,13 +345,13 @@ class ActorHost:
                 patience.start()
 
     def leave_when_idle(self, error: BaseException) -> None:
-        """A task or callback beside the calls has asked for the end: those that have begun end first."""
+        """End the actor at the request of a task or callback beside the calls, after the running calls."""
         with self.worker.lock:
             self._begin_to_leave(self._left_by(error))
         self.leave_if_asked()
 
     def leave_if_asked(self) -> None:
-        """By itself, once the result of the call that asked for it is noted, and what runs beside it has ended."""
+        """Leave, once the result of the requesting call is noted, and all other calls have ended."""
         if self.exiting and not self.running:
             self._leave()
 
@@ -359,6 +359,6 @@ class ActorHost:
         self.shutdown.run(lambda: leave(self.worker, self.exiting, ActorExited(self.actor_id, self.exiting)))
 
     def stop(self) -> None:
-        """The node has told us to; without anything to run first this returns."""
+        """Stop at the node's order; returns if there are no methods to run first."""
         if self.has_shutdown:
             self.shutdown.run(lambda: leave(self.worker, "told to stop"))

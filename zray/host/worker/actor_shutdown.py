@@ -1,7 +1,7 @@
-"""What an actor's class has for its end: `__ray_shutdown__` and `__del__`.
+"""Methods of an actor's class for its end: `__ray_shutdown__` and `__del__`.
 
-Both run at each end in order, the first one first, for SHUTDOWN_SECONDS at most; neither runs after kill() or a crash.
-They run where the calls of the actor do: in the main thread, or on the event loop.
+Both run at each orderly end, in this order, for SHUTDOWN_SECONDS at most; neither runs after kill() or a crash.  They
+run like the actor's calls: in the main thread, or on the event loop.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ METHOD = "__ray_shutdown__"
 
 
 def has_shutdown(instance: Any) -> bool:
-    """Whether its class has either."""
+    """Return whether the class has either method."""
     return hasattr(type(instance), METHOD) or hasattr(type(instance), "__del__")
 
 
 class Shutdown:
-    """End of one actor: its methods that run first."""
+    """The end of an actor, with its methods that run first."""
 
     def __init__(self, host: ActorHost) -> None:
         self.host = host
@@ -90,7 +90,7 @@ class Shutdown:
         self.task = self.host.async_calls.loop.create_task(run())  # a loop refers to its tasks weakly
 
     def _call_method(self) -> Any:
-        """What it returns; what it raises is printed."""
+        """Call the method; return its value, or print its exception."""
         instance = self.host.instance
         method = getattr(type(instance), METHOD, None)
         if method is None:
@@ -102,7 +102,7 @@ class Shutdown:
             return None
 
     def _finalize(self) -> None:
-        """Let go of the instance, which has its finalizer run; call that where something else refers to it."""
+        """Drop the instance, so that its finalizer runs; call the finalizer if other references exist."""
         host = self.host
         instance = host.instance
         if not hasattr(type(instance), "__del__"):
@@ -115,7 +115,7 @@ class Shutdown:
         try:
             found: Callable[[], Any] = weakref.ref(instance)
         except TypeError:
-            kept = instance  # of a class with __slots__: nobody can tell whether it is gone
+            kept = instance  # of a class with __slots__: its end cannot be detected
 
             def found() -> Any:
                 return kept

@@ -29,22 +29,22 @@ from .exit_errors import is_success
 if TYPE_CHECKING:
     from .actor_runner import ActorHost, Result
 
-# The frame in which asyncio runs a callback or a step of a task: it knows the context of that.
+# The frame in which asyncio runs a callback or a step of a task, with the context.
 HANDLE_CODE = asyncio.events.Handle._run.__code__
 
 
 class EventLoop:
-    """Event loop of one actor."""
+    """The event loop of an actor."""
 
     def __init__(self, host: ActorHost) -> None:
         self.host = host
         self.stopped_by: Call | None = None
-        self.instance: Future[Any] = Future()  # of the class; done once its constructor has ended
+        self.instance: Future[Any] = Future()  # of the class; done after its constructor
         self.loop = asyncio.new_event_loop()
         try:
             self.loop.stop = self._stop  # type: ignore[method-assign]
         except AttributeError:
-            pass  # a loop written in C: who stops it is not known
+            pass  # a loop written in C: the stopping call is unknown
         self.thread = threading.Thread(target=self._run, name="zray-loop", daemon=True)
         self.thread.start()
 
@@ -72,7 +72,7 @@ class EventLoop:
         return self.instance.result()
 
     def _constructor_failed(self, error: BaseException) -> None:
-        """Pass on the error of the constructor, or of what something beside it has done to the loop."""
+        """Pass on the error of the constructor, or of other code that ended the loop."""
         if not self.instance.done():
             trace = error.__traceback__
             self.instance.set_exception(error.with_traceback(trace.tb_next if trace is not None else None))
@@ -115,14 +115,14 @@ class EventLoop:
             crash(self.host.worker, self._name_of(self.stopped_by), error, "stopped the actor's event loop")
 
     def _name_of(self, call: Call | None) -> str:
-        """The call from which the end came, in words."""
+        """Return a text for the call that ended the loop."""
         if call is None:
             return f"A task or callback in the event loop of {self.host.in_words}"
         return self.host.worker.name_of(call.spec)
 
 
 def current_task() -> Any:
-    """The asyncio task that runs this code; None outside of event loops."""
+    """Return the asyncio task that runs this code; None outside of event loops."""
     try:
         return asyncio.current_task()
     except RuntimeError:
@@ -130,7 +130,7 @@ def current_task() -> Any:
 
 
 def _call_that_raised(error: BaseException) -> Call | None:
-    """The call in whose context the innermost callback or task ran from which the error came."""
+    """Return the call in whose context the innermost failed callback or task ran."""
     found = None
     trace = error.__traceback__
     while trace is not None:
@@ -143,16 +143,16 @@ def _call_that_raised(error: BaseException) -> Call | None:
     return found
 
 
-# Begun in one go: more would keep the first of them waiting.
+# Limit of calls begun at a time: more would delay the first of them.
 BATCH_COUNT_MAX = 256
-# Methods with their options, of which a program has a handful; where each call has options of its own they begin anew.
+# Methods with their options, a handful in most programs; emptied if each call has new options.
 METHODS_MAX = 1_000
-# Between two looks for calls that have ended without an outcome, which only odd programs have.
+# Interval of looks for calls that ended without an outcome, which only odd programs have.
 LOOK_SECONDS = 1.0
 
 
 class AsyncCalls:
-    """The event loop of one actor."""
+    """The calls on the event loop of an actor."""
 
     def __init__(self, host: ActorHost, concurrency: int) -> None:
         self.host = host
@@ -161,14 +161,14 @@ class AsyncCalls:
         self.has_room = threading.Event()
         self.flush_is_due = False
         self.tasks: dict[bytes, tuple[TaskSpec, Any]] = {}  # by call; a loop refers to its tasks weakly
-        self.methods: dict[bytes, Any] = {}  # by options blob: (bound method, returns one value)
+        self.methods: dict[bytes, Any] = {}  # by options blob: (bound method, whether it has a single return)
         self.events = EventLoop(host)
         self.construct = self.events.construct
         self.loop = self.events.loop
         self.looked_at = 0.0
 
     def begin(self) -> None:
-        """Begin what the queue, the window and the concurrency allow; wait for room where there is none."""
+        """Begin as many calls as queue, window and concurrency allow; wait if the concurrency is used up."""
         host, worker = self.host, self.worker
         if host.running >= self.concurrency:
             self.has_room.clear()
@@ -202,13 +202,13 @@ class AsyncCalls:
         return found
 
     async def _run(self, spec: TaskSpec) -> None:
-        current_call.set(Call(spec))  # the task's own context: no other call sees it
+        current_call.set(Call(spec))  # the task's own context, invisible to other calls
         host, worker = self.host, self.worker
         try:
             method, is_single = self._method_of(spec)
             args, kwargs = worker.arguments_of(spec)
             value = method(*args, **kwargs)
-            if type(value) is not ObjectRef and hasattr(value, "__await__"):  # a ref that it returns stays a ref
+            if type(value) is not ObjectRef and hasattr(value, "__await__"):  # a returned ref stays a ref
                 value = await value
             serialized = serialize(value) if is_single else None
             if serialized is not None and serialized.size <= worker.inline_bytes_max and not serialized.buffers:
@@ -220,7 +220,7 @@ class AsyncCalls:
             result = host.outcome_of(spec, error)
             value = error
         self._finished(spec, result)
-        value = None  # an error's traceback has this frame, which would keep the error
+        value = None  # an error's traceback has this frame, which would keep the error alive
 
     def _finished(self, spec: TaskSpec, result: Result) -> None:
         host = self.host
@@ -235,29 +235,29 @@ class AsyncCalls:
             self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """After the calls that were ready with this one."""
+        """Send results, after the calls that were ready together."""
         self.flush_is_due = False
         self.worker.flush()
         self.host.leave_if_asked()
 
     def is_own(self, spec: TaskSpec) -> bool:
-        """Whether this code runs in the call itself, or the constructor, not in a task or thread that it has begun."""
+        """Return whether this code runs in the call, or the constructor, not in a task or thread of its own."""
         if spec is self.host.order.spec:
             return True
         known = self.tasks.get(spec.task_id)
         return known is not None and known[1] is current_task()
 
-    # --- calls that have ended without an outcome ---
+    # --- calls ended without an outcome ---
 
     def look(self) -> None:
-        """Have the loop look for them now and then.  In the worker's helper thread."""
+        """Have the loop look for ended calls now and then.  In the worker's helper thread."""
         now = time.monotonic()
         if self.tasks and now - self.looked_at >= LOOK_SECONDS:
             self.looked_at = now
             self.loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
-        """A task that user code has cancelled before it began has not run a line of ours."""
+        """Finish tasks that user code cancelled before their first step, so that no line of zray's ran."""
         for spec, task in [entry for entry in self.tasks.values() if entry[1].done()]:
             error = asyncio.CancelledError("cancelled before it began") if task.cancelled() else task.exception()
             try:

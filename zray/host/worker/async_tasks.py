@@ -1,6 +1,6 @@
 """Async functions as tasks: each run is a coroutine on the event loop of its worker.
 
-The loop lives in the main thread and is kept between tasks, so that clients of a library may be kept too.  The CPU is
+The loop runs in the main thread and is kept between tasks, so that clients of a library may be kept too.  The CPU is
 lent out while the loop waits for refs (background_waits.py).
 """
 
@@ -19,12 +19,12 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def runnable(function: Any) -> Any:
-    """An AsyncFunction of a coroutine function; anything else as it is."""
+    """Return an AsyncFunction for a coroutine function; anything else unchanged."""
     return AsyncFunction(function) if inspect.iscoroutinefunction(function) else function
 
 
 class AsyncFunction:
-    """Coroutine function, called as a plain one: the call runs the coroutine to its end."""
+    """A coroutine function, callable as a plain function: the call runs the coroutine to its end."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -37,14 +37,14 @@ class AsyncFunction:
 
 
 def run(coroutine: Any) -> tuple[Any, BaseException | None]:
-    """Run a coroutine to its end; its value, or its error.  What it has left running is cancelled."""
+    """Run a coroutine to its end, and cancel its remaining tasks.  Returns the value, or the error."""
     import asyncio  # here and below: it takes long, and few workers need it
 
     outer = asyncio._get_running_loop()
     if outer is None:
         loop = own_loop()
     else:
-        # A task inside the wait of another one: `get` in a coroutine has stopped the loop of that.
+        # A task inside the wait of another task: `get` in a coroutine has stopped the outer loop.
         loop = new_loop()
         asyncio._set_running_loop(None)
     try:
@@ -59,7 +59,7 @@ def run(coroutine: Any) -> tuple[Any, BaseException | None]:
 
 
 def own_loop() -> asyncio.AbstractEventLoop:
-    """The loop of this process; another one where user code has closed it."""
+    """Return the loop of this process; a new one if user code has closed the former."""
     global _loop
     if _loop is None or _loop.is_closed():
         _loop = new_loop()
@@ -67,12 +67,12 @@ def own_loop() -> asyncio.AbstractEventLoop:
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """An event loop that lends the CPU of its worker out before it waits for refs."""
+    """Return an event loop that lends its worker's CPU out before it waits for refs."""
     import asyncio
     import selectors
 
     class LendingSelector(selectors.DefaultSelector):
-        """Selector of the event loop: a thread that is about to wait is idle at once, not at the helper's next look."""
+        """A selector that reports a waiting thread as idle at once, not at the helper's next look."""
 
         def select(self, timeout: float | None = None) -> list[Any]:
             if timeout is None or timeout > 0:
@@ -92,7 +92,7 @@ async def _outcome(coroutine: Any) -> tuple[Any, BaseException | None]:
 
 
 def _cancel_the_rest(loop: asyncio.AbstractEventLoop) -> None:
-    """Nothing that a task has started on the loop runs on during the next one."""
+    """Cancel all tasks left on the loop, before the next coroutine."""
     import asyncio
 
     if loop.is_closed():

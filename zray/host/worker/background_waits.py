@@ -1,8 +1,8 @@
-"""Threads of a worker that wait beside its main one: in `get`, in `wait`, for futures, in an `await`.
+"""Waits of a worker's threads beside the main one: in `get`, in `wait`, for futures, in an `await`.
 
-Its node sees only what the main thread waits for.  That may be another thread's end, which nobody can tell from work
-but by the CPU time that the process takes: where something is awaited and next to none is taken, the CPU is lent out
-until all of it is here, or the process goes on (wire/tasks.WaitObjects, aside).  An actor lends nothing.
+The node sees only the waits of the main thread.  The main thread may wait for another thread's end, which differs from
+work only by the CPU time of the process.  If objects are awaited and next to no CPU time is used, the CPU is lent out
+until all objects have arrived, or the process resumes (wire/tasks.WaitObjects, aside).  An actor lends nothing.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ...exceptions import ClusterLostError
 if TYPE_CHECKING:
     from .main import Worker
 
-# Of one core: what less was taken than this is waiting.  A hundred threads that look around take some 3 %.
+# Share of a core: below it the process waits.  A hundred threads that look around take some 3 %.
 IDLE_PART = 0.2
-# Objects waited for in one go: an actor may have a hundred thousand awaits, and its CPU be lent out again and again.
+# Limit of objects per wait: an actor may have a hundred thousand awaits, and its CPU be lent out again and again.
 AWAITED_MAX = 1_000
 
 
 class Aside:
-    """Those of one worker.  Looked at by its helper, four times a second."""
+    """The waits of a worker's other threads, looked at by its helper four times a second."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.request = 0  # our wait at the node; changed with the worker's lock held
-        self.is_ending = False  # and it knows that we want an answer
+        self.is_ending = False  # and the node knows that an answer is wanted
         self.looked_at = 0.0  # 0: nothing was awaited then
         self.used = 0.0
 
@@ -56,10 +56,10 @@ class Aside:
                     self.request = client.wait(missing, len(missing), fetch=False, block=True, aside=True)
                 worker.send_buffered()
         except ClusterLostError:
-            pass  # who waits hears of it
+            pass  # waiting threads get the error
 
     def lend(self) -> None:
-        """Lend the CPU now: the main thread is about to wait for what is awaited.  In the main thread."""
+        """Lend the CPU now: the main thread is about to wait for awaited objects.  In the main thread."""
         worker = self.worker
         client = worker.client
         if not client.waits or worker.call is None or worker.actor is not None:
@@ -79,7 +79,7 @@ class Aside:
             pass  # who waits hears of it
 
     def _missing(self) -> list[bytes]:
-        """What is awaited and not here."""
+        """Return the awaited objects that have not arrived."""
         worker = self.worker
         client = worker.client
         awaited = dict.fromkeys(i for wait in (*client.waits, *worker.waiting.looked_for) for i in wait)
@@ -87,7 +87,7 @@ class Aside:
         return list(islice(missing, AWAITED_MAX))
 
     def end(self) -> None:
-        """We go on.  With the lock held."""
+        """Resume work.  With the lock held."""
         if not self.is_ending:
             self.is_ending = True
             self.worker.client.cancel_wait(self.request)

@@ -1,8 +1,8 @@
-"""An actor that recovers (`checkpoint_interval`), inside its worker: its state is saved, restored, brought up to date.
+"""An actor with `checkpoint_interval`, inside its worker: its state is saved, restored, and replayed.
 
-What is saved is what the class's `__zray_save__()` returns; it is restored by `__zray_restore__(state)` on an instance
-whose constructor has not run.  The same methods may be called `__ray_save__` and `__ray_restore__`.  Without them it is
-saved as pickle does it.
+The state is the result of the class's `__zray_save__()`; `__zray_restore__(state)` restores it on an instance without a
+constructor call.  The methods may also be called `__ray_save__` and `__ray_restore__`.  Without them the state is
+pickled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RESTORE = ("__zray_restore__", "__ray_restore__")
 
 
 class NotAsBefore(Exception):
-    """A call that is run again finds lost what it had: the state would not be what callers have seen."""
+    """A replayed call misses lost data: the state would differ from the state that callers have seen."""
 
 
 def _found(instance: Any, names: tuple[str, ...]) -> Any:
@@ -32,20 +32,20 @@ def _found(instance: Any, names: tuple[str, ...]) -> Any:
 
 
 class Recovery:
-    """Checkpoints and replay of one actor."""
+    """Checkpoints and replay of an actor."""
 
     def __init__(self, host: ActorHost) -> None:
         self.host = host
-        self.count = host.order.call_count  # calls so far, but for readonly ones
+        self.count = host.order.call_count  # calls so far, without readonly ones
         self.saved_at = self.count
-        self.saved: ObjectRef | None = None  # the last checkpoint that we have put
-        self.given: list[ObjectRef] = []  # what calls that were run again have returned, until the node holds it
+        self.saved: ObjectRef | None = None  # the last checkpoint put by this process
+        self.given: list[ObjectRef] = []  # results of replayed calls, until the node holds them
 
     def restored(self, cls: Any) -> Any:
-        """The instance as it was saved."""
+        """Return the instance as saved."""
         worker = self.host.worker
         ref = worker.another_ref(self.host.order.checkpoint)
-        (state,) = worker.get([ref], None, writable=True)  # its arrays are its own, as they were
+        (state,) = worker.get([ref], None, writable=True)  # its arrays are its own, as before
         found = _found(cls, RESTORE)
         if found is None and _found(cls, SAVE) is None:
             return state
@@ -57,7 +57,9 @@ class Recovery:
         return instance
 
     def run_again(self) -> None:
-        """The calls since, in order, and readonly ones for what they return.  What others return or raise was told."""
+        """Replay the calls since the checkpoint, in order, and readonly calls for their results.  Other results were
+        reported.
+        """
         host, worker = self.host, self.host.worker
         for spec in host.order.calls:
             worker.call = Call(spec)
@@ -70,7 +72,7 @@ class Recovery:
         host.order.calls = []
 
     def give(self, spec: TaskSpec, result: Result) -> None:
-        """What a call that was run again has returned is lost, and may be asked for."""
+        """Put the result of a replayed call, since it is lost and may be requested."""
         worker = self.host.worker
         values, contained, _ = result
         with worker.lock:
@@ -90,11 +92,11 @@ class Recovery:
             self._save()
 
     def _save(self) -> None:
-        """A state that cannot be saved is said to be so; the calls since the last one are run again instead."""
+        """Save the state.  A failure is printed; the calls since the last checkpoint are replayed instead."""
         host, worker = self.host, self.host.worker
         try:
             save = _found(host.instance, SAVE)
-            state = host.instance if save is None else save()  # lives until it is put, with what its refs refer to
+            state = host.instance if save is None else save()  # lives until it is put, with the objects of its refs
             serialized = serialize(state)
             object_id = checkpoint_id(host.actor_id, host.order.restart_count, self.count)
             stored = worker.store(object_id, serialized)
@@ -102,7 +104,7 @@ class Recovery:
             print(f"{host.options.class_name}: its state could not be saved: {error!r}", flush=True)
             self.saved_at = self.count  # not again after each call
             return
-        worker.flush()  # results first: they are in it
+        worker.flush()  # results first: the state includes them
         with worker.lock:
             worker.client.put(object_id, stored, serialized.contained)
             worker.client.say(ActorSaved(host.actor_id, object_id, self.count))

@@ -1,8 +1,8 @@
-"""A worker's side of a program that changes while it runs: its sys.path grows, it reloads modules of its own.
+"""A worker's reaction to a program that changes while it runs: its sys.path grows, or it reloads its own modules.
 
-Tasks see that from the next submission on.  A worker that has imported modules of the program leaves ahead of its next
-task, and another one takes its place.  A worker whose task waits cannot leave, and may be given others to run
-meanwhile: these import the modules anew.  Actors keep what they have.
+Tasks see the change from the next submission on.  A worker that has imported modules of the program leaves ahead of its
+next task, and another takes its place.  A worker with a waiting task cannot leave, and may be given others to run
+meanwhile: these import the modules again.  Actors keep their modules.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ WHY = "its program has reloaded modules"
 
 
 class CodeChanges:
-    """Of one worker."""
+    """The code changes of a worker."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        self.is_outdated = False  # it has modules that its program has reloaded since
+        self.is_outdated = False  # some of its modules were reloaded by the program
         self.own_path = frozenset(sys.path)  # of a worker of no job
         self.told_path: tuple[str, ...] = ()  # by the job
 
     def told(self, before: scheduling.JobFacts, message: tasks.JobStarted) -> None:
-        """Facts of a job that it has already.  With the worker's lock held."""
+        """Apply new facts of the worker's job.  With the worker's lock held."""
         worker, facts = self.worker, message.facts
         if facts.sys_path != before.sys_path:
             self.show_path(facts.sys_path)
@@ -46,12 +46,12 @@ class CodeChanges:
         self.is_outdated = worker.has_new_code = True
         worker.functions.clear()
         worker.claim = self._leave_or_claim
-        worker.orders.append(message)  # it leaves also where it has nothing to do
+        worker.orders.append(message)  # an idle worker leaves too
 
     def show_path(self, told: tuple[str, ...]) -> None:
-        """sys.path in the program's order: what it finds first, its tasks find first.
+        """Put sys.path in the program's order: tasks find the same modules first.
 
-        Modules that have travelled here stay ahead; what tasks have added themselves stays behind.
+        Folders of shipped modules stay ahead; folders added by tasks stay behind.
         """
         gone = set(self.told_path) - self.own_path
         self.told_path = told
@@ -61,7 +61,7 @@ class CodeChanges:
         sys.path[:] = with_packages([*dict.fromkeys((*first, *told, *rest))], context.packages)
 
     def take(self) -> None:
-        """Ahead of anything that is unpickled: by the thread that runs tasks, when something is new."""
+        """Bring and reload changed code before unpickling, in the thread that runs tasks."""
         worker = self.worker
         worker.has_new_code = False
         if worker.code is not None:
@@ -72,7 +72,7 @@ class CodeChanges:
                 worker.functions.clear()
 
     def leave_if_told(self) -> None:
-        """The worker has nothing to do."""
+        """Leave if outdated, when there is no work."""
         if self.worker.actor is None:
             leave(self.worker, WHY)
 

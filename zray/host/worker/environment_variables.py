@@ -1,4 +1,4 @@
-"""Environment variables of tasks (runtime_env), in the process that runs them."""
+"""Environment variables of tasks (runtime_env), in the process that runs the tasks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ...wire.environment import EnvVars
 
 
 def set_env_vars(env_vars: EnvVars) -> None:
-    """In order; ${NAME} stands for what NAME was before."""
+    """Set the variables in order; ${NAME} stands for the former value of NAME."""
     for name, value in env_vars:
         os.environ[name] = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), value)
 
 
 @contextmanager
 def with_env_vars(env_vars: EnvVars) -> Iterator[None]:
-    """Set the variables for a while; afterwards each is as it was before."""
+    """Set the variables for a while, then restore the former values."""
     before = {name: os.environ.get(name) for name, _ in env_vars}
     set_env_vars(env_vars)
     try:

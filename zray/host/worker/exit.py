@@ -1,7 +1,7 @@
-"""How a worker ends by what user code does: exit_actor(), sys.exit(), os._exit(), the last of max_calls.
+"""Ends of a worker caused by user code: exit_actor(), sys.exit(), os._exit(), the last of max_calls.
 
-The node hears of a process's end from the fork server, which may be faster than the process's own last words: so
-what it has to say must have been heard before it ends.
+The fork server reports a process's end, perhaps faster than the process's own last messages.  So the node must have
+received these messages before the process ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .exit_errors import exit_in_words, exit_status
 if TYPE_CHECKING:
     from .main import Worker
 
-# A node that does not answer for so long has other troubles than one worker's last words.
+# A node that does not answer for so long has other troubles than a worker's last messages.
 GOODBYE_SECONDS = 10.0
 
 
@@ -40,15 +40,15 @@ class Parting(NamedTuple):
 def leave(
     worker: Worker, reason: str, *news: Message, status: int = 0, end: Callable[[int], NoReturn] = end_process
 ) -> NoReturn:
-    """Results first, then the news, then the process.  What is queued here and not begun goes back to the node."""
+    """Send the results, then the news, and end the process.  Queued tasks not yet begun go back to the node."""
     worker.claim = _no_more
     try:
-        worker.flush()  # in one frame with what is said, results would come behind it
+        worker.flush()  # in a common frame results would follow the news
         for message in news:
             worker.say(message)
         worker.say(Goodbye(reason))
         worker.flush()
-        # As any process waits: one that runs a task runs nothing else meanwhile.
+        # Wait like any other process, without nested tasks.
         Runtime.receive_until(worker, lambda: worker.said_goodbye, time.monotonic() + GOODBYE_SECONDS)
     except ClusterLostError:
         pass
@@ -56,15 +56,16 @@ def leave(
 
 
 def _no_more(seconds: float) -> None:
-    """Other threads begin nothing either: the claim window counts what is left as not begun."""
+    """Keep other threads from beginning tasks: the claim window counts the rest as not begun."""
     raise posix_ipc.BusyError
 
 
 def crash(worker: Worker, name: str, error: BaseException, how: str = "") -> NoReturn:
-    """An exit of user code ends the process with its code, and the node takes what runs in it as after any other death.
+    """End the process after an exit of user code, with its code; the node treats this end like any other death.
 
     The place of the exit is part of the report in the error.
-    how: what `name` has done; "" for what `error` says.
+
+    how: a text about the deed; "": taken from `error`.
     """
     how = how or exit_in_words(error)
     write_exit(worker.paths, worker.worker_id, worker.pid, error, f"{name} has {how}: its worker process ends.")
@@ -73,8 +74,9 @@ def crash(worker: Worker, name: str, error: BaseException, how: str = "") -> NoR
 
 @contextmanager
 def heard_before_exit(worker: Worker) -> Iterator[None]:
-    """os._exit() of user code ends the process at once, and what has ended before would be taken for lost with it: it
-    is heard first.  Not of a child that user code has forked, nor in the middle of a call of zray.
+    """Make os._exit() of user code report earlier results first, which would otherwise count as lost.
+
+    Not for a child forked by user code, nor inside a call of zray.
     """
     at_once = os._exit
 

@@ -1,24 +1,26 @@
-"""Exits of user code: exit_actor(), sys.exit(), and how errors name them."""
+"""Exits of user code: exit_actor(), sys.exit(), and their texts in errors."""
 
 from __future__ import annotations
 
 from ...exceptions import encode_system_error
 
-# Of a program that an interrupt has ended, as a shell has it.
+# The status of a program ended by an interrupt, as in a shell.
 INTERRUPTED_STATUS = 130
 
 
 class ActorExit(SystemExit):
-    """Raised by exit_actor(): the actor ends, and the call's answer is that it did."""
+    """Raised by exit_actor(): the actor ends, and the call's error says so."""
 
 
 def is_success(error: BaseException) -> bool:
-    """Whether it is sys.exit(0), which ends an actor for good.  Another code, or none, is a crash, as in Ray."""
+    """Return whether the error is sys.exit(0), which ends an actor for good.  Another code, or none, is a crash, as in
+    Ray.
+    """
     return isinstance(error, SystemExit) and error.code == 0
 
 
 def exit_status(error: BaseException) -> int:
-    """The exit code of a process that ends by this error."""
+    """Return the exit code of a process ended by this error."""
     if isinstance(error, SystemExit):
         code = error.code
         return (code if isinstance(code, int) else int(code is not None)) & 0xFF
@@ -26,7 +28,7 @@ def exit_status(error: BaseException) -> int:
 
 
 def exit_in_words(error: BaseException) -> str:
-    """The deed of a task that ends its process by this error."""
+    """Return the deed of a task that ends its process by this error."""
     if isinstance(error, SystemExit):
         return f"called sys.exit({'' if error.code is None else repr(error.code)})"[:1000]
     return f"raised {type(error).__name__}"
@@ -38,10 +40,10 @@ def farewell(in_words: str, error: BaseException) -> str:
 
 
 def exited_task(name: str, error: BaseException) -> str:
-    """The error text of a task that called sys.exit(): a decision of the user's code, so no attempt is repeated."""
+    """Return the error text of a task that called sys.exit(): a decision of the user's code, so there is no retry."""
     return f"Task {name} {exit_in_words(error)}.  Its worker process ends, and the task is not retried."
 
 
 def died(in_words: str, how: str) -> bytes:
-    """The error value that calls on a dead actor of local mode get."""
+    """Return the error value for calls on a dead actor of local mode."""
     return encode_system_error("ActorDiedError", f"The {in_words} {how}.")

@@ -1,4 +1,4 @@
-"""The outcome of a task or call whose user code raised: an error value, one more attempt, or the end of the process."""
+"""The outcome of a task or call that raised in user code: an error value, a retry, or the end of the process."""
 
 from __future__ import annotations
 

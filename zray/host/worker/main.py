@@ -1,8 +1,8 @@
-"""A worker process: begins tasks one by one, as far as its claim window lets it, and says what came of them.
+"""A worker process: begins tasks one by one, within its claim window, and reports the outcomes.
 
-The main thread runs user code.  When it blocks in `get` or `wait`, it receives there, and runs what the node
-sends it nested.  Results leave when the queue is empty, when half a millisecond has passed, or by the helper
-thread while a long task runs.
+The main thread runs user code.  While blocked in `get` or `wait`, it receives messages, and runs nested tasks from the
+node.  Results leave when the queue is empty, after half a millisecond, or through the helper thread while a long task
+runs.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
 
 # Results wait no longer than this for company.
 RESULT_SECONDS = 0.0005
-# Methods of an actor that are known to take less; each call may have options of its own.
+# Limit of an actor's methods known to be brief; each call may have options of its own.
 BRIEF_MAX = 1_000
-# Of runs that took longer than this it is asked whether they were only held up; shorter ones change no plan.
+# Longer runs are checked for waits for a core; shorter ones change no plan.
 ODD_SECONDS = 0.001
 
 
@@ -97,21 +97,21 @@ class Worker(Runtime):
         self.more_messages = self.executor.take_messages
         self.functions: dict[bytes, Callable[..., Any]] = {}
         self.origins = Origins(self)
-        self.fitted = b""  # the options of the last task: libraries have the threads for its CPUs
+        self.fitted = b""  # options of the last task, whose CPUs set the libraries' threads
         self.calls: Counter[bytes] = Counter()  # of functions with max_calls
-        self.parting: Parting | None = None  # this process ends behind the task in hand
-        self.call: Call | None = None  # what the main thread runs, and threads that it started
-        self.first_submit = threading.Lock()  # several threads of one task may be its first to submit
+        self.parting: Parting | None = None  # this process ends after the task in hand
+        self.call: Call | None = None  # the call in the main thread and in threads started by the call
+        self.first_submit = threading.Lock()  # several threads of a task may be its first to submit
         self.main_thread = threading.get_ident()
         self.sent_at = 0.0
-        # The actor's methods that take little, by the options of their calls.
+        # The actor's brief methods, by the options of their calls.
         self.brief: Latest[bytes, None] = Latest(BRIEF_MAX)
         self.aside = Aside(self)
         self.title = WorkerTitle(self)
         self.log_room = LogRoom(session.worker_log_path(worker_id, self.pid))
-        self.core_waits = CoreWaits()  # of the main thread, which is the one that makes this
-        self.said_goodbye = False  # and the node has heard it
-        self.actor: Any = None  # an actors.ActorHost, once this worker is an actor's
+        self.core_waits = CoreWaits()  # of the main thread, which constructs the worker
+        self.said_goodbye = False  # and the node has acknowledged
+        self.actor: Any = None  # an actors.ActorHost, once this worker runs an actor
         self.code: CodeTaker | None = None  # where files are to be brought
         self.has_new_code = False  # to be taken before the next function or argument is unpickled
         self.code_changes = CodeChanges(self)
@@ -120,12 +120,12 @@ class Worker(Runtime):
         self.begin()
 
     def _note_output(self) -> None:
-        """At the end of a task that has printed.  The calls of an actor belong together."""
+        """Note the output at the end of a task that has printed.  An actor's calls belong together."""
         if self.call is None and self.actor is None and os.getpid() == self.pid:
             self.paths.note_output(self.worker_id, self.pid)
 
     def _new_name(self) -> str:
-        """The name of the task that prints; "": the same call as the last time, none, or an actor without own words."""
+        """Return the name of the printing task; "": the same call as before, none, or an actor without a label."""
         call = self.call
         if call is None or call.spec.task_id is self.printed_by:
             return ""
@@ -135,7 +135,7 @@ class Worker(Runtime):
     # --- orders ---
 
     def _on_order(self, message: Message) -> None:
-        """With the lock held."""
+        """Handle a message from the node.  With the lock held."""
         kind = type(message)
         if kind is tasks.StartTasks:
             for argument in message.arguments:  # type: ignore[attr-defined]
@@ -185,7 +185,7 @@ class Worker(Runtime):
             pass  # the driver's folder is gone: absolute paths still work
 
     def submitter(self) -> Submitter:
-        """The task that this thread runs, or that started it."""
+        """Return the task that this thread runs, or that started the thread."""
         call = current_call.get() or self.call
         if call is None:
             return self.root
@@ -199,13 +199,15 @@ class Worker(Runtime):
         return call.submitter
 
     def path_of(self, spec: TaskSpec) -> bytes:
-        """The path of a task of a job with a seed; b"" elsewhere, and where another job's driver has submitted it."""
+        """Return the path of a task in a job with a seed; b"" otherwise, or if another job's driver submitted
+        the task.
+        """
         if self.facts.seed is None or spec.path:
             return spec.path
         return child_path(b"", spec.task_id) if is_child(spec.task_id, root_task_id(self.job_id)) else b""
 
     def blocks(self) -> bool:
-        """Whether a wait of this thread stops the worker."""
+        """Return whether a wait of this thread stops the worker."""
         if threading.get_ident() != self.main_thread or (self.code is not None and self.code.is_fetching):
             return False
         return self.actor is None or bool(self.actor.is_serial)
@@ -219,7 +221,7 @@ class Worker(Runtime):
             self.actor.look_around()
 
     def name_of(self, spec: TaskSpec) -> str:
-        """A task's name, for the user."""
+        """Return a task's name, for the user."""
         options = parse_options(spec.options)
         function = self.executor.functions.get(spec.function_id)
         return options.name or options.method or (function.name if function is not None else spec.function_id.hex())
@@ -227,7 +229,7 @@ class Worker(Runtime):
     # --- the loop ---
 
     def run(self) -> None:
-        """Until told to stop."""
+        """Run until told to stop."""
         executor = self.executor
         queue = executor.queue
         while True:
@@ -286,8 +288,9 @@ class Worker(Runtime):
         self.send_results_soon()
 
     def send_results_soon(self) -> None:
-        """With the last of the queue, which the loop does; before that at once when they have waited long enough for
-        company, or what comes next may take long, or end this process; else the helper looks after them.
+        """Send results at once if they have waited long enough, or if the next task may take long or end the process.
+
+        The loop sends the last of the queue; in other cases the helper sends.
         """
         queue = self.executor.queue
         if not queue:
@@ -301,25 +304,25 @@ class Worker(Runtime):
             self.arm()
 
     def ended(self, spec: TaskSpec, took: float) -> None:
-        """A call of an actor: it is known now how long its method takes."""
+        """Note the duration of an actor's call, as the duration of its method."""
         if took < RESULT_SECONDS:
             self.brief[spec.options] = None
         else:
             self.brief.pop(spec.options, None)
 
     def is_brief(self, spec: TaskSpec) -> bool:
-        """Whether its function or method has ended here before, and takes less than results may wait."""
+        """Return whether the function or method has ended here before, in less time than results may wait."""
         mean = self.executor.means.get(spec.function_id)
         return mean.us < RESULT_SECONDS * 1e6 if mean is not None else spec.options in self.brief
 
     def run_task(self, spec: TaskSpec) -> None:
-        """Run one, and note what came of it."""
+        """Run a task, and note the outcome."""
         outer, self.call = self.call, Call(spec)
         if spec.options != self.fitted:
             self.fit_threads(spec)
         began = time.perf_counter()
         wants_retry = False
-        value = None  # what it returns lives until that is noted: with it go the refs inside, and what they refer to
+        value = None  # lives until noted: its refs keep their objects alive
         try:
             function = self.functions.get(spec.function_id) or self.function_of(spec.function_id)
             args, kwargs = self.arguments_of(spec)
@@ -355,17 +358,17 @@ class Worker(Runtime):
             if not was_held_up:
                 executor.ran_for(spec.function_id, took * 1e6)
             self.note(spec, values, contained, wants_retry=wants_retry)
-        value = None  # an error's traceback has this frame, which would keep the error
+        value = None  # an error's traceback has this frame, which would keep the error alive
 
     def fit_threads(self, spec: TaskSpec) -> None:
-        """Math libraries have as many threads as the task has CPUs."""
+        """Set the threads of math libraries to the CPUs of the task."""
         self.fitted = spec.options
         threads.fit(parse_options(spec.options).resources)
 
     def note(
         self, spec: TaskSpec, values: list[Any], contained: tuple[tuple[bytes, ...], ...], *, wants_retry: bool
     ) -> None:
-        """What came of a task, for the next flush.  With the lock held."""
+        """Note the outcome of a task, for the next flush.  With the lock held."""
         executor, client = self.executor, self.client
         for object_id in executor.finished(spec, values, contained, wants_retry=wants_retry):
             client.place_told(object_id)
@@ -378,10 +381,10 @@ class Worker(Runtime):
                 client.place_unused(object_id)
 
     def arguments_of(self, spec: TaskSpec) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments, refs resolved.
+        """Return positional and keyword arguments, refs resolved.
 
         Raises:
-            the error that an argument is.
+            the error in an argument's place.
         """
         if self.has_new_code:
             self.code_changes.take()
@@ -400,7 +403,7 @@ class Worker(Runtime):
         return deserialize_arguments(spec.args, resolved)
 
     def function_of(self, function_id: bytes) -> Callable[..., Any]:
-        """Unpickled once; or each time, where its closure has refs: kept here, they would keep their objects."""
+        """Return the function, unpickled once; or each time if its closure has refs, since a cache would keep them."""
         if self.has_new_code:
             self.code_changes.take()
         restored = self.restored_count
@@ -412,7 +415,7 @@ class Worker(Runtime):
         function = deserialize_function(code)
         if type(function) is CodeInStore:
             found = self.get((function.ref,), None)[0]
-            restored = self.restored_count  # that ref is none of the closure's
+            restored = self.restored_count  # that ref is not part of the closure
             function = deserialize_function(found)
         function = runnable(function)
         with self.lock:
@@ -423,7 +426,7 @@ class Worker(Runtime):
     # --- nested ---
 
     def receive_until(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
-        """As Runtime's; in the thread that runs tasks, also run what the node sends us to run meanwhile."""
+        """Receive as the base class does; in the thread that runs tasks, also run nested tasks from the node."""
         nested = self.executor.nested
         if threading.get_ident() != self.main_thread:
             return super().receive_until(is_done, deadline)
@@ -432,7 +435,7 @@ class Worker(Runtime):
                 return is_done()
             with self.lock:
                 spec = self.executor.begun = nested.popleft()
-            outer, self.waiting.blocked = self.waiting.blocked, 0  # this thread runs; what it awaits may lend the CPU
+            outer, self.waiting.blocked = self.waiting.blocked, 0  # waits of the nested task may lend the CPU
             with as_deep_as_any(), visible_gpus.shown_inside(self.executor, spec):
                 self.run_task(spec)
             if self.call is not None and self.actor is None and self.call.spec.options != self.fitted:

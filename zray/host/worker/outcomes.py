@@ -16,25 +16,25 @@ from ..client.error_hints import add_hints
 if TYPE_CHECKING:
     from .main import Worker
 
-# So much of the returns of one task travels in its message; the rest lies in the arena (frames have a limit).
+# Limit of a task's returns inside its message; the rest lies in the arena (frames have a limit).
 SEVERAL_INLINE_BYTES_MAX = 16 << 20
 
 
 class WrongCount(Exception):
-    """A task has returned another number of values than its num_returns: its text is a ValueError's."""
+    """A task returned a number of values other than its num_returns: its text is a ValueError's."""
 
 
 def several(
     worker: Worker, spec: TaskSpec, value: Any, count: int
 ) -> tuple[list[bytes | StoredValue], tuple[tuple[bytes, ...], ...]]:
-    """The values of a task with `count` returns, and the refs in each.
+    """Return the values of a task with `count` returns, and the refs in each.
 
-    Each is stored before the next one is asked for: a generator may fill the same array again, and memory never holds
-    more than one of them.
+    Each value is stored before the next is requested: a generator may fill the same array again, and memory never holds
+    more than one value.
 
     Raises:
-        WrongCount: it returned another number of them.
-        what a generator raises.
+        WrongCount: the task returned another number of values.
+        any error of a generator.
     """
     if count == 0:
         return [serialize(None).inband], ()
@@ -65,7 +65,7 @@ def several(
             raise WrongCount(f"{due}, but its generator yielded {len(values)} values.")
     except BaseException as error:
         if error.__traceback__ is not None:
-            error.__traceback__ = error.__traceback__.tb_next  # this function is no line of the user's
+            error.__traceback__ = error.__traceback__.tb_next  # this frame is not the user's
         for index, stored in enumerate(values, 1):
             if type(stored) is StoredValue:
                 worker.say(AbandonObject(return_id(spec.task_id, index)))
@@ -73,7 +73,7 @@ def several(
     return values, tuple(contained) if any(contained) else ()
 
 
-# The values of a task, the refs inside of each, and whether its options ask for one more attempt.
+# The values of a task, the refs inside each, and whether its options ask for a retry.
 Failure = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
 
 
@@ -100,6 +100,6 @@ def raised(options: TaskOptions, name: str, error: BaseException, node: str, *, 
 
 
 def _cause_of(error: BaseException) -> BaseException:
-    """The user's exception behind a TaskError that only passed through."""
+    """Return the user's exception behind a TaskError that only passed through."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, BaseException) else error

@@ -1,27 +1,27 @@
-"""How long a thread has waited for a core: a run that was held up says nothing of how long its function takes.
+"""Waits of a thread for a core: a run with such delays says nothing about the duration of its function.
 
-On a machine where more wants to run than there are cores, a task of microseconds is now and then set aside for
-20 ms.  Were that taken for its run time, its node would send it and its like in small batches, and to other nodes.
+On a machine with more runnable threads than cores, a task of microseconds is now and then suspended for 20 ms.  If that
+counted as run time, the node would send such tasks in small batches, and to other nodes.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-# The kernel's own count; the second number is nanoseconds.  Not all kernels have it: then nothing is known.
+# The kernel's count; the second number is nanoseconds.  Not all kernels have it: then nothing is known.
 SCHEDSTAT = Path("/proc/thread-self/schedstat")
-HELD_UP_PART = 0.5  # of a run: what was held up for less counts as it is
+HELD_UP_PART = 0.5  # of a run: a smaller part of waiting is ignored
 
 
 class CoreWaits:
-    """Of the thread that asks."""
+    """The waits of the calling thread for a core."""
 
     def __init__(self, path: Path = SCHEDSTAT) -> None:
         self.path = path
         self.waited = self._read()
 
     def hold_up(self, seconds: float) -> bool:
-        """Whether most of a run that took so long may have been waits for a core: so much has come since last asked."""
+        """Return whether most of a run may have been waits for a core, by the count since the last call."""
         before, self.waited = self.waited, self._read()
         return self.waited - before >= HELD_UP_PART * seconds
 

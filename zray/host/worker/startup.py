@@ -16,8 +16,8 @@ from .main import Leave, Worker
 
 
 def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
-    """The life of a worker; its exit code."""
-    if begun_lines.log is not None:  # the streams of this process are those of a worker
+    """Run a worker, and return its exit code."""
+    if begun_lines.log is not None:  # the streams of this process are a worker's
         pid = os.getpid()
         log, errors = session.worker_log_path(worker_id, pid), session.worker_errors_path(worker_id, pid)
         begun_lines.error_file.lead(log, errors)
