@@ -1,8 +1,8 @@
-"""A worker's descriptor 2: a file beside its log, for what C code and child processes write to standard error.
+"""A worker's descriptor 2: a file beside its log, for output of C code and child processes to standard error.
 
-Text of sys.stderr goes into the log nevertheless (worker_output.py), so that its order with that of sys.stdout is kept.
-A mark in the log ahead of each text of Python's streams says how far the file was then.  A program may lead its
-descriptors 1 and 2 elsewhere; then text of sys.stderr goes where descriptor 2 leads, as in any program.
+Text of sys.stderr goes into the log nevertheless (worker_output.py), so that its order with text of sys.stdout is kept.
+A mark in the log ahead of each text of Python's streams notes the file's length at the time.  A program may redirect
+its descriptors 1 and 2; then text of sys.stderr follows descriptor 2, as in any program.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ class ErrorFile:
         self.marked = 0  # bytes
 
     def begin(self, output: int, error: int) -> None:
-        """Note where the descriptors lead."""
+        """Note the files behind the descriptors."""
         self.descriptors = output, error
         log, errors = os.fstat(output), os.fstat(error)
         if _file(log) != _file(errors):
             self.log, self.errors, self.marked = _file(log), _file(errors), errors.st_size
 
     def lead(self, log_path: str, errors_path: str) -> None:
-        """Lead descriptor 2 into a file of its own, where descriptor 1 leads into the log."""
+        """Redirect descriptor 2 into a separate file, if descriptor 1 leads into the log."""
         try:
             if _file(os.fstat(1)) != _file(os.stat(log_path)):
                 return
             errors = os.open(errors_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError:
-            return  # there is no log, or the disk is full: it goes where descriptor 1 goes
+            return  # no log, or the disk is full: descriptor 2 stays as descriptor 1
         os.dup2(errors, 2)
         os.close(errors)
         self.begin(1, 2)
 
     def is_elsewhere(self) -> bool:
-        """Whether the program has led one of the descriptors elsewhere."""
+        """Return whether the program has redirected one of the descriptors."""
         try:
             return self.errors is not None and (self.log, self.errors) != tuple(
                 _file(os.fstat(descriptor)) for descriptor in self.descriptors
@@ -50,7 +50,7 @@ class ErrorFile:
             return True  # closed
 
     def new_mark(self) -> bytes:
-        """The mark for the log, if something was written since the last one; else b""."""
+        """Return the mark for the log if the file has grown since the last mark; else b""."""
         if self.errors is None:
             return b""
         try:

@@ -1,10 +1,11 @@
-"""What workers print, between nodes: read from their logs on one, kept for the driver on the other.
+"""Output of workers between nodes: read from logs on one node, kept for the driver on the other.
 
-A thread of its own does both: a disk that stands still holds up no role, and no worker.  On the worker's node it
-follows the logs of a job when its local scheduler asks for what is new (ReadOutput), a piece at a time.  Of each worker
-a piece has PIECE_BYTES_MAX and PIECE_LINES_MAX, a piece is asked for every LOOK_SECONDS at most, and who gets further
-ahead than BEHIND_BYTES_MAX is passed over: a line says by how much, and where all of it is.  On the driver's node the
-pieces go into files that the driver follows beside its own workers' logs (WriteOutput; log_follower.py), and removes.
+A separate thread does both: a hanging disk holds up no role, and no worker.  On the worker's node the thread follows a
+job's logs when the local scheduler requests new output (ReadOutput), a piece at a time.  A piece has at most
+PIECE_BYTES_MAX and PIECE_LINES_MAX per worker, and is requested every LOOK_SECONDS at most.  Output more than
+BEHIND_BYTES_MAX ahead is skipped: a line gives its size, and where the whole log is.  On the driver's node the pieces
+go into files beside the local workers' logs (WriteOutput); the driver follows and removes these files
+(log_follower.py).
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ from .log_lines import Log, Stream, elsewhere_name, worker_logs
 from .truncation import LOG_BYTES_KEPT, NOT_KEPT, first_lines, read_log
 
 LOOK_SECONDS = 0.1
-PIECE_BYTES_MAX = 32 << 10  # of one worker: 320 KiB a second
+PIECE_BYTES_MAX = 32 << 10  # of a worker: 320 KiB a second
 PIECE_LINES_MAX = 1_000  # likewise: each line gets a mark of some 40 bytes
-# Of all workers of a job on one node: those that come too late are the first ones of the next piece.
+# Of all workers of a job on a node: workers left out come first in the next piece.
 PIECE_CHARACTERS_MAX = 256 << 10
 BEHIND_BYTES_MAX = 1 << 20
-# On the driver's node: so much for a driver that does not read (a terminal that was stopped).
+# On the driver's node: limits for a driver that does not read (a stopped terminal).
 FILE_BYTES_MAX = 1 << 20
 FILES_MAX = 16
 
 
 class JobLogs:
-    """The logs of one job's workers on this node."""
+    """The logs of a job's workers on this node."""
 
     def __init__(self, folder: str, where: str) -> None:
         self.folder = folder
         self.where = where
         self.logs: dict[str, Log] = {}
-        self.names: list[str] = []  # those that have not had their turn
+        self.names: list[str] = []  # workers that have not had their turn
 
     def read(self, *, is_last: bool = False) -> str:
-        """The next piece.  is_last: its reader may be gone before a line that is begun is ended."""
+        """Return the next piece.  is_last: the reader may be gone before a begun line ends."""
         names = worker_logs(self.folder)
-        # Each has its turn before one has its second.
+        # Each worker has a turn before any has a second.
         later = [name for name in self.names if name in names]
         order = later + [name for name in names if name not in later]
         self.names = order
@@ -66,7 +67,7 @@ class JobLogs:
         if log is None:
             log = self.logs[name] = Log(name, 0, self.where, self.folder)
         has_ended = log.has_ended()  # before the look at its size
-        errors_size = log.errors.size()  # before that of the log: marks in the log are obeyed
+        errors_size = log.errors.size()  # before the size of the log: marks in the log are obeyed
         log.errors.room = (PIECE_BYTES_MAX, PIECE_LINES_MAX)
         try:
             size = os.stat(path).st_size
@@ -75,7 +76,7 @@ class JobLogs:
                 if log.errors.upto < errors_size:
                     return shown
                 if has_ended:
-                    os.unlink(path)  # the link: it has no more to say
+                    os.unlink(path)  # the link: its log is complete
                     del self.logs[name]
                 if is_last or has_ended:
                     return shown + log.take_rest() + log.errors.take_rest()
@@ -94,11 +95,11 @@ class JobLogs:
             if is_last:
                 return shown + log.take_rest() + log.errors.take_rest()
         with suppress(OSError):
-            size = os.stat(path).st_size  # its worker may have ended the line meanwhile
+            size = os.stat(path).st_size  # the worker may have ended the line meanwhile
         return shown + log.latest(has_more=size > log.upto)
 
     def _read_errors(self, log: Log, size: int) -> list[str]:
-        """Lines written past Python's streams, up to that length of the file."""
+        """Return the lines written past Python's streams, up to the given length of the file."""
         shown: list[str] = []
         if size - log.errors.upto > BEHIND_BYTES_MAX:
             shown = self._pass_over(log.errors, log.errors.path, size)
@@ -113,19 +114,19 @@ class JobLogs:
 
 
 class Kept:
-    """Files with lines for one driver, which removes those that it has read."""
+    """Files with lines for a driver, which removes files once read."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.number = 1
         self.size = 0
-        self.left_out = 0  # bytes, since there was room
+        self.left_out = 0  # bytes, since there was space
 
     def _path(self, number: int) -> str:
         return os.path.join(self.folder, elsewhere_name(number))
 
     def write(self, text: str) -> None:
-        """Whole lines."""
+        """Write whole lines."""
         try:
             if self.size >= FILE_BYTES_MAX and not os.path.exists(self._path(self.number + 1 - FILES_MAX)):
                 self.number, self.size = self.number + 1, 0
@@ -147,7 +148,7 @@ class Kept:
             self.left_out += len(text)  # no space, or the session ends
 
     def remove(self) -> None:
-        """Its driver has ended."""
+        """Remove the files after the driver's end."""
         for number in range(max(1, self.number - FILES_MAX), self.number + 1):
             try:
                 os.unlink(self._path(number))
@@ -156,16 +157,16 @@ class Kept:
 
 
 class OutputThread:
-    """Performs ReadOutput, WriteOutput and ForgetOutput of one node."""
+    """Performs ReadOutput, WriteOutput and ForgetOutput of a node."""
 
     def __init__(self, session: Session, endpoint: str, deliver: Callable[[Any], None]) -> None:
-        """endpoint: ours, as others know it.  deliver: may be called from the thread."""
+        """endpoint: this node's, as known to others.  deliver: may be called from the thread."""
         self.session = session
         self.where = endpoint.rpartition(":")[0]
         self.deliver = deliver
         self.orders: queue.SimpleQueue[Any] = queue.SimpleQueue()  # at most one of each job and node, and questions
         self.followed: dict[bytes, JobLogs] = {}
-        self.wanted: dict[bytes, bool] = {}  # jobs of which something is asked for: at once?
+        self.wanted: dict[bytes, bool] = {}  # jobs with an open request: at once?
         self.kept: dict[bytes, Kept] = {}
         self.looked_at = 0.0
         self.is_over = False
@@ -191,7 +192,7 @@ class OutputThread:
                     self._look(job_id, at_once=at_once)
 
     def _take_orders(self) -> None:
-        """What has been asked for; waits until there is something to do."""
+        """Take the pending orders; wait until there is work."""
         timeout = max(0.0, self.looked_at + LOOK_SECONDS - time.monotonic()) if self.wanted else None
         try:
             self._obey(self.orders.get(timeout=timeout))

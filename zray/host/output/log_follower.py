@@ -1,4 +1,4 @@
-"""The driver's thread that follows the logs of its job's workers, and shows what is new.
+"""The driver's thread that follows the logs of its job's workers, and shows new lines.
 
 Lines of workers on other nodes come in files, which the thread reads and removes (forwarding.py).
 """
@@ -18,21 +18,21 @@ from .screen import Screen
 from .truncation import NOT_KEPT, read_log
 
 LOOK_SECONDS = 0.1
-READ_BYTES_MAX = 1 << 20  # per log and look: a flood in one does not starve the others
+READ_BYTES_MAX = 1 << 20  # per log and look: a flood in one log does not starve the others
 READ_LINES_MAX = READ_BYTES_MAX
-FLUSH_LOOKS_MAX = 40  # at the end, at what other nodes have sent: more is never kept (forwarding.py)
+FLUSH_LOOKS_MAX = 40  # at the end, at lines from other nodes: more is never kept (forwarding.py)
 
 
 class LogFollower:
-    """Follows worker-*.log in a folder, which need not be there yet."""
+    """A follower of worker-*.log in a folder, which need not exist yet."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        # A session that was here before us: what was printed before is not ours.
+        # In a session that existed before, earlier output belongs to other programs.
         self.logs = {name: Log(name, self._size(name), folder=folder) for name in worker_logs(folder)}
         for log in self.logs.values():
             log.errors.upto = log.errors.size()
-        self.elsewhere: tuple[str, int] = ("", 0)  # which of those files is read, and how far
+        self.elsewhere: tuple[str, int] = ("", 0)  # name and read length of the current file from other nodes
         self.screen = Screen()
         self.folds = Folds()
         self.ended = threading.Event()
@@ -56,11 +56,11 @@ class LogFollower:
             self.look()
 
     def look(self) -> None:
-        """Show what is new."""
+        """Show new lines."""
         self._look_elsewhere()
         for name in worker_logs(self.folder):
             log = self._log(name)
-            has_ended = log.has_ended()  # before the look at its size: it may end between the two
+            has_ended = log.has_ended()  # before the look at its size: the worker may end between the two
             errors_size, size = log.errors.size(), self._size(name)  # in this order: marks in the log are obeyed
             if size > log.upto:
                 self._print_from(name, log)
@@ -75,13 +75,13 @@ class LogFollower:
         self._perform(self.screen.draw)
 
     def _show_rest(self, log: Log) -> bool:
-        """The rest of a log whose worker has ended.  False: there was none."""
+        """Show the rest of a log after its worker's end.  False: there was none."""
         rest = log.take_rest() + log.errors.take_rest()
         self._write(rest)
         return bool(rest)
 
     def _forget(self, name: str) -> None:
-        """It has no more to say: its link goes, and the log itself stays."""
+        """Forget a finished log: the link is removed, the log stays."""
         path = os.path.join(self.folder, name)
         try:
             stat = os.lstat(path)
@@ -92,9 +92,9 @@ class LogFollower:
             pass  # the session ends
 
     def _look_elsewhere(self) -> bool:
-        """The next piece of what other nodes have sent.  False: there is none.
+        """Show the next piece from other nodes.  False: there is none.
 
-        A file that was read to its end is removed when the next one has begun.
+        A fully read file is removed when the next file has begun.
         """
         names = names_in(self.folder, "elsewhere-")
         for name in names:
@@ -117,7 +117,7 @@ class LogFollower:
         return False
 
     def _print_from(self, name: str, log: Log) -> bool:
-        """The next piece of a log.  False: there is none, or nobody reads us."""
+        """Show the next piece of a log.  False: there is none, or the output stream is gone."""
         try:
             gone, data = read_log(os.path.join(self.folder, name), log.upto, READ_BYTES_MAX)
         except OSError:
@@ -127,7 +127,7 @@ class LogFollower:
         return self._write(lines + log.take(data)) and bool(gone or data)
 
     def _print_errors(self, log: Log, upto: int) -> bool:
-        """The next piece of what was written past Python's streams.  False: there is none, or nobody reads us."""
+        """Show the next piece written past Python's streams.  False: there is none, or the output stream is gone."""
         before, log.errors.room = log.errors.upto, (READ_BYTES_MAX, READ_LINES_MAX)
         return self._write(log.errors.read(upto)) and log.errors.upto > before
 
@@ -138,21 +138,21 @@ class LogFollower:
         return not lines or self._perform(self.screen.write, lines)
 
     def _perform(self, act: Callable[..., None], *arguments: Any) -> bool:
-        """Have the screen do that.  False: nobody reads us."""
+        """Call a function of the screen.  False: the output stream is gone."""
         try:
             act(*arguments)
-        except Exception:  # closed; or a stream of the program's own that cannot do it
+        except Exception:  # closed; or a stream of the program's own that fails
             self.screen.let_go()
             self.ended.set()
             return False
         return True
 
     def close(self) -> None:
-        """The last lines, then no more; what is printed from now on is nobody's."""
+        """Show the last lines and stop; later output is dropped."""
         self.ended.set()
         self.thread.join(timeout=2.0)
         if self.thread.is_alive():
-            return  # it hangs in a write: so would we
+            return  # the thread hangs in a write: so would this one
         for _ in range(FLUSH_LOOKS_MAX):
             if not self._look_elsewhere():
                 break

@@ -1,16 +1,15 @@
-"""One worker's log as lines for the driver, each with a label that names the task or actor.
+"""A worker's log as lines for the driver, each with a label for the task or actor.
 
-    (train pid=4711) text           a line that is ended; behind a part of it, its rest
-    \t(train pid=4711) text         a part of a line that is not ended: it is quiet, or old
-    \x1d(train pid=4711) text       of standard error; in front of \t and \r too
-    \r(train pid=4711) text         the latest text of a line that is drawn again and again, instead of all before;
+    (train pid=4711) text           an ended line; behind a part of a line, the rest
+    \t(train pid=4711) text         a part of a line not yet ended, but quiet or old
+    \x1d(train pid=4711) text       text of standard error; in front of \t and \r too
+    \r(train pid=4711) text         the latest text of a line drawn repeatedly, replacing all before;
                                     of several bars, with \x1f between each two
 
 The names are in the log (log_marks.py); before the first mark the label is the worker's, as (worker-1 pid=4711).
 
-In this form they go from node to node (forwarding.py), and to the screen (screen.py), which has equal ones of several
-workers folded (repeated_lines.py).  None is dropped but the rest of a line beyond LINE_BYTES_MAX, and then the line
-says so.
+In this form lines go from node to node (forwarding.py), and to the screen (screen.py).  The screen folds equal lines of
+several workers (repeated_lines.py).  No line is dropped; a line longer than LINE_BYTES_MAX is cut, with a note.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ from .terminal_rows import LINE_BYTES_MAX, Row, Rows
 from .truncation import NOT_KEPT, first_lines, read_log
 
 PART, LATEST, ROW, ERROR = "\t", "\r", "\x1f", "\x1d"
-# The beginning of a line is shown when its worker has printed nothing for so long,
+# The beginning of a line is shown when its worker has printed nothing for this long,
 QUIET_SECONDS = 0.5
-# or when it is so old: with the looks at the log, within a second.
+# or when it is this old: with the looks at the log, within a second.
 PART_SECONDS = 0.8
-# A line that is drawn again and again is read twice a second at most.
+# A line drawn repeatedly is read twice a second at most.
 LATEST_SECONDS = 0.5
-LATEST_BYTES_MAX = 1_000  # of each row: more than a terminal shows of it
-# A bar above the cursor has ended when the cursor was not there for so long: several bars are drawn more often.
+LATEST_BYTES_MAX = 1_000  # of each row: more than a terminal shows
+# A bar above the cursor has ended after this long without the cursor: several bars are drawn more often.
 LEFT_SECONDS = 2.0
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class Stream:
-    """A file that a worker prints into, as far as it was read."""
+    """A file of a worker's output, as far as read."""
 
     GROUND = ""  # in front of lines, where no mark says otherwise
 
     def __init__(self, name: str, upto: int, where: str = "") -> None:
-        """where: its machine, if that is not the driver's."""
+        """where: the worker's machine, if not the driver's."""
         worker, _, pid = name.removesuffix(".log").rpartition("-")
         self.place = f"pid={pid}, ip={where})" if where else f"pid={pid})"
         self.label = f"({worker} {self.place}"
@@ -51,15 +50,15 @@ class Stream:
         self.stream = self.GROUND  # in front of lines: ERROR between two marks
         self.upto = upto
         self.rows = Rows()
-        self.is_cut = False  # the beginning of the row was shown as a line of its own
+        self.is_cut = False  # the beginning of the row was shown as a separate line
         self.grew_at = 0.0
-        self.begun_at = 0.0  # when the oldest byte came that was not shown; 0: there is none
+        self.begun_at = 0.0  # arrival of the oldest byte not yet shown; 0: none
         self.said: list[bytes] = []  # the latest texts of rows that were shown
         self.said_at = 0.0
-        self.left_at = 0.0  # when it was looked at last which bars the cursor has left
+        self.left_at = 0.0  # time of the last look for bars left by the cursor
 
     def take(self, data: bytes) -> list[str]:
-        """The lines that the next bytes make complete."""
+        """Return the lines completed by the next bytes."""
         self.upto += len(data)
         return self._take(data)
 
@@ -78,7 +77,7 @@ class Stream:
         else:
             shown = self._ended(self.rows.take(data))
         if shown and self.rows.is_redrawn:
-            shown += self._latest(now)  # the line that has just ended stood in its place
+            shown += self._latest(now)  # the ended line stood in the row's place
         if not self.rows.row.text:
             self.begun_at = 0.0
         elif shown or not self.begun_at:
@@ -86,10 +85,10 @@ class Stream:
         return shown
 
     def latest(self, *, has_more: bool = False) -> list[str]:
-        """What there is to show of a line that is not ended.
+        """Return the visible part of a line not yet ended.
 
-        has_more: the log goes on behind what was taken.  A line that a read has cut is not quiet, however long it took
-        to show the lines before it: its end is there.
+        has_more: the log continues behind the bytes taken.  A line cut by a read is not quiet, however long earlier
+        lines took to show: its end exists.
         """
         if self.rows.is_redrawn:
             now = time.monotonic()
@@ -120,14 +119,14 @@ class Stream:
         decoder = _new_decoder("backslashreplace")
         text = decoder.decode(row.text)
         if not text:
-            return []  # of its first character there is only a part
+            return []  # only a part of its first character is there
         left_out, self.begun_at = row.left_out, 0.0
         row.is_shown = True
         row.text, row.left_out = (b"", 0) if left_out else (decoder.getstate()[0], 0)
         return [f"{self.stream}{PART}{self.label} {text}{_note(left_out)}\n"]
 
     def take_rest(self) -> list[str]:
-        """All that is not ended, as lines; the end of the last one, if it comes later, is no line."""
+        """Return all rows not ended, as lines; a later end of the last row is no line."""
         rows = [row for row in self.rows.end_all() if row.is_shown or not row.is_blank()]
         shown = self._ended(rows) if rows else self._latest(time.monotonic())
         self.is_cut = self.is_cut or bool(rows)
@@ -135,7 +134,7 @@ class Stream:
         return shown
 
     def pass_over(self, count: int, why: str) -> list[str]:
-        """So many bytes are not shown; the lines that say so."""
+        """Skip so many bytes, and return the lines that report the gap."""
         shown = self.take_rest()
         self.upto += count
         self.stream = self.GROUND
@@ -145,12 +144,12 @@ class Stream:
         ]
 
     def _ended(self, rows: list[Row]) -> list[str]:
-        """Lines of rows that are ended."""
+        """Return lines for ended rows."""
         shown: list[str] = []
         for row in rows:
             text = row.text.rstrip() if row.is_redrawn else row.text
             if self.said or (row.is_shown and row.is_redrawn):
-                # Instead of all that was shown of it.
+                # In place of all its shown texts.
                 shown += [self._line(text, row.left_out, LATEST), self._line(b"")]
             elif text or row.is_shown or not self.is_cut:
                 shown.append(self._line(text, row.left_out))
@@ -167,12 +166,12 @@ class Stream:
         return f"{self.stream}{kind}{self.label} {text}{_note(left_out)}\n"
 
     def has_ended(self) -> bool:
-        """Whether its worker has."""
+        """Return whether the worker has ended."""
         return not os.path.exists(self.process)
 
 
 class ErrorLog(Stream):
-    """The file beside a worker's log: what its C code and its child processes have written to standard error."""
+    """The file beside a worker's log, with standard error of C code and child processes."""
 
     GROUND = ERROR
 
@@ -180,10 +179,10 @@ class ErrorLog(Stream):
         """folder: of links to the logs of a job; "": there is no such file."""
         super().__init__(name, 0, where)
         self.path = os.path.join(os.path.dirname(folder), errors_name(name)) if folder else ""
-        self.room = (0, 0)  # bytes and lines that may still be read in this look
+        self.room = (0, 0)  # bytes and lines still to be read in this look
 
     def size(self) -> int:
-        """Return how long the file is now, and begin anew with one that was cut (a shell's `> /dev/stderr`)."""
+        """Return the present length of the file; restart with a truncated file (a shell's `> /dev/stderr`)."""
         try:
             size = os.stat(self.path).st_size
         except OSError:
@@ -193,7 +192,7 @@ class ErrorLog(Stream):
         return size
 
     def read(self, upto: int) -> list[str]:
-        """The lines up to there, as far as there is room."""
+        """Return the lines up to a length, within the limits of this look."""
         bytes_max, lines_max = self.room
         count = min(bytes_max, upto - self.upto)
         if not self.path or count <= 0 or lines_max <= 0:
@@ -209,7 +208,7 @@ class ErrorLog(Stream):
 
 
 class Log(Stream):
-    """Log of one worker, as far as it was read, and the file of errors beside it."""
+    """The log of a worker, as far as read, and the file of errors beside it."""
 
     def __init__(self, name: str, upto: int, where: str = "", folder: str = "") -> None:
         super().__init__(name, upto, where)
@@ -217,7 +216,7 @@ class Log(Stream):
         self.errors = ErrorLog(name, folder, where)
 
     def take(self, data: bytes) -> list[str]:
-        """The lines that the next bytes of the log make complete."""
+        """Return the lines completed by the next bytes of the log."""
         self.upto += len(data)
         if not self.torn and MARK[:1] not in data:
             return self._take(data)
@@ -227,7 +226,7 @@ class Log(Stream):
             shown += self._take(text)
             if kind == STREAM and name.startswith(UPTO):
                 upto = name.removeprefix(UPTO)
-                # A mark that the program has printed itself may say anything.
+                # A mark printed by the program itself may contain anything.
                 shown += self.errors.read(min(int(upto), self.errors.size()) if upto.isdecimal() else 0)
                 continue
             shown += self.take_rest()
@@ -237,7 +236,7 @@ class Log(Stream):
             else:
                 self.stream = ERROR if name in TO_ERROR else ""
                 if self.stream:
-                    shown += self.errors.take_rest()  # ahead of what comes next on the same stream
+                    shown += self.errors.take_rest()  # ahead of later text on the same stream
         return shown + self._take(last)
 
 
@@ -246,12 +245,12 @@ def _note(left_out: int) -> str:
 
 
 def worker_logs(folder: str) -> list[str]:
-    """Their names."""
+    """Return the names of workers' logs in a folder."""
     return [name for name in names_in(folder, "worker-") if name.endswith(".log")]
 
 
 def names_in(folder: str, prefix: str) -> list[str]:
-    """The files there whose names begin so, in order; none where there is no such folder."""
+    """Return the files whose names begin so, in order; none if the folder is absent."""
     try:
         return sorted(name for name in os.listdir(folder) if name.startswith(prefix))
     except OSError:

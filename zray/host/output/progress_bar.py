@@ -16,16 +16,16 @@ from ...object_ref import ObjectRef
 if TYPE_CHECKING:
     from ..client.runtime import Runtime
 
-# A look at what has come costs a step for each ref that has not, and the bar is drawn as often.
+# A look costs a step for each missing ref, and the bar is drawn as often.
 LOOK_SECONDS = 0.1
 
 
 def show(runtime: Runtime, refs: Any, timeout: float | None, progress: Any) -> float | None:
-    """Wait with a bar for what `get` waits for, and return what is left of its timeout.
+    """Wait with a bar for the refs of a `get`, and return the rest of its timeout.
 
     Raises:
         ValueError: progress is neither a bool nor "text".
-        the first failure that comes.
+        the first failure to arrive.
     """
     if progress is not True and progress is not False and progress != "text":
         raise ValueError(f'progress must be True, False or "text", not {progress!r}.')

@@ -1,7 +1,7 @@
-"""Equal lines of several workers, folded into one with a count: a warning of each of 24 workers is two lines.
+"""Equal lines of several workers, folded into one with a count: a warning of 24 workers becomes two lines.
 
-The first is shown at once.  Those of other workers within FOLD_SECONDS are counted, and shown as one line after that
-time.  A worker that prints its own line again is shown as ever.
+The first is shown at once.  Equal lines of other workers within FOLD_SECONDS are counted, and shown as a single line
+after that time.  A worker's repetition of its own line is shown as ever.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Container, Iterator
 from .log_lines import ERROR, LATEST, PART
 
 FOLD_SECONDS = 5.0
-# Lines that are remembered.
+# Limit of remembered lines.
 RECENT_MAX = 10_000
 SWITCH = "RAY_DEDUP_LOGS"  # Ray's; "0" shows all lines
 _HINT = f"  (Equal lines of several workers are folded; {SWITCH}=0 shows all.)"
 
 
 class Fold:
-    """A line that was shown, and those equal to it that were not."""
+    """A shown line, and a count of equal lines not shown."""
 
     __slots__ = ("count", "label", "last", "until")
 
@@ -38,7 +38,7 @@ class Folds:
         self.has_said = False  # how to show all lines
 
     def take(self, lines: list[str], now: float, live: Container[str]) -> list[str]:
-        """The lines to show for these.  live: labels of lines that are begun, whose ends are not folded."""
+        """Return the lines to show.  live: labels of begun lines, whose ends are not folded."""
         if not self.is_on:
             return lines
         shown: list[str] = []
@@ -62,7 +62,7 @@ class Folds:
         return shown
 
     def due(self, now: float) -> list[str]:
-        """The lines that say how often a line was repeated, of those whose time is over."""
+        """Return the lines which report repetitions, once their time is over."""
         over = []
         for key, fold in self.recent.items():
             if now < fold.until:

@@ -1,20 +1,20 @@
-"""Workers' lines on the driver's standard output, and what they write to standard error on its standard error.
+"""Workers' lines on the driver's standard output, and their standard error on its standard error.
 
-Lines that are ended are printed.  A line that is not ended yet (log_lines.py) is live:
+Ended lines are printed.  A line not yet ended (log_lines.py) is live:
 
-- On a terminal, each live line has a row of its own below the cursor, and several progress bars of one task have one
-  each.  The rows are cut to the terminal's width and redrawn in place twice a second at most.  Rows beyond the height
+- On a terminal, each live line has a separate row below the cursor, and each of several progress bars of a task has a
+    row.  Rows are cut to the terminal's width and redrawn in place twice a second at most.  Rows beyond the height
   of the terminal, and beyond ROWS_SHOWN_MAX, are summed up in the last one.  A live line that ends is printed above the
   rows, and so is every other line.
-- Elsewhere (a pipe, a file, a notebook) each part of a live line is printed as a line.  Of a line that is drawn again
-  and again only the last text is printed, when it ends.
+- Elsewhere (a pipe, a file, a notebook) each part of a live line is printed as a line.  A line drawn repeatedly is
+    printed once, with its last text, at its end.
 
-The cursor stays where the text above has ended, and only what is below it is erased.  Text of the program, or of a
-process that it has started, is therefore never overwritten, and a terminal that was resized is right after the next
-redraw.  Print statements of the program erase the live rows first (OwnOutput); the rows come back below.
+The cursor stays at the end of the text above, and only rows below the cursor are erased.  Text of the program, or of
+its child processes, is therefore never overwritten, and a resized terminal is right after the next redraw.  Print
+statements of the program erase the live rows first (OwnOutput); the rows come back below.
 
-Lines keep their colours.  What else acts on a terminal in them is shown as escapes (`coloured`), so that no line hides
-the label of its worker.
+Lines keep their colours.  Other control sequences are shown as escapes (`coloured`), so that no line hides the label of
+its worker.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _VERTICAL = re.compile("\x1b\\[([0-9]{0,3})[AF]|\n")
 
 
 def is_terminal(stream: Any) -> bool:
-    """Whether a line can be redrawn there.  Only streams of Python's own are asked: others may do anything."""
+    """Return whether a line can be redrawn on the stream.  Only streams of Python's own are asked: others may do
+    anything.
+    """
     try:
         return (
             type(stream) is io.TextIOWrapper
@@ -48,13 +50,13 @@ def is_terminal(stream: Any) -> bool:
             and stream.isatty()
         )
     except ValueError:
-        return False  # it is closed
+        return False  # closed
 
 
 class OwnOutput:
-    """The program's print statements while live rows may be on the screen: each erases those rows first.
+    """The program's print statements while live rows may be on the screen: each erases the rows first.
 
-    The methods `write` of the two standard streams are replaced for that time.
+    The methods `write` of the two standard streams are replaced meanwhile.
     """
 
     def __init__(self, erase: Callable[[], None]) -> None:
@@ -66,7 +68,7 @@ class OwnOutput:
         self.replaced: list[tuple[Any, Callable[[str], int], Callable[[str], int]]] = []
 
     def watch(self, stream: Any) -> None:
-        """Begin with that stream, and standard error."""
+        """Watch that stream, and standard error."""
         if self.is_watched(stream):
             return
         self.let_go()
@@ -78,7 +80,7 @@ class OwnOutput:
                 self.replaced.append((each, former, mine))
 
     def is_watched(self, stream: Any) -> bool:
-        """Whether print statements on that stream are known here."""
+        """Return whether print statements on that stream are watched."""
         return any(watched is stream for watched, _, _ in self.replaced)
 
     def _writer(self, former: Callable[[str], int]) -> Callable[[str], int]:
@@ -103,19 +105,19 @@ class OwnOutput:
             self.rows_below = below
 
     def let_go(self) -> None:
-        """Restore the streams as they were."""
+        """Restore the streams."""
         with self.lock:
             for stream, former, mine in self.replaced:
                 if stream.__dict__.get("write") is mine:
                     del stream.write
-                    if stream.write != former:  # the program has replaced it before us
+                    if stream.write != former:  # the program replaced it earlier
                         stream.write = former
             self.replaced.clear()
             self.is_line_open = False
             self.rows_below = 0
 
     def former(self, stream: Any) -> Callable[[str], Any]:
-        """How that stream is written to, past us."""
+        """Return the stream's original method `write`."""
         for watched, former, _ in self.replaced:
             if watched is stream:
                 return former
@@ -126,9 +128,9 @@ class OwnOutput:
 DRAW_SECONDS = 0.5
 LIVE_MAX = 1_000
 ROWS_SHOWN_MAX = 20  # more would leave little of the terminal to lines
-LABEL_MAX = 200  # characters; what is longer is no label of a worker's
+LABEL_MAX = 200  # characters; a longer text is no label of a worker's
 _ERASE_BELOW = "\x1b[J"
-# With the cursor behind text that has not ended: from the next row on.  The first two make sure that there is one.
+# With the cursor behind text without an end: from the next row on.  The first two ensure that the row exists.
 _ERASE_NEXT = "\x1bD\x1b[A\x1b7\x1b[B\r\x1b[J\x1b8"
 _SAVE, _RESTORE, _DOWN, _ROW_BELOW = "\x1b7", "\x1b8", "\x1bD", "\x1b[B\r"
 # Terminals cut a long row themselves while they do not wrap.
@@ -137,13 +139,13 @@ _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 
 
 class Live:
-    """A line that is not ended."""
+    """A line without an end so far."""
 
     __slots__ = ("is_latest", "text")
 
     def __init__(self) -> None:
         self.text = ""  # rows of several progress bars have ROW between them
-        self.is_latest = False  # it is drawn again and again
+        self.is_latest = False  # drawn repeatedly
 
     def rows(self) -> list[str]:
         """Return the texts of its rows."""
@@ -156,21 +158,21 @@ class Screen:
     def __init__(self) -> None:
         self.live: dict[str, Live] = {}  # by stream and label, which is in front of the text; in the order of the rows
         self.has_changed = False  # since the rows were drawn
-        self.drawn_on: Any = None  # the terminal with the rows; None: there are none
+        self.drawn_on: Any = None  # the terminal with the rows; None: no rows
         self.drawn_size = (0, 0)  # of that terminal
         self.drawn_at = -math.inf
         self.own = OwnOutput(self._erase_now)
 
     def write(self, lines: list[str]) -> None:
-        """Show lines, as `log_lines` makes them.
+        """Show lines in the form of `log_lines`.
 
         Raises:
-            Exception: what the stream raises.
+            Exception: an error of the stream.
         """
         if self.live or any(line[0] in (PART, LATEST) or line[1] in (PART, LATEST) for line in lines):
             on_terminal, before = is_terminal(sys.stdout), list(self.live)
             lines = [text for line in lines for text in self._take(line, on_terminal)]
-            # A bar with a line above it has ended and begun again: it keeps its row.
+            # A bar that ends and begins again, after a line above, keeps its row.
             kept = {label: self.live[label] for label in before if label in self.live}
             self.live = kept | self.live
         self._print_all(lines)
@@ -183,7 +185,7 @@ class Screen:
                 self._print(list(some))
 
     def _take(self, line: str, on_terminal: bool) -> Iterable[str]:
-        """The lines to print for one line."""
+        """Return the lines to print for a line."""
         stream = ERROR if line[0] == ERROR else ""
         line = line[len(stream) :]
         mark = line[0] if line[0] in (PART, LATEST) else ""
@@ -201,7 +203,7 @@ class Screen:
             return [stream + line] if text else []  # its beginning was printed as a line
         self.has_changed = True
         if mark == LATEST and not text:
-            self.live.pop(label, None)  # it was wiped out
+            self.live.pop(label, None)  # wiped out
             return []
         live = self.live.setdefault(label, Live())
         if mark == LATEST:
@@ -221,7 +223,7 @@ class Screen:
         return _lines(label, live.text) if live.text else []
 
     def _print(self, lines: list[str]) -> None:
-        """Ended ones, above the rows."""
+        """Print ended lines, above the rows."""
         with self.own.lock:
             stream = sys.stdout
             text = coloured("".join(lines))
@@ -253,10 +255,10 @@ class Screen:
                 self._show(stream, text)
 
     def draw(self) -> None:
-        """Redraw the live rows, when they have changed and it is time, or when they were erased.
+        """Redraw the live rows if they have changed and are due, or were erased.
 
         Raises:
-            Exception: what the stream raises.
+            Exception: an error of the stream.
         """
         if not self.live and self.drawn_on is None:
             if self.own.replaced:
@@ -265,7 +267,7 @@ class Screen:
         stream = sys.stdout
         with self.own.lock:
             if not self._is_on(stream):
-                self._erase_now()  # from the terminal that standard output was before
+                self._erase_now()  # from the former terminal of standard output
             if not is_terminal(stream):
                 return
             self.own.watch(stream)
@@ -284,7 +286,7 @@ class Screen:
             self.has_changed = False
 
     def _rows(self, columns: int, lines: int) -> list[str]:
-        """The texts of the rows, for a terminal of that size; one line of it is the cursor's."""
+        """Return the texts of the rows, for a terminal of that size; one line is kept for the cursor."""
         shown_max = min(ROWS_SHOWN_MAX, lines - 1)
         rows: list[str] = []
         count = 0
@@ -298,9 +300,9 @@ class Screen:
         return rows[: max(0, shown_max)]
 
     def _drawing(self, rows: list[str]) -> str:
-        """What draws these rows below the cursor, and leaves the cursor where it is.
+        """Return the text that draws these rows below the cursor, and leaves the cursor in place.
 
-        Room below the cursor is made first: a terminal that scrolls after the cursor was saved restores it to a wrong
+        Space below the cursor is made first: a terminal that scrolls after saving the cursor restores it to a wrong
         row.
         """
         count = len(rows)
@@ -309,24 +311,24 @@ class Screen:
         return f"{start}{room}{_SAVE}{_NO_WRAP}{_ROW_BELOW}{_ERASE_BELOW}{_ROW_BELOW.join(rows)}{_WRAP}{_RESTORE}"
 
     def _is_on(self, stream: Any) -> bool:
-        """Whether live rows are there."""
+        """Return whether live rows are on that stream."""
         return self.drawn_on is not None and self.drawn_on is stream
 
     def _erasing(self) -> str:
         return _ERASE_NEXT if self.own.is_line_open else _ERASE_BELOW
 
     def _erase_now(self) -> None:
-        """Erase the rows, if there are any.  With the lock held."""
+        """Erase the rows, if any.  With the lock held."""
         stream, self.drawn_on = self.drawn_on, None
         if stream is not None:
             try:
                 self.own.former(stream)(self._erasing())
                 stream.flush()
             except (OSError, ValueError):
-                pass  # whoever prints hears of it
+                pass  # later print statements get the error
 
     def _show(self, stream: Any, text: str) -> None:
-        """On a stream that may be the program's own, or none."""
+        """Write to a stream that may be the program's own, or None."""
         if stream is None:  # the program was started with its standard output closed
             return
         write = self.own.former(stream)
@@ -339,10 +341,10 @@ class Screen:
             flush()
 
     def close(self) -> None:
-        """Live lines are ended.
+        """End the live lines.
 
         Raises:
-            Exception: what the stream raises.
+            Exception: an error of the stream.
         """
         try:
             with self.own.lock:
@@ -361,7 +363,7 @@ class Screen:
 
 
 def _lines(label: str, text: str) -> list[str]:
-    """A line for each row."""
+    """Return a line for each row."""
     return [f"{label}{row}\n" for row in text.split(ROW)]
 
 
@@ -369,13 +371,13 @@ def _row(label: str, text: str, columns: int, *, is_latest: bool) -> str:
     shown = coloured(label + text)
     if is_latest or len(shown) <= columns:
         return shown
-    # The end of a line that grows is of interest.
+    # The end of a growing line matters.
     shown = _COLOUR.sub("", shown)
     return f"{label}... {shown[len(label) :][-max(1, columns - len(label) - 4) :]}"
 
 
 def _size(stream: Any) -> tuple[int, int]:
-    """(columns, lines) of a terminal; some do not know."""
+    """Return (columns, lines) of a terminal; some terminals do not know."""
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):

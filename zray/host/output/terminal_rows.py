@@ -1,8 +1,8 @@
 """The rows of a log that are not ended yet, as a terminal would show them.
 
-A progress bar draws its row again and again: behind a carriage return (tqdm, Keras), behind backspaces, or after a
-move of the cursor to a row above (several bars of tqdm).  Overwritten text is of no interest, so each row holds its
-latest text only.  Moves that no progress bar makes, behind text that was printed once, stay in the text.
+A progress bar draws its row repeatedly: behind a carriage return (tqdm, Keras), behind backspaces, or after a move of
+the cursor to a row above (several bars of tqdm).  Overwritten text does not matter, so each row holds its latest text
+only.  Moves that no progress bar makes, behind text printed once, stay in the text.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import re
 from msgspec import Struct
 
 LINE_BYTES_MAX = 64 << 10
-# More bars than a program shows at a time; further ones are lines.
+# More bars than a program shows at a time; further bars are lines.
 ROWS_MAX = 64
-# So far it is looked for the move of the cursor back to a bar above: the text of one row, with colours.
+# Limit of the search for the move of the cursor back to a bar above: the text of a row, with colours.
 _LOOK_AHEAD_BYTES_MAX = 2_000
 # Cursor to a row above (A, F) and to the first column (G); erase in a row (K); insert a row (L).
 _MOVES = re.compile(rb"\x1b\[([0-9]{0,3})([AFGKL])")
@@ -37,25 +37,25 @@ class Row(Struct, eq=False):
     is_inserted: bool = False  # above one that is drawn again and again: a line of its own
 
     def is_blank(self) -> bool:
-        """Whether nothing is to be seen of it; a bar is often wiped out with spaces."""
+        """Return whether nothing of the row is visible; a bar is often wiped out with spaces."""
         return not (self.text.strip() if self.is_redrawn else self.text)
 
     def is_bar(self) -> bool:
-        """Whether there is something of it that is drawn again and again."""
+        """Return whether the row is drawn repeatedly."""
         return self.is_redrawn or self.is_returned
 
     def add(self, piece: bytes) -> None:
-        """Text without what moves the cursor."""
+        """Add text without cursor moves."""
         free = LINE_BYTES_MAX - len(self.text)
         self.text += piece[:free]
         self.left_out += max(0, len(piece) - free)
 
     def clear(self) -> None:
-        """All of it is overwritten."""
+        """Clear the row: all of its text is overwritten."""
         self.text, self.left_out, self.is_redrawn = b"", 0, True
 
     def write(self, piece: bytes) -> None:
-        """Text, which may have carriage returns and backspaces."""
+        """Write text, which may have carriage returns and backspaces."""
         body = piece.rstrip(b"\r")
         if body:
             start = body.rfind(b"\r") + 1
@@ -70,7 +70,7 @@ class Row(Struct, eq=False):
             self.is_returned = True
 
     def _write_over(self, piece: bytes) -> None:
-        """Each backspace takes the character before it away."""
+        """Write text in which each backspace removes the character before."""
         text = bytearray(self.text)
         first, *others = piece.split(b"\b")
         text += first
@@ -84,7 +84,7 @@ class Row(Struct, eq=False):
 
 
 class Rows:
-    """Those of one log, and where the cursor is."""
+    """The rows of a log, and the position of the cursor."""
 
     def __init__(self) -> None:
         self.rows = [Row()]
@@ -94,16 +94,16 @@ class Rows:
 
     @property
     def row(self) -> Row:
-        """The one with the cursor."""
+        """The row with the cursor."""
         return self.rows[self.at]
 
     @property
     def is_redrawn(self) -> bool:
-        """Whether this is no mere beginning of a line."""
+        """Whether there is more than the beginning of a plain line."""
         return len(self.rows) > 1 or self.row.is_bar()
 
     def plain(self, data: bytes) -> bytes | None:
-        """These further bytes with simple ends of lines; None where something is overwritten, here or by them."""
+        """Return further bytes with simple ends of lines; None if any text was or is overwritten."""
         if self.held or self.is_redrawn or b"\b" in data:
             return None
         if b"\x1b" in data and (
@@ -117,7 +117,7 @@ class Rows:
         return data
 
     def take(self, data: bytes) -> list[Row]:
-        """The rows that these further bytes end."""
+        """Return the rows ended by further bytes."""
         data, self.held = self.held + data, b""
         if b"\x1b" in data:
             data = _CURSOR.sub(b"", data)
@@ -135,9 +135,9 @@ class Rows:
         return ended
 
     def _begin_row_below(self, data: bytes, start: int) -> bool:
-        """Whether the last row is a bar that goes on: the cursor comes back from the row below, which begins.
+        """Return whether the last row is a continuing bar: a row begins below, from which the cursor comes back.
 
-        Several bars have another row: a line was written above them, for which rich moves them down.
+        Several bars get another row: rich moves them down to write a line above.
         """
         if self.at + 1 < len(self.rows) or not self.row.is_bar() or len(self.rows) >= ROWS_MAX:
             return False
@@ -196,20 +196,20 @@ class Rows:
         return []
 
     def end_all(self) -> list[Row]:
-        """All rows, and the rest of what was held back; a new one begins."""
+        """End all rows, with the withheld bytes; a new row begins."""
         self.row.write(self.held)
         ended = [row for row in self.rows if row.text or not row.is_above]
         self.rows, self.at, self.top, self.held = [Row()], 0, 0, b""
         return ended
 
     def end_above(self) -> list[Row]:
-        """The rows above the cursor, where that is in an empty last one, as behind the last bar that ends."""
+        """End the rows above the cursor, if the cursor is in an empty last row, as behind the last bar."""
         if self.at == 0 or self.at + 1 < len(self.rows) or self.row.text.strip():
             return []
         return self._end_first(self.at)
 
     def end_left(self) -> list[Row]:
-        """The rows that the cursor was above of since the last call: bars that have ended, while others go on."""
+        """End the rows above all cursor positions since the last call: bars that have ended, while others continue."""
         ended = self._end_first(self.top)
         self.top = self.at
         return ended
@@ -222,5 +222,5 @@ class Rows:
         return ended
 
     def latest(self) -> list[bytes]:
-        """The text of each."""
+        """Return the text of each row."""
         return [text for row in self.rows if (text := row.text.rstrip())]

@@ -1,7 +1,7 @@
-"""How much of a worker's log stays: the oldest part of a long one gives its room back to the disk.
+"""Limits for workers' logs: the oldest part of a long log gives its space back to the disk.
 
-The file keeps its length and every byte of it its place, so that who reads it goes on where it was, and who writes into
-it, the worker and whatever it has started, notices nothing.  What is gone is a hole.
+The file keeps its length, and each byte its place, so that readers continue in place, and writers, the worker and its
+child processes, notice nothing.  The removed part is a hole.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import os
 
 from ..session.log_marks import errors_name
 
-# A log that takes more room gives back all but the last so many bytes.  Its worker looks four times a second: one that
-# prints very fast takes more for a moment.
+# A larger log gives back all but its last LOG_BYTES_KEPT.  Its worker looks four times a second: a fast printer takes
+# more for a moment.
 LOG_BYTES_MAX = 64 << 20
 LOG_BYTES_KEPT = 32 << 20
 NOT_KEPT = f"it came faster than it was read, and its log keeps the last {LOG_BYTES_KEPT >> 20} MiB"
-_STEP_BYTES = 1 << 20  # a multiple of the blocks of any file system: a part of one would be written, not given back
+_STEP_BYTES = 1 << 20  # a multiple of the blocks of any file system: a part of a block would be written, not given back
 _BLOCK_BYTES = 512  # of st_blocks
 # fallocate(2)
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 
 
 def room_of(path: str) -> int:
-    """Bytes of the disk that a log takes; 0 where there is none."""
+    """Return the bytes of a log on disk; 0 if the log is absent."""
     try:
         return os.stat(path).st_blocks * _BLOCK_BYTES
     except OSError:
@@ -30,14 +30,14 @@ def room_of(path: str) -> int:
 
 
 class LogRoom:
-    """Room of one worker's log and of its file of errors."""
+    """The disk space of a worker's log and of its file of errors."""
 
     def __init__(self, path: str) -> None:
         self.paths = (path, errors_name(path))
         self.is_possible = True  # in this file system
 
     def look(self) -> None:
-        """Give back what is too much."""
+        """Give back the excess."""
         for path in self.paths:
             if self.is_possible and room_of(path) > LOG_BYTES_MAX:
                 self._give_back(path)
@@ -59,7 +59,7 @@ class LogRoom:
 
 
 def first_lines(data: bytes, count: int) -> bytes:
-    """At most so many of them."""
+    """Return at most so many lines."""
     if data.count(b"\n") <= count:
         return data
     end = -1
@@ -69,7 +69,7 @@ def first_lines(data: bytes, count: int) -> bytes:
 
 
 def read_log(path: str, start: int, bytes_max: int) -> tuple[int, bytes]:
-    """(how many bytes behind `start` are gone, what follows them).
+    """Return (number of removed bytes behind `start`, the bytes after them).
 
     Raises:
         OSError: there is no such log.
@@ -78,8 +78,8 @@ def read_log(path: str, start: int, bytes_max: int) -> tuple[int, bytes]:
         file.seek(start)
         data = file.read(bytes_max)
         try:
-            # Behind the reading: what was given back in between may have been read as zeros.
+            # After the read: bytes given back in between may have been read as zeros.
             gone = os.lseek(file.fileno(), start, os.SEEK_DATA) - start
         except OSError:
-            gone = 0  # it ends there
+            gone = 0  # the file ends there
     return gone, data[gone:]

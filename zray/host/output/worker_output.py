@@ -1,8 +1,8 @@
-"""How what workers print gets into their logs.
+"""Output of workers on its way into their logs.
 
-A worker's standard output and error lead into its log, line by line; what is written to descriptor 2 past Python's
-streams goes into a file beside it (error_file.py).  From there the driver's thread takes it to the
-terminal (log_follower.py), and nodes take it to each other (forwarding.py).
+A worker's standard output and error lead into its log, line by line; text written to descriptor 2 past Python's streams
+goes into a file beside it (error_file.py).  From the log the driver's thread takes the lines to the terminal
+(log_follower.py), and nodes send them to each other (forwarding.py).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import Any, NamedTuple
 from ..session.log_marks import TO_ERROR, TO_OUTPUT, mark_of, shown_name
 from .error_file import ErrorFile
 
-# What a thread has begun to print is in the log after twice this long, if it stays as it is.
+# A begun line is in the log after twice this long, if unchanged.
 BEGUN_SECONDS = 0.05
 BEGUN_MAX = 8192  # characters
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-# A new row above that of the bar, which stays as it is (terminal_rows.py).
+# A new row above the bar, which stays in place (terminal_rows.py).
 _INSERT = "\r\x1b[L"
 
 
 class Bar(NamedTuple):
-    """A line without an end that a program draws again and again, behind a carriage return."""
+    """A line without an end that a program draws repeatedly, behind a carriage return."""
 
     key: tuple[WorkerOutput, int]  # its stream and thread
-    text: str  # as far as it goes
+    text: str  # the text so far
 
 
 class BegunLines:
@@ -44,25 +44,25 @@ class BegunLines:
         self.lines: dict[tuple[WorkerOutput, int], str] = {}
         self.are_there = threading.Event()
         self.thread: threading.Thread | None = None
-        self.bar: Bar | None = None  # that is the last thing in the log
+        self.bar: Bar | None = None  # the bar at the end of the log
         self.is_error = False  # the log is behind a mark of standard error
         self.error_file = ErrorFile()
         self.log: WorkerOutput | None = None  # standard output
-        self.is_child = False  # forked: the log may be its parent's again at any time
+        self.is_child = False  # forked: the log may return to the parent at any time
         self.has_written = False  # since the last task ended
-        self.new_name: Callable[[], str] = str  # of the task that prints; "": the same as at the last call
+        self.new_name: Callable[[], str] = str  # of the printing task; "": the same as at the last call
         self.name = ""  # of the last mark in the log
-        self.on_written: Callable[[], None] | None = None  # told at the end of a task in which something was
+        self.on_written: Callable[[], None] | None = None  # called at the end of a task that has printed
 
     def notice(self) -> None:
-        """There is one.  The first of all starts the thread that looks after them."""
+        """Note a begun line.  The first starts the thread that watches begun lines."""
         self.are_there.set()
         if self.thread is None:
             self.thread = threading.Thread(target=self._follow, name="zray-output", daemon=True)
             try:
                 self.thread.start()
             except RuntimeError:
-                pass  # no room for a thread: the line comes with its end
+                pass  # no thread can be started: the line comes with its end
 
     def _follow(self) -> None:
         seen: dict[tuple[WorkerOutput, int], str] = {}
@@ -70,7 +70,7 @@ class BegunLines:
             time.sleep(BEGUN_SECONDS)
             with self.lock:
                 self.are_there.clear()
-                # A line with a carriage return is a progress bar: it changes all the time.
+                # A line with a carriage return is a progress bar, which changes all the time.
                 for key in [key for key, line in self.lines.items() if seen.get(key) == line or "\r" in line]:
                     self.write_out(key)
                 seen = self.lines.copy()
@@ -78,13 +78,13 @@ class BegunLines:
                     self.are_there.set()
 
     def write_out(self, key: tuple[WorkerOutput, int]) -> None:
-        """One of them, as far as it goes.  With the lock held."""
+        """Write a begun line, as far as it goes.  With the lock held."""
         self.put(key, self.lines.pop(key))
 
     def put(self, key: tuple[WorkerOutput, int], text: str) -> None:
         """Write into the log, and note a bar.  With the lock held.
 
-        Lines of another stream or thread go into rows above that of the bar: neither spoils the other.
+        Lines of another stream or thread go into rows above the bar: neither spoils the other.
         """
         bar = self.bar
         start = text.rfind("\r")
@@ -102,9 +102,9 @@ class BegunLines:
         key[0].write_marked(text, may_mark=bar is None and self.bar is None)
 
     def mark(self, name: str) -> None:
-        """Tell the log the name of what prints from now on.  With the lock held.
+        """Write the name of the printing task into the log.  With the lock held.
 
-        A bar and the lines above it are labelled alike: a mark would end the bar.
+        A bar and the lines above have the same label: a mark would end the bar.
         """
         if name != self.name and self.bar is None:
             self.mark_errors()
@@ -112,13 +112,13 @@ class BegunLines:
             self._write_mark(mark_of(shown_name(name)))
 
     def stream_of(self, stream: WorkerOutput) -> WorkerOutput:
-        """The stream that text of this one is written to: that of the log, but where the program leads it elsewhere."""
+        """Return the stream for this stream's text: the log, unless the program has redirected a descriptor."""
         if not stream.is_error or self.log is None or self.log.closed or self.error_file.is_elsewhere():
             return stream
         return self.log
 
     def mark_errors(self) -> None:
-        """Tell the log what was written to descriptor 2 before the next text.  With the lock held."""
+        """Mark in the log the text written to descriptor 2 before the next text.  With the lock held."""
         if mark := self.error_file.new_mark():
             self._write_mark(mark)
 
@@ -126,12 +126,12 @@ class BegunLines:
         try:
             os.write(self.error_file.descriptors[0], mark)
         except OSError:
-            pass  # the log takes no more, or user code has closed it
+            pass  # the log is full, or user code has closed it
 
     def write_own(self, *, ends_bar: bool = False) -> None:
-        """Those of this thread, whose task is done: in the log before its result is on its way.
+        """Write the begun lines of this thread at the end of its task, before the result leaves.
 
-        ends_bar: a bar of this thread's is done too.
+        ends_bar: a bar of this thread ends too.
         """
         if self.has_written:
             thread = get_ident()
@@ -154,7 +154,9 @@ class BegunLines:
                 self.write_out(key)
 
     def before_fork(self) -> None:
-        """A child must not write its parent's lines once more, nor find the lock taken."""
+        """Write all begun lines and take the lock: a child must not write its parent's lines again, nor find the lock
+        taken.
+        """
         self.lock.acquire()
         for key in list(self.lines):
             self.write_out(key)
@@ -163,7 +165,7 @@ class BegunLines:
             self._write_mark(TO_OUTPUT.encode())
 
     def in_child(self) -> None:
-        """Here nobody looks after them: nobody need be told."""
+        """Stop watching lines in the child, which has no thread for that."""
         self.are_there = threading.Event()
         self.are_there.set()
         self.is_child = True
@@ -171,12 +173,12 @@ class BegunLines:
 
 
 class LogFile(io.FileIO):
-    """A worker's log, as its streams write it.  Work goes on where the log takes no more (a full disk, RLIMIT_FSIZE):
-    what is printed then is lost.
+    """A worker's log, as written by its streams.  Work continues if the log is full (a full disk, RLIMIT_FSIZE), and
+    its output is lost.
     """
 
     def write(self, data: Any) -> int:
-        """All of it, as far as anyone is told."""
+        """Write the data, and report success even if the log is full."""
         try:
             return super().write(data)
         except OSError as error:
@@ -188,9 +190,9 @@ class LogFile(io.FileIO):
 class WorkerOutput(io.TextIOWrapper):
     """A worker's standard output or error, on a descriptor that leads into its log.
 
-    A line goes into the log in one piece, whatever other threads, the other stream and forked children print.  One
-    that is begun and not ended goes with `flush`, with the end of `print(..., end="")`, or when its thread has added
-    nothing to it for some BEGUN_SECONDS.
+    A line goes into the log in a single write, whatever other threads, the other stream and forked children print.  A
+    begun line is written by `flush`, at the end of `print(..., end="")`, or after some BEGUN_SECONDS without addition
+    from its thread.
     """
 
     def __init__(self, descriptor: int, begun: BegunLines, *, is_error: bool = False) -> None:
@@ -200,9 +202,9 @@ class WorkerOutput(io.TextIOWrapper):
         self.is_error = is_error
 
     def write_marked(self, text: str, *, may_mark: bool) -> None:
-        """Into the log, with the marks that say which stream it is.  With the lock of the begun lines held.
+        """Write into the log, with marks for the stream.  With the lock of the begun lines held.
 
-        may_mark: neither a bar nor above one, which a mark would end.
+        may_mark: the text is neither a bar nor above a bar, which a mark would end.
         """
         begun = self.begun
         begun.mark_errors()
@@ -220,7 +222,7 @@ class WorkerOutput(io.TextIOWrapper):
         io.TextIOWrapper.write(log, f"{start}{text}{end}")
 
     def write(self, text: str) -> int:
-        """Into the log up to the last end of a line; all of it, when there is no end in sight."""
+        """Write up to the last end of a line; a long text without an end as a whole."""
         begun, key = self.begun, (self, get_ident())
         with begun.lock:
             begun.has_written = True
@@ -228,7 +230,7 @@ class WorkerOutput(io.TextIOWrapper):
                 begun.mark(name)
             lines = begun.lines
             line = lines[key] + text if key in lines else text
-            # The last that print(..., end="") writes is its end, an empty text.
+            # The last text that print(..., end="") writes is its end, an empty text.
             upto = len(line) if line[-1:] == "\n" or not text or len(line) > BEGUN_MAX else line.rfind("\n") + 1
             if upto < len(line):
                 lines[key] = line[upto:]
@@ -244,7 +246,7 @@ class WorkerOutput(io.TextIOWrapper):
         return len(text)
 
     def flush(self) -> None:
-        """What all threads have begun."""
+        """Write the begun lines of all threads."""
         with self.begun.lock:
             for key in list(self.begun.lines):
                 if key[0] is self:
@@ -253,7 +255,7 @@ class WorkerOutput(io.TextIOWrapper):
 
 
 def _moves_cursor(text: str) -> bool:
-    """Whether a bar of several rows may begin with it."""
+    """Return whether the text may begin a bar of several rows."""
     return "\r" in text or "\x1b[A" in text or not text.strip("\n")
 
 
@@ -261,7 +263,7 @@ begun_lines = BegunLines()  # of a worker; a driver has none
 
 
 def worker_streams(output: int = 1, error: int = 2) -> tuple[WorkerOutput, WorkerOutput]:
-    """Standard output and error of this process, on descriptors that lead into its log."""
+    """Return standard output and error of this process, on descriptors that lead into its log."""
     begun = begun_lines
     os.register_at_fork(before=begun.before_fork, after_in_parent=begun.lock.release, after_in_child=begun.in_child)
     streams = WorkerOutput(output, begun), WorkerOutput(error, begun, is_error=True)
