@@ -1,7 +1,7 @@
-"""A request for packages (`pip`, `uv` of a runtime_env), as the text that travels with tasks.
+"""A request for packages (`pip`, `uv` of a runtime_env), as a text sent with tasks.
 
-Equal requests have equal texts.  The program reads requirements files; a node never reads a file that the text names,
-but for local archives and folders, which the installer finds itself.
+Equal requests have equal texts.  The program reads requirements files; a node never reads a file named in the text,
+except local archives and folders, which the installer finds itself.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import msgspec
 from ..exceptions import RuntimeEnvSetupError
 from ..wire.limits import CHARACTERS_MAX
 
-# A setup of more packages than that is an image, and no environment.
+# A setup of more packages is an image, and no environment.
 LINES_MAX = 2_000
 INCLUDES_MAX = 10
-# Installers that wait for a network are given up after so long, unless `config` says something else.
+# Installers that wait for a network are stopped after this long, unless `config` sets another limit.
 SETUP_SECONDS = 600.0
-# Variables of the installers: those of a runtime_env's env_vars are theirs too.
+# Variables of the installers; variables of env_vars with these prefixes count too.
 _VARIABLES = ("PIP_", "UV_")
 # Options that a requirements file may have as lines.
 _SOURCES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
@@ -32,7 +32,7 @@ _OPTION_WITH_PATH = re.compile(r"(-e|--editable|-f|--find-links|-c|--constraint)
 
 
 class PackageRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
-    """What is to be installed, and how."""
+    """A request: the packages, and how to install them."""
 
     tool: str = "pip"
     lines: tuple[str, ...] = ()  # as in a requirements file
@@ -90,9 +90,9 @@ def request_of(tool: str, given: Any, env_vars: Mapping[str, str], seconds: floa
 
 
 def _without_sources(tool: str, given: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Lines of a requirements file for the options that name package sources, and the other options.
+    """Return lines of a requirements file for the options with package sources, and the other options.
 
-    Every user of a machine can read the arguments of its processes, and an address may have a password in it.
+    Every user of a machine can read the arguments of its processes, and an address may have a password.
     """
     lines: list[str] = []
     options: list[str] = []
@@ -116,7 +116,7 @@ def _without_sources(tool: str, given: list[str]) -> tuple[tuple[str, ...], tupl
 
 
 def given_by(text: str) -> dict[str, Any]:
-    """The field of a runtime_env that a text was made of."""
+    """Return the field of a runtime_env from which a text was made."""
     request = parse_request(text)
     fields: dict[str, Any] = {"packages": list(request.lines), f"{request.tool}_check": request.is_checked}
     if request.version:
@@ -167,9 +167,9 @@ def _absolute(text: str, folder: str) -> str:
     return os.path.abspath(path) if is_path and os.path.exists(path) else text
 
 
-# More than that in one folder is data: of what lies beyond, size and time stand for the bytes.
+# More bytes in a folder are data: beyond this limit, size and time stand for the bytes.
 DIGEST_BYTES_MAX = 64 << 20
-# Builders write these beside the code, and they are made of it.
+# Builders write these beside the code, from the code.
 _GENERATED = re.compile(r"(\.git|\.hg|__pycache__|build|.*\.egg-info|.*\.pyc)$")
 _PATH_OF_LINE = re.compile(
     r"(?:(?:-e|--editable|-f|--find-links|-c|--constraint)[ =]\s*)?(?:.*@\s*)?(?:file://)?(/\S*)"
@@ -177,7 +177,7 @@ _PATH_OF_LINE = re.compile(
 
 
 def digest_of(line: str) -> tuple[str, str] | None:
-    """(path, digest) of what a line of a request names; None: nothing on this machine."""
+    """Return (path, digest) of the local file or folder in a line of a request; None: no such path."""
     found = _PATH_OF_LINE.match(line)
     path = found[1].partition("[")[0] if found is not None else ""  # extras of a folder are in brackets
     if not path or not os.path.exists(path):

@@ -1,7 +1,7 @@
-"""Archives that a runtime_env names, as the entries of a bundle: .zip files, and wheels.
+"""Archives named by a runtime_env, as the entries of a bundle: .zip files, and wheels.
 
-Nothing is unpacked here.  Names that would leave the folder, links and special files are refused, and more bytes than
-an archive says that it has are not read.
+Nothing is unpacked here.  Names that would leave the folder, links and special files are refused, and no more bytes are
+read than an archive declares.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 Entry = tuple[str, bool, bytes]  # path, is executable, bytes
 
 ARCHIVES = (".zip", ".whl")
-# What a wheel has for these places is imported from its root.
+# A wheel's files in these places are imported from its root.
 _LIBRARIES = ("purelib", "platlib")
 
 
 class RefusedArchive(ValueError):
-    """An archive that can be read, and is not taken."""
+    """A readable archive that is refused."""
 
 
 def is_archive(path: str) -> bool:
-    """By its name, and that it is a file."""
+    """Return whether a path is an archive, by its name, and no folder."""
     return path.endswith(ARCHIVES) and not os.path.isdir(path)
 
 
 def read_archive(path: str, bytes_max: int) -> list[Entry]:
-    """Its files.
+    """Return the archive's files.
 
     Raises:
-        ValueError: it is no archive; a name in it leads elsewhere; it has too much in it.
-        OSError: it cannot be read.
+        ValueError: the file is no archive, has a name outside of its folder, or too much content.
+        OSError: the file cannot be read.
     """
     import zipfile
 
@@ -52,7 +52,7 @@ def read_archive(path: str, bytes_max: int) -> list[Entry]:
             return sorted(_entry(archive, member, path) for member in members)
     except (RefusedArchive, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
-    except Exception as error:  # zipfile and what it unpacks with raise a dozen classes for damaged bytes
+    except Exception as error:  # zipfile and its decompressors raise a dozen classes for damaged bytes
         raise ValueError(f"{path} cannot be read as an archive: {type(error).__name__}: {error}") from error
 
 

@@ -1,11 +1,11 @@
 """Bundles of code on one node, unpacked once for all workers of its session: a folder of bounded size.
 
-    code/<digest>/          what was in the bundle; complete, since it was renamed into place
-    code/<digest>.lock      held shared by each process that uses it, for its life; its text is the size
-    code/room               held by the one that makes room and unpacks
+    code/<digest>/          the content of the bundle; complete, because renamed into place
+    code/<digest>.lock      held shared by each process using the bundle, for its life; the text is the size
+    code/room               held by the process that frees space and unpacks
 
-Who adds one makes room first: what nobody uses goes, the least recently used first.  The kernel releases locks of
-processes that die.
+A process that adds a bundle evicts first: unused bundles, the least recently used first.  The kernel releases locks of
+dead processes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from msgspec.msgpack import Decoder
 from ...exceptions import RuntimeEnvSetupError
 
 CACHE_BYTES_MAX = 1 << 30
-# In one bundle: each costs a file and, while it is unpacked, an object.
+# In a bundle: each costs a file and, while unpacked, an object.
 FILES_MAX = 50_000
 
 _decode = Decoder(list[tuple[str, bool, bytes]]).decode
 
 
 class CodeCache:
-    """The folder, seen by one process."""
+    """The folder of bundles, as used by a process."""
 
     def __init__(self, session_folder: str, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self.folder = os.path.join(session_folder, "code")
@@ -38,10 +38,11 @@ class CodeCache:
         self.held: dict[str, int] = {}  # our locks, by name
 
     def take(self, digest: bytes, fetch: Callable[[], bytes], owner: str = "") -> str:
-        """The folder of a bundle, which stays as long as this process lives.  owner: it is not shared with others.
+        """Return the folder of a bundle, which stays as long as this process lives.  owner: for folders not shared with
+        others.
 
         Raises:
-            RuntimeEnvSetupError: it is not what it should be, or there is no room.
+            RuntimeEnvSetupError: the bundle is damaged, or there is no space.
         """
         name = digest.hex() + (f"-{owner}" if owner else "")
         path = os.path.join(self.folder, name)
@@ -60,7 +61,7 @@ class CodeCache:
         return path
 
     def release(self, path: str) -> None:
-        """Use a folder no more."""
+        """Release a folder."""
         lock = self.held.pop(os.path.basename(path), None)
         if lock is not None:
             os.close(lock)
@@ -79,7 +80,7 @@ class CodeCache:
         return os.path.join(self.folder, f"{name}.lock")
 
     def _lock(self, name: str) -> int:
-        """Use it: nobody removes it from now on."""
+        """Lock the bundle against removal."""
         while True:
             descriptor = os.open(self._lock_path(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -101,7 +102,7 @@ class CodeCache:
 
     def _make(self, name: str, path: str, entries: list[tuple[str, bool, bytes]], size: int) -> None:
         new = f"{path}.new"
-        shutil.rmtree(new, ignore_errors=True)  # of one that died over it
+        shutil.rmtree(new, ignore_errors=True)  # left by a process that died meanwhile
         try:
             self._make_room(size)
             with open(self._lock_path(name), "w", encoding="ascii") as lock:
@@ -113,7 +114,7 @@ class CodeCache:
             raise RuntimeEnvSetupError(f"The code of this program cannot be unpacked at {path}: {error}.") from error
 
     def _make_room(self, wanted: int) -> None:
-        """What nobody uses goes, until there is room."""
+        """Evict unused bundles, until there is space."""
         known = []
         for entry in os.scandir(self.folder):
             if entry.name.endswith(".lock"):
@@ -133,7 +134,7 @@ class CodeCache:
             )
 
     def _remove(self, name: str) -> bool:
-        """Whether nobody used it."""
+        """Remove a bundle, and return True, unless in use."""
         descriptor = os.open(self._lock_path(name), os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,10 +148,10 @@ class CodeCache:
 
 
 def read_bundle(data: bytes) -> list[tuple[str, bool, bytes]]:
-    """(path, is executable, bytes) of each file.
+    """Return (path, is executable, bytes) of each file.
 
     Raises:
-        RuntimeEnvSetupError: this is no bundle.
+        RuntimeEnvSetupError: the data is no bundle.
     """
     count = array_length(data)
     if count > FILES_MAX:
@@ -166,7 +167,7 @@ def read_bundle(data: bytes) -> list[tuple[str, bool, bytes]]:
 
 
 def array_length(data: bytes) -> int:
-    """How many items a msgpack array says that it has; 0 where it is none."""
+    """Return the declared length of a msgpack array; 0 for other data."""
     first = data[0] if data else 0
     if first in (0xDC, 0xDD):
         return int.from_bytes(data[1 : 3 if first == 0xDC else 5], "big")
@@ -174,10 +175,10 @@ def array_length(data: bytes) -> int:
 
 
 def unpack(entries: list[tuple[str, bool, bytes]], folder: str) -> None:
-    """Into a new folder.
+    """Unpack files into a new folder.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: a file cannot be written.
     """
     os.mkdir(folder, 0o700)
     for path, is_executable, data in entries:

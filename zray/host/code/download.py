@@ -1,7 +1,7 @@
-"""A worker's side of files that travel: they are fetched, unpacked, and imported from.
+"""A worker's side of shipped files: fetch, unpack, and import.
 
-These are the code of its job's driver, and the files of its environment.  On the driver's own node the driver's paths
-are shared (session.JobFacts.sys_path), so that only the environment's files are taken there.
+The files are the code of its job's driver, and the files of its environment.  On the driver's own node the driver's
+paths are shared (session.JobFacts.sys_path), so that only the environment's files are fetched.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from .cache import CodeCache
 if TYPE_CHECKING:
     from ..worker.main import Worker
 
-# Code that has not come after so long fails what needs it.
+# Code that has not arrived after this long fails the tasks that need it.
 CODE_SECONDS = 120.0
-# Folders of bundles that later ones have replaced: modules of an actor may import more of their package from there.
+# Folders of replaced bundles: modules of an actor may import more of their package from them.
 REPLACED_MAX = 32
 
 
 class CodeTaker:
-    """Of a worker that is not on its driver's node, or has files in its environment."""
+    """Shipped code of a worker on another node than its driver, or with files in its environment."""
 
     def __init__(self, worker: Worker, *, is_elsewhere: bool) -> None:
         self.worker = worker
         self.is_elsewhere = is_elsewhere
         self.own: list[str] = []  # folders of the environment, once taken: ahead of all others
-        self.refs: list[ObjectRef[Any]] = []  # on its files: its tasks may submit others that need them
+        self.refs: list[ObjectRef[Any]] = []  # on its files: its tasks may submit others with the same environment
         self.has_environment = False
         self.lock = threading.Lock()
         self.taken: dict[bytes, str] = {}  # bundles by object id, and their folders
@@ -43,7 +43,7 @@ class CodeTaker:
         self.cache = CodeCache(worker.paths.folder)
 
     def has_new(self, facts: JobFacts) -> bool:
-        """Whether there is something that was not taken yet."""
+        """Return whether some files are not fetched yet."""
         is_lacking = not self.has_environment and bool(self.worker.environment.parcels)
         return is_lacking or (self.is_elsewhere and self._first_new(facts) is not None)
 
@@ -51,10 +51,10 @@ class CodeTaker:
         return next((bundle for bundle in facts.code if bundle.object_id not in self.taken), None)
 
     def take(self) -> None:
-        """From now on it can be imported.
+        """Fetch all files, and make them importable.
 
         Raises:
-            RuntimeEnvSetupError: it did not come, or cannot be unpacked.
+            RuntimeEnvSetupError: files did not arrive, or cannot be unpacked.
         """
         worker = self.worker
         with self.lock:
@@ -70,19 +70,21 @@ class CodeTaker:
 
     def _take_one(self, bundle: Bundle) -> None:
         is_folder = bundle.kind == WORKING_DIR
-        owner = self.worker.job_id.hex() if is_folder else ""  # tasks may write there
+        owner = self.worker.job_id.hex() if is_folder else ""  # tasks may write into the folder
         try:
             path = self.cache.take(bundle.digest, lambda: self._fetch(bundle), owner)
         except RuntimeEnvSetupError:
             if bundle in self.worker.facts.code:
                 raise
-            return  # it was replaced meanwhile
+            return  # replaced meanwhile
         self.taken[bundle.object_id] = path
         if is_folder:
             os.chdir(path)
 
     def _show_path(self, facts: JobFacts) -> None:
-        """The newest first.  What was replaced is imported from no more, but by packages that are from there."""
+        """Put the folders on sys.path, the newest first.  Replaced folders serve only packages already imported from
+        them.
+        """
         folders = [self.taken[bundle.object_id] for bundle in reversed(facts.code) if bundle.object_id in self.taken]
         named = {bundle.object_id for bundle in facts.code}
         for object_id in [object_id for object_id in self.taken if object_id not in named]:
@@ -93,7 +95,7 @@ class CodeTaker:
             self.cache.release(self.replaced.pop(0))
 
     def _take_environment(self, environment: Environment) -> None:
-        """Its working folder is first, then its modules in their order."""
+        """Fetch the environment's files: its working folder comes first, then its modules in their order."""
         folder = environment.working_dir
         for parcel in reversed(environment.parcels):
             self.own.insert(0, self._show(parcel, is_folder=parcel is folder))
@@ -103,7 +105,7 @@ class CodeTaker:
         self.has_environment = True
 
     def _show(self, parcel: Parcel, *, is_folder: bool) -> str:
-        owner = self.worker.job_id.hex() if is_folder else ""  # tasks may write there
+        owner = self.worker.job_id.hex() if is_folder else ""  # tasks may write into the folder
         path = self.cache.take(parcel.digest, lambda: self._fetch(parcel), owner)
         sys.path.insert(0, path)
         if is_folder:

@@ -1,12 +1,12 @@
-"""Environments with packages on this machine: made once for all sessions of a user, and kept, to a bound.
+"""Environments with packages on this machine: made once for all sessions of a user, and kept, up to a limit.
 
-    <cache>/<name>/         a virtual environment; its scripts name this path, so it is made where it stays
-    <cache>/<name>.ready    it is whole; text: its size in bytes; its time: when it was last taken
-    <cache>/<name>.lock     held exclusively by whoever makes or removes it, shared by each process that uses it
-    <cache>/room            held by whoever makes room
+    <cache>/<name>/         a virtual environment, made in place, since its scripts name this path
+    <cache>/<name>.ready    marks a complete environment; text: size in bytes; time: of the last use
+    <cache>/<name>.lock     held exclusively to make or remove the environment, shared to use it
+    <cache>/room            held to free space
 
-The kernel releases locks of processes that die.  A folder without the mark `.ready` is what such a process has left,
-and is made again.
+The kernel releases locks of processes that die.  A folder without the mark `.ready` is left by a dead process, and is
+made again.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ VARIABLE = "ZRAY_ENV_CACHE"
 # An environment of a deep-learning library takes some 5 GB, most others a hundred times less.
 COUNT_MAX = 20
 BYTES_MAX = 20 << 30
-# Between two looks at a lock that another process holds.
+# Interval of looks at a lock held by another process.
 POLL_SECONDS = 0.02
 
 
 def cache_folder() -> str:
-    """The folder of this user: ZRAY_ENV_CACHE, else `zray/environments` among the user's caches."""
+    """Return the folder of this user: ZRAY_ENV_CACHE, else `zray/environments` among the user's caches."""
     if named := os.environ.get(VARIABLE):
         return os.path.abspath(named)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
@@ -38,10 +38,10 @@ def cache_folder() -> str:
 
 
 class EnvironmentCache:
-    """The folder, seen by one process."""
+    """The folder of environments, as used by a process."""
 
     def __init__(self, folder: str, count_max: int = COUNT_MAX, bytes_max: int = BYTES_MAX) -> None:
-        """Raises RuntimeEnvSetupError: the folder cannot be made, or others may enter it."""
+        """Open the folder.  Raises RuntimeEnvSetupError: the folder cannot be made, or others may enter it."""
         self.folder = folder
         self.count_max = count_max
         self.bytes_max = bytes_max
@@ -54,10 +54,10 @@ class EnvironmentCache:
             ) from error
 
     def take(self, name: str, make: Callable[[str], None], look: Callable[[], None]) -> tuple[str, int]:
-        """The folder of an environment, and a descriptor: while it is open, the environment stays.
+        """Return the folder of an environment, and a descriptor: while open, the environment stays.
 
-        make: makes it in an empty place, or raises.  look: called while another process makes the same one; raises to
-        give up.
+        make: makes the environment in an empty place, or raises.  look: called while another process makes the same
+        environment; raises to give up.
         """
         path = os.path.join(self.folder, name)
         while True:
@@ -72,10 +72,10 @@ class EnvironmentCache:
                     self.make_room()
                     self._make(path, make)
             finally:
-                os.close(lock)  # the next round takes it shared, if nobody has removed it meanwhile
+                os.close(lock)  # the next round takes it shared, unless removed meanwhile
 
     def _make(self, path: str, make: Callable[[str], None]) -> None:
-        shutil.rmtree(path, ignore_errors=True)  # of a process that died over it
+        shutil.rmtree(path, ignore_errors=True)  # left by a process that died meanwhile
         try:
             make(path)
             with open(f"{path}.new", "w", encoding="ascii") as file:
@@ -83,7 +83,7 @@ class EnvironmentCache:
             os.rename(f"{path}.new", f"{path}.ready")
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
-            os.unlink(f"{path}.lock")  # which is ours
+            os.unlink(f"{path}.lock")  # held by this process
             raise
 
     def _lock(self, name: str, kind: int, look: Callable[[], None]) -> int:
@@ -104,7 +104,7 @@ class EnvironmentCache:
             os.close(descriptor)
 
     def make_room(self) -> None:
-        """For one more: what nobody uses goes, the least recently used first; and what is not whole."""
+        """Evict for another environment: unused ones, the least recently used first, and incomplete ones."""
         with open(os.path.join(self.folder, "room"), "w", encoding="ascii") as room:
             if not _try_lock(room.fileno(), fcntl.LOCK_EX):
                 return  # another process does so at this moment
@@ -124,7 +124,7 @@ class EnvironmentCache:
                     count, total = count - 1, total - size
 
     def _remove(self, name: str) -> bool:
-        """Whether nobody used it, nor makes it."""
+        """Remove an environment, and return True, unless in use or being made."""
         path = os.path.join(self.folder, name)
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -149,7 +149,7 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 
 
 def size_of(folder: str) -> int:
-    """The bytes of its files; links count as such."""
+    """Return the bytes of a folder's files; links count as such."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

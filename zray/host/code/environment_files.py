@@ -1,6 +1,6 @@
 """Files of environments on their way to workers: packed once, and put as an object.
 
-The specs of tasks hold that object, so it lives as long as a task may ask for it.
+The specs of tasks hold that object, so it lives as long as any task may need it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from .module_discovery import BUNDLE_BYTES_MAX, File, files_at, files_below, pac
 if TYPE_CHECKING:
     from ..client.runtime import Runtime
 
-# Parcels that a process keeps for the next task that names the same files, and folders whose files it remembers.
+# Limits of parcels kept for the next task with the same files, and of remembered folders.
 PARCELS_MAX = 32
 
-# What a folder looked like: path, time and size of each file.
+# State of a folder: path, time and size of each file.
 Look = tuple[tuple[str, int, int], ...]
 
 
 class Packer:
-    """The parcels of one process."""
+    """The parcels of a process."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -36,11 +36,11 @@ class Packer:
         self.known: Latest[tuple[str, str, tuple[str, ...]], tuple[Look, Parcel]] = Latest(PARCELS_MAX)
 
     def pack(self, field: str, path: str, excludes: tuple[str, ...]) -> Parcel:
-        """The files of a path, put.
+        """Pack and put the files of a path.
 
         Raises:
-            ValueError: they are too large, or no archive.
-            ObjectStoreFullError: there is no room for them.
+            ValueError: the files are too large, or no archive.
+            ObjectStoreFullError: there is no space for them.
         """
         path = os.path.abspath(path)
         if not (is_working_dir(path) if field == "working_dir" else os.path.exists(path)):
@@ -59,7 +59,7 @@ class Packer:
             data = pack(files, f"{field} {path}")
         digest = sha256(data).digest()
         if (ref := self.refs.get(digest)) is None:
-            # Not as the task in hand, whose puts are counted: a run of it elsewhere may pack nothing.
+            # Not a put of the task in hand, whose puts are counted: a run of the task elsewhere may pack nothing.
             ref = ObjectRef(self.runtime.put_serialized(serialize(data), self.runtime.root))
             self.refs[digest] = ref
         parcel = Parcel(digest, ref.id, len(data), path)
@@ -68,5 +68,5 @@ class Packer:
 
 
 def files_of(field: str, path: str, excludes: tuple[str, ...] = ()) -> list[File]:
-    """The files that a path of `working_dir` or `py_modules` stands for; of no archive."""
+    """Return the files of a path in `working_dir` or `py_modules`; not for archives."""
     return files_below(path, excludes=excludes) if field == "working_dir" else files_at(path, excludes)

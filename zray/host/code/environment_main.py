@@ -1,13 +1,13 @@
-"""The first life of an environment's fork server: it brings the packages, then becomes the fork server in place (exec).
+"""The start of an environment's fork server: it installs the packages, then becomes the fork server in place (exec).
 
-A virtual environment is made without the packages of this Python; a `.pth` file in it names their folders instead, so
-they are found behind its own ones also where this Python is in a virtual environment itself.
+A virtual environment is made without the packages of this Python; a `.pth` file names their folders instead.  So they
+are found behind the environment's own packages, even if this Python runs in a virtual environment itself.
 
-Told by the node: argv as a fork server's, and the request for packages behind REQUEST_DESCRIPTOR.  To the node it says
+From the node: argv of a fork server, and the request for packages behind REQUEST_DESCRIPTOR.  To the node:
 
-    ["unfit", reason]     and ends; otherwise what a fork server says
+    ["unfit", reason]     before the end after a failure; otherwise the messages of a fork server
 
-What only an installation needs is imported then: mostly the environment is there.
+Modules for installations are imported only then: mostly the environment exists.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from ..process.spawn import with_packages
 from ..session.session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, REQUEST_DESCRIPTOR
 from .environment_cache import EnvironmentCache, cache_folder
 
-# Of what failed, so many lines are told.
+# Limit of quoted lines of a failed command.
 TOLD_LINES_MAX = 20
-# What is said of a failure has to fit into a packet.
+# The report of a failure has to fit into a packet.
 TOLD_CHARACTERS_MAX = 12_000
 _FORK_SERVER = (
     "import gc, sys; gc.disable(); sys.path[:] = {path!r}; from zray.host import context; context.is_own = True; \
@@ -49,7 +49,7 @@ class NodeHasEnded(Exception):
 
 
 class Installer:
-    """Makes one environment."""
+    """The installation of an environment."""
 
     def __init__(self, request: PackageRequest) -> None:
         self.request = request
@@ -65,7 +65,7 @@ class Installer:
         return sha256(msgpack.encode((request, python))).hexdigest()[:32]
 
     def look(self) -> None:
-        """Raise where there is nothing to wait for any more."""
+        """Raise an error if the wait has become pointless."""
         if wait_for_end(NODE_DESCRIPTOR, 0.0):
             raise NodeHasEnded
         if time.monotonic() > self.deadline:
@@ -75,7 +75,7 @@ class Installer:
         """Make the environment.
 
         Raises:
-            RuntimeEnvSetupError: says what failed, with the last lines of it.
+            RuntimeEnvSetupError: names the failed command, with its last lines.
         """
         self.log = f"{folder}/setup.log"
         import venv
@@ -92,7 +92,7 @@ class Installer:
         self.run(tool, [*install, "-r", requirements, *self.request.options])
         if self.request.is_checked:
             self.run(f"{tool} check", check)
-        os.unlink(requirements)  # an address in it may have a password
+        os.unlink(requirements)  # an address in the file may have a password
 
     def _commands(self, python: str) -> tuple[list[str], list[str]]:
         """How packages are installed, and checked."""
@@ -115,7 +115,7 @@ class Installer:
         return [*pip, "install"], [*pip, "check"]
 
     def run(self, name: str, command: list[str]) -> None:
-        """Run one program to its end, or until the node has ended, or the time is over."""
+        """Run a program to its end, or until the node has ended, or the time is over."""
         import subprocess
 
         with open(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as log:
@@ -157,7 +157,7 @@ class Installer:
 
 
 def parent_folders() -> list[str]:
-    """Where the packages of this Python are."""
+    """Return the folders of this Python's packages."""
     folders = site.getsitepackages()
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
@@ -191,13 +191,13 @@ def become_fork_server(folder: str, lock: int) -> None:
 
 
 def read_request() -> PackageRequest:
-    """What the node has written."""
+    """Return the node's request."""
     with open(REQUEST_DESCRIPTOR, encoding="utf-8") as file:
         return parse_request(file.read())
 
 
 def main() -> None:
-    """argv: session name, session root, seconds after which an unused fork server says so."""
+    """Run an environment's fork server.  argv: session name, session root, seconds without a worker before a report."""
     context.is_own = True
     adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

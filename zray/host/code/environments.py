@@ -1,6 +1,6 @@
-"""A program's side of environments: a runtime_env becomes what travels with its tasks (wire/environment.py).
+"""A program's side of environments: a runtime_env becomes the form sent with its tasks (wire/environment.py).
 
-Each remote function asks here once, so nothing that only environments need is imported for those without one.
+Each remote function calls this module once, so modules for environments are imported only if a program has any.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def environment_for(
     runtime: Runtime, given: dict[str, Any] | None, *, uses_gpus: bool = False
 ) -> tuple[Environment, list[ObjectRef[Any]]]:
-    """The environment of a task or an actor with this checked runtime_env, and refs that keep its files.
+    """Return the environment of a task or actor with this checked runtime_env, and refs that keep its files alive.
 
-    Fields that are not given are those of whoever submits it.
+    Absent fields are taken from the submitter.
 
     Args:
-        uses_gpus: whether it is a task that asks for GPUs.
+        uses_gpus: whether the environment is for a task with GPUs.
 
     Raises:
         ValueError, ObjectStoreFullError: as Packer.pack.
@@ -67,7 +67,7 @@ def _parcel(runtime: Runtime, field: str, item: Any, excludes: tuple[str, ...]) 
 
 
 def portable(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a remote function as others can use them, who may lack the files of this machine."""
+    """Return options of a remote function for other processes, which may lack the files of this machine."""
     runtime, given = context.runtime, options.get("runtime_env")
     if runtime is None or not given or not given.keys() & {"working_dir", "py_modules", "pip", "uv"}:
         return options
@@ -94,7 +94,7 @@ def _packed(runtime: Runtime, field: str, item: Any, excludes: tuple[str, ...]) 
 
 
 def described(environment: Environment) -> dict[str, Any]:
-    """The environment as a runtime_env; paths are those that the program named."""
+    """Return the environment as a runtime_env, with the program's paths."""
     found: dict[str, Any] = {}
     if environment.env_vars:
         found["env_vars"] = dict(environment.env_vars)

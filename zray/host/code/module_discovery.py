@@ -1,11 +1,11 @@
-"""The files of a program's own project: what is neither Python's, nor installed, nor zray's.
+"""Files of a program's own project: neither Python's, nor installed, nor zray's.
 
-Whatever of it the program has imported, and whatever that and its tasks import by name, is packed into one bundle:
+Modules imported by the program, and modules named in imports of those or of its tasks, are packed into a bundle:
 msgpack [[path, is executable, bytes], ...], sorted, so that equal files make equal bytes.
 
-Files that stay behind are named by patterns, as git reads them in `.gitignore`: a later pattern overrules an earlier
-one, `!` takes back, a slash in front or within binds a pattern to its folder, a slash behind means folders only, and
-`**` stands for any number of folders.
+Excluded files are named by patterns, as git reads them in `.gitignore`: a later pattern overrules an earlier pattern,
+`!` negates, a slash in front or within binds a pattern to its folder, a slash behind means folders only, and `**`
+stands for any number of folders.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ..process.spawn import current_folder
 from .archives import Entry
 from .cache import FILES_MAX
 
-# A file of patterns is one that people write.
+# A file of patterns is written by people, so short.
 GITIGNORE_BYTES_MAX = 1 << 20
 
 
 class Ignored:
-    """The patterns of one folder."""
+    """The patterns of a folder."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.rules = [rule for rule in map(_rule, patterns) if rule is not None]
@@ -44,7 +44,7 @@ class Ignored:
 
 
 def ignored_by_git(folder: str) -> Ignored | None:
-    """The patterns of a folder's own `.gitignore`; None where there are none."""
+    """Return the patterns of a folder's own `.gitignore`; None: no such file."""
     try:
         with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
             return Ignored(file.read(GITIGNORE_BYTES_MAX).splitlines())
@@ -53,7 +53,7 @@ def ignored_by_git(folder: str) -> Ignored | None:
 
 
 def _rule(pattern: str) -> tuple[re.Pattern[str], bool, bool] | None:
-    """(expression, whether it takes back, whether it means folders only)."""
+    """Return (expression, whether negated, whether for folders only)."""
     text = pattern.rstrip("\r\n")
     while text.endswith(" ") and not text.endswith("\\ "):
         text = text[:-1]
@@ -105,7 +105,7 @@ def _expression(text: str) -> str:
 
 
 BUNDLE_BYTES_MAX = 64 << 20
-# Of what makes a bundle too large, so many are named.
+# Number of files named when a bundle is too large.
 NAMED_MAX = 10
 # Never part of a project: version control, environments (also whatever has a pyvenv.cfg), caches.
 EXCLUDED = frozenset(
@@ -118,17 +118,17 @@ EXCLUDED = frozenset(
 )
 EXCLUDED_SUFFIXES = (".pyc", ".pyo", ".egg-info")
 CODE_SUFFIXES = (".py", ".pyi", ".so", ".pyd")
-# Modules and folders that patterns have kept out of bundles, by their last names: a task that lacks one is told so.
+# Modules and folders excluded by patterns, by last names, for the error of a task that lacks one.
 left_behind: dict[str, str] = {}
 LEFT_BEHIND_MAX = 10_000
-# Packages of PYTHONPATH that are too large to travel whole, and their folders: a task that lacks one is told so.
+# Packages of PYTHONPATH too large to be sent whole, and their folders, for the error of a task that lacks one.
 too_large: dict[str, str] = {}
 _IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+([^\n#;]+)", re.MULTILINE)
 _ZRAY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class File:
-    """One file of a bundle."""
+    """A file of a bundle."""
 
     __slots__ = ("path", "size", "source")
 
@@ -143,10 +143,10 @@ class TooLarge(ValueError):
 
 
 def read_file(source: str) -> bytes:
-    """The bytes of a file.
+    """Return the bytes of a file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     with open(source, "rb") as opened:
         return opened.read()
@@ -182,9 +182,9 @@ def pack(
 def files_below(
     folder: str, prefix: str = "", excludes: Iterable[str] | None = None, *, code_only: bool = False
 ) -> list[File]:
-    """All that belongs to a project.
+    """Return all files of a project's folder.
 
-    excludes: patterns of a runtime_env (module_discovery.py); those of `.gitignore` files apply too.  None: neither.
+    excludes: patterns of a runtime_env (module_discovery.py); patterns of `.gitignore` files apply too.  None: neither.
     """
     given = Ignored(excludes or ())
     by_git: dict[str, Ignored] = {}  # by the folder, as in `inside`
@@ -224,7 +224,7 @@ def _is_excluded(
 def _verdict(path: str, given: Ignored, by_git: dict[str, Ignored], *, is_folder: bool) -> bool:
     if (verdict := given.verdict(path, is_folder=is_folder)) is not None:
         return verdict
-    for place, patterns in reversed(by_git.items()):  # the nearest one has the last word
+    for place, patterns in reversed(by_git.items()):  # the nearest file of patterns decides
         if path.startswith(place):
             verdict = patterns.verdict(path[len(place) :], is_folder=is_folder)
             if verdict is not None:
@@ -233,7 +233,7 @@ def _verdict(path: str, given: Ignored, by_git: dict[str, Ignored], *, is_folder
 
 
 def files_at(path: str, excludes: Iterable[str] | None = None) -> list[File]:
-    """Of a package's folder, or a module's file, under its own name."""
+    """Return the files of a package's folder, or a module's file, under its own name."""
     path = os.path.abspath(path)
     name = os.path.basename(path)
     return files_below(path, name + "/", excludes) if os.path.isdir(path) else [File(name, path)]
@@ -247,7 +247,7 @@ def is_installed(path: str) -> bool:
 @functools.cache
 def _not_own() -> tuple[str, ...]:
     """The folders of zray and of the standard library."""
-    # As sysconfig says, which takes milliseconds to ask.
+    # As in sysconfig, whose answer takes milliseconds.
     library = os.path.join(sys.platlibdir, f"python{sys.version_info[0]}.{sys.version_info[1]}")
     bases = {sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix}
     places = [os.path.dirname(os.__file__), *(os.path.join(base, library) for base in bases)]
@@ -255,12 +255,12 @@ def _not_own() -> tuple[str, ...]:
 
 
 class Project:
-    """What has been taken of the project, so that it is taken once."""
+    """The files of the project taken so far, each taken once."""
 
     def __init__(self) -> None:
-        self.taken: set[str] = set()  # top-level names; those that are not the project's too
+        self.taken: set[str] = set()  # top-level names, including those outside the project
         self.available: dict[str, set[str]] = {}  # folder -> the modules in it
-        self.path = set(sys.path)  # as far as it was looked at
+        self.path = set(sys.path)  # the examined entries
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         for place in {os.path.abspath(main), os.path.realpath(main)} if main else {os.path.join(current_folder(), "")}:
             self._add_root(os.path.dirname(place))
@@ -268,8 +268,8 @@ class Project:
         self.python_path = {os.path.abspath(entry) for entry in entries if entry} - {*self.available}
 
     def take(self, names: Iterable[str] = ()) -> list[File]:
-        """The files of modules that are imported by now, or go by one of these names, or are imported by one of them;
-        without those that were taken before.
+        """Return the files of modules imported by now, or named here, or imported by any of these modules; without
+        files taken before.
         """
         files: list[File] = []
         for entry in [entry for entry in sys.path if isinstance(entry, str) and entry not in self.path]:
@@ -289,12 +289,12 @@ class Project:
         return files
 
     def take_again(self) -> list[File]:
-        """The files of all that was taken so far."""
+        """Return the files of all modules taken so far."""
         names, self.taken = self.taken, set()
         return self.take(names)
 
     def forget(self, names: Iterable[str]) -> None:
-        """They were imported anew, and are to be taken again."""
+        """Forget modules that were imported again, so that they are taken again."""
         self.taken -= {name.partition(".")[0] for name in names}
 
     def _add_root(self, folder: str) -> None:
@@ -312,7 +312,7 @@ class Project:
                 modules.add(name)
 
     def _files_of(self, name: str) -> list[File]:
-        """Of a top-level module; none where it is not the project's."""
+        """Return the files of a top-level module; none outside the project."""
         if name in ("__main__", "__mp_main__", "zray", "conftest"):
             return []
         module = sys.modules.get(name)
@@ -324,7 +324,7 @@ class Project:
                 return self._fitting(path, name) if os.path.isdir(path) else files_at(path)
             return self._files_of_module(name, module)
         except OSError:
-            return []  # it has gone since it was imported
+            return []  # the file was removed after the import
 
     def _found_by_import(self, name: str) -> str:
         """Where the program itself would find a module: perhaps among what is installed, by a name of the project."""
@@ -353,9 +353,9 @@ class Project:
         return files
 
     def _fitting(self, folder: str, name: str, *, code_only: bool = False) -> list[File]:
-        """A package's files.  Where these are too many bytes, the program's own package goes without its data.
+        """Return a package's files.  If too large, the program's own package goes without its data.
 
-        One of PYTHONPATH stays behind: somebody else has made it, and other nodes may have it by that path too.
+        A large package of PYTHONPATH stays behind: it is not the program's, and other nodes may have the same path.
         """
         files = files_below(folder, name + "/", code_only=code_only)
         if not code_only and sum(file.size for file in files) > BUNDLE_BYTES_MAX // 2:
@@ -367,7 +367,7 @@ class Project:
 
 
 def imports_of(source: str) -> set[str]:
-    """The top-level names that a module imports, wherever in it."""
+    """Return the top-level names that a module imports, anywhere in its text."""
     try:
         with open(source, "rb") as opened:
             text = opened.read()
@@ -383,7 +383,7 @@ def imports_of(source: str) -> set[str]:
 
 
 def names_in(function: Any) -> set[str]:
-    """The names that a function's or a class's code uses: what it imports is among them."""
+    """Return the names used in the code of a function or class, including imported ones."""
     found: set[str] = set()
     waiting: list[Any] = [function]
     if isinstance(function, type):

@@ -1,13 +1,12 @@
-"""The versions of a program's own modules, as the program itself has imported them.
+"""Versions of a program's own modules, as imported by the program itself.
 
-    <session>/sources/<job>/index           how often it was written; a line for each version (Kept)
+    <session>/sources/<job>/index           number of writes; a line for each version (Kept)
     <session>/sources/<job>/data-<number>   the sources, one behind the other
 
-The driver keeps each source file when it first sees the module, and again after each reload that succeeds.  Workers on
-its node import such a module from here once the file has changed (pinned_imports.py), and bundles for other nodes are
-made from here (upload.py).  An edit without a reload, and a reload that fails, therefore change nothing for workers.
-
-All sources share a file, because to create hundreds of files takes far longer than to write their bytes.
+The driver keeps each source file when the module is first seen, and again after each successful reload.  Workers on its
+node import the module from the kept source once the file has changed (pinned_imports.py), and bundles for other nodes
+are made from it (upload.py).  An edit without a reload, and a failed reload, therefore change nothing for workers.  All
+sources share a file, because the creation of hundreds of files takes far longer than writing their bytes.
 """
 
 from __future__ import annotations
@@ -23,18 +22,20 @@ from .reloads import Reloaded, Version, source_of
 
 # Of all modules together.  Larger projects are mostly data.
 SOURCES_BYTES_MAX = 64 << 20
-# Of a data file, former versions included, until a new one is begun with the present versions.
+# Limit of a data file, former versions included, before a new file is begun with the present versions.
 DATA_BYTES_MAX = 2 * SOURCES_BYTES_MAX
 
 INDEX = "index"
 
-# Of this process, by path, with the spec of the module: that is another object after each import.  A second session
-# finds the versions here that the program has imported during the first.
+# Versions seen by this process, by path, with the spec of the module: another object after each import.  A second
+# session finds the versions that the program imported during the first.
 _seen: dict[str, tuple[object, Version]] = {}
 
 
 class Kept(NamedTuple):
-    """A line of the index, behind the digest of the path: the time and size of the file, and where its source is."""
+    """A line of the index, behind the digest of the path: the time and size of the file, and the place of its
+    source.
+    """
 
     mtime_ns: int
     size: int
@@ -44,21 +45,21 @@ class Kept(NamedTuple):
 
 
 class Sources:
-    """The versions of one job, in its driver."""
+    """The versions of a job's modules, in its driver."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.names: set[str] = set()  # modules that were looked at
         self.versions: dict[str, Version] = {}  # by path
         self.size = 0  # bytes
-        self.index: dict[str, Kept] = {}  # by path: what is written of the versions
+        self.index: dict[str, Kept] = {}  # by path: the written versions
         self.number = 0  # of the data file
         self.count = 0  # how often the index was written
         self.unwritten: dict[str, None] = {}  # paths
-        self.is_stale = False  # whether the index names a version that was replaced
+        self.is_stale = False  # whether the index names a replaced version
 
     def learn(self) -> list[str]:
-        """Keep the source of each module that was imported since the last call.
+        """Keep the source of each module imported since the last call.
 
         Returns:
             Names of modules whose source was kept before, in another version.
@@ -74,31 +75,31 @@ class Sources:
         return changed
 
     def _imported(self, path: str, module: ModuleType | None) -> bool:
-        """Whether another version of that module was kept."""
+        """Keep a module's version; return whether another version was kept before."""
         spec = _spec_of(module)
         seen = _seen.get(path)
         former = self.versions.get(path)
         try:
             version = seen[1] if seen is not None and seen[0] is spec else Version.read(path)
         except OSError:
-            return False  # it has gone since it was imported
+            return False  # removed after the import
         if former is not None and former.data == version.data:
             return False
         self._keep(path, version, spec)
         return former is not None
 
     def reloaded(self, modules: list[Reloaded]) -> None:
-        """Keep what the program has imported anew."""
+        """Keep modules that the program imported again."""
         for each in modules:
             if each.version is not None:
                 self._keep(each.path, each.version, _spec_of(sys.modules.get(each.name)))
         self.write()
 
     def data_of(self, path: str) -> bytes:
-        """The bytes of a source file; after the next `write`, all workers have this version.
+        """Return the bytes of a source file; after the next `write`, all workers have this version.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         version = self.versions.get(path)
         if version is None:
@@ -107,7 +108,7 @@ class Sources:
         return version.data
 
     def _keep(self, path: str, version: Version, spec: object = None) -> None:
-        """Instead of the former version, which is not left behind where this one finds no room."""
+        """Replace the former version, which is dropped even if there is no space for the new one."""
         self._forget(path)
         if self.size + len(version.data) > SOURCES_BYTES_MAX:
             return
@@ -124,7 +125,7 @@ class Sources:
         self.is_stale |= self.index.pop(path, None) is not None
 
     def write(self) -> None:
-        """Give workers what was kept since the last call."""
+        """Write the versions kept since the last call for workers."""
         if not self.unwritten and not self.is_stale:
             return
         former = self.number
@@ -174,15 +175,15 @@ def _data_file(folder: str, number: int) -> str:
     return os.path.join(folder, f"data-{number}")
 
 
-# Of this process, by folder: the first line of the index, and the versions by digest.
+# Indexes read by this process, by folder: the first line, and the versions by digest.
 _read: dict[str, tuple[bytes, dict[bytes, Kept]]] = {}
 
 
 def _index_of(folder: str) -> dict[bytes, Kept]:
-    """The index as it is now, by digest; it is replaced as a whole.
+    """Return the present index, by digest; it is replaced as a whole.
 
     Raises:
-        OSError, ValueError, TypeError: it cannot be read.
+        OSError, ValueError, TypeError: the index cannot be read.
     """
     with open(os.path.join(folder, INDEX), "rb") as file:
         count = file.readline()
@@ -191,13 +192,13 @@ def _index_of(folder: str) -> dict[bytes, Kept]:
             return known[1]
         lines = [line.split() for line in file]
     found = {digest: Kept(*map(int, numbers)) for digest, *numbers in lines}
-    _read.clear()  # a worker serves one job after another
+    _read.clear()  # a worker serves jobs in sequence
     _read[folder] = count, found
     return found
 
 
 def kept_version(folder: str, path: str) -> Version | None:
-    """The version that the program has imported; None where it has not imported that file."""
+    """Return the version of a file that the program has imported; None: not imported."""
     for _ in range(2):  # a data file may be replaced between two readings
         try:
             kept = _index_of(folder).get(_digest(path))

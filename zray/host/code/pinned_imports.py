@@ -1,6 +1,6 @@
 """Imports of a worker on its driver's node: modules of the program come in the version that the program has imported.
 
-As long as the file is that version, Python imports it as always, with its compiled form.
+While the file is unchanged, Python imports it as always, with its compiled form.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from .module_versions import kept_version
 
 
 class PinnedLoader(SourceFileLoader):
-    """A loader of one module whose file has changed since the program has imported it."""
+    """A loader of a module whose file has changed since the program's import."""
 
     def __init__(self, name: str, path: str, data: bytes) -> None:
         super().__init__(name, path)
         self.data = data
 
     def path_stats(self, path: str) -> dict[str, Any]:  # type: ignore[override]
-        """As of no file: the compiled form beside the file is of another version, and is left alone."""
+        """Refuse the file's facts: the compiled form beside the file belongs to another version, and is left alone."""
         raise OSError(f"{path} has changed since the program has imported it")
 
     def get_data(self, path: str) -> bytes:  # type: ignore[override]
-        """The source as it was."""
+        """Return the source of the imported version."""
         return self.data if path == self.path else super().get_data(path)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Tracebacks show the lines of this version, too."""
+        """Execute the module, with tracebacks that show the lines of this version."""
         lines = self.data.decode("utf-8", "replace").splitlines(keepends=True)
         linecache.cache[self.path] = (len(self.data), None, lines, self.path)
         super().exec_module(module)
 
 
 class PinnedFinder:
-    """The finder of modules on sys.path, for one job."""
+    """The finder of modules on sys.path, for a job."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder  # with the versions
@@ -47,7 +47,7 @@ class PinnedFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What Python's own finder finds, with another loader where the file has changed."""
+        """Return the spec of Python's own finder, with another loader if the file has changed."""
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or type(spec.loader) is not SourceFileLoader or not spec.origin:
             return spec
@@ -59,6 +59,6 @@ class PinnedFinder:
         return spec
 
     def install(self) -> None:
-        """Ahead of Python's own finder, behind those of built-in modules."""
+        """Install the finder ahead of Python's own, behind finders of built-in modules."""
         finders: list[Any] = sys.meta_path
         finders.insert(finders.index(PathFinder) if PathFinder in finders else len(finders), self)

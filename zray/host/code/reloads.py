@@ -1,8 +1,8 @@
-"""Modules of a program's own that it imports anew: by importlib.reload, by IPython's %autoreload, or again after it has
-taken them out of sys.modules.  Workers that have imported them have old code.
+"""Reloads of a program's own modules: by importlib.reload, by IPython's %autoreload, or by a new import after removal
+from sys.modules.  Workers that have imported the modules have old code.
 
-The look-out costs nothing between imports: a finder at the head of sys.meta_path is asked before each of them.  An
-import that fails is none: the module stays in memory as it was, and workers go on with its last version, too.
+The watch costs nothing between imports: a finder at the head of sys.meta_path is asked before each import.  A failed
+import does not count: the module stays in memory unchanged, and workers continue with its last version, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AUTORELOAD = "IPython.extensions.autoreload"
 
 
 class Version(NamedTuple):
-    """One source file at one time."""
+    """A source file at some time."""
 
     mtime_ns: int
     size: int
@@ -27,10 +27,10 @@ class Version(NamedTuple):
 
     @classmethod
     def read(cls, path: str) -> Version:
-        """Read the file as it is now.
+        """Read the file in its present state.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
@@ -46,23 +46,23 @@ class Version(NamedTuple):
 
 
 class Reloaded(NamedTuple):
-    """A module of the program's own that it has imported anew."""
+    """A module of the program's own, imported again."""
 
     name: str
     path: str
-    version: Version | None  # of its file; None: that is no source file
+    version: Version | None  # of its file; None: no source file
 
 
 class ReloadWatch:
-    """Of one program."""
+    """The watch for reloads of a program."""
 
     def __init__(self, on_reload: Callable[[], object]) -> None:
-        """on_reload: called in the thread that imports, behind an import that has succeeded."""
+        """Begin to watch.  on_reload: called in the importing thread, after a successful import."""
         self.on_reload = on_reload
         self.known = set(sys.modules)
         self.again: deque[Reloaded] = deque()  # imported anew, and not taken yet
         self.stamps: dict[str, tuple[int, int]] | None = None  # of source files, at the start of the last cell
-        self.cells: Any = None  # of IPython, which tells when one begins
+        self.cells: Any = None  # of IPython, which reports the start of a cell
         self._go_ahead()
         shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
         if shell is not None:
@@ -71,9 +71,10 @@ class ReloadWatch:
             self.stamps = source_stamps()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """As a finder: nothing at a first import.  Later what the other finders find, and its execution is noted.
+        """Act as a finder: find nothing at a first import; later return the other finders' spec, and note its
+        execution.
 
-        target: the module, where it is a reload.
+        target: the module, for a reload.
         """
         if target is None and name not in self.known:
             return None
@@ -94,7 +95,7 @@ class ReloadWatch:
         return None
 
     def _note_execution(self, spec: Any) -> None:
-        """Of a module that is about to be executed.  One that fails was not imported anew."""
+        """Note the execution of a module.  A failed one does not count as an import."""
         loader, path = spec.loader, os.path.abspath(spec.origin)
         execute = getattr(loader, "exec_module", None)
         if execute is None:
@@ -114,10 +115,10 @@ class ReloadWatch:
         self.on_reload()
 
     def invalidate_caches(self) -> None:
-        """As a finder: there are none."""
+        """Do nothing, as a finder without caches."""
 
     def learn(self) -> None:
-        """What is imported by now: a second import of it is noted.  Finders of others that came since are behind us."""
+        """Note the modules imported by now, so that a second import is noticed.  Go ahead of newer finders."""
         self.known.update(sys.modules)
         self._go_ahead()
 
@@ -127,7 +128,7 @@ class ReloadWatch:
             finders[:] = [self, *(finder for finder in finders if finder is not self)]
 
     def take(self) -> list[Reloaded]:
-        """Modules of the program's own that were imported anew since the last call, each once, in its last version."""
+        """Return the program's own modules imported again since the last call, each once, in its last version."""
         found: dict[str, Reloaded] = {}
         while self.again:
             reloaded = self.again.popleft()
@@ -135,7 +136,7 @@ class ReloadWatch:
         return [found[name] for name in sorted(found)]
 
     def cell_begins(self, info: object = None) -> None:
-        """In IPython: %autoreload patches modules in place, at this time, when their files have changed.
+        """Note changed modules at the start of an IPython cell, when %autoreload patches modules in place.
 
         A file that cannot be compiled changes no module.
         """
@@ -156,12 +157,12 @@ class ReloadWatch:
             self._note(Reloaded(name, path, version))
 
     def close(self) -> None:
-        """The program has left its session."""
+        """Stop after the program has left its session."""
         self.on_reload = _nothing  # the driver is to go now, not when the collector finds a cycle
         if self in sys.meta_path:
             sys.meta_path.remove(self)  # type: ignore[arg-type]
         if self.cells is not None:
-            with suppress(ValueError):  # it knows us no more
+            with suppress(ValueError):  # not registered any more
                 self.cells.unregister("pre_run_cell", self.cell_begins)
             self.cells = None
 
@@ -179,7 +180,7 @@ def _is_own(name: str, file: str) -> bool:
 
 
 def file_of(module: object) -> str:
-    """The file of a module; "" where there is none.  Not by getattr: modules that are lazy would be loaded."""
+    """Return the file of a module; "" if none.  Not by getattr, which would load lazy modules."""
     try:
         file = object.__getattribute__(module, "__dict__").get("__file__")
     except AttributeError:
@@ -194,7 +195,7 @@ def source_of(name: str, module: object) -> str:
 
 
 def version_of(path: str) -> Version | None:
-    """A source file as it is now; None where it is none."""
+    """Return a source file in its present state; None for another file."""
     if not path.endswith(".py"):
         return None
     try:
@@ -204,7 +205,7 @@ def version_of(path: str) -> Version | None:
 
 
 def own_modules() -> dict[str, str]:
-    """The modules of this process that are the program's own, and their files: not Python's, installed, or zray's."""
+    """Return this process's modules of the program's own, with files: not Python's, installed, or zray's."""
     found = {}
     for name, module in list(sys.modules.items()):
         file = file_of(module)
@@ -214,7 +215,7 @@ def own_modules() -> dict[str, str]:
 
 
 def source_stamps() -> dict[str, tuple[int, int]]:
-    """When the files of these modules were written, and how long they are."""
+    """Return the times and sizes of the files of these modules."""
     stamps = {}
     for name, file in own_modules().items():
         try:
@@ -226,6 +227,6 @@ def source_stamps() -> dict[str, tuple[int, int]]:
 
 
 def forget_own_modules() -> None:
-    """The next import of each is a new one.  Who uses the old ones keeps them."""
+    """Forget the program's own modules, so that each is imported again.  Users of the old ones keep them."""
     for name in own_modules():
         sys.modules.pop(name, None)

@@ -1,8 +1,8 @@
-"""A driver's code on its way to other nodes: its project's modules, and what runtime_env names.
+"""A driver's code on its way to other nodes: its project's modules, and the files of runtime_env.
 
-In a session that no other node can join nothing of this happens: there the path is shared.  In a cluster each bundle
-is put as an object, which its digest names; the local scheduler learns of it (PublishCode) before the tasks that need
-it, and tells the nodes where tasks of the job go.  Their workers fetch it (host/code/cache.py).
+In a session that no other node can join, the path is shared, and nothing is sent.  In a cluster each bundle is put as
+an object, identified by its digest.  The local scheduler is told (PublishCode) before the tasks that need the bundle,
+and tells the nodes of the job's tasks.  Their workers fetch the bundle (host/code/cache.py).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .module_discovery import File, Project, files_at, files_below, names_in, pa
 if TYPE_CHECKING:
     from ..driver.driver import Driver
 
-# Of one job, at a time.  Imports that come one by one make one each; beyond this, a new one takes the place of all.
+# Limit of a job's bundles at a time.  Imports one by one make a bundle each; beyond the limit, a new one replaces all.
 BUNDLES_MAX = 200
-# Bundles that newer ones have replaced: nodes with older news of the job may be about to fetch them.
+# Replaced bundles: nodes with older news of the job may be about to fetch them.
 REPLACED_MAX = 200
 REPLACED_BYTES_MAX = 64 << 20
 
 
 def asked_bundles(runtime_env: dict[str, Any]) -> list[tuple[str, bytes]]:
-    """(kind, bytes) of what a program's runtime_env names.
+    """Return (kind, bytes) of the files in a program's runtime_env.
 
     Raises:
         ValueError: too large; names the largest files.
@@ -60,14 +60,14 @@ class Sent(Struct, eq=False):
 
 
 class Shipper:
-    """Of one driver."""
+    """The code that a driver sends."""
 
     def __init__(self, driver: Driver, asked: list[tuple[str, bytes]]) -> None:
         self.driver = driver
         self.project = Project()
         self.lock = threading.RLock()
         self.modules_seen = 0
-        self.asked: list[ObjectRef] = []  # what runtime_env names; they live as long as the driver
+        self.asked: list[ObjectRef] = []  # the files of runtime_env; they live as long as the driver
         self.sent: list[Sent] = []  # the newest last
         self.replaced: deque[Sent] = deque()
         self.has_warned = False
@@ -75,7 +75,7 @@ class Shipper:
             self.asked.append(self._send(kind, data))
 
     def look(self, function: Any = None) -> None:
-        """What has been imported since the last look, and what this function imports, travels from now on."""
+        """Send modules imported since the last call, and modules that this function imports."""
         if function is None and len(sys.modules) == self.modules_seen:
             return
         with self.lock:
@@ -89,7 +89,7 @@ class Shipper:
                 self.driver.say(PublishCode([], has_reloaded=True))
 
     def refs(self) -> list[ObjectRef]:
-        """All bundles, for a detached actor that is about to be made."""
+        """Return all bundles, for a detached actor about to be created."""
         with self.lock:
             for sent in self.sent:
                 sent.is_held = True
@@ -116,10 +116,10 @@ class Shipper:
         self._keep_for_a_while(replaced)
 
     def _replaced_by(self, names: set[str]) -> list[Sent]:
-        """The bundles that nobody needs once there is one with these names."""
+        """Return the bundles made unnecessary by a bundle with these names."""
         replaced = [sent for sent in self.sent if sent.names <= names and not sent.is_held]
         room = BUNDLES_MAX - 1 - len(self.asked)
-        # Detached actors that are made between reloads hold one each.  Where these are too many, the oldest goes: a
+        # Detached actors created between reloads hold a bundle each.  If these are too many, the oldest is dropped: a
         # restart of its actor would import the newest version.
         others = [sent for sent in self.sent if sent not in replaced]
         others.sort(key=lambda sent: not sent.names <= names)
