@@ -1,9 +1,9 @@
-"""One actor of local mode: its instance, its calls in order, and its ends.
+"""An actor of local mode: its instance, its calls in order, and its ends.
 
-A serial actor runs its calls in the thread that submits them, one after the other.  A call that is submitted while
-another one runs waits in the queue; the thread of the running call runs it next.  Calls with `max_concurrency` run in
-threads, and those of async actors on an event loop.  An exit stands for the end of a worker process: it loses the
-instance, and the constructor runs again where `max_restarts` allows.
+A serial actor runs its calls in the submitting thread, one after the other.  A call submitted during another call waits
+in the queue; the thread of the running call runs it next.  Calls with `max_concurrency` run in threads, and calls of
+async actors on an event loop.  An exit stands for the end of a worker process: the instance is lost, and the
+constructor runs again if `max_restarts` allows.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from .runtime import LocalRuntime
 
 CONSTRUCTOR = TaskOptions()
-# An event loop cancels its calls, and runs what the class has for its end, in less than that.
+# An event loop cancels its calls, and runs the class's methods for its end, in less than this.
 LOOP_END_SECONDS = 7.0
-# What has begun when an actor leaves is waited for, so long: as in a session.
+# How long a leaving actor waits for its running calls, as in a session.
 LAST_CALLS_SECONDS = 10.0
 
 
@@ -61,7 +61,7 @@ class LocalActor:
         )  # set for each call
         self.state = ActorState.STARTING
         self.restart_count = 0
-        self.life = 0  # grows when the instance is lost: calls that it had begun count no more
+        self.life = 0  # grows when the instance is lost: its begun calls count no more
         self.instance: Any = None
         self.methods: Methods | None = None
         self.queue: deque[PendingCall] = deque()
@@ -71,7 +71,7 @@ class LocalActor:
         self.loop_threads: set[threading.Thread] = set()  # also of loops that are about to end
         self.loop: ActorLoop | None = None
         self.is_waiting = False  # for arguments of the first call
-        self.leavers: set[bytes] = set()  # calls of exit_actor(): user code may catch what it raises
+        self.leavers: set[bytes] = set()  # calls of exit_actor(): user code may catch the exception
         self.exiting = b""  # the error of later calls, once a call has asked for the end
         self.patience: threading.Timer | None = None  # with calls that run while the actor leaves
         self.is_going = False  # its last handle is gone
@@ -81,13 +81,13 @@ class LocalActor:
 
     @property
     def loop_thread(self) -> int:
-        """The thread of the event loop; 0: there is none."""
+        """The thread of the event loop; 0: no loop."""
         return self.loop.thread.ident or 0 if self.loop is not None else 0
 
     # --- the constructor ---
 
     def start(self) -> None:
-        """Run the constructor: now, if it has its arguments and may block this thread."""
+        """Run the constructor: at once, if its arguments are ready and this thread may block."""
         runtime = self.runtime
         missing = runtime.missing(self.spec)
         if missing or (runtime.must_not_block() and not self.options.is_async):
@@ -99,7 +99,7 @@ class LocalActor:
         life = self.life
         env_vars = (*self.runtime.facts.env_vars, *self.options.environment.env_vars)
         if not self.is_serial and env_vars and self.life == 0:
-            self.environment.enter_context(with_env_vars(env_vars))  # its calls overlap: for its life
+            self.environment.enter_context(with_env_vars(env_vars))  # for the actor's life, since its calls overlap
         if self.options.is_async:
             from .event_loop import ActorLoop  # it imports asyncio, which other actors do without
 
@@ -126,7 +126,7 @@ class LocalActor:
             raise error
 
     def constructor(self) -> tuple[Any, list[Any], dict[str, Any]]:
-        """The class, and the arguments of its constructor."""
+        """Return the class, and the arguments of its constructor."""
         calls, spec = self.calls, self.spec
         cls = calls.functions.get(spec.function_id) or calls.code.load(spec.function_id)
         return cls, *calls.arguments_of(spec, CONSTRUCTOR)
@@ -144,7 +144,7 @@ class LocalActor:
         self.pump()
 
     def death_by(self, error: BaseException) -> bytes:
-        """The error that every call on an actor gets whose constructor raised."""
+        """Return the error for all calls on an actor whose constructor raised."""
         if isinstance(error, ActorExit):
             return encode_system_error("ActorDiedError", farewell(self.in_words, error))
         name = f"{self.options.class_name}.__init__"
@@ -156,7 +156,7 @@ class LocalActor:
     # --- calls ---
 
     def submit(self, spec: TaskSpec, options: TaskOptions) -> bool:
-        """Queue a call, and run it if it can run.  False: the actor is dead."""
+        """Queue a call, and run it if possible.  False: the actor is dead."""
         call = PendingCall(spec, options)
         with self.lock:
             if self.state is ActorState.DEAD:
@@ -180,7 +180,7 @@ class LocalActor:
             self._run_serially()
 
     def _next(self, count_max: int) -> PendingCall | None:
-        """Take the first call out of the queue, if it may begin now.  With the lock held."""
+        """Take the first call out of the queue, if allowed to begin now.  With the lock held."""
         if self.state is not ActorState.ALIVE or self.exiting or len(self.running) >= count_max or not self.queue:
             return None
         call = self.queue[0]
@@ -222,15 +222,15 @@ class LocalActor:
         self.end_if_idle()
 
     def _ended_by(self, error: BaseException, call: PendingCall, life: int) -> None:
-        """An exit ends the actor; what ends the program is raised."""
+        """End the actor after an exit; raise an error that ends the program."""
         if not isinstance(error, SystemExit):
             raise error
         self.exited(call, life, error)
 
     def _attempts(self, call: PendingCall, life: int) -> BaseException | None:
-        """Run a call, and again where its options say so.
+        """Run a call, and retry it if its options ask for that.
 
-        What came of it is delivered.  An exit, or an error that ends the program, is returned.
+        The outcome is delivered.  An exit, or an error that ends the program, is returned.
         """
         spec, options = call.spec, call.options
         calls = self.calls
@@ -255,7 +255,7 @@ class LocalActor:
                 value = None
                 continue
             self.finished(call, life, values, contained)
-            value = None  # an error's traceback has this frame, which would keep the error
+            value = None  # an error's traceback has this frame, which would keep the error alive
             return interrupt
 
     def method_of(self, name: str) -> Any:
@@ -268,10 +268,10 @@ class LocalActor:
     def finished(
         self, call: PendingCall, life: int, values: list[Any], contained: tuple[tuple[bytes, ...], ...]
     ) -> None:
-        """The values of a call; of an instance that is lost they count no more."""
+        """Deliver the values of a call; results of a lost instance are dropped."""
         if self.leavers and call.spec.task_id in self.leavers:
             self.leavers.discard(call.spec.task_id)
-            self.exited(call, life, ActorExit(0))  # its own code has caught the first one
+            self.exited(call, life, ActorExit(0))  # user code has caught the first exception
             return
         with self.lock:
             if life != self.life or self.running.pop(call.spec.task_id, None) is None:
@@ -301,7 +301,7 @@ class LocalActor:
         try:
             if (error := self._attempts(call, life)) is not None:
                 self._ended_by(error, call, life)
-        except BaseException:  # of zray's own: in a thread nobody would see it
+        except BaseException:  # of zray's own: in a thread it would be invisible
             traceback.print_exc()
         finally:
             own_threads.discard(me)
@@ -337,19 +337,19 @@ class LocalActor:
         self.end_if_idle()
 
     def note_exit(self) -> None:
-        """exit_actor() is called here: the actor ends behind this call, whatever user code does with the exception."""
+        """Note a call of exit_actor(): the actor ends after this call, even if user code catches the exception."""
         call = local_call.get()
         if call is not None and (self.loop is None or self.loop.is_own()):
             self.leavers.add(call.spec.task_id)
 
     def leave_by(self, error: BaseException) -> None:
-        """A task beside the calls has asked for the end: calls that have begun end first."""
+        """End the actor at the request of a task beside the calls, after the running calls."""
         with self.lock:
             self.exiting = encode_system_error("ActorDiedError", farewell(self.in_words, error))
         self.end_if_idle()
 
     def process_died(self, cause: str, details: dict[str, Any]) -> None:
-        """The instance is lost: restart the actor, or bury it.  Calls that had begun may be retried."""
+        """Restart the actor after the loss of its instance, or end it for good.  Begun calls may be retried."""
         limit, count = self.options.max_restarts, self.restart_count
         recovers = self.options.checkpoint_interval >= 0
         if recovers or not (limit < 0 or count < limit):
@@ -378,7 +378,7 @@ class LocalActor:
         self.start()
 
     def _lose_instance(self) -> list[PendingCall]:
-        """Returns the calls that it had begun.  With the lock held."""
+        """Drop the instance, and return its begun calls.  With the lock held."""
         begun = list(self.running.values())
         self.running.clear()
         self.life += 1
@@ -409,7 +409,7 @@ class LocalActor:
             self.bury(died(self.in_words, "has ended: its last handle is gone"), is_orderly=True)
 
     def bury(self, error: bytes, *, is_orderly: bool = False) -> None:
-        """The actor is dead for good: all its calls get the error.  is_orderly: its class has the last word."""
+        """End the actor for good: all its calls get the error.  is_orderly: run the class's methods for the end."""
         with self.lock:
             if self.state is ActorState.DEAD:
                 return
@@ -444,7 +444,7 @@ class LocalActor:
     # --- waits ---
 
     def find_call(self, task_ids: set[bytes], *, may_have_begun: bool) -> PendingCall | None:
-        """One of these calls that has not ended; only from the queue, unless it may have begun."""
+        """Return one of these calls, if not ended; only from the queue, unless may_have_begun."""
         with self.lock:
             calls = [*self.queue, *self.running.values()] if may_have_begun else list(self.queue)
         return next((call for call in calls if call.spec.task_id in task_ids), None)

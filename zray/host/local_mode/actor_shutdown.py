@@ -1,4 +1,4 @@
-"""What an actor's class has for the orderly end of its actor in local mode: `__ray_shutdown__`."""
+"""The method of an actor's class for the orderly end of the actor in local mode: `__ray_shutdown__`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ METHOD = "__ray_shutdown__"
 
 
 def call_shutdown(instance: Any) -> Any:
-    """What the method returns, where the class has it; what it raises is printed."""
+    """Call the method, if the class has it, and return the result; print an exception."""
     method = getattr(type(instance), METHOD, None)
     if method is None:
         return None
@@ -23,7 +23,7 @@ def call_shutdown(instance: Any) -> Any:
 
 
 def say_last_words(instance: Any, in_words: str) -> None:
-    """Of an actor that is not async."""
+    """Run the method of an actor that is not async."""
     returned = call_shutdown(instance)
     if inspect.iscoroutine(returned):
         returned.close()
@@ -31,7 +31,7 @@ def say_last_words(instance: Any, in_words: str) -> None:
 
 
 async def say_last_words_on_loop(instance: Any) -> None:
-    """Of an async actor."""
+    """Run the method of an async actor."""
     returned = call_shutdown(instance)
     if inspect.isawaitable(returned):
         try:

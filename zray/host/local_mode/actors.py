@@ -1,4 +1,4 @@
-"""The actors of local mode: found by id and by name, and remembered when they have died."""
+"""The actors of local mode: found by id and by name, and remembered after death."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .actor import LocalActor
 if TYPE_CHECKING:
     from .runtime import LocalRuntime
 
-# Errors of dead actors are remembered while somebody has a handle, up to so many.
+# Errors of dead actors are kept while handles exist, up to so many.
 GRAVES_MAX = 10_000
-# Of what a wait has not got, so much is explained.
+# Limit of explained reasons for a wait.
 REASONS_MAX = 10
-# Calls in threads that have no end are left to themselves after so long: nothing can end them.
+# Endless calls in threads are abandoned after this long: nothing can end them.
 JOIN_SECONDS = 2.0
 
 
@@ -33,15 +33,15 @@ class LocalActors:
         self.lock = runtime.objects.lock
         self.living: dict[bytes, LocalActor] = {}
         self.names: dict[tuple[str, str], bytes] = {}  # (namespace, name) -> actor
-        self.graves: Latest[bytes, bytes] = Latest(GRAVES_MAX)  # actor -> the error value that its calls get
+        self.graves: Latest[bytes, bytes] = Latest(GRAVES_MAX)  # actor -> the error value for its calls
 
     def create(self, spec: TaskSpec, options: ActorOptions) -> None:
-        """Create an actor, and run its constructor if that can run inline."""
+        """Create an actor, and run its constructor if possible inline."""
         actor_id = spec.task_id
         error = self.runtime.node.why_no_actor(options)
         with self.lock:
             if actor_id in self.living:
-                return  # the task that made it runs again
+                return  # a re-execution of the creating task
             self.runtime.objects.actors.add(actor_id)
             key = (options.namespace, options.name)
             if not error and options.name and key in self.names:
@@ -66,14 +66,14 @@ class LocalActors:
         self.runtime.calls.fail(spec, options, error)
 
     def named(self, namespace: str, name: str) -> LocalActor | None:
-        """The living actor of that name."""
+        """Return the living actor of that name."""
         actor_id = self.names.get((namespace, name))
         return self.living.get(actor_id) if actor_id is not None else None
 
     # --- ends ---
 
     def handles_gone(self, actor_id: bytes) -> None:
-        """The last handle is gone: the actor ends after the calls that it has."""
+        """End an actor without handles, after its present calls."""
         self.runtime.objects.actors.discard(actor_id)
         actor = self.living.get(actor_id)
         if actor is None:
@@ -83,7 +83,7 @@ class LocalActors:
             actor.end_if_idle()
 
     def kill(self, actor_id: bytes, *, no_restart: bool) -> None:
-        """As kill()."""
+        """Kill an actor, as kill() says."""
         actor = self.living.get(actor_id)
         if actor is not None and no_restart:
             actor.bury(died(actor.in_words, "was killed by kill()"))
@@ -91,7 +91,7 @@ class LocalActors:
             actor.process_died("exited by kill()", {"exit_text": "killed by kill()"})
 
     def end_group(self, group_id: bytes, error: bytes) -> None:
-        """The placement group was removed, and its actors end."""
+        """End the actors of a removed placement group."""
         for actor in list(self.living.values()):
             if actor.options.where is not None and actor.options.where.group == group_id:
                 actor.bury(error)
@@ -105,7 +105,7 @@ class LocalActors:
             del self.names[key]
 
     def end_all(self) -> None:
-        """The program leaves: its actors end, and run what their classes have for that."""
+        """End all actors when the program leaves, and run their classes' methods for the end."""
         actors = list(self.living.values())
         for actor in actors:
             actor.bury(died(actor.in_words, "has ended with the driver that made it"), is_orderly=True)
@@ -116,7 +116,7 @@ class LocalActors:
     # --- waits ---
 
     def why_never(self, awaited: Sequence[bytes]) -> str:
-        """Why a wait of this thread would never end; "" where it may end."""
+        """Return why a wait of this thread would never end; "": it may end."""
         thread = threading.get_ident()
         task_ids = None
         for actor in list(self.living.values()):
@@ -132,7 +132,7 @@ class LocalActors:
         return ""
 
     def reasons(self, awaited: Sequence[bytes]) -> list[str]:
-        """What keeps these from being ready, as far as it is an actor's call."""
+        """Return the reasons why these objects are not ready, if they are results of actors' calls."""
         lines = []
         for object_id in awaited[:REASONS_MAX]:
             for actor in list(self.living.values()):

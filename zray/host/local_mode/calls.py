@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .runtime import LocalRuntime
 
 
-# The run that this context belongs to: the variable of sessions, whose runs are other objects.
+# The run of this context: the same variable as in sessions, whose runs are other objects.
 local_call: ContextVar[Any] = current_call  # type: ignore[assignment]
 
 
@@ -38,24 +38,24 @@ class LocalCall(Struct, eq=False):
     options: TaskOptions
     actor: Any
     outer: Any
-    submitter: Submitter | None = None  # made when it first submits, of which few tasks do
+    submitter: Submitter | None = None  # made at the first submission, since few tasks submit
 
 
 class PendingCall(Struct, eq=False):
-    """A call of an actor that has not ended."""
+    """A call of an actor, not ended yet."""
 
     spec: TaskSpec
     options: TaskOptions
     attempts: int = 0
 
     def may_retry(self) -> bool:
-        """Whether one more attempt is allowed."""
+        """Return whether another attempt is allowed."""
         limit = self.options.max_retries
         return limit < 0 or self.attempts < limit
 
 
 class LocalCode:
-    """Functions and classes: unpickled from what a worker would get."""
+    """Functions and classes, unpickled as in a worker."""
 
     def __init__(self, runtime: LocalRuntime) -> None:
         self.runtime = runtime
@@ -64,7 +64,7 @@ class LocalCode:
         self.functions: dict[bytes, Callable[..., Any]] = {}
 
     def publish(self, function: Function) -> None:
-        """Make a function's code known, once.
+        """Publish a function's code, once.
 
         Raises:
             ValueError: there are too many.
@@ -77,13 +77,15 @@ class LocalCode:
             self.published_bytes = size
 
     def load(self, function_id: bytes) -> Callable[..., Any]:
-        """Unpickled once; or each time, where its closure has refs: kept here, they would keep their objects."""
+        """Return the function, unpickled once; or each time if its closure has refs, since a cache would keep their
+        objects.
+        """
         runtime = self.runtime
         restored = runtime.restored_count
         function = deserialize_function(self.published[function_id].code)
         if type(function) is CodeInStore:
             found = runtime.get((function.ref,), None)[0]
-            restored = runtime.restored_count  # that ref is none of the closure's
+            restored = runtime.restored_count  # that ref is not part of the closure
             function = deserialize_function(found)
         if runtime.restored_count == restored:
             self.functions[function_id] = function
@@ -91,7 +93,7 @@ class LocalCode:
 
 
 class LocalCalls:
-    """What runs, and what came of it."""
+    """Runs of tasks and calls, and their outcomes."""
 
     def __init__(self, runtime: LocalRuntime) -> None:
         self.runtime = runtime
@@ -100,7 +102,7 @@ class LocalCalls:
         self.functions = self.code.functions
 
     def run_task(self, spec: TaskSpec, options: TaskOptions) -> None:
-        """Run a task, and again where its options say so; its returns are ready then."""
+        """Run a task, with retries if its options ask for them; its returns are ready afterwards."""
         retries = options.max_retries
         while True:
             outer = local_call.get()
@@ -126,7 +128,7 @@ class LocalCalls:
                 self.deliver(spec, options, values, contained)
             else:
                 self.objects.deliver_first(spec.task_id + FIRST_RETURN, values[0])
-            value = None  # an error's traceback has this frame, which would keep the error
+            value = None  # an error's traceback has this frame, which would keep the error alive
             if interrupt is not None:
                 raise interrupt
             return
@@ -143,14 +145,14 @@ class LocalCalls:
         self.objects.deliver(ids, values, contained)
 
     def fail(self, spec: TaskSpec, options: TaskOptions, error: bytes) -> None:
-        """The call has not run, or its result is lost: each return is the error."""
+        """Deliver an error as each return of a call that did not run, or whose result is lost."""
         self.deliver(spec, options, [error] * max(1, options.num_returns))
 
     def arguments_of(self, spec: TaskSpec, options: TaskOptions) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments, refs resolved.
+        """Return positional and keyword arguments, refs resolved.
 
         Raises:
-            the error that an argument is.
+            the error in an argument's place.
         """
         resolved = []
         for object_id in spec.deps:
@@ -161,7 +163,7 @@ class LocalCalls:
         return deserialize_arguments(spec.args, resolved)
 
     def result_of(self, spec: TaskSpec, options: TaskOptions, value: Any) -> Failure:
-        """What a call returned, as it is kept."""
+        """Return a call's result in its stored form."""
         if options.num_returns == 1:
             serialized = serialize(value)
             if serialized.size <= INLINE_BYTES_MAX and not serialized.buffers:
@@ -182,18 +184,18 @@ class LocalCalls:
         return raised(options, name, error, runtime.node_id.hex(), is_far=False)
 
     def details(self, error: BaseException) -> dict[str, Any]:
-        """Of an error that stands for the end of a process."""
+        """Return details of an error that stands for the end of a process."""
         exit_text = f"exited with code {exit_status(error)}"
         return {"pid": os.getpid(), "node": self.runtime.node_id.hex()[:8], "exit_text": exit_text, "log_tail": ()}
 
     def is_of_program(self, error: BaseException) -> bool:
-        """Whether it ends the program and not only the task: Ctrl-C, or the debugger's `quit`."""
+        """Return whether an error ends the program and not only the task: Ctrl-C, or the debugger's `quit`."""
         debugger = sys.modules.get("bdb")
         is_quit = debugger is not None and isinstance(error, debugger.BdbQuit)
         return (is_quit or isinstance(error, KeyboardInterrupt)) and not self.runtime.is_own_thread()
 
     def submitter_of(self, call: Any) -> Submitter:
-        """For what a call submits.  Made when it first submits, of which few tasks do."""
+        """Return the submitter for a call's children, made at the first submission, since few tasks submit."""
         spec, actor = call.spec, call.actor
         actor_id = actor.actor_id if actor is not None else b""
         where = actor.options.where if actor is not None else call.options.where

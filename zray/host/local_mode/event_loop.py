@@ -1,4 +1,4 @@
-"""The event loop of an async actor in local mode, in a thread of its own."""
+"""The event loop of an async actor in local mode, in a separate thread."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .calls import LocalCall, local_call
 if TYPE_CHECKING:
     from .actor import LocalActor, PendingCall
 
-# Calls that are cancelled at the end have so long to leave.
+# Calls cancelled at the end have this long to leave.
 CANCEL_SECONDS = 1.0
 SHUTDOWN_SECONDS = 5.0
 
 
 class ActorLoop:
-    """The loop of one instance."""
+    """The event loop of an instance."""
 
     def __init__(self, actor: LocalActor) -> None:
         self.actor = actor
         self.runtime = actor.runtime
         self.is_ending = False
-        self.last_words: Any = None  # the instance, whose class may have something to run at the end
+        self.last_words: Any = None  # the instance, if its class may have a method to run at the end
         self.tasks: set[asyncio.Task[None]] = set()  # a loop refers to its tasks weakly
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._run, name="zray-local-loop", daemon=True)
@@ -63,10 +63,10 @@ class ActorLoop:
         self._soon(self._begin_task, call, life)
 
     async def _run_call(self, call: PendingCall, life: int) -> None:
-        """A call of an async actor, as a task of its event loop."""
+        """Run a call of an async actor, as a task of its event loop."""
         actor = self.actor
         calls, spec, options = actor.calls, call.spec, call.options
-        local_call.set(LocalCall(spec, options, actor, None))  # the task's own context: no other call sees it
+        local_call.set(LocalCall(spec, options, actor, None))  # the task's own context, invisible to other calls
         while True:
             wants_retry = False
             try:
@@ -89,7 +89,7 @@ class ActorLoop:
         actor.pump()
 
     def is_own(self) -> bool:
-        """Whether this code runs in a call or the constructor, not in a task or thread that one has begun."""
+        """Return whether this code runs in a call or the constructor, not in a task or thread begun by one."""
         return current_task() in self.tasks
 
     def _soon(self, function: Any, *args: Any) -> None:
@@ -101,7 +101,7 @@ class ActorLoop:
         task.add_done_callback(lambda task: self._ended(task, call, life))
 
     def _ended(self, task: asyncio.Task[None], call: PendingCall | None, life: int) -> None:
-        """A task that user code has cancelled before it began has not run a line of ours."""
+        """Finish a task that user code cancelled before its first step, so that no line of zray's ran."""
         self.tasks.discard(task)
         actor = self.actor
         if call is not None and task.cancelled() and life == actor.life and call.spec.task_id in actor.running:
@@ -111,7 +111,7 @@ class ActorLoop:
             actor.pump()
 
     def end(self) -> None:
-        """Stop, from any thread: calls that run are cancelled."""
+        """Stop, from any thread: running calls are cancelled."""
         self.is_ending = True
         if not self.loop.is_closed():
             self._soon(self.loop.stop)
@@ -145,7 +145,7 @@ class ActorLoop:
             actor.process_died(exit_in_words(error), actor.calls.details(error))
 
     def _finish(self) -> None:
-        """Cancel what runs, and run what the class has for its end."""
+        """Cancel the tasks, and run the class's method for its end."""
         loop = self.loop
         try:
             for task in (tasks := asyncio.all_tasks(loop)):

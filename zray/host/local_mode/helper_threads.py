@@ -1,7 +1,7 @@
-"""Helper threads of local mode: they run what cannot run inline.
+"""Helper threads of local mode, for work that cannot run inline.
 
-A task waits for an argument that another thread still makes, or is submitted on an event loop, which must not block.
-As many helpers run at once as there are CPUs; a helper that waits for a value lends its place to another one.
+A task may wait for an argument from another thread, or be submitted on an event loop, which must not block.  As many
+helpers run at once as there are CPUs; a helper that waits for a value lends its place to another helper.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from contextlib import contextmanager
 
 # Helpers that wait for values of one another: more are a program without end.
 THREADS_MAX = 1_000
-# Jobs that have no end are left to themselves after so long.
+# Endless jobs are abandoned after this long.
 END_SECONDS = 2.0
 
 
 class Helpers:
-    """The helper threads of one program.  A helper ends when there is nothing to do."""
+    """The helper threads of a program.  A helper ends when there is nothing to do."""
 
     def __init__(self, count_max: int) -> None:
         self.lock = threading.Lock()
@@ -36,19 +36,19 @@ class Helpers:
             self._begin_thread()
 
     def _begin_thread(self) -> None:
-        """With the lock held."""
+        """Start a helper if a job waits and a place is free.  With the lock held."""
         if self.jobs and len(self.threads) - self.blocked < self.count_max and len(self.threads) < THREADS_MAX:
             thread = threading.Thread(target=self._run, name="zray-local-helper", daemon=True)
             self.threads[id(thread)] = thread
             thread.start()
 
     def is_helper(self) -> bool:
-        """Whether this thread is one."""
+        """Return whether this thread is a helper."""
         return id(threading.current_thread()) in self.threads
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """A wait of this thread: if it is a helper, another one may run meanwhile."""
+        """Lend this thread's place to another helper during a wait."""
         if not self.threads or not self.is_helper():
             yield
             return
@@ -76,7 +76,7 @@ class Helpers:
             del job
 
     def close(self) -> None:
-        """Drop what has not begun, and wait for what has."""
+        """Drop the jobs not begun, and wait for the others."""
         with self.lock:
             self.jobs.clear()
             threads = list(self.threads.values())

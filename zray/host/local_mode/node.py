@@ -1,4 +1,4 @@
-"""The one node of local mode: its resources and labels, its placement groups, and answers to what programs ask.
+"""The single node of local mode: its resources and labels, its placement groups, and answers to programs' questions.
 
 Requests are checked against the whole node, as in a session.  Nothing waits for free resources.
 """
@@ -19,13 +19,13 @@ from ..process import visible_gpus
 if TYPE_CHECKING:
     from .runtime import LocalRuntime
 
-# Options that are known to be met, of which a program has a handful.
+# Limit of cached feasible options, a handful in most programs.
 FEASIBLE_MAX = 10_000
 LOOPBACK = "127.0.0.1"
 
 
 class LocalNode:
-    """The node, as the program sees it."""
+    """The node, as seen by the program."""
 
     def __init__(self, runtime: LocalRuntime, total: dict[str, int], labels: dict[str, str]) -> None:
         self.runtime = runtime
@@ -36,7 +36,7 @@ class LocalNode:
         self.labels = {**labels, NODE_ID_LABEL: self.name}
         count = math.ceil(total.get("GPU", 0) / task_spec.RESOURCE_UNIT)
         self.gpus = visible_gpus.visible()[:count] or [str(index) for index in range(count)]
-        self.feasible: set[bytes] = set()  # encoded options of tasks that the node can meet
+        self.feasible: set[bytes] = set()  # encoded options of tasks that the node can run
         self.groups: dict[bytes, groups.GroupFact] = {}
 
     # --- requests ---
@@ -91,14 +91,14 @@ class LocalNode:
         return encode_system_error(f"{kind}UnschedulableError", text)
 
     def gpus_of(self, call: Any) -> list[str] | None:
-        """The GPUs of a call, by name; those that the program may use where there is no call."""
+        """Return the GPUs of a call, by name; without a call, the program's visible GPUs."""
         if call is None:
             return visible_gpus.visible()
         options = call.options if call.actor is None else call.actor.options
         return self.gpus[: math.ceil(options.resources.get("GPU", 0) / task_spec.RESOURCE_UNIT)]
 
     def _free(self) -> dict[str, int]:
-        """The resources that no group, no living actor, and no call around this one, holds."""
+        """Return the resources held by no group, no living actor, and no call around this one."""
         holders = [actor.options for actor in self.runtime.actors.living.values()]
         call = self.runtime.call
         while call is not None:
@@ -138,7 +138,7 @@ class LocalNode:
             self.runtime.actors.end_group(group_id, encode_system_error("ActorPlacementGroupRemoved", text))
 
     def actor_ended(self, actor_id: bytes) -> None:
-        """The placement groups that it made end with it."""
+        """Remove the placement groups of an ended actor."""
         for group_id, fact in list(self.groups.items()):
             if fact.spec.actor_id == actor_id and not fact.spec.is_detached:
                 self._remove_group(group_id, "the actor that made it has ended")
@@ -155,7 +155,7 @@ class LocalNode:
     # --- questions ---
 
     def tell(self, message: Message) -> None:
-        """Do what the program says."""
+        """Carry out a message of the program."""
         if type(message) is actors.KillActor:
             self.runtime.actors.kill(message.actor_id, no_restart=message.no_restart)
         elif type(message) is groups.RemoveGroup:

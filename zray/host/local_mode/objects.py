@@ -1,7 +1,7 @@
-"""Objects of local mode: values, reference counts, and waits for values that other threads make.
+"""Objects of local mode: values, reference counts, and waits for values from other threads.
 
-Values are kept serialized, as in a session: each `get` makes a copy of its own, and large arrays are read-only views.
-A reference count covers refs, values around a ref, and calls that have not ended.
+Values are kept serialized, as in a session: each `get` returns a new copy, and large arrays are read-only views.  A
+reference count covers refs, values around a ref, and calls not yet ended.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class LocalObjects:
     # --- reference counts ---
 
     def hold(self, object_id: bytes) -> None:
-        """Count one more reference."""
+        """Count another reference."""
         with self.lock:
             self.held[object_id] = self.held.get(object_id, 0) + 1
 
     def hold_all(self, ids: Iterable[bytes]) -> None:
-        """Count one more reference on each."""
+        """Count another reference on each object."""
         with self.lock:
             for object_id in ids:
                 self.held[object_id] = self.held.get(object_id, 0) + 1
 
     def release_all(self, ids: Iterable[bytes]) -> None:
-        """Count one reference less on each; free what nobody refers to."""
+        """Count a reference less on each object; free objects without references."""
         with self.lock:
             todo = list(ids)
             while todo:
@@ -79,7 +79,7 @@ class LocalObjects:
                     self.abandoned.append(task_of(object_id))
 
     def drop_dead(self) -> None:
-        """Count the refs that have died."""
+        """Release the refs that have died."""
         released = object_ref.released
         held, values, inside, actors = self.held, self.values, self.inside, self.actors
         with self.lock:
@@ -104,7 +104,7 @@ class LocalObjects:
         return self.write(object_id, serialized)
 
     def write(self, object_id: bytes, serialized: Serialized) -> Any:
-        """A large value as it is kept: bytes that nobody can write to, which arrays in the value share."""
+        """Return a large value in its stored form: read-only bytes, shared by arrays in the value."""
         with self.lock:
             free = self.capacity - self.stored_bytes
             if serialized.size > free:
@@ -128,12 +128,12 @@ class LocalObjects:
         return kept
 
     def _freed(self, size: int) -> None:
-        """In a finalizer: the lock may be this thread's already."""
+        """Note freed memory, in a finalizer: this thread may hold the lock already."""
         with self.lock:
             self.stored_bytes -= size
 
     def deliver_first(self, object_id: bytes, value: Any) -> None:
-        """As `deliver`, of one value without refs inside."""
+        """Deliver a single value without refs inside."""
         with self.lock:
             if not self.callbacks and not self.watches:  # nearly always
                 if object_id in self.held:
@@ -142,7 +142,7 @@ class LocalObjects:
         self.deliver((object_id,), (value,))
 
     def deliver(self, ids: Sequence[bytes], values: Sequence[Any], contained: Sequence[tuple[bytes, ...]] = ()) -> None:
-        """Values of objects, unless nobody refers to them, or they are known already."""
+        """Store values of objects, unless unreferenced or known already."""
         called: list[Callable[[], None]] = []
         with self.lock:
             for index, object_id in enumerate(ids):
@@ -162,7 +162,7 @@ class LocalObjects:
             callback()
 
     def when_ready(self, object_id: bytes, callback: Callable[[], None]) -> None:
-        """Call back when the object is ready; at once if it is."""
+        """Call back when the object is ready; at once if ready already."""
         with self.lock:
             if object_id not in self.values:
                 self.callbacks.setdefault(object_id, []).append(callback)
@@ -172,13 +172,13 @@ class LocalObjects:
     # --- waits ---
 
     def watch(self, missing: Sequence[bytes], look: Callable[[list[bytes]], bool], deadline: float | None) -> bool:
-        """Sleep until `look` is content.  False: the deadline of time.monotonic() came first.
+        """Sleep until `look` returns True.  False: the deadline of time.monotonic() came first.
 
-        look: called with the objects that have become ready since the last call, at first with all that are.
+        look: called with the objects that became ready since the last call, at first with all ready ones.
 
         Raises:
             ClusterLostError: the session has ended.
-            what `look` raises.
+            any error of `look`.
         """
         ready: list[bytes] = []
         with self.lock:
@@ -212,7 +212,7 @@ class LocalObjects:
 
 
 class LocalFutures:
-    """The futures of one program."""
+    """The futures of a program."""
 
     def __init__(self, runtime: LocalRuntime) -> None:
         self.runtime = runtime
@@ -247,7 +247,7 @@ class LocalFutures:
             settle(future.set_result, value)
 
     def close(self) -> None:
-        """The session has ended: what has not come will not."""
+        """Fail the remaining futures at the session's end."""
         is_the_end = not threading.main_thread().is_alive()
         while self.waiting:
             _, future = self.waiting.popitem()

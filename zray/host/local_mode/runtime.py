@@ -1,8 +1,8 @@
-"""The runtime of local mode: what the public API talks to where everything runs inline in the program.
+"""The runtime of local mode, used by the public API if everything runs inline in the program.
 
-It stands in the place of a driver's `Runtime`, with the same methods.  A task runs inside of its `.remote()`, in the
-thread that calls it; a get finds its value there.  Three kinds of work run beside that: calls of async actors on an
-event loop, calls of actors with `max_concurrency` in threads, and what waits for those in helper threads.
+It replaces a driver's `Runtime`, with the same methods.  A task runs inside its `.remote()`, in the calling thread; a
+get finds the value ready.  Three kinds of work run beside: calls of async actors on an event loop, calls of actors with
+`max_concurrency` in threads, and tasks that wait for those, in helper threads.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .node import LocalNode
 from .objects import INLINE_BYTES_MAX, LocalFutures, LocalObjects
 
 NODE_ID_BYTES = 8
-# A wait of so many seconds says what it waits for.
+# A wait of this many seconds is explained.
 EXPLAINED_AFTER = 10.0
-# Tasks nest inside of one another, where in a session each begins with an empty stack.
+# Tasks nest inside one another, while in a session each begins with an empty stack.
 RECURSION_LIMIT = 10_000
 
 
@@ -62,7 +62,7 @@ class LocalRuntime:
     """The runtime of a program in local mode."""
 
     def __init__(self, total: dict[str, int], labels: dict[str, str], capacity: int, facts: JobFacts) -> None:
-        self.mark = object()  # for what was made for us and need not keep us
+        self.mark = object()  # a key of caches that need not keep this runtime alive
         self.session = "local"
         self.job_id = os.urandom(JOB_ID_BYTES)
         self.node_id = os.urandom(NODE_ID_BYTES)
@@ -70,8 +70,8 @@ class LocalRuntime:
         self.facts = facts
         self.root = Submitter(root_task_id(self.job_id), "driver")
         self.inline_bytes_max = INLINE_BYTES_MAX
-        self.connection = SimpleNamespace(over="")  # there is none, and it does not break
-        self.environment = NO_ENVIRONMENT  # children inherit the variables: they run inside of their parent
+        self.connection = SimpleNamespace(over="")  # there is no connection, so it never breaks
+        self.environment = NO_ENVIRONMENT  # children inherit the variables, because they run inside their parent
         self.is_over = False
         self.restored_count = 0  # refs that were unpickled or copied
         self.client = self.objects = LocalObjects(capacity)
@@ -92,31 +92,31 @@ class LocalRuntime:
         self.limit_before = sys.getrecursionlimit()
         sys.setrecursionlimit(max(self.limit_before, RECURSION_LIMIT))
 
-    # --- the call that this code runs in ---
+    # --- the call of the running code ---
 
     @property
     def call(self) -> Any:
-        """The task or call that this code runs in; None in the program."""
+        """The task or call of the running code; None in the program."""
         return local_call.get()
 
     @property
     def is_worker(self) -> bool:
-        """Whether this code runs in a task or an actor."""
+        """Whether the running code is part of a task or an actor."""
         return local_call.get() is not None
 
     @property
     def actor(self) -> Any:
-        """The actor that this code runs in; None outside of actors."""
+        """The actor of the running code; None outside of actors."""
         call: Any = local_call.get()
         return call.actor if call is not None else None
 
     @property
     def executor(self) -> Any:
-        """GPUs of the task or actor that this code runs in, as a worker has them."""
+        """GPUs of the task or actor of the running code, as in a worker."""
         return SimpleNamespace(gpus=self.node.gpus_of(local_call.get()))
 
     def submitter(self) -> Submitter:
-        """The task (or program) on whose behalf this code submits."""
+        """Return the task (or program) for which the running code submits."""
         call = local_call.get()
         if call is None:
             return self.root
@@ -132,7 +132,7 @@ class LocalRuntime:
         return options.name or options.method or (function.name if function is not None else spec.function_id.hex())
 
     def current_environment(self) -> Environment:
-        """The environment of the running task, beyond that of its job."""
+        """Return the environment of the running task, beyond that of its job."""
         call: Any = local_call.get()
         found: dict[str, str] = {}
         while call is not None:
@@ -142,17 +142,17 @@ class LocalRuntime:
         return Environment(tuple(found.items()))
 
     def check_fields(self, given: dict[str, Any]) -> None:
-        """Refuse fields of a runtime_env that local mode does not have."""
+        """Refuse fields of a runtime_env that local mode lacks."""
         refuse_fields(given)
 
     def is_own_thread(self) -> bool:
-        """Whether this thread is zray's, and not the program's."""
+        """Return whether this thread is zray's, and not the program's."""
         return threading.get_ident() in self.own_threads or self.helpers.is_helper()
 
     # --- tasks and actors ---
 
     def submit(self, spec: TaskSpec, num_returns: int) -> bytes:
-        """Run a task or a call, inline if that can be.  Returns the id of its first return."""
+        """Run a task or a call, inline if possible.  Returns the id of its first return."""
         if object_ref.released:
             self.objects.drop_dead()
             if self.objects.abandoned:
@@ -166,7 +166,7 @@ class LocalRuntime:
         elif num_returns:
             is_known = first in held
             self.objects.hold_all([first, *(return_id(spec.task_id, index) for index in range(2, num_returns + 1))])
-            if is_known:  # its parent runs again
+            if is_known:  # a re-execution of its parent
                 return first
         options = parse_options(spec.options)
         if options.actor_id:
@@ -184,7 +184,7 @@ class LocalRuntime:
         return not error
 
     def _submit_with_care(self, spec: TaskSpec, options: TaskOptions) -> None:
-        """A task that may have to wait, or that has an environment of its own."""
+        """Submit a task that may have to wait, or has an environment."""
         if not self._is_feasible(spec, options):
             return
         missing = self.missing(spec)
@@ -207,16 +207,16 @@ class LocalRuntime:
             self.calls.run_task(spec, options)
 
     def env_vars_of(self, own: EnvVars) -> EnvVars:
-        """The variables to set around a call: inside of another call the job's are there already."""
+        """Return the variables to set around a call: inside another call the job's are set already."""
         return own if local_call.get() is not None else (*self.facts.env_vars, *own)
 
     def missing(self, spec: TaskSpec) -> list[bytes]:
-        """Arguments that are not here yet."""
+        """Return the arguments that are not ready."""
         values = self.objects.values
         return [object_id for object_id in spec.deps if object_id not in values]
 
     def must_not_block(self) -> bool:
-        """Whether this thread is an event loop's, or is in the middle of a step of zray."""
+        """Return whether this thread is an event loop's, or in the middle of a step of zray."""
         return threading.get_ident() in self.loop_threads or self.is_inside()
 
     def run_when_ready(self, missing: Sequence[bytes], job: Callable[[], None]) -> None:
@@ -234,7 +234,7 @@ class LocalRuntime:
         self.actors.create(spec, options)
 
     def settle(self) -> None:
-        """Free what died; end actors without handles."""
+        """Free dead objects; end actors without handles."""
         objects = self.objects
         objects.drop_dead()
         while objects.abandoned:
@@ -253,7 +253,7 @@ class LocalRuntime:
     # --- get, wait, put ---
 
     def get(self, refs: Sequence[ObjectRef], timeout: float | None, *, writable: bool = False) -> list[Any]:
-        """Their values, in order; a failure among them raises as soon as it is here."""
+        """Return the values, in order; raise the first failure as soon as it is ready."""
         values = self.objects.values
         missing = [ref.id for ref in refs if ref.id not in values]
         if missing:
@@ -264,7 +264,7 @@ class LocalRuntime:
         return [self.value_of(ref.id, writable=writable) for ref in refs]
 
     def value_of(self, object_id: bytes, *, writable: bool = False) -> Any:
-        """The value of an object that is here.
+        """Return the value of a ready object.
 
         Raises:
             TaskError and others: the object is an error.
@@ -304,7 +304,7 @@ class LocalRuntime:
             raise GetTimeoutError(text + self.why_late(list(left), timeout or 0.0))
 
     def wait(self, ids: list[bytes], count: int, timeout: float | None, fetch: bool) -> Callable[[bytes], bool]:
-        """Block until `count` of them are ready, or the time is over.  Returns what tells whether one is."""
+        """Block until `count` ids are ready, or the time is over.  Returns a predicate for readiness."""
         values = self.objects.values
         missing = [object_id for object_id in ids if object_id not in values]
         if len(ids) - len(missing) < count:
@@ -335,7 +335,7 @@ class LocalRuntime:
             return self.objects.watch(missing, look, None if timeout is None else began + timeout)
 
     def why_late(self, awaited: Sequence[bytes], timeout: float) -> str:
-        """For the error of a wait that is over."""
+        """Return the text for the error of an expired wait."""
         return "".join(f"\n  {line}" for line in self.actors.reasons(awaited))
 
     def put(self, value: Any) -> ObjectRef:
@@ -343,7 +343,7 @@ class LocalRuntime:
         return ObjectRef(self.put_serialized(serialize(value)))
 
     def put_serialized(self, serialized: Serialized, submitter: Submitter | None = None) -> bytes:
-        """Store a value that has been taken apart.  The caller wraps the id in a ref, which then counts."""
+        """Store a serialized value.  The caller wraps the id in a ref, which then counts."""
         if object_ref.released:
             self.settle()
         if serialized.contained:
@@ -362,17 +362,17 @@ class LocalRuntime:
         self.objects.hold(object_id)
 
     def another_ref(self, object_id: bytes) -> ObjectRef:
-        """A further ref on an object, counted as one."""
+        """Return a further ref on an object, counted as such."""
         self._restored(object_id)
         return ObjectRef(object_id)
 
-    # --- what only sessions need ---
+    # --- only for sessions ---
 
     def look_for_code(self, function: Any = None) -> None:
-        """All code is here."""
+        """Do nothing: no code is sent."""
 
     def code_refs(self) -> list[ObjectRef]:
-        """No code travels."""
+        """Return no refs: no code is sent."""
         return []
 
     def flush(self) -> None:

@@ -27,7 +27,7 @@ def start_local(
     seed: int | None,
     runtime_env: dict[str, Any],
 ) -> LocalRuntime:
-    """A runtime that runs everything in this process.
+    """Return a runtime that runs everything in this process.
 
     Raises:
         NotImplementedError: a field of runtime_env that local mode does not have.
@@ -44,7 +44,7 @@ def start_local(
 
 
 def is_asked_for(local_mode: bool, address: str | None) -> bool:
-    """Whether init() is to start local mode.
+    """Return whether init() starts local mode.
 
     Raises:
         TypeError: local_mode is no bool.
