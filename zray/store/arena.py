@@ -1,11 +1,11 @@
-"""A process's view of its node's arena: segments are mapped on first use, and stay so while the session lasts.
+"""A process's view of its node's arena: segments are mapped on first use, for as long as the session lasts.
 
-A process maps a segment twice where it both reads and writes.  Arrays that a program gets lie in a mapping without
-permission to write, and values are laid down through the other one.  So a write that goes around numpy's own check ends
-the process (store/write_faults.py), and no other process reads a wrong value.
+A process that both reads and writes maps a segment twice.  Arrays for the program lie in a mapping without permission
+to write, and values are written through the other mapping.  So a write past numpy's own check ends the process
+(store/write_faults.py), and no other process reads a wrong value.
 
-A range that is read is pinned until the last array made from it is gone: then `on_release` is called, which
-may happen in any thread and in the middle of anything, so it does no more than append to a deque.
+A read range is pinned until the last array made from it is gone.  Then `on_release` is called, in any thread and in the
+middle of anything, so it only appends to a deque.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OnRelease = Callable[[], object]
 
 
 class _Pin(weakref.ref):  # type: ignore[type-arg]
-    """Dies with nothing said unless its array dies first."""
+    """A weak reference that reports its array's death, unless it dies first."""
 
     __slots__ = ("on_release", "key", "slot")
 
@@ -33,7 +33,7 @@ class _Pin(weakref.ref):  # type: ignore[type-arg]
     slot: int  # of write_faults
 
 
-# Pins must live as long as their arrays: a weak reference that is itself gone calls nobody.
+# Pins must live as long as their arrays: a weak reference that is itself gone calls nothing.
 _pins: dict[int, _Pin] = {}
 
 
@@ -43,24 +43,24 @@ def _released(pin: _Pin) -> None:
         pin.on_release()
 
 
-# The pins that a forked child inherits are its parent's to release.
+# Pins inherited by a forked child are its parent's to release.
 os.register_at_fork(after_in_child=_pins.clear)
 
 
 class ArenaView:
-    """The mapped segments of one session."""
+    """The mapped segments of a session."""
 
     def __init__(self, session: str) -> None:
         self.session = session
         self._segments: dict[tuple[int, bool], Segment] = {}  # by number, and whether the mapping is writable
 
     def segment(self, number: int, offset: int, size: int, *, writable: bool = False) -> Segment:
-        """The segment, mapped if this is the first use.
+        """Return the segment, mapped on first use.
 
-        Where this process may not have so much address space, only the range is mapped, and only for this use.
+        If the limit of address space is too low, only the range is mapped, and only for this use.
 
         Raises:
-            ObjectLostError: the session's node is gone, or somebody has removed it.
+            ObjectLostError: the session's node is gone, or the segment was removed.
             OSError: there is no address space even for the range; names the limit.
         """
         segment = self._segments.get((number, writable))
@@ -82,19 +82,20 @@ class ArenaView:
         return segment
 
     def leave(self) -> None:
-        """The session is over: a segment is unmapped with the last array that reads it, here if there is none."""
+        """Drop the segments at the session's end: each is unmapped with the last array that reads it, or now."""
         self._segments.clear()
 
     def read(
         self, segment_number: int, offset: int, size: int, on_release: OnRelease | None = None, said: str = ""
     ) -> Any:
-        """A range as a read-only 1-d uint8 array, for `values.deserialize`.
+        """Return a range as a read-only 1-d uint8 array, for `values.deserialize`.
 
-        on_release: called once, when the array and all that was made from it are gone.
-        said: which value it is, for the message of a process that writes into it; kept until that call.
+        on_release: called once, when the array and all arrays made from it are gone.
+
+        said: a text that names the value, for the message of a process that writes into it; kept until that call.
 
         Raises:
-            ObjectLostError: somebody has removed or truncated the shared memory.
+            ObjectLostError: the shared memory was removed or truncated.
         """
         try:
             segment = self.segment(segment_number, offset, size)
@@ -110,7 +111,7 @@ class ArenaView:
         return array
 
     def writable(self, segment_number: int, offset: int, size: int) -> memoryview:
-        """A range to write into, by `values.write_into`; it must be reserved.
+        """Return a range to write into, by `values.write_into`; the range must be reserved.
 
         Raises:
             ObjectLostError: as `read`.

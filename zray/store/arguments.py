@@ -2,11 +2,11 @@
 
     b""                    no arguments
     0x90-0x9f, 0xdc, 0xdd  msgpack array of scalars, then a map of keywords if there are any
-    0x88                   msgpack [positional, keywords], of each argument its bytes as a value
+    0x88                   msgpack [positional, keywords], each argument as the bytes of a value
 
-A ref at the top level is a *dep*: the task waits for it and gets its value. Its index among the deps stands
-for it: in an array of one among scalars (no scalar is an array), bare among the bytes of values. A ref deeper
-inside is a *hold*: it stays a ref.
+A ref at the top level is a *dep*: the task waits for the object and gets its value.  The dep's index replaces the ref:
+in an array of one among scalars (no scalar is an array), bare among the bytes of values.  A ref deeper inside is a
+*hold*: it stays a ref.
 """
 
 from __future__ import annotations
@@ -74,11 +74,10 @@ def serialize_arguments(
     put: Put | None = None,
     inline_max_bytes: int = INLINE_MAX_BYTES,
 ) -> Arguments:
-    """The arguments of one call.
+    """Serialize the arguments of a call.
 
-    put: called with each argument that is too large to travel inline, largest first; it stores the value, and
-    gives its object's id, which the caller keeps alive until the call is sent. Without it everything is
-    inline.
+    put: called with each argument too large to travel inline, largest first; stores the value, and returns the object's
+    id, which the caller keeps alive until the call is sent.  Without `put` everything is inline.
 
     Raises:
         SerializationError: names the argument's part that cannot be pickled.
@@ -92,7 +91,7 @@ def serialize_arguments(
 
 
 def deserialize_arguments(payload: bytes, dep_values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The positional arguments and the keywords, with the values of the deps in their places.
+    """The positional arguments and the keywords, with the values of the deps in place.
 
     dep_values: already deserialized, in the order of `Arguments.deps`.
 
@@ -128,7 +127,7 @@ def deserialize_arguments(payload: bytes, dep_values: Sequence[Any]) -> tuple[li
 
 
 def argument_of_dep(payload: bytes, index: int) -> int | str | None:
-    """The first argument that takes this dep: its position or its keyword; None where none does."""
+    """Return the first argument that takes this dep: its position or its keyword; None: no such argument."""
     try:
         if payload[0] == MIXED:
             mark = _encode(index)
@@ -144,7 +143,7 @@ def argument_of_dep(payload: bytes, index: int) -> int | str | None:
 
 
 def _serialize_simple(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments | None:
-    """Scalars and refs only; None where there is anything else."""
+    """Serialize scalars and refs only; None if there is anything else."""
     deps: dict[bytes, int] = {}
     said: list[Any] = []
     for value in args:
@@ -180,8 +179,8 @@ def _dep(deps: dict[bytes, int], ref: ObjectRef) -> _Dep:
 def _serialize_mixed(
     args: tuple[Any, ...], kwargs: dict[str, Any], put: Put | None, inline_max_bytes: int
 ) -> Arguments:
-    """Each argument as a value of its own: so each has its shortest form, and a large one can be put as it
-    is.
+    """Serialize each argument as a separate value: so each has its shortest form, and a large one can be put
+    unchanged.
     """
     deps: dict[bytes, int] = {}
     holds: tuple[bytes, ...] = ()
@@ -216,9 +215,7 @@ def _put_large(
     put: Put,
     excess: int,
 ) -> None:
-    """Put arguments, the largest first, until `excess` bytes are saved.  One that is passed twice is put
-    once.
-    """
+    """Put arguments, the largest first, until `excess` bytes are saved.  An argument passed twice is put once."""
     values = (*args, *kwargs.values())
     put_before: dict[int, int] = {}
     by_size = [index for index, part in enumerate(parts) if type(part) is not int]

@@ -18,10 +18,10 @@ from msgspec.msgpack import Decoder, Encoder
 
 from .layout import NDARRAY, Serialized, begin_after
 
-# Smaller arrays are copied at once; larger ones go where they shall lie.
+# Smaller arrays are copied at once; larger ones directly to their final place.
 ARRAY_INBAND_MAX = 64 * 1024
 HEADS_MAX = 1024  # Then the cache begins anew.
-# Kinds whose dtype.str says all: no fields, no objects, no registered types.
+# Kinds fully described by dtype.str: no fields, no objects, no registered types.
 PLAIN_KINDS = frozenset("biufcmMSU")
 C_ORDER, F_ORDER = 0, 1
 
@@ -30,7 +30,7 @@ SAID_AT = HEAD.size
 
 _encode = Encoder().encode
 _decode = Decoder(tuple[str, tuple[int, ...]]).decode
-# (dtype, shape) -> head of an in-band array; None: not a plain dtype, or nothing in it.
+# (dtype, shape) -> head of an in-band array; None: not a plain dtype, or an empty array.
 _heads: dict[tuple[Any, tuple[int, ...]], bytes | None] = {}
 # head -> dtype, shape (None where a vector needs no reshaping), order
 _read: dict[bytes, tuple[Any, tuple[int, ...] | None, str]] = {}
@@ -39,7 +39,7 @@ _frombuffer: Any = None
 
 
 def encode_array(array: Any) -> Serialized | None:
-    """An array of exactly numpy.ndarray; None where only pickle can carry it."""
+    """Serialize an array of exactly numpy.ndarray; None if only pickle can do it."""
     try:
         head = _heads[array.dtype, array.shape]
     except KeyError:
@@ -62,9 +62,9 @@ def encode_array(array: Any) -> Serialized | None:
 
 
 def decode_array(data: Any, *, writable: bool = False) -> Any:
-    """The array, a read-only view of `data`; or one that can be written into, as `data` must be.
+    """Return the array: a read-only view of `data`; or a writable one, if `data` is writable.
 
-    An array in bytes is a copy: numpy cannot protect these bytes, and other readers in this process have them too.
+    An array in bytes is a copy: numpy cannot protect these bytes, shared with other readers in this process.
     """
     is_copied = type(data) is bytes
     if not is_copied and not writable:
@@ -83,7 +83,7 @@ def decode_array(data: Any, *, writable: bool = False) -> Any:
 
 
 def array_parts(array: Any) -> tuple[Any, ...] | None:
-    """How to pickle an array so that its elements go out of band, whatever its strides; None: numpy's way."""
+    """Return how to pickle an array with its elements out of band, whatever its strides; None: numpy's way."""
     if array.dtype.hasobject or not array.nbytes:
         return None
     return restore_array, (PickleBuffer(_bytes_of(array)), array.dtype, array.shape)
@@ -97,10 +97,10 @@ def restore_array(elements: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _bytes_of(array: Any) -> memoryview:
-    """The elements in C order; no copy where they lie so."""
+    """Return the elements in C order, without a copy if possible."""
     import numpy
 
-    # Through a view of bytes: times and texts cannot be exported as what they are.
+    # Through a view of bytes: times and texts cannot be exported in their own types.
     return memoryview(numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8))
 
 
@@ -118,7 +118,7 @@ def _remember_head(array: Any) -> bytes | None:
 
 
 def _head(dtype: Any, shape: tuple[int, ...], order: int, size: int) -> bytes:
-    """The head, padded to where `size` bytes behind it begin; 0: elements that are copied into it."""
+    """Return the head, padded to the start of `size` bytes behind it; 0: elements copied into it."""
     said = _encode((dtype.str, shape))
     length = begin_after(SAID_AT + len(said), size)
     return (HEAD.pack(NDARRAY, order, length, len(said)) + said).ljust(length, b"\0")

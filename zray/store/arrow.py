@@ -1,6 +1,6 @@
-"""Slices of Arrow data.  Arrow's own pickle keeps elements out of band, but a slice takes its whole buffers along.
+"""Slices of Arrow data.  Arrow's own pickle keeps elements out of band, but a slice includes its whole buffers.
 
-A slice of less than half of its buffers is copied: as the one batch of a stream, in one buffer.
+A slice of less than half of its buffers is copied: as a stream with one batch, in one buffer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _parts(value: Any) -> Any:
                 stream.write_table(table)
             return restore, (sink.getvalue(), type(value).__name__)
         except pyarrow.ArrowException:
-            pass  # no stream can hold that type
+            pass  # no stream can hold this type
     return value.__reduce_ex__(5)
 
 
@@ -48,7 +48,7 @@ def _is_part(value: Any) -> bool:
 
 
 def restore(stream: Any, kind: str) -> Any:
-    """What `_parts` has written: a view of its buffer."""
+    """Return the value written by `_parts`: a view of its buffer."""
     import pyarrow
 
     table = pyarrow.ipc.open_stream(stream).read_all()

@@ -1,17 +1,17 @@
-"""Classes and functions that travel by value: those of a program's `__main__`, and those made inside functions.
+"""Classes and functions sent by value: from a program's `__main__`, or made inside functions.
 
-cloudpickle sends such a class with all of its attributes, and sets them anew wherever it arrives.  Here a class is
-built where it is unknown, and stays as it is where it is known:
+cloudpickle sends such a class with all of its attributes, and sets them again at each arrival.  This module builds an
+unknown class, and leaves a known class as it is:
 
-    at home       the process that defined the class never takes anything back: its class is the one that counts
-    elsewhere     the first arrival builds the class; a later one sets what has changed at home since, nothing else
+    at home       the process that defined the class never takes anything back: its own class counts
+    elsewhere     the first arrival builds the class; a later one sets only attributes changed at home since
 
-"Changed at home" is a version per attribute, counted when the class is pickled there (marks.py).  Values that were
-pickled earlier carry earlier versions, and so set nothing.  A class defined again, as a notebook's cell does, is
-another class with another id.
+"Changed at home" is a version per attribute, counted when the class is pickled there (marks.py).  Values pickled
+earlier carry earlier versions, and so set nothing.  A class defined again, as by a notebook's cell, is another class
+with another id.
 
-A function is built wherever it arrives, with globals of its own: they are those of the moment when it was pickled.
-In the process that defined it, a function of a module's top level is that function itself.
+A function is built at each arrival, with separate globals: the globals at the time of pickling.  In the process that
+defined it, a function of a module's top level stays the same function.
 """
 
 from __future__ import annotations
@@ -32,25 +32,27 @@ from ..exceptions.parts import HEAP_TYPE
 from .libraries import module_parts
 from .marks import Marks
 
-# The metaclass makes these anew; cloudpickle's own list, too.
+# Made by the metaclass; cloudpickle's own list, too.
 ENUM_PARTS = ("_generate_next_value_", "_member_names_", "_member_map_", "_member_type_", "_value2member_map_")
-# Types in C that no module has under their names.
+# Types in C without a module that has their names.
 NAMED_OTHERWISE = {type(None), type(...), type(NotImplemented), *source._BUILTIN_TYPE_NAMES}
-# What the metaclass gives each member.
+# Set by the metaclass on each member.
 MEMBER_PARTS = frozenset(("_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"))
-# What Python makes anew, or caches in a class.
+# Made by Python, or cached in a class.
 MADE_ANEW = ("__dict__", "__weakref__", "__slotnames__", "__annotate_func__")
 ABC_CACHES = ("_abc_impl", "_abc_registry", "_abc_cache", "_abc_negative_cache", "_abc_negative_cache_version")
-# Of a class that has arrived, before its attributes are set.
+# Version of a newly arrived class, before its attributes are set.
 NOT_SET = -1
 
 
 class Known(Struct, eq=False):
     """A class that this process has pickled or received.
 
-    version: how often the class had changed at home when it was last set or pickled here.
-    changed: attribute -> the version that changed it last.
-    marks: of a class that is at home here, how it was when it was last pickled; None for one that was received.
+    version: number of changes at home when the class was last set or pickled here.
+
+    changed: attribute -> the version of its last change.
+
+    marks: for a class at home here, its state when last pickled; None for a received class.
     """
 
     version: int
@@ -59,16 +61,16 @@ class Known(Struct, eq=False):
 
 
 _known: weakref.WeakKeyDictionary[type, Known] = weakref.WeakKeyDictionary()
-# Ids of functions of a top level; the functions that are at home here, by theirs.
+# Ids of top-level functions; and the functions at home here, by id.
 _function_ids: weakref.WeakKeyDictionary[types.FunctionType, str] = weakref.WeakKeyDictionary()
 _functions: weakref.WeakValueDictionary[str, types.FunctionType] = weakref.WeakValueDictionary()
-# How other types are pickled, and the two tables that this was made from.
+# Reducers of other types, and the two tables of their origin.
 _table: dict[Any, Any] = {}
 _sources: list[dict[Any, Any]] = []
 
 
 class ByValuePickler(source.Pickler):  # type: ignore[misc]
-    """cloudpickle's, for classes that stay as they are where they are known."""
+    """cloudpickle's pickler, with known classes left as they are."""
 
     def __init__(self, file: Any, protocol: int | None = None, buffer_callback: Any = None) -> None:
         global _table
@@ -76,7 +78,7 @@ class ByValuePickler(source.Pickler):  # type: ignore[misc]
         if tables != _sources:
             _sources[:] = [table.copy() for table in tables]
             _table = {**tables[0], **tables[1]}
-        # A dict: cloudpickle's ChainMap takes longer to find nothing for an object than its pickle takes.
+        # A dict: for an object without an entry, cloudpickle's ChainMap takes longer than the pickling.
         self.dispatch_table = _table
         super().__init__(file, protocol, buffer_callback)
 
@@ -97,7 +99,7 @@ class ByValuePickler(source.Pickler):  # type: ignore[misc]
 
 
 def class_parts(cls: Any) -> Any:
-    """How a class is pickled; NotImplemented: by its name."""
+    """Return the pickled parts of a class; NotImplemented: pickle it by name."""
     if not cls.__flags__ & HEAP_TYPE:
         return source._class_reduce(cls) if cls in NAMED_OTHERWISE else NotImplemented
     if cls in source._BUILTIN_TYPE_NAMES:
@@ -116,7 +118,7 @@ def class_parts(cls: Any) -> Any:
 
 
 def _attributes(cls: Any) -> dict[str, Any]:
-    """What a class adds to its bases, without what Python makes anew."""
+    """Return the attributes that a class adds to its bases, without those that Python makes."""
     attributes: dict[str, Any] = source._extract_class_dict(cls)
     if isinstance(cls, abc.ABCMeta):
         for name in ABC_CACHES:
@@ -125,7 +127,7 @@ def _attributes(cls: Any) -> dict[str, Any]:
     for name in MADE_ANEW:
         attributes.pop(name, None)
     if "__slots__" in attributes:
-        # By their types: a private slot has another name here than in __slots__, and one may have been replaced.
+        # By type: a private slot has another name here than in __slots__, and a slot may have been replaced.
         for name in [name for name, value in attributes.items() if type(value) is types.MemberDescriptorType]:
             if attributes[name].__objclass__ is cls:
                 del attributes[name]
@@ -135,8 +137,8 @@ def _attributes(cls: Any) -> dict[str, Any]:
 def _class_parts(cls: Any) -> tuple[Any, ...]:
     parts = source._class_getnewargs(cls)
     slots = vars(cls).get("__slots__")
-    if slots is not None and typing.NamedTuple not in parts[2]:  # which sets them itself, and wants them from nobody
-        # Without them instances would have a __dict__ there, and none here.  An iterator that they were is used up.
+    if slots is not None and typing.NamedTuple not in parts[2]:  # which sets slots itself, and accepts none
+        # Without slots, instances would have a __dict__ there, and none here.  A former iterator of slots is used up.
         if not isinstance(slots, (str, tuple, list, dict, set, frozenset)):
             slots = tuple(name for name, part in vars(cls).items() if type(part) is types.MemberDescriptorType)
         parts[3]["__slots__"] = slots
@@ -144,7 +146,7 @@ def _class_parts(cls: Any) -> tuple[Any, ...]:
 
 
 def _enum_parts(cls: Any, attributes: dict[str, Any], extras: dict[str, dict[str, Any]]) -> tuple[Any, ...]:
-    """Takes from `attributes` what the metaclass makes of the members, and adds what members have of their own."""
+    """Remove the metaclass's entries from `attributes`, and collect attributes of members."""
     parts = list(source._enum_getnewargs(cls))
     parts[3] = {name: member.value for name, member in cls.__members__.items()}  # with aliases
     for name in (*ENUM_PARTS, *cls.__members__):
@@ -157,7 +159,7 @@ def _enum_parts(cls: Any, attributes: dict[str, Any], extras: dict[str, dict[str
 
 
 def _version_of(cls: type, attributes: dict[str, Any]) -> Known:
-    """What is known of a class that is about to be pickled; at home its version goes up when it has changed."""
+    """Return the record of a class about to be pickled; at home its version rises after a change."""
     known = _known.get(cls)
     if known is None:
         known = _known[cls] = Known(0, Marks(attributes, cls.__module__))
@@ -166,19 +168,19 @@ def _version_of(cls: type, attributes: dict[str, Any]) -> Known:
         names = known.marks.changed_names(marks)
         if names:
             known.version += 1
-            # Another dict: a pickle of the one before may be under way.
+            # A new dict: a pickle of the former may be under way.
             known.changed = known.changed | dict.fromkeys(names, known.version)
         known.marks = marks
     return known
 
 
 def make_class(name: str, *parts: Any) -> Any:
-    """The class of that id; one without attributes where it is unknown."""
+    """Return the class of that id; an unknown class is made without attributes."""
     return _known_or_made(source._make_skeleton_class, parts)
 
 
 def make_enum(name: str, *parts: Any) -> Any:
-    """As `make_class`, with the members."""
+    """Return the enum of that id, with its members."""
     return _known_or_made(source._make_skeleton_enum, parts)
 
 
@@ -191,12 +193,12 @@ def _known_or_made(make: Any, parts: tuple[Any, ...]) -> Any:
 
 
 def set_class(cls: Any, state: tuple[dict[str, Any], dict[str, dict[str, Any]], int, dict[str, int]]) -> None:
-    """The attributes of a class that was made for this pickle, or what has changed at home since it was set."""
+    """Set the attributes of a class made for this pickle, or those changed at home since the last time."""
     attributes, extras, version, changed = state
     known = _known.get(cls)
     if known is None or known.marks is not None or version <= known.version:
         return
-    # Not set by whoever made it: another thread, which is at it, or one that has failed.
+    # Not set by its maker: another thread, still at work, or one that has failed.
     is_new = known.version == NOT_SET
     for name in attributes if is_new else changed:
         if not is_new and changed[name] <= known.version:
@@ -221,14 +223,14 @@ def _set(cls: Any, name: str, value: Any) -> None:
     try:
         setattr(cls, name, value)
     except Exception:
-        type.__setattr__(cls, name, value)  # Its metaclass lets nothing be set.
+        type.__setattr__(cls, name, value)  # The metaclass lets nothing be set.
 
 
 # --- functions ---
 
 
 def _function_parts(function: types.FunctionType, parts: Any) -> Any:
-    """cloudpickle's parts, with the id of a function that is known by it at home."""
+    """Return cloudpickle's parts, with the id if the function is known by one at home."""
     if parts is NotImplemented:
         return parts
     name = function.__name__
@@ -245,7 +247,7 @@ def _function_parts(function: types.FunctionType, parts: Any) -> Any:
 
 
 def make_function(function_id: str, make: Any, arguments: tuple[Any, ...]) -> Any:
-    """The function of that id at home; elsewhere one without globals."""
+    """Return the function of that id at home; elsewhere a function without globals."""
     function = _functions.get(function_id)
     if function is None:
         function = make(*arguments)
@@ -254,13 +256,13 @@ def make_function(function_id: str, make: Any, arguments: tuple[Any, ...]) -> An
 
 
 def set_function(function: types.FunctionType, state: Any) -> None:
-    """The globals and attributes of a function that was made for this pickle."""
+    """Set the globals and attributes of a function made for this pickle."""
     if function is not _functions.get(_function_ids[function]):
         source._function_setstate(function, state)
 
 
 def make_method(function: Any, owner: Any) -> Any:
-    """A bound method: of the class as it is known here, not of the copy that came along."""
+    """Return a bound method: of the class known here, not of the copy in the pickle."""
     if type(function) is types.FunctionType:
         for base in owner.__mro__ if isinstance(owner, type) else type(owner).__mro__:
             known = vars(base).get(function.__name__)

@@ -1,4 +1,4 @@
-"""What functools wraps around functions, by value: cloudpickle knows it by name only, and a worker has no `__main__`.
+"""Wrappers of functools around functions, by value: cloudpickle pickles them by name, and a worker has no `__main__`.
 
 A cache arrives empty.  A function with implementations by type (singledispatch) arrives with all of them.
 """
@@ -14,16 +14,16 @@ from typing import Any
 _lru_cache_wrapper = type(functools.lru_cache(len))
 WRAPPERS = (_lru_cache_wrapper, functools.cached_property, FunctionType)
 _dispatcher: Any = functools.singledispatch(len)
-_dispatching_code = _dispatcher.__code__  # all such functions have this one
-# What singledispatch sets in each of them.
+_dispatching_code = _dispatcher.__code__  # the same for all such functions
+# Attributes that singledispatch sets on each such function.
 _OF_EACH = frozenset(("register", "dispatch", "registry", "_clear_cache", "__wrapped__"))
 
 
 def taken_apart(value: Any, kind: type) -> Any:
-    """How to make one of the WRAPPERS again; None: it can be imported."""
+    """Return how to make one of the WRAPPERS again; None: importable."""
     if kind is _lru_cache_wrapper and not _is_importable(value):
         return _cached, (value.cache_parameters(), value.__wrapped__)
-    if kind is functools.cached_property:  # it has a lock, before Python 3.12
+    if kind is functools.cached_property:  # has a lock, before Python 3.12
         return _property, (value.func, value.attrname)
     if kind is FunctionType and value.__code__ is _dispatching_code and not _is_importable(value):
         attributes = {name: part for name, part in vars(value).items() if name not in _OF_EACH}
@@ -50,10 +50,10 @@ def _cached(parameters: dict[str, Any], function: Callable[..., Any]) -> Any:
 
 
 def _dispatching(name: str) -> Any:
-    """The function without implementations: they may refer to it."""
+    """Return the function without implementations, since they may refer to the function."""
 
     def missing(*args: Any) -> None:
-        """Stand for the first implementation, until that is set."""
+        """A stand-in for the first implementation, until set."""
 
     missing.__name__ = name  # for its errors
     return functools.singledispatch(missing)

@@ -1,4 +1,4 @@
-"""The files of a shard's log, looked at without changing them: is each record whole, and if not, which is the first?"""
+"""A check of the files of a shard's log, without changes: is each record whole, and which is the first broken one?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = re.compile(r"(log|snapshot|page)-\d{20}")
 
 
 class Checked(NamedTuple):
-    """One file.  end: where its last whole record ends, in bytes; reason: what is wrong there."""
+    """The result for a file.  end: end of the last whole record, in bytes; reason: the fault after that."""
 
     path: str
     records: int
@@ -26,7 +26,7 @@ class Checked(NamedTuple):
 
 
 def check(folder: str) -> Iterator[Checked]:
-    """All files of logs in it and below it.  A file that is being written may seem torn."""
+    """Check all files of logs in a folder and below.  A file in use may seem torn."""
     for place, folders, names in os.walk(folder):
         folders.sort()
         logs = sorted(name for name in names if _NAME.fullmatch(name))

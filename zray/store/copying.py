@@ -1,7 +1,6 @@
-"""Copies of many bytes: without the interpreter's lock, and on several cores where it pays.
+"""Copies of many bytes: without the interpreter's lock, and on several cores if worthwhile.
 
-Threads are made on first need, die with the process, and are forgotten by a forked child (which makes its
-own).
+Threads are made on first need, die with the process, and are forgotten by a forked child, which makes new ones.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from typing import Any
 
 from .segment import map_pages
 
-# Below this a plain slice assignment is done before numpy has wrapped the two sides.
+# Below this a plain slice assignment ends before numpy has wrapped the two sides.
 NUMPY_MIN_BYTES = 256 * 1024
 # Below this one core finishes before the others have woken up.
 PARALLEL_MIN_BYTES = 8 << 20
 STRIPE_MIN_BYTES = 2 << 20
 STRIPES_MAX = 4
-# glibc's copy of many bytes passes the caches by, and drops to a fifth of its speed where the target lies so
-# little behind the source, modulo a page (layout.py places what it can elsewhere).  Short copies do not.
+# glibc's copy of many bytes bypasses the caches, and drops to a fifth of its speed if the target lies so little behind
+# the source, modulo a page (layout.py avoids such places if possible).  Short copies do not.
 PAGE = 4096
 CLOSE_BYTES = 1024
 CLOSE_PIECE_BYTES = 1 << 20
-# Of pages that are new to this process: short enough for the cores to end together, whatever else they do.
+# For pages new to this process: short enough for the cores to end together, whatever else they do.
 NEW_PAGES_STRIPE_BYTES = 4 << 20
 
 _work: SimpleQueue[_Copy] | None = None
@@ -33,10 +32,10 @@ _starting = threading.Lock()
 
 
 def copy_bytes(target: memoryview, source: memoryview, *, new_pages: bool = False) -> None:
-    """Copy source into target: 1-d views of bytes, of one length.
+    """Copy source into target: 1-d views of bytes, of equal length.
 
-    new_pages: the target is shared memory that this process has not written yet.  Its pages are mapped many at a
-    time, by each core ahead of what it copies.
+    new_pages: the target is shared memory that this process has not written yet.  Its pages are mapped many at a time,
+    by each core ahead of the copy.
     """
     length = source.nbytes
     if length < NUMPY_MIN_BYTES:
@@ -55,7 +54,7 @@ def copy_bytes(target: memoryview, source: memoryview, *, new_pages: bool = Fals
 
 
 def _copy(to: Any, of: Any, new_pages: bool) -> None:
-    """On this core."""
+    """Copy on this core."""
     import numpy
 
     if new_pages:
@@ -68,7 +67,7 @@ def _copy(to: Any, of: Any, new_pages: bool) -> None:
 
 
 def _copy_striped(to: Any, of: Any, cores: int, step: int, new_pages: bool) -> None:
-    """On so many cores, in stripes of `step` bytes, of whole pages: no two cores fault in the same one."""
+    """Copy on so many cores, in stripes of `step` bytes, of whole pages: no two cores fault in the same page."""
     step = (step + PAGE - 1) // PAGE * PAGE
     stripes = deque((to[start : start + step], of[start : start + step]) for start in range(0, len(of), step))
     work, copy = _copiers(), _Copy(stripes, new_pages)
@@ -83,12 +82,12 @@ def _copy_striped(to: Any, of: Any, cores: int, step: int, new_pages: bool) -> N
 
 
 class _Copy:
-    """One copy, in stripes which the thread that wants it and the copiers take as they have time."""
+    """A copy in stripes, taken by the requesting thread and the copiers as they have time."""
 
     __slots__ = ("stripes", "new_pages", "running", "trouble", "changed")
 
     def __init__(self, stripes: deque[tuple[Any, Any]], new_pages: bool) -> None:
-        self.stripes = stripes  # that nobody has begun: targets and sources
+        self.stripes = stripes  # not begun yet: targets and sources
         self.new_pages = new_pages
         self.running = 0  # by copiers
         self.trouble: BaseException | None = None  # of a copier: raised where the copy was asked for
@@ -126,7 +125,7 @@ class _Copy:
 
 
 def _copiers() -> SimpleQueue[_Copy]:
-    """The queue that the copying threads listen to; they are started by whoever comes first."""
+    """Return the queue of the copying threads, started on first use."""
     global _work
     with _starting:
         if _work is None:

@@ -1,15 +1,15 @@
-"""What a GCS shard asks of whatever keeps its records over a death: a small interface with a log as its default.
+"""The interface between a GCS shard and the store that keeps its records over a death, with a log as the default.
 
-    open            recovery: what a death has torn off is cut, what is damaged is refused with its place
-    snapshot        the state that was saved last, in parts
-    records         what has been appended since, in order
-    append          group commit: many records, one fsync; when it returns they are there for good
-    begin_snapshot  the state after the last record, in parts, between which records may come; when it is whole, the
+    open            recovery: torn ends are cut off, damage is refused with its place
+    snapshot        the last saved state, in parts
+    records         the records appended since, in order
+    append          group commit: many records, one fsync; durable on return
+    begin_snapshot  the state after the last record, in parts, with records allowed in between; when it is complete, the
                     records up to it may go
-    write_page      something large and seldom looked at, beside the records; read_page, keep_pages
+    write_page      large and rarely read data, beside the records; read_page, keep_pages
 
-Records and parts are opaque bytes here.  A store belongs to one process at a time.  `log.Log` is the default;
-`sqlite_store.SqliteStore` shows that the interface can be put in front of a database.
+Records and parts are opaque bytes.  A store belongs to one process at a time.  `log.Log` is the default;
+`sqlite_store.SqliteStore` shows that the interface fits a database.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 
 class Entry(NamedTuple):
-    """One record.  place: where it lies, in words, for whoever finds that it makes no sense."""
+    """A record.  place: its position as a text, for the report of a malformed record."""
 
     sequence: int  # from 1, without gaps
     payload: bytes
@@ -29,11 +29,11 @@ class Entry(NamedTuple):
 class Store(Protocol):
     """See above."""
 
-    last: int  # the sequence of the last record that is there for good; 0: none
-    cut_bytes: int  # what recovery has cut off: an append that a death had torn
+    last: int  # the sequence of the last durable record; 0: none
+    cut_bytes: int  # bytes cut off by recovery: an append torn by a death
 
     def snapshot(self) -> Iterator[Entry]:
-        """The parts of the last snapshot; none: there is none."""
+        """Yield the parts of the last snapshot, if any."""
         ...
 
     def records(self) -> Iterator[Entry]:
@@ -41,63 +41,63 @@ class Store(Protocol):
         ...
 
     def append(self, records: Sequence[bytes]) -> int:
-        """Have them all for good.  Returns the sequence of the last.
+        """Make records durable.  Returns the sequence of the last.
 
         Raises:
-            StoreFull: none of them is there; later attempts may succeed; reading goes on.
-            StoreBroken: they may or may not be there; the store takes no more, and its shard has to end.
+            StoreFull: no record was stored; later attempts may succeed; reading goes on.
+            StoreBroken: records may or may not be stored; the store takes no more, and its shard has to end.
         """
         ...
 
     def begin_snapshot(self) -> None:
-        """What follows are parts of the state that all records so far lead to.  One that was begun before is dropped.
+        """Begin a snapshot of the state after all records so far, in parts.  An unfinished one is dropped.
 
         Raises:
-            StoreFull: it is dropped; the records are all there.
+            StoreFull: the snapshot is dropped; no record is lost.
             StoreBroken: as above.
         """
         ...
 
     def add_to_snapshot(self, part: bytes) -> None:
-        """Raises: as begin_snapshot."""
+        """Add a part.  Raises: as begin_snapshot."""
         ...
 
     def end_snapshot(self) -> None:
-        """It is whole, and takes the place of the one before.  Raises: as begin_snapshot."""
+        """Complete the snapshot, which replaces the former one.  Raises: as begin_snapshot."""
         ...
 
     def write_page(self, data: bytes) -> int:
-        """Have it for good; it is never changed.  Returns its number, from 1: no other page's while the store is open.
+        """Write a durable page, never changed.  Returns its number, from 1, unique while the store is open.
 
         Raises:
-            StoreFull: it is not there.
+            StoreFull: the page was not stored.
             StoreBroken: as above.
         """
         ...
 
     def read_page(self, number: int) -> bytes:
-        """As it was written.
+        """Return a page as written.
 
         Raises:
-            StoreDamaged: it is not there, or is something else.
+            StoreDamaged: the page is missing or damaged.
         """
         ...
 
     def keep_pages(self, numbers: Iterable[int], newest: int) -> None:
-        """All other pages up to this one may go."""
+        """Let all other pages up to `newest` go."""
         ...
 
     def close(self) -> None:
-        """Another process may have it."""
+        """Release the store for another process."""
         ...
 
 
 class StoreError(Exception):
-    """Base of what a store raises; the text names the file."""
+    """Base of a store's errors; the text names the file."""
 
 
 class StoreFull(StoreError):
-    """No space is left: nothing of what was asked for is there (definite, until there is space again).
+    """No space is left: nothing of the request was stored (definite, until there is space again).
 
     why: in the system's words alone.
     """
@@ -108,11 +108,11 @@ class StoreFull(StoreError):
 
 
 class StoreBroken(StoreError):
-    """The disk failed, or an fsync did: nobody knows what is there (indefinite; the store is not used again)."""
+    """The disk failed, or an fsync did: the stored content is unknown (indefinite; the store is not used again)."""
 
 
 class StoreLocked(StoreError):
-    """Another process has it; the text says which, and owner alone, in words."""
+    """Another process holds the store; the text names it, and so does owner."""
 
     def __init__(self, text: str, owner: str = "another process") -> None:
         super().__init__(text)
@@ -120,7 +120,7 @@ class StoreLocked(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """What lies there is not what was written.  file and offset (bytes) say where."""
+    """The content differs from the written data.  file and offset (bytes) give the place."""
 
     def __init__(self, file: str, offset: int, reason: str) -> None:
         super().__init__(f"{file} at byte {offset}: {reason}")

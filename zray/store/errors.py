@@ -1,10 +1,10 @@
-"""What a task raised, to bytes and back: it always works, whatever the user's exception does.
+"""Errors raised by tasks, to bytes and back: never fails, whatever the user's exception does.
 
     0x82 TASK_ERROR    msgpack [function, traceback, pid, node, cause]; cause: a pickle, b"" for none
     0x83 SYSTEM_ERROR  zray.exceptions, since control processes write it, which have no pickle
 
-The exception is taken apart and put together again without its `__init__`, which may ask for more than
-`args`.  Refs in it are refs inside the error value, as in any other value.
+The exception is taken apart and put together again without its `__init__`, which may ask for more than `args`.  Refs in
+it are refs inside the error value, as in any other value.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from .values import deserialize, serialize, to_bytes
 # Errors ride in messages, and are shown to people: neither gains from more.
 TEXT_MAX = 64 * 1024
 CAUSE_MAX_BYTES = 256 * 1024
-# Of a group's exception, beside its pickle.
+# Limit for the text of a group's exception, beside its pickle.
 SAID_MAX = 1_000
-# A task that fails because another failed says so in a line; a chain of a thousand does not say it all.
+# A task that fails because another failed adds a line; a chain of a thousand does not add all.
 PASSED_ON_MAX = 10
-PASSED_ON_FRAMES = 3  # of each of those: the call of get(), and what led to it
+PASSED_ON_FRAMES = 3  # of each of those: the call of get(), and its callers
 
-# What this process can add to an error of a task, when set (host/driver/driver.py).
+# Set by a process to add notes to an error of a task (host/driver/driver.py).
 annotate: Callable[[TaskError], None] | None = None
 
 NO_CAUSE = Serialized(b"", (), (), 0)
@@ -51,10 +51,11 @@ _decode = Decoder(tuple[str, str, int, str, bytes]).decode
 def serialize_error(
     error: BaseException, function_name: str = "", *, pid: int = 0, node: str = "", skip_frames: int = 0
 ) -> Serialized:
-    """An error value: what `get` raises where the task's result is asked for.  Never raises.
+    """Return an error value, which `get` of the task's result raises.  Never raises.
 
-    function_name: the task that raised it. pid: 0 means this process.
-    skip_frames: how many of the outermost frames are zray's own, and of no interest.
+    function_name: the task that raised.  pid: 0 means this process.
+
+    skip_frames: number of outermost frames of zray's own, to be left out.
     """
     if isinstance(error, TaskError):
         return _pass_on(error, function_name)
@@ -63,12 +64,14 @@ def serialize_error(
 
 
 def serialize_system_error(error: ZrayError) -> bytes:
-    """An error of zray's own, which is raised as it is, with no task's traceback."""
+    """Return an error of zray's own, raised unchanged, without a task's traceback."""
     return system_error_of(error)
 
 
 def serialize_cancellation(error: KeyboardInterrupt, function_name: str, *, skip_frames: int = 0) -> bytes:
-    """A task that raised KeyboardInterrupt: it counts as cancelled, as in Ray.  The traceback goes into the text."""
+    """Return the error of a task that raised KeyboardInterrupt: cancelled, as in Ray.  The text includes the
+    traceback.
+    """
     text = f"Task {function_name} raised {type(error).__name__}, so it counts as cancelled:\n"
     text += _traceback_text(error, skip_frames).rstrip()
     clean = text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate in a message
@@ -102,9 +105,9 @@ def deserialize_error(data: Any) -> ZrayError:
 
 
 def _pickled(error: BaseException) -> Serialized:
-    """The exception as a value; with shortened texts, and without what cannot be pickled or is too large.
+    """Return the exception as a value; with shortened texts, and without parts that are too large or cannot be pickled.
 
-    An error of zray's own stands for one that cannot be pickled at all.
+    An error of zray's own replaces an exception that cannot be pickled at all.
     """
     try:
         for candidate, contained in _candidates(error):
@@ -117,7 +120,7 @@ def _pickled(error: BaseException) -> Serialized:
 
 
 def _candidates(error: BaseException) -> Iterator[tuple[Any, tuple[bytes, ...]]]:
-    """Ever less of an exception; and the refs inside what is pickled already."""
+    """Yield ever smaller versions of an exception, and the refs inside parts pickled already."""
     cls = type(error)
     if has_own_reduce(cls):
         yield error, ()
@@ -144,7 +147,7 @@ def _candidates(error: BaseException) -> Iterator[tuple[Any, tuple[bytes, ...]]]
 
 
 class Member:
-    """An exception of a group, as a pickle of its own: if it fails on arrival, the others do not."""
+    """An exception of a group, pickled separately: if it fails on arrival, the others do not."""
 
     def __init__(self, data: bytes, said: str) -> None:
         self.data = data
@@ -155,7 +158,7 @@ class Member:
 
 
 def restore_member(data: bytes, said: str) -> BaseException:
-    """The exception, or an error of zray's own that stands for it."""
+    """Return the exception, or an error of zray's own in its place."""
     try:
         member = deserialize(data)
         if isinstance(member, BaseException):
@@ -171,7 +174,7 @@ def _stand_in(error: BaseException, what: str, why: str) -> ZrayError:
 
 
 def stand_in_for(member: BaseException, error: BaseException) -> ZrayError:
-    """The error that stands for a group's member which does not pickle.  error: why not."""
+    """Return the error that replaces a group's member which does not pickle.  error: the reason."""
     return _stand_in(member, "isn't serializable", f"\n({_safe(error)})")
 
 
@@ -194,7 +197,7 @@ def _why_not(cls: type) -> str:
 
 
 def _small(value: Any) -> Serialized:
-    """The value, taken apart; NO_CAUSE where it cannot be, or is too large."""
+    """Return the serialized value; NO_CAUSE if impossible or too large."""
     try:
         serialized = serialize(value)
     except BaseException:  # Its __reduce__ may even try to end the process.
@@ -233,9 +236,9 @@ def _traceback_text(error: BaseException, skip_frames: int) -> str:
 
 
 def _pass_on(error: TaskError, function_name: str) -> Serialized:
-    """A task failed because it asked for the result of one that failed: the first error stays what it was.
+    """Return the error of a task that failed on the result of a failed task: the first error stays unchanged.
 
-    The lines of the outer task that led to the error are added to the text.
+    The outer task's lines that led to the error are added to the text.
     """
     text = error.traceback_str
     if function_name and function_name != error.function_name and text.count("\n(passed on by ") < PASSED_ON_MAX:
@@ -243,7 +246,7 @@ def _pass_on(error: TaskError, function_name: str) -> Serialized:
 
         lines = lines_of_user(error.__traceback__, PASSED_ON_FRAMES)
         added = f"\n(passed on by {function_name})\n{lines}"
-        # A chain of calls of one function says so once.
+        # A chain of calls of the same function says so once.
         text = text if text.rstrip().endswith(added.rstrip()) else text.rstrip() + added
     cause = NO_CAUSE if error.cause is None else _pickled(error.cause)
     return _encode_task_error(error.function_name, text, error.pid, error.node, cause)

@@ -1,6 +1,6 @@
-"""Exceptions inside of values: Python's own pickle loses their slots, and a group's member can spoil the whole value.
+"""Exceptions inside values: Python's own pickle loses their slots, and a group's member can spoil the whole value.
 
-An error that a task *raises* is a value of its own kind, in errors.py.
+An error that a task *raises* is a separate kind of value, in errors.py.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from typing import Any
 from ..exceptions.parts import exception_from_parts, exception_parts, has_own_reduce, is_group, set_state, slots_of
 from ..object_ref import collect_refs
 
-# How C's pickle ends the making of an object: a tuple of arguments, REDUCE, MEMOIZE.  No exception is without it.
+# The end of an object's construction in C's pickle: a tuple of arguments, REDUCE, MEMOIZE.  Every exception has it.
 REDUCES = (b"\x94R\x94", b")R\x94")
-CLASS_MENTIONED = b"\x94\x93"  # a name that is memoized, then STACK_GLOBAL
+CLASS_MENTIONED = b"\x94\x93"  # a memoized name, then STACK_GLOBAL
 SHORT_TEXT = b"\x8c"  # then its length, the text, MEMOIZE
 NAME_BYTES_MAX = 257
 HARMLESS_MAX = 1_000
 
 SHORT_BYTES = 1024
-FRAME_BYTES = 11  # protocol and length, ahead of what is said
+FRAME_BYTES = 11  # protocol and length, ahead of the content
 
-# Modules and names of what is no exception, and heads of pickles that mention no other: they stay so.
+# Modules and names of other types, and heads of pickles without exceptions: they never change.
 _harmless: set[tuple[bytes, bytes]] = set()
 _harmless_heads: set[bytes] = set()
 
 
 def has_slots(cls: type) -> bool:
-    """Whether instances of an exception class have slots that Python code has given them."""
+    """Return whether instances of an exception class have slots defined by Python code."""
     return next(slots_of(cls), None) is not None
 
 
 def mentions_slots(pickled: bytes) -> bool:
-    """Whether a pickle may hold an exception that has lost its slots.
+    """Return whether a pickle may hold an exception that has lost its slots.
 
-    It is looked up by the names that the pickle mentions: no object is looked at again.
+    The names in the pickle tell: no object is looked at again.
     """
     if pickled.find(REDUCES[0]) < 0 and pickled.find(REDUCES[1]) < 0:
         return False
     if len(pickled) > SHORT_BYTES:
         return any(map(has_slots, _exceptions_in(pickled)))
-    # Values of one type begin alike: a head without exceptions is looked at once.
+    # Values of one type begin alike: a head without exceptions is recognized at once.
     head = pickled[FRAME_BYTES : pickled.rfind(CLASS_MENTIONED)]
     if head in _harmless_heads:
         return False
@@ -55,8 +55,8 @@ def mentions_slots(pickled: bytes) -> bool:
 
 
 def _exceptions_in(pickled: bytes) -> Iterator[type]:
-    """Classes of exceptions that a pickle mentions.  They are looked up each time: a name may get another class."""
-    modules: list[bytes] = []  # a module is spelled out where it is mentioned first
+    """Yield classes of exceptions that a pickle mentions, looked up each time: a name may get another class."""
+    modules: list[bytes] = []  # a module is spelled out at its first mention
     at = pickled.find(CLASS_MENTIONED)
     while at >= 0:
         begin = pickled.rfind(SHORT_TEXT, max(0, at - NAME_BYTES_MAX), at)
@@ -86,7 +86,7 @@ def _exception_class(module: bytes, name: bytes) -> type | None:
 
 
 def with_slots(error: BaseException) -> Any:
-    """How pickle takes such an exception apart; None: as Python does."""
+    """Return the pickled parts of an exception with slots; None: as Python does."""
     cls = type(error)
     if has_own_reduce(cls) or not has_slots(cls):
         return None
@@ -95,7 +95,7 @@ def with_slots(error: BaseException) -> Any:
 
 
 class MemberTrials:
-    """Members of groups that do not pickle, and what stands for them, while one value is pickled.
+    """Members of groups that do not pickle, and their replacements, while a value is pickled.
 
     has_met_group: the value has a group.  is_on: members are tried; before that, groups are pickled as Python does.
     """
@@ -106,7 +106,7 @@ class MemberTrials:
         self.members: dict[int, tuple[BaseException, BaseException]] = {}  # by id; the member is kept, so its id stays
 
     def taken_apart(self, group: BaseException) -> Any:
-        """How pickle takes a group apart whose members are tried one by one; None: as Python does."""
+        """Return the pickled parts of a group whose members are tried one by one; None: as Python does."""
         cls = type(group)
         if not is_group(cls) or has_own_reduce(cls):
             return None
@@ -118,7 +118,7 @@ class MemberTrials:
         return exception_from_parts, (cls, arguments, {}), state, None, None, set_state
 
     def _or_other(self, member: BaseException) -> BaseException:
-        """The member, or the error that stands for it.  Each is tried once, however deep groups are nested."""
+        """Return the member, or the error in its place.  Each is tried once, however deep groups are nested."""
         if id(member) not in self.members:
             self.members[id(member)] = member, member  # for a ring
             error = self._why_not(member)

@@ -1,4 +1,4 @@
-"""Tracebacks without zray's own frames, which are of no interest to users.
+"""Tracebacks without zray's own frames, which do not help users.
 
 ZRAY_FULL_TRACEBACK=1 in the environment of a process shows them all.
 """
@@ -22,7 +22,7 @@ def shows_all() -> bool:
 
 
 def fold(told: TracebackException) -> None:
-    """Leave zray's own frames out of a traceback, and of those of its causes and members."""
+    """Remove zray's own frames from a traceback, and from its causes and members."""
     if shows_all():
         return
     todo: list[TracebackException | None] = [told]
@@ -45,7 +45,7 @@ def fold_stack(stack: StackSummary) -> None:
 
 
 def lines_of_user(trace: TracebackType | None, count: int) -> str:
-    """The last frames of a traceback that are not zray's own, as a traceback shows them; "" where there are none."""
+    """Return the last frames of a traceback outside zray, as a traceback shows them; "": none."""
     from traceback import extract_tb, format_list
 
     users = [frame for frame in extract_tb(trace) if not frame.filename.startswith(OWN_FOLDER)]

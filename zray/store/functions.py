@@ -1,6 +1,4 @@
-"""Functions and classes to bytes and back: by cloudpickle, so that workers need not import where they were
-written.
-"""
+"""Functions and classes to bytes and back: by cloudpickle, so that workers need not import their modules."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from .values import cloudpickled, serialize
 
 
 def serialize_function(function: Any) -> tuple[bytes, tuple[bytes, ...]]:
-    """The code of a function or class, and the ids of the refs that its closure captures (unique, in order).
+    """Serialize a function or class.  Returns the code, and the ids of refs in its closure (unique, in order).
 
     Raises:
         SerializationError: names the captured part that cannot be pickled.
@@ -26,10 +24,10 @@ def serialize_function(function: Any) -> tuple[bytes, tuple[bytes, ...]]:
 
 
 def deserialize_function(code: Any) -> Any:
-    """The function or class; a CodeInStore where that was published.
+    """Return the function or class; a CodeInStore if published as such.
 
     Raises:
-        DeserializationError: a module that it needs is missing here, or its import failed.
+        DeserializationError: a needed module is missing here, or its import failed.
     """
     try:
         return pickle.loads(code)
@@ -38,7 +36,7 @@ def deserialize_function(code: Any) -> Any:
 
 
 class CodeInStore:
-    """Stands for the code of a function or class that is too large for a message: an object of the store holds it."""
+    """A stand-in for the code of a function or class too large for a message: an object of the store holds the code."""
 
     __slots__ = ("ref",)
 
@@ -50,22 +48,22 @@ class CodeInStore:
 
 
 def code_as_value(code: bytes) -> Serialized:
-    """The code as a value of the store: a reader sees its bytes there, without a copy of them."""
+    """Return the code as a value of the store: a reader sees its bytes without a copy."""
     import numpy as np
 
     return serialize(np.frombuffer(code, np.uint8))
 
 
 def serialize_code_in_store(ref: ObjectRef) -> bytes:
-    """What is published in place of the code that this object holds."""
+    """Return the bytes published in place of the code in this object."""
     with collect_refs():
         return pickle.dumps(CodeInStore(ref), 5)
 
 
 def largest_captured(function: Any) -> tuple[str, int]:
-    """What of a function's or class's closures, defaults, globals and attributes makes the most bytes.
+    """Return the largest part of a function's or class's closures, defaults, globals and attributes.
 
-    Returns how to say it, and how many bytes; ("", 0) when there is nothing.
+    The result is its name and its size in bytes; ("", 0) if there is nothing.
     """
     largest, most = "", 0
     for said, part in _captured(function):
@@ -80,7 +78,7 @@ def largest_captured(function: Any) -> tuple[str, int]:
 
 
 def _captured(function: Any) -> Iterator[tuple[str, Any]]:
-    """What a function, or a class with its methods, takes along, with how to say each."""
+    """Yield the parts captured by a function, or by a class with its methods, with their names."""
     from .inspect import function_parts
 
     if not isinstance(function, type):

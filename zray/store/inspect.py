@@ -18,7 +18,7 @@ from ..object_ref import collect_refs
 DEPTH_MAX = 12
 TRIALS_MAX = 300
 SEARCH_S_MAX = 0.5
-PARTS_MAX = 100  # of one container
+PARTS_MAX = 100  # of a container
 
 HINTS = {
     "lock": "make the lock where it is used, or drop it in __getstate__",
@@ -37,7 +37,7 @@ HINTS = {
 
 
 def explain(value: Any, error: BaseException) -> SerializationError:
-    """The error to raise for a value that did not pickle.  Always returns one."""
+    """Return the error for a value that did not pickle."""
     if isinstance(error, SerializationError):
         return error
     path, culprit = find_culprit(value)
@@ -58,7 +58,7 @@ def explain(value: Any, error: BaseException) -> SerializationError:
 
 
 def find_culprit(value: Any) -> tuple[list[str], Any]:
-    """The path to the deepest part that fails by itself, and that part."""
+    """Return the path to the deepest part that fails by itself, and the part."""
     deadline = time.monotonic() + SEARCH_S_MAX
     trials = TRIALS_MAX
     path, seen = [_name(value)], {id(value)}
@@ -78,7 +78,7 @@ def find_culprit(value: Any) -> tuple[list[str], Any]:
 
 
 def failure_of(value: Any) -> BaseException | None:
-    """Why a value cannot be pickled; None: it can."""
+    """Return why a value cannot be pickled, or None."""
     from .values import _careful_pickler
 
     buffers: list[PickleBuffer] = []
@@ -91,7 +91,7 @@ def failure_of(value: Any) -> BaseException | None:
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a pickle of `value` would pickle too, with how to say it."""
+    """Yield the parts that a pickle of `value` would include, with their names."""
     try:
         yield from function_parts(value)
         if isinstance(value, dict):
@@ -118,11 +118,11 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
                 if hasattr(value, key):
                     yield f".{key}", getattr(value, key)
     except Exception:
-        return  # The user's own code fails even here: the path ends one earlier.
+        return  # The user's own code fails even here: the path ends one step earlier.
 
 
 def function_parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a function takes along: what it is bound to, its closure, defaults and globals, with how to say each."""
+    """Yield the parts captured by a function: bound object, closure, defaults and globals, with their names."""
     bound_to = getattr(value, "__self__", None)
     if bound_to is not None and hasattr(value, "__func__"):
         yield "self", bound_to
@@ -134,7 +134,7 @@ def function_parts(value: Any) -> Iterator[tuple[str, Any]]:
         try:
             yield f"closure {name!r}", cell.cell_contents
         except ValueError:
-            continue  # A name that is not bound yet.
+            continue  # A name not bound yet.
     for index, part in enumerate(value.__defaults__ or ()):
         yield f"default {index}", part
     for name in _global_names(code):
@@ -143,7 +143,7 @@ def function_parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _global_names(code: Any) -> Iterator[str]:
-    """Names that a function and those inside it look up."""
+    """Yield names that a function and its inner functions look up."""
     yield from code.co_names
     for constant in code.co_consts:
         if hasattr(constant, "co_names"):
@@ -172,7 +172,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def is_of_users(error: BaseException) -> bool:
-    """Whether it came out of their own code (__getstate__, say), where its traceback tells them something."""
+    """Return whether an error came from user code (__getstate__, say), so that its traceback helps the user."""
     traceback = error.__traceback__
     while traceback is not None:
         module: str = traceback.tb_frame.f_globals.get("__name__", "")

@@ -1,7 +1,7 @@
-"""How a value lies in memory: its first byte says the format.
+"""Layout of a value in memory: the first byte tells the format.
 
-    0x00-0x7f 0xa0-0xdb 0xe0-0xff  one msgpack scalar, as msgspec writes it
-    0x80  PICKLE           a pickle of protocol 5, as it is (every such pickle begins with this byte)
+    0x00-0x7f 0xa0-0xdb 0xe0-0xff  one msgpack scalar, as written by msgspec
+    0x80  PICKLE           a pickle of protocol 5, unchanged (every such pickle begins with this byte)
     0x81  PICKLE_BUFFERS   table, pickle, then its out-of-band buffers
     0x82  TASK_ERROR       what the user's code raised (errors.py)
     0x83  SYSTEM_ERROR     what befell a task (exceptions/__init__.py)
@@ -11,10 +11,10 @@
     0x87  DICT             msgpack map of str to scalars
     0x90-0x9f 0xdc         a list of scalars, as msgpack
 
-So a small value carries no head of ours at all. Maps and extensions of msgpack are never written at the top
-of a value, which leaves their first bytes free for the tags.
+A small value thus has no head at all.  Maps and extensions of msgpack are never written at the top of a value, so their
+first bytes are free for the tags.
 
-Buffers follow the in-band part in order, each at the next place that suits its length (`begin_after`), so that
+Buffers follow the in-band part in order, each at the next suitable place for its length (`begin_after`), so that
 offsets need not be written down.
 """
 
@@ -32,15 +32,15 @@ BYTES = 0x85
 TUPLE = 0x86
 DICT = 0x87
 
-# A cache line, and the widest vector registers: what numpy's own loops and BLAS like best.
+# A cache line, and the widest vector registers: best for numpy's own loops and BLAS.
 ALIGNMENT = 64
 # Smaller buffers are aligned for any element, without the padding: a list of a thousand small arrays stays
 # small.
 SMALL_ALIGNMENT = 16
 SMALL_BUFFER_MAX = 4096
-# From here on a buffer begins half a page behind a page.  Arrays on the heap begin just behind one, and glibc's
-# copy of many bytes drops to a fifth of its speed where the target lies within some 600 bytes behind the source,
-# as the processor sees it: modulo a page (measured: 3.8 GB/s instead of 18).
+# From this size on a buffer begins half a page behind a page.  Arrays on the heap begin just behind a page, and glibc's
+# copy of many bytes drops to a fifth of its speed if the target lies within some 600 bytes behind the source, modulo a
+# page (measured: 3.8 GB/s instead of 18).
 HUGE_BUFFER_MIN = 1 << 20
 PAGE = 4096
 
@@ -50,11 +50,10 @@ BYTES_HEAD = bytes((BYTES,)) + bytes(ALIGNMENT - 1)
 
 
 class Serialized(Struct, frozen=True, gc=False):
-    """A value taken apart.
+    """A serialized value in parts.
 
-    inband: the head and everything that was copied.  buffers: what was not: 1-d contiguous memoryviews of
-    bytes, which keep the value's memory alive.  contained: ids of the refs inside, unique, in first-seen
-    order. size: bytes when laid out.
+    inband: the head and all copied data.  buffers: data not copied: 1-d contiguous memoryviews of bytes, which keep the
+    value's memory alive.  contained: ids of the refs inside, unique, in first-seen order.  size: bytes when laid out.
     """
 
     inband: bytes
@@ -64,7 +63,7 @@ class Serialized(Struct, frozen=True, gc=False):
 
 
 def begin_after(end: int, length: int) -> int:
-    """Where a buffer of `length` bytes begins when what is before it ends at `end`."""
+    """Return the start of a buffer of `length` bytes behind data that ends at `end`."""
     if length >= HUGE_BUFFER_MIN:
         return -(-(end - PAGE // 2) // PAGE) * PAGE + PAGE // 2
     alignment = ALIGNMENT if length >= SMALL_BUFFER_MAX else SMALL_ALIGNMENT
@@ -72,7 +71,7 @@ def begin_after(end: int, length: int) -> int:
 
 
 def with_buffers(inband: bytes, buffers: Sequence[memoryview], contained: tuple[bytes, ...] = ()) -> Serialized:
-    """A Serialized with its size worked out."""
+    """Return a Serialized with its size computed."""
     end = len(inband)
     for buffer in buffers:
         end = begin_after(end, buffer.nbytes) + buffer.nbytes
@@ -85,7 +84,7 @@ def bytes_begin(size: int) -> int:
 
 
 def pickle_with_buffers(data: bytes, buffers: Sequence[memoryview], contained: tuple[bytes, ...]) -> Serialized:
-    """A pickle and its out-of-band buffers (PICKLE_BUFFERS)."""
+    """Return a pickle with its out-of-band buffers (PICKLE_BUFFERS)."""
     lengths = [buffer.nbytes for buffer in buffers]
     head = TABLE.pack(PICKLE_BUFFERS, len(lengths), len(data))
     return with_buffers(head + struct.pack(f"<{len(lengths)}Q", *lengths) + data, buffers, contained)
@@ -113,7 +112,7 @@ def split_pickle(view: memoryview) -> tuple[memoryview, list[memoryview]]:
 
 
 def placed(serialized: Serialized) -> Iterator[tuple[int, memoryview]]:
-    """Each buffer with its offset from the start of the value."""
+    """Yield each buffer with its offset from the start of the value."""
     end = len(serialized.inband)
     for buffer in serialized.buffers:
         begin = begin_after(end, buffer.nbytes)

@@ -1,7 +1,7 @@
-"""Values of other libraries, whose own pickle would copy their elements: torch, JAX, TensorFlow, Arrow.
+"""Values of other libraries whose own pickle would copy their elements: torch, JAX, TensorFlow, Arrow.
 
-A library is known once the program has imported it: nothing here imports one.  `reducers` maps its types to functions
-that take an instance apart with the elements out of band.  pandas and scipy need none of these: they hold numpy arrays.
+A library is known once the program has imported it: this module imports none.  `reducers` maps its types to functions
+that pickle an instance with the elements out of band.  pandas and scipy need none of these: they hold numpy arrays.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .tensors import Parts
 
-# TensorFlow copies smaller elements, and those that do not begin where its own would.
+# TensorFlow copies smaller elements, and elements with another alignment.
 IN_PLACE_MIN_BYTES = 64 * 1024
 ALIGNMENT = 64
 
 # The pickler of a larger value is not used again.
 USED_AGAIN_MAX_BYTES = 64 * 1024
 
-# Exact type -> what __reduce_ex__ of an instance would return.
+# Exact type -> a function with the result of an instance's __reduce_ex__.
 Reducers = dict[type, Callable[[Any], Any]]
 
 reducers: Reducers = {}
-# torch.Tensor, and what finds the used parts of the storages of one value; None before torch is imported.
+# torch.Tensor, and the finder of used parts of a value's storages; None before torch is imported.
 tensor: type | None = None
 make_parts: Callable[[], Parts] | None = None
 # Names of classes of lazy modules, as a pickle mentions them.
 lazy_modules: tuple[bytes, ...] = ()
 _known: set[str] = set()
 _looked_at = 0
-_last_name = ""  # of the last module of that look
+_last_name = ""  # the last module at that look
 _module_kinds: set[type] = set()
 _table: Reducers = {}
 _copyreg_seen: dict[Any, Any] = {}
 
 
 def look_around() -> None:
-    """Learn the types of the libraries that have been imported since the last look."""
+    """Learn the types of libraries imported since the last look."""
     global _looked_at, _last_name, lazy_modules
     modules = sys.modules
     count = len(modules)
@@ -70,9 +70,9 @@ def look_around() -> None:
 
 
 def _modules_since(name: str) -> list[Any]:
-    """Modules that were imported after this one; all modules, if it is not there.
+    """Return modules imported after this one; all modules, if it is absent.
 
-    A worker that touched all modules would copy a hundred pages of memory that it shares with the fork server.
+    A worker that touched all modules would copy a hundred pages of memory shared with the fork server.
     """
     found: list[Any] = []
     try:
@@ -91,7 +91,7 @@ def is_unseen() -> bool:
 
 
 def table() -> Reducers:
-    """The reducers, and those of copyreg: a `dispatch_table` of a pickler, which the caller leaves as it is."""
+    """Return the reducers, and those of copyreg: a `dispatch_table` of a pickler, not to be changed by the caller."""
     global _table
     if copyreg.dispatch_table != _copyreg_seen or not _copyreg_seen:
         _copyreg_seen.clear()
@@ -103,7 +103,7 @@ def table() -> Reducers:
 def pickled(value: Any, buffers: list[PickleBuffer]) -> bytes:
     """The pickle in C with the reducers; buffers are appended."""
     outer = _current.writer
-    # A value that is pickled in the middle of another one has a writer of its own.
+    # A value pickled in the middle of another has a separate writer.
     writer = _Writer() if outer is None or outer.is_busy else outer
     _current.writer = writer
     try:
@@ -113,7 +113,7 @@ def pickled(value: Any, buffers: list[PickleBuffer]) -> bytes:
 
 
 class _Writer:
-    """A pickler that is used again and again: making one takes as long as a small value."""
+    """A pickler for repeated use: making a new one takes as long as pickling a small value."""
 
     __slots__ = ("buffers", "file", "is_busy", "parts", "pickler", "table")
 
@@ -149,7 +149,7 @@ class _Writer:
             return file.getvalue()
         finally:
             if file.tell() > USED_AGAIN_MAX_BYTES:
-                # Its memo is as large as this value made it, and would be emptied as a whole each time.
+                # Its memo is as large as for this value, and would be emptied as a whole each time.
                 self.pickler = Pickler(file, 5, buffer_callback=self.buffers.append)
                 self.table = None
             else:
@@ -177,7 +177,7 @@ _current = _Current()
 
 
 def module_parts(module: Any) -> Any:
-    """How to pickle an instance of a subclass of ModuleType: by its name; NotImplemented where no name leads to it."""
+    """Return how to pickle an instance of a subclass of ModuleType: by name; NotImplemented: no name leads to it."""
     try:
         name = object.__getattribute__(module, "__name__")
     except AttributeError:
@@ -194,7 +194,7 @@ def module_parts(module: Any) -> Any:
 
 
 def import_module(name: str) -> Any:
-    """The module of that name."""
+    """Return the module of that name."""
     import importlib
 
     return importlib.import_module(name)
@@ -224,7 +224,7 @@ def _learn_tensorflow() -> Reducers:
 
 
 def _jax_parts(array: Any) -> Any:
-    """A numpy array in the place of a JAX array: a view of the same elements, where these lie on one CPU."""
+    """Return a numpy array in place of a JAX array: a view of the same elements, if on one CPU."""
     import numpy
 
     if array.weak_type or len(array.devices()) != 1:
@@ -233,7 +233,7 @@ def _jax_parts(array: Any) -> Any:
 
 
 def restore_jax(elements: Any) -> Any:
-    """A JAX array; on a CPU it lies where the numpy array lies."""
+    """Return a JAX array; on a CPU it shares the numpy array's memory."""
     import jax
 
     return jax.device_put(elements, may_alias=True)
@@ -251,28 +251,28 @@ def _tensorflow_parts(tensor: Any) -> Any:
 
 
 def restore_tensorflow(elements: Any) -> Any:
-    """An eager tensor; a large one lies where the numpy array lies."""
+    """Return an eager tensor; a large one shares the numpy array's memory."""
     import tensorflow
 
     if elements.nbytes >= IN_PLACE_MIN_BYTES and elements.__array_interface__["data"][0] % ALIGNMENT == 0:
         try:
             return tensorflow.experimental.dlpack.from_dlpack(unprotected(elements).__dlpack__())
-        except Exception:  # a type that the exchange format does not have
+        except Exception:  # a type without an exchange format
             pass
     return tensorflow.convert_to_tensor(elements)
 
 
 class _Memory:
-    """The memory of an array, as numpy is told of it."""
+    """The memory of an array, as reported to numpy."""
 
     def __init__(self, array: Any) -> None:
-        self.array = array  # as long as anybody uses its memory
+        self.array = array  # alive while its memory is in use
         said = array.__array_interface__
         self.__array_interface__ = {**said, "data": (said["data"][0], False)}
 
 
 def unprotected(array: Any) -> Any:
-    """A view of an array that numpy takes for writable, for libraries that have no read-only values.
+    """Return a view of an array that numpy takes for writable, for libraries without read-only values.
 
     Its pages may be read-only all the same.
     """

@@ -1,18 +1,18 @@
-"""An append-only log in a folder, with snapshots: what a GCS shard knows, over any death.
+"""An append-only log in a folder, with snapshots: the records of a GCS shard, over any death.
 
-    <folder>/lock                 whose it is; locked as long as that process lives
+    <folder>/lock                 names the owner; locked for the owner's life
     <folder>/log-<n>              records n+1, n+2, ...
     <folder>/snapshot-<n>         the state after record n
     <folder>/page-<n>             page n: one record
-    <folder>/*.new                being written: worth nothing
+    <folder>/*.new                unfinished files, ignored
 
-Whole files are written aside, made durable, and renamed.  With a snapshot a new log file is begun, for what is appended
-while its parts come and after it; when it is whole, the older files go.  So at every moment the newest snapshot and the
-log files reach from the beginning to the last record.
+Whole files are written under another name, made durable, and renamed.  With a snapshot a new log file is begun, for
+records appended during and after its parts; when the snapshot is complete, the older files go.  So at every moment the
+newest snapshot and the log files reach from the beginning to the last record.
 
-A failed fsync is final: the kernel has dropped what it could not write and calls the pages clean, so asking again
-would be told a lie.  A full disk is not: what was written of the append is cut off again, and the log goes on as it
-was.  Framing, and what is torn and what damaged: records.py.
+A failed fsync is final: the kernel has dropped the unwritten pages and calls them clean, so a second fsync would report
+a false success.  A full disk is not final: the partial append is cut off again, and the log continues.  Framing, torn
+and damaged records: records.py.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from .sweeper import check_private
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NAME = re.compile(r"(log|snapshot)-(\d{20})")
 _PAGE = re.compile(r"page-(\d{20})")
-# Of a snapshot, on its way to the disk at once: its end must not hold up the appends that come with it.
+# Unsynced bytes of a snapshot: the end of a snapshot must not hold up appends meanwhile.
 SYNC_BYTES = 4 << 20
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
-# The file layer, by name: tests put failing ones here.
+# The file layer, by name: tests replace it by failing functions.
 _write = os.write
 _sync = os.fdatasync
 
 
 class Log:
-    """A `durable.Store`.  folder: made if it is not there, for this user only."""
+    """A `durable.Store`.  folder: made if absent, for this user only."""
 
     def __init__(self, folder: str, *, is_lasting: bool = True) -> None:
         """Recover.
 
-        is_lasting: False for what nobody needs after the end of this machine: nothing waits for the disk then, and what
-        a process has written outlives it all the same.
+        is_lasting: False for records not needed after the end of this machine: nothing waits for the disk then, but
+        written records still outlive the process.
 
         Raises:
-            StoreLocked: another process has it.
+            StoreLocked: another process holds the log.
             StoreDamaged: with file and offset.
             PermissionError: others may enter the folder.
         """
@@ -57,13 +57,13 @@ class Log:
         self.is_lasting = is_lasting
         self.last = 0
         self.cut_bytes = 0
-        self.broken = ""  # why it takes no more
-        self._snapshot = -1  # its number; -1: there is none
+        self.broken = ""  # why the log takes no more
+        self._snapshot = -1  # its number; -1: none
         self._logs: list[int] = []
         self._file = -1
         self._end = 0  # of the last file, in bytes
         self._page = 0  # the last one
-        self._coming: _Aside | None = None  # a snapshot, as far as it has come
+        self._coming: _Aside | None = None  # an unfinished snapshot
         self._coming_number = 0
         self._coming_parts = 0
         if not os.path.isdir(folder):
@@ -102,7 +102,7 @@ class Log:
             if scan.size > scan.end:
                 os.ftruncate(self._file, scan.end)
             os.lseek(self._file, scan.end, os.SEEK_SET)
-            self._sync(self._file)  # also: whoever died before its fsync came back is told the truth from now on
+            self._sync(self._file)  # also makes records durable whose writer died before its fsync
         self._remove_older()
 
     def _find(self) -> None:
@@ -120,7 +120,7 @@ class Log:
         self._logs = self._needed(numbers["log"])
 
     def _needed(self, logs: list[int]) -> list[int]:
-        """Without those whose records all come before the snapshot."""
+        """Return the logs without those whose records all come before the snapshot."""
         first = max((number for number in logs if number <= self._snapshot), default=0)
         return [number for number in logs if number >= first]
 
@@ -147,7 +147,7 @@ class Log:
     # --- reading ---
 
     def snapshot(self) -> Iterator[Entry]:
-        """The parts of the last snapshot; none: there is none."""
+        """Yield the parts of the last snapshot, if any."""
         if self._snapshot >= 0:
             yield from self._read("snapshot", self._snapshot, SNAPSHOT)
 
@@ -191,7 +191,7 @@ class Log:
         return self.last
 
     def _take_back(self) -> None:
-        """The file as it was before an append that had no room."""
+        """Restore the file as before a failed append."""
         try:
             os.ftruncate(self._file, self._end)
             os.lseek(self._file, self._end, os.SEEK_SET)
@@ -199,10 +199,10 @@ class Log:
             raise self._break("taking a write back", error) from error
 
     def save_snapshot(self, parts: Iterable[bytes]) -> None:
-        """All of it at once.  Raises: as the three that follow."""
+        """Save a whole snapshot at once.  Raises: as the three following methods."""
         self._check_usable()
         if self.last == self._snapshot:
-            return  # of this very state
+            return  # a snapshot of this state exists
         self.begin_snapshot()
         for part in parts:
             self.add_to_snapshot(part)
@@ -224,7 +224,7 @@ class Log:
         self._write_coming(pack_records((part,), self._coming_number + self._coming_parts, last_flags=flags))
 
     def end_snapshot(self) -> None:
-        """See durable.Store.  An empty part says that it is the last one."""
+        """See durable.Store.  An empty part marks the end."""
         self.add_to_snapshot(b"", flags=ENDS_SNAPSHOT)
         assert self._coming is not None
         try:
@@ -264,15 +264,15 @@ class Log:
             self._coming = None
 
     def _begin_file(self) -> None:
-        """A new log file, for what comes after the last record.
+        """Begin a new log file, for records after the last.
 
         Raises:
-            StoreFull: the one before goes on.
+            StoreFull: the former file continues.
             StoreBroken
         """
         path = self._path("log", self.last)
         if self._logs and self._logs[-1] == self.last and self._file >= 0:
-            return  # it holds nothing yet
+            return  # the present file is empty
         header = pack_file_header(LOG, self.last)
         self._write_aside(path, (header,))
         if self._file >= 0:
@@ -301,7 +301,7 @@ class Log:
             aside.close()
 
     def _remove_older(self) -> None:
-        """What the snapshot has made superfluous."""
+        """Remove files made superfluous by the snapshot."""
         self._logs = self._needed(self._logs)
         keep = {os.path.basename(self._path("log", number)) for number in self._logs}
         keep.add(os.path.basename(self._path("snapshot", max(self._snapshot, 0))))
@@ -353,7 +353,7 @@ class Log:
         return StoreBroken(self.broken)
 
     def close(self) -> None:
-        """Another process may have it."""
+        """Release the log for another process."""
         for descriptor in (self._file, self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -363,7 +363,7 @@ class Log:
 
 
 class _Aside:
-    """A file that is being written, under another name; the errors of the disk go through."""
+    """An unfinished file, under another name; errors of the disk are passed on."""
 
     def __init__(self, path: str) -> None:
         self.path = path + ".new"
@@ -379,18 +379,18 @@ class _Aside:
         self.unsynced += len(data)
 
     def sync(self, sync: Callable[[int], None]) -> None:
-        """What is written is there for good."""
+        """Make the written data durable."""
         sync(self._descriptor)
         self.unsynced = 0
 
     def finish(self, sync: Callable[[int], None]) -> None:
-        """It gets its name."""
+        """Give the file its final name."""
         sync(self._descriptor)
         os.rename(self.path, self._goal)
         self.close()
 
     def drop(self) -> None:
-        """It is worth nothing."""
+        """Drop the file."""
         if self._descriptor >= 0:
             self.close()
             os.unlink(self.path)
@@ -416,8 +416,10 @@ def _sync_folder(folder: str) -> None:
 
 
 def lock_folder(folder: str) -> int:
-    """Raises:
-    StoreLocked
+    """Lock a folder.
+
+    Raises:
+        StoreLocked
     """
     descriptor = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -1,8 +1,8 @@
-"""Whether a class has changed since it was last pickled: marks of its attributes, and of what its code leans on.
+"""Marks that show whether a class has changed since it was last pickled: of its attributes, and of their dependencies.
 
-Plain values are compared as they are, containers by a digest of their pickle, everything else by identity.  What
-functions lean on (globals, closures, defaults, functions of the same module) is marked all together: when it has
-changed, every attribute that is no plain value counts as changed.
+Plain values are compared directly, containers by a digest of their pickle, everything else by identity.  Dependencies
+of functions (globals, closures, defaults, functions of the same module) have a common mark: after a change, every
+attribute other than plain values counts as changed.
 
 A mark holds no strong reference to anything that could lead back to the class.
 """
@@ -22,12 +22,12 @@ from ..object_ref import collect_refs
 
 PLAIN = frozenset((int, float, str, bytes, bool, type(None), complex))
 CONTAINERS = frozenset((list, dict, set, frozenset, tuple, bytearray))
-# Objects that are looked into; what a class leans on beyond that is not looked at.
+# Limit of examined objects; further dependencies are ignored.
 LOOKED_INTO_MAX = 10_000
 
 
 class Marks:
-    """Of a class: its attributes; the names of those that are no plain values; what these lean on."""
+    """The marks of a class: its attributes; the names of attributes with code; the dependencies of these."""
 
     __slots__ = ("around", "code", "own", "quick")
 
@@ -45,7 +45,7 @@ class Marks:
         self.quick = None if look.has_state else _Quick(look, attributes)
 
     def changed_names(self, new: Marks) -> list[str]:
-        """The attributes that have changed, with those that have come or gone."""
+        """Return the attributes changed, added or removed."""
         old = self.own
         names = dict.fromkeys(name for name in (*old, *new.own) if old.get(name) != new.own.get(name))
         if self.around != new.around:
@@ -53,12 +53,12 @@ class Marks:
         return list(names)
 
     def hold(self, attributes: dict[str, Any]) -> bool:
-        """Whether all is as it was, where that can be told at once."""
+        """Return whether nothing has changed, if this can be told at once."""
         return self.quick is not None and self.quick.holds(attributes)
 
 
 class _Look:
-    """A walk over what a class's attributes lean on."""
+    """A walk over the dependencies of a class's attributes."""
 
     def __init__(self, module: str) -> None:
         self.modules = (module, "__main__", "functools")
@@ -66,12 +66,12 @@ class _Look:
         self.seen: set[int] = set()
         self.marks: list[Any] = []
         self.functions: list[weakref.ref[FunctionType]] = []
-        # By the id of a namespace: a function of it, and the names in it that have been looked at.
+        # By the id of a namespace: a function of it, and the examined names in it.
         self.namespaces: dict[int, tuple[weakref.ref[FunctionType], dict[str, None]]] = {}
-        self.has_state = False  # an object with attributes of its own is among what was looked at
+        self.has_state = False  # an object with attributes of its own was examined
 
     def mark(self, value: Any) -> Any:
-        """A value's own mark; what is in it is looked at later, where a digest does not say all."""
+        """Return a value's own mark; its content is examined later, unless covered by a digest."""
         kind = type(value)
         if kind in PLAIN:
             return kind, value
@@ -90,8 +90,8 @@ class _Look:
         return _identity(value)
 
     def around(self) -> list[Any]:
-        """The marks of everything that is still to be looked at, and of what that leads to."""
-        for value in self.pending:  # it grows meanwhile
+        """Return the marks of all pending objects, and of their dependencies."""
+        for value in self.pending:  # grows meanwhile
             if id(value) not in self.seen and len(self.seen) < LOOKED_INTO_MAX:
                 self.seen.add(id(value))
                 if type(value) is FunctionType:
@@ -131,14 +131,14 @@ class _Look:
 
 
 class _Quick:
-    """The objects that a walk has met, by their ids: where these are the same, the walk need not be repeated."""
+    """The objects met by a walk, by their ids: if these are the same, the walk need not be repeated."""
 
     def __init__(self, look: _Look, attributes: dict[str, Any]) -> None:
         self.functions = look.functions
         self.namespaces = [(function, tuple(names)) for function, names in look.namespaces.values()]
         self.names = tuple(attributes)
         self.digests: dict[int, Any] = {}
-        # What cannot lead back to the class is held, so that nothing else gets its id; the rest is looked for.
+        # Objects that cannot lead back to the class are held, so that nothing else gets their ids; the rest is watched.
         self.held: list[Any] = []
         self.alive: list[weakref.ref[Any]] = []
         values = self.values(attributes) or []
@@ -164,7 +164,7 @@ class _Quick:
         )
 
     def values(self, attributes: dict[str, Any]) -> list[Any] | None:
-        """All objects, in an order that stays; None: a function is gone."""
+        """Return all objects, in a stable order; None: a function is gone."""
         values = list(attributes.values())
         for ref, names in self.namespaces:
             function = ref()
@@ -181,12 +181,12 @@ class _Quick:
     def ids_of(self, values: list[Any]) -> list[int]:
         ids = list(map(id, values))
         for index in self.digests:
-            ids[index] = 0  # its content counts
+            ids[index] = 0  # compared by content
         return ids
 
 
 def _function_parts(function: FunctionType) -> list[Any]:
-    """What a function has besides its globals and attributes."""
+    """Return a function's parts besides its globals and attributes."""
     parts = [function.__code__, function.__defaults__, function.__kwdefaults__]
     if function.__closure__:
         for cell in function.__closure__:
@@ -198,7 +198,7 @@ def _function_parts(function: FunctionType) -> list[Any]:
 
 
 def _is_written_by_python(name: str, value: Any) -> bool:
-    """Such as __dataclass_fields__, which nobody changes in place."""
+    """Return whether Python wrote the value, such as __dataclass_fields__, never changed in place."""
     return type(value) in CONTAINERS and name[:2] == "__" and name[-2:] == "__"
 
 
@@ -214,7 +214,7 @@ def _state_of(value: Any) -> tuple[Any, ...]:
 
 
 def _identity(value: Any) -> tuple[int, Any]:
-    """Equal for the same object only.  The number comes first, so that two objects are never asked to compare."""
+    """Return a mark equal only for the same object.  The number comes first, so that objects are never compared."""
     try:
         return id(value), weakref.ref(value)
     except TypeError:
@@ -222,7 +222,7 @@ def _identity(value: Any) -> tuple[int, Any]:
 
 
 def _digest(value: Any) -> Any:
-    """What stands for a container's content; None where C's pickle cannot say it."""
+    """Return a digest of a container's content; None if C's pickle fails."""
     buffers: list[pickle.PickleBuffer] = []
     try:
         with collect_refs():

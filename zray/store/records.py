@@ -1,14 +1,15 @@
-"""Records in a file: framed, numbered, checksummed; and the judgement of what a death or a disk has left of them.
+"""Records in a file: framed, numbered, checksummed; and the classification of remains after a death or a disk fault.
 
     file      magic "zraylog\\n", version, kind, number of records before this file, CRC-32 of these
     record    magic "ZR", version, flags, length, sequence, CRC-32 of the payload, CRC-32 of these; then the payload
 
-*Torn*: the end of the last append is missing, since its process or its machine died before fsync returned.  The
-file then ends inside a record; or a record of the last append has a sector of zeros, which is how a file system
-shows what it had not written.  What an append wrote is one *group*: a group is only begun when the one before it
-is there for good, so nothing of a later group follows what is torn.
-*Damaged*: anything else.  Nothing behind a damaged record can be told from what was never acknowledged, so the
-file is refused, with the place.
+*Torn*: the end of the last append is missing, since its process or its machine died before fsync returned.  The file
+then ends inside a record; or a record of the last append has a sector of zeros, which a file system shows for unwritten
+data.  The records of an append are a *group*: a group begins only when the former is durable, so nothing of a later
+group follows a torn one.
+
+*Damaged*: anything else.  Nothing behind a damaged record can be distinguished from unacknowledged data, so the file is
+refused, with the place.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ RECORD_VERSION = 1
 LOG, SNAPSHOT, PAGE = 1, 2, 3
 # Flags of records.
 BEGINS_GROUP, ENDS_SNAPSHOT = 1, 2
-# Far above what a turn brings: what claims to be longer is not a record.
+# Far above the size of a turn's data: a longer length is not a record's.
 RECORD_BYTES_MAX = 1 << 30
 
 _FILE = Struct("<8sHHQ")
@@ -42,7 +43,7 @@ _READ_BYTES = 1 << 20
 
 
 class Record(NamedTuple):
-    """One whole record; offset: of its header, in bytes."""
+    """A whole record; offset: of its header, in bytes."""
 
     sequence: int
     flags: int
@@ -51,13 +52,13 @@ class Record(NamedTuple):
 
 
 def pack_file_header(kind: int, before: int) -> bytes:
-    """The first bytes of a file; before: how many records came before it."""
+    """Return the first bytes of a file; before: the number of earlier records."""
     header = _FILE.pack(FILE_MAGIC, FILE_VERSION, kind, before)
     return header + _CRC.pack(crc32(header))
 
 
 def pack_records(payloads: Sequence[bytes], first: int, *, last_flags: int = 0) -> bytes:
-    """One group, numbered from `first`; last_flags: of its last record, beside its own.
+    """Return a group, numbered from `first`; last_flags: extra flags of its last record.
 
     Raises:
         ValueError: a payload is too long (definite).
@@ -77,19 +78,19 @@ def pack_records(payloads: Sequence[bytes], first: int, *, last_flags: int = 0) 
 
 
 class Scan:
-    """Reads the records of one file.  When it is through, `end` is where the last whole one ends."""
+    """Reads the records of a file.  Afterwards `end` is the end of the last whole record."""
 
     def __init__(self, path: str, kind: int, *, may_be_torn: bool) -> None:
         self.path = path
         self.kind = kind
         self.may_be_torn = may_be_torn
         self.before = 0  # of the file header
-        self.is_headless = False  # torn inside the file header: it holds nothing
+        self.is_headless = False  # torn inside the file header: empty
         self.size = 0
         self.end = 0
         self.count = 0
         self.is_torn = False
-        self.is_ended = False  # a record has said that it is the last of its snapshot
+        self.is_ended = False  # a record has marked the end of its snapshot
 
     def __iter__(self) -> Iterator[Record]:
         """Raises:
@@ -127,7 +128,7 @@ class Scan:
         return True
 
     def _read(self, file: BinaryIO, sequence: int) -> Record | None:
-        """The record at `end`; None: it is torn."""
+        """Return the record at `end`; None: torn."""
         offset = self.end
         header = file.read(HEADER_BYTES)
         if len(header) < HEADER_BYTES:
@@ -160,7 +161,7 @@ class Scan:
         self.is_torn = True
 
     def _hole(self, file: BinaryIO, offset: int, end: int, reason: str) -> None:
-        """A record that is all there and wrong: torn only if a sector was never written, and no group follows."""
+        """Handle a complete but wrong record: torn only if a sector was never written, and no group follows."""
         file.seek(offset)
         if not _has_zero_sector(file.read(end - offset), offset):
             raise StoreDamaged(self.path, offset, reason)
@@ -182,7 +183,7 @@ def _has_zero_sector(data: bytes, offset: int) -> bool:
 
 
 def _begins_group_later(data: bytes) -> bool:
-    """Whether a whole header that begins a group lies anywhere behind the first byte."""
+    """Return whether a whole header that begins a group lies anywhere behind the first byte."""
     at = data.find(RECORD_MAGIC, 1)
     while at >= 0:
         header = data[at : at + HEADER_BYTES]

@@ -1,16 +1,14 @@
-"""POSIX shared memory by name: `/zray-<session>-<number>`.  Numpy is imported only when somebody asks for a
-view.
+"""POSIX shared memory by name: `/zray-<session>-<number>`.  Numpy is imported only for views.
 
     create, open    the node that owns the arena creates; its workers and drivers open, to read or to write
-    reserve         make sure of the pages before anyone writes: a full machine is an error here, not a SIGBUS
-    later
-    give_back       return pages that hold nothing to the machine
+    reserve         allocate the pages before any write: a full machine is an error here, not a SIGBUS later
+    give_back       return unused pages to the machine
     unlink          the name goes at once, the memory with its last mapping
 
-The creator of a segment holds a lock on its file until the creator ends.  By that lock sweepers know which are in use.
-A process that reads maps a segment without permission to write: no library can change a value that others read.  A
-process that also writes has a second mapping for that.  Views keep their mapping alive: none can outlive it.
-Python's own resource tracker is not involved: it would unlink what other processes still use.
+The creator of a segment holds a lock on its file until the creator ends.  The lock tells sweepers that the segment is
+in use.  A reading process maps a segment without permission to write: no library can change a value that others read.
+A writing process has a second mapping.  Views keep their mapping alive: none can outlive it.  Python's own resource
+tracker is not involved: it would unlink segments still used by other processes.
 """
 
 from __future__ import annotations
@@ -25,10 +23,10 @@ from typing import Any
 import posix_ipc
 
 SHARED_MEMORY_FOLDER = "/dev/shm"
-# Where sem_open looks for `/name`: "sem." and the name, in that folder.  Other libraries may look elsewhere.
+# sem_open of `/name` uses the file "sem." and the name, in that folder.  Other libraries may use another place.
 IS_GLIBC = "CS_GNU_LIBC_VERSION" in os.confstr_names
 SEMAPHORE_PREFIX = "sem."
-SEMAPHORE_BYTES = 64  # no sem_t is larger; sem_open maps what it needs of it
+SEMAPHORE_BYTES = 64  # no sem_t is larger; sem_open maps the needed part
 # So that reserving a gigabyte does not stall whoever waits for the kernel to zero it: callers may pause
 # between steps.
 RESERVE_STEP_BYTES = 64 << 20
@@ -41,11 +39,11 @@ _MADV_POPULATE_WRITE = 23
 _MADV_REMOVE = 9  # Linux: free the pages and the file's blocks behind them.
 
 
-_locks: dict[str, int] = {}  # descriptors of the semaphores that this process has made, while these have names
+_locks: dict[str, int] = {}  # descriptors of named semaphores made by this process
 
 
 class SegmentCutError(OSError):
-    """Somebody has truncated the segment's file: to touch what was there is a SIGBUS (definite: nothing was)."""
+    """The segment's file was truncated: an access to the lost part is a SIGBUS (definite: there was none)."""
 
     strerror: str
 
@@ -55,18 +53,18 @@ class SegmentCutError(OSError):
 
 
 class SegmentFullError(OSError):
-    """The machine has no memory left for the pages (definite; what was reserved before stays reserved)."""
+    """The machine has no memory left for the pages (definite; earlier reservations stay)."""
 
 
 class Segment:
-    """One mapped segment.  name; size in bytes; mapping: until the last view is gone, writable where that was asked."""
+    """A mapped segment.  name; size in bytes; mapping: until the last view is gone, writable on request."""
 
     __slots__ = ("name", "size", "mapping", "_address", "_begin", "_descriptor", "_read_only")
 
     def __init__(
         self, name: str, size: int, descriptor: int, *, writable: bool = True, part: tuple[int, int] | None = None
     ) -> None:
-        """part: offset and length of the range to map; None: all of it."""
+        """part: offset and length of the range to map; None: the whole segment."""
         self.name = name
         self.size = size
         offset, length = part or (0, size)
@@ -81,16 +79,16 @@ class Segment:
             raise
         self._descriptor = descriptor
         self._address = 0
-        # numpy asks the memory below an array before it makes it writable again: this one says no.
+        # numpy asks the memory below an array before making it writable again: this view refuses.
         self._read_only = memoryview(self.mapping).toreadonly()
 
     @classmethod
     def create(cls, name: str, size: int) -> Segment:
-        """A new segment that only this user can open.  Its pages are not there yet: see `reserve`.
+        """Create a segment that only this user can open.  Its pages must be allocated by `reserve`.
 
         Raises:
             FileExistsError: the name is taken.
-            OSError: the machine, or a limit of this process, does not allow it; says which.
+            OSError: the machine, or a limit of this process, does not allow the size; names the limit.
         """
         descriptor = _create_locked(_path(name))
         try:
@@ -105,14 +103,14 @@ class Segment:
 
     @classmethod
     def open(cls, name: str, *, writable: bool = False, part: tuple[int, int] | None = None) -> Segment:
-        """A segment that another process created.
+        """Open a segment that another process created.
 
-        part: as the constructor's.
+        part: as in the constructor.
 
         Raises:
-            FileNotFoundError: there is none of this name (any more).
-            ValueError: it has been truncated, and the part is not there.
-            OSError: it cannot be mapped; says why.
+            FileNotFoundError: there is no segment of this name (any more).
+            ValueError: the segment was truncated before the part.
+            OSError: the segment cannot be mapped; says why.
         """
         descriptor = os.open(_path(name), (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS)
         try:
@@ -124,11 +122,11 @@ class Segment:
         return segment
 
     def reserve(self, offset: int, length: int) -> None:
-        """Have the kernel find the pages of a range.  They keep what they hold if they are there already.
+        """Allocate the pages of a range.  Pages already allocated keep their content.
 
         Raises:
-            SegmentFullError: the machine has not got them.
-            SegmentCutError: the file was truncated; it would have its size again, and zeros in place of values.
+            SegmentFullError: the machine has too little memory.
+            SegmentCutError: the file was truncated; the call would restore its size, with zeros in place of values.
         """
         self.check(0, self.size)
         end = min(offset + length, self.size)
@@ -144,31 +142,31 @@ class Segment:
             offset += step
 
     def give_back(self, offset: int, length: int) -> None:
-        """Free the whole pages inside a range: they read as zeros, and must be reserved before writing."""
+        """Free the whole pages inside a range: they read as zeros, and must be reserved before a write."""
         start = -(-offset // PAGE_BYTES) * PAGE_BYTES
         stop = (offset + length) // PAGE_BYTES * PAGE_BYTES
         if stop > start:
             self.mapping.madvise(_MADV_REMOVE, start - self._begin, stop - start)
 
     def check(self, offset: int, size: int) -> None:
-        """Ahead of a use of that range; what is cut off later is a SIGBUS for whoever touches it.
+        """Check that a range exists, ahead of its use; a later truncation is a SIGBUS at the next access.
 
         Raises:
-            SegmentCutError: it is not there.
+            SegmentCutError: the range is cut off.
         """
         there = self.mapping.size()  # of the file, in less than a microsecond: not `self.size`
         if offset + size > there:
             raise SegmentCutError(self.name, there)
 
     def has_name(self) -> bool:
-        """Whether others can open it.  With its descriptor."""
+        """Return whether others can open the segment.  Needs the descriptor."""
         return os.fstat(self._descriptor).st_nlink > 0
 
     def view(self, offset: int, size: int, *, writable: bool = False) -> Any:
-        """A range as a 1-d uint8 array, which arrays made from it keep alive (none can become writable).
+        """Return a range as a 1-d uint8 array, kept alive by arrays made from it (none can become writable).
 
         Raises:
-            SegmentCutError: it is not there.
+            SegmentCutError: the range is cut off.
         """
         import numpy
 
@@ -188,7 +186,7 @@ class Segment:
         return memoryview(self.mapping)[offset - self._begin : offset - self._begin + size]
 
     def explain_writes(self) -> None:
-        """Where this mapping is read-only: a write into it, which ends this process, says so on standard error."""
+        """Have a write into this read-only mapping, which ends the process, explained on standard error."""
         import numpy
 
         from .write_faults import watch
@@ -197,7 +195,7 @@ class Segment:
         watch(self._address, self._address + len(self.mapping))
 
     def address_of(self, offset: int) -> int:
-        """Where a part of a mapping that `explain_writes` knows lies in this process."""
+        """Return the address of a part of a mapping registered by `explain_writes`."""
         return self._address + offset - self._begin
 
     def bytes_of(self, offset: int, size: int) -> memoryview:
@@ -210,7 +208,7 @@ class Segment:
         return self._read_only[offset - self._begin : offset - self._begin + size]
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Bytes that are elsewhere in memory, into a range that is reserved; without the interpreter's lock.
+        """Copy bytes into a reserved range, without the interpreter's lock.
 
         Raises:
             SegmentCutError: as `view`.
@@ -230,9 +228,10 @@ class Segment:
 
 
 def map_pages(address: int, length: int) -> None:
-    """Map shared pages that are reserved, to be written by this process: in one call, without the interpreter's lock,
-    which takes half as long as a fault for each of them.  Where the kernel cannot (before Linux 5.14), they are mapped
-    as they are written.
+    """Map reserved shared pages for writes by this process: in a single call, without the interpreter's lock.
+
+    The call takes half as long as a fault for each page.  On kernels without it (before Linux 5.14), pages are mapped
+    at the first write.
     """
     import ctypes
 
@@ -265,8 +264,10 @@ def _why_not_so_long(size: int) -> str:
 
 
 def _path(name: str) -> str:
-    """Raises:
-    ValueError: no segment has such a name.
+    """Return the path of a segment.
+
+    Raises:
+        ValueError: no segment has such a name.
     """
     if not name.startswith("/") or "/" in name[1:]:
         raise ValueError(f"not a name of a segment: {name!r}")
@@ -287,7 +288,7 @@ def segment_name(session: str, number: int) -> str:
 
 
 def unlink(name: str) -> bool:
-    """Take a segment's name away.  False if it was gone already."""
+    """Remove a segment's name.  False if already gone."""
     try:
         posix_ipc.unlink_shared_memory(name)
     except posix_ipc.ExistentialError:
@@ -310,10 +311,10 @@ def semaphores_of(session: str) -> list[str]:
 
 
 def create_semaphore(name: str) -> posix_ipc.Semaphore:
-    """A new semaphore that only this user can open, at 0.
+    """Create a semaphore that only this user can open, at 0.
 
-    It has its name from the first moment, by which sweepers know whose it was.  glibc's sem_open makes a file of a
-    random name first, which stays where we are killed in the middle.
+    It has its name from the first moment, so that sweepers know its owner.  glibc's sem_open makes a file of a random
+    name first, which stays behind if the process is killed in between.
 
     Raises:
         FileExistsError, posix_ipc.ExistentialError: the name is taken.
@@ -335,7 +336,7 @@ def create_semaphore(name: str) -> posix_ipc.Semaphore:
 
 
 def unlink_semaphore(name: str) -> bool:
-    """Take a semaphore's name away, and its lock if this process has made it.  False if it was gone already."""
+    """Remove a semaphore's name, and its lock if this process made it.  False if already gone."""
     descriptor = _locks.pop(name, None)
     if descriptor is not None:
         os.close(descriptor)
@@ -347,10 +348,10 @@ def unlink_semaphore(name: str) -> bool:
 
 
 def _create_locked(path: str) -> int:
-    """A new file, empty, with a lock that lasts as long as this process has it open.
+    """Create an empty file, with a lock for as long as this process keeps it open.
 
-    A sweeper takes a file that nobody has locked for one of a dead session, and an empty one for one that is just being
-    made: so the lock comes ahead of the length.
+    A sweeper takes an unlocked file for a dead session's, and an empty file for one being made: so the lock comes
+    before the length.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)  # a sweeper may have it for a moment
@@ -370,6 +371,6 @@ def _write_semaphore(descriptor: int) -> None:
 
 
 def unlink_session(session: str) -> list[str]:
-    """Take away all names of a session's shared memory and semaphores; the names that went."""
+    """Remove all names of a session's shared memory and semaphores, and return them."""
     gone = [name for name in segments_of(session) if unlink(name)]
     return gone + [name for name in semaphores_of(session) if unlink_semaphore(name)]

@@ -16,13 +16,12 @@ _TABLES = (
 
 
 class SqliteStore:
-    """path: of the file.  Locked for as long as it is open; used by one thread at a time."""
+    """A store in an SQLite file.  path: of the file.  Locked while open; used by one thread at a time."""
 
     def __init__(self, path: str, *, is_lasting: bool = True) -> None:
-        """is_lasting: as in Log.
+        """Open the file.  is_lasting: as in Log.
 
-        Raises:
-        StoreLocked, StoreBroken
+        Raises: StoreLocked, StoreBroken
         """
         self.path = path
         self.cut_bytes = 0

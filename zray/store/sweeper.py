@@ -1,10 +1,10 @@
-"""What dead sessions left behind: their shared memory, semaphores and folders.
+"""Removal of the remains of dead sessions: shared memory, semaphores and folders.
 
-A session lives while some process holds the lock of `<session_root>/<session>/lock`; the kernel lets go of it
-when the last such process ends, however it ends.
+A session lives while a process holds the lock of `<session_root>/<session>/lock`; the kernel releases the lock when the
+last such process ends, however it ends.
 
-The folder may be gone too (a container's, a batch job's), or be of another root (TMPDIR).  So shared memory is swept by
-a lock of its own as well: the node holds it on each segment and semaphore.
+The folder may be gone too (a container's, a batch job's), or be under another root (TMPDIR).  So shared memory has
+separate locks: the node holds a lock on each segment and semaphore.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ import time
 from .segment import FILE_NAME, SHARED_MEMORY_FOLDER, unlink_session
 
 LOCK = "lock"
-# A folder without a lock may be a session that is just being made, and so may an empty file in shared memory.
+# A folder without a lock may be a session being made, and so may an empty file in shared memory.
 WITHOUT_LOCK_S_MIN = 60.0
 
 
 def lock_session(session_folder: str) -> int:
-    """Make the session live: a descriptor to keep open.  Forked children share it, programs they run do not.
+    """Make the session live.  Returns a descriptor to keep open, shared by forked children, but not by programs they
+    run.
 
     Raises:
-        BlockingIOError: another process holds it.
+        BlockingIOError: another process holds the lock.
     """
     path = os.path.join(session_folder, LOCK)
     try:
@@ -47,7 +48,7 @@ def _locked(descriptor: int) -> int:
 
 
 def _new_lock(path: str) -> int:
-    """Locked before it has its name: a lock that nobody holds means to a sweeper that the session is dead."""
+    """Create the lock file, locked before it gets its name: an unlocked file means a dead session to a sweeper."""
     unnamed = f"{path}.{os.getpid()}"
     descriptor = _locked(os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     try:
@@ -64,7 +65,7 @@ def _new_lock(path: str) -> int:
 
 
 def sweep(session_root: str) -> list[str]:
-    """Remove dead sessions; their names.  A root that does not exist has none.
+    """Remove dead sessions, and return their names.  A root that does not exist has none.
 
     Raises:
         PermissionError: the root is not a folder that only this user can enter.
@@ -76,7 +77,7 @@ def sweep(session_root: str) -> list[str]:
     try:
         sessions = sorted(os.listdir(session_root))
     except FileNotFoundError:
-        return []  # the last session in it has just ended, and took it along
+        return []  # the last session in it has just ended, and removed the root
     swept = []
     for session in sessions:
         folder = os.path.join(session_root, session)
@@ -85,14 +86,16 @@ def sweep(session_root: str) -> list[str]:
             if _sweep_if_dead(session, folder):
                 swept.append(session)
         except (PermissionError, FileNotFoundError, ValueError):
-            continue  # Not ours, swept by another, or no session's name: let it lie.
+            continue  # Another user's, swept by another process, or no session's name: left alone.
     return swept
 
 
 def check_private(folder: str) -> None:
-    """Raises:
-    PermissionError: a link, no folder, another user's, or open to others.
-    FileNotFoundError: there is nothing.
+    """Check that a folder is private.
+
+    Raises:
+        PermissionError: a link, no folder, another user's, or open to others.
+        FileNotFoundError: the path does not exist.
     """
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode):
@@ -125,7 +128,7 @@ def _sweep_if_dead(session: str, folder: str) -> bool:
 
 
 def sweep_memory() -> list[str]:
-    """Remove this user's segments and semaphores that nobody holds, whatever folder their sessions had; their names."""
+    """Remove this user's unlocked segments and semaphores, of any session root, and return their names."""
     try:
         names = sorted(name for name in os.listdir(SHARED_MEMORY_FOLDER) if FILE_NAME.fullmatch(name))
     except FileNotFoundError:
@@ -135,10 +138,10 @@ def sweep_memory() -> list[str]:
         for name in names:
             if (descriptor := _lock_if_free(os.path.join(SHARED_MEMORY_FOLDER, name))) is not None:
                 locked[name] = descriptor
-        # An earlier version of zray locked nothing.  A program may still use the arrays of a session that has ended.
+        # Earlier versions of zray locked nothing.  A program may still use the arrays of an ended session.
         swept = sorted(locked.keys() - _mapped_files()) if locked else []
         for name in swept:
-            with contextlib.suppress(FileNotFoundError):  # its session is just being removed
+            with contextlib.suppress(FileNotFoundError):  # its session is being removed just now
                 os.unlink(os.path.join(SHARED_MEMORY_FOLDER, name))
         return swept
     finally:
@@ -165,7 +168,7 @@ def _lock_if_free(path: str) -> int | None:
 
 
 def _mapped_files() -> set[str]:
-    """Names of files in shared memory that a process which we may look at has mapped."""
+    """Return names of files in shared memory mapped by processes visible to this user."""
     mark = f" {SHARED_MEMORY_FOLDER}/"
     found: set[str] = set()
     for pid in os.listdir("/proc"):

@@ -1,11 +1,11 @@
-"""torch tensors: their storages travel out of band, and lie in shared memory where they are read.
+"""torch tensors: their storages are sent out of band, and read in shared memory.
 
-torch itself pickles all that it knows of a tensor: sizes, strides, requires_grad, the class.  The storage alone is
-taken apart here, since torch would write it into the pickle.  Tensors of one storage share one in what arrives.  Where
-tensors use less than half of a storage, as the rows of a batch do, only that part travels.
+torch itself pickles the rest of a tensor: sizes, strides, requires_grad, the class.  Only the storage is handled here,
+since torch would write its content into the pickle.  Tensors of a common storage still share one after arrival.  If
+tensors use less than half of a storage, as the rows of a batch do, only that part is sent.
 
-A storage that is read lies in pages without permission to write: torch cannot say so, and write_faults.py explains the
-end of a process that writes.  What was on another device is copied through the memory of the host.
+A storage is read in pages without permission to write: torch cannot report this, and write_faults.py explains the end
+of a process that writes.  Data of another device is copied through the memory of the host.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from msgspec import Struct
 
 from .libraries import unprotected
 
-# Of a smaller storage all of it travels.
+# A smaller storage is sent as a whole.
 PART_MIN_BYTES = 64 * 1024
 
-# torch's own, once it is imported.
+# torch's own, once imported.
 _TypedStorage: Any = None
 _rebuild_tensor: Any = None
 _rebuild_sparse: Any = None
-_rebuild_new_dtype: Any = None  # of a dtype that has no class of storages, as float8
+_rebuild_new_dtype: Any = None  # for a dtype without a class of storages, as float8
 
 
 def learn() -> dict[type, Callable[[Any], Any]]:
@@ -53,7 +53,7 @@ def _storage_parts(storage: Any) -> Any:
 
 
 def _bytes_of(storage: Any) -> Any:
-    """The bytes of a storage of the host, as a numpy array that keeps them."""
+    """Return the bytes of a storage of the host, as a numpy array that keeps them alive."""
     import torch
 
     return torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()
@@ -67,14 +67,16 @@ def restore_typed_storage(storage: Any, dtype: Any) -> Any:
 
 
 def restore_new_dtype(storage: Any, *arguments: Any) -> Any:
-    """A tensor of a dtype that has no class of storages: torch pickles an untyped one, and takes a typed one here."""
+    """Return a tensor of a dtype without a class of storages: torch pickles an untyped one, and takes a typed
+    one here.
+    """
     import torch
 
     return torch._utils._rebuild_tensor_v3(restore_typed_storage(storage, torch.uint8), *arguments)
 
 
 def restore_sparse(layout: Any, parts: Any) -> Any:
-    """A sparse tensor.  torch keeps the tensors that it rebuilds in a list, until `torch.load` has checked them."""
+    """Return a sparse tensor.  torch lists rebuilt tensors until `torch.load` has checked them."""
     import torch
 
     tensor = torch._utils._rebuild_sparse_tensor(layout, parts)
@@ -90,7 +92,7 @@ def restore_empty_storage(size: int, device: str) -> Any:
 
 
 def restore_storage(data: Any, device: str = "") -> Any:
-    """A storage in the memory of `data`; or a copy of it, on a device.
+    """Return a storage in the memory of `data`; or a copy on a device.
 
     Raises:
         RuntimeError: there is no such device here.
@@ -113,15 +115,15 @@ def restore_storage(data: Any, device: str = "") -> Any:
 class Parts(Struct, eq=False):
     """What the tensors of one value use of their storages.
 
-    `reduce` stands for the pickling of tensors.  A first pickle finds what is used; a second one, where `are_few` is
-    true then, takes that along and no more.
+    `reduce` replaces the pickling of tensors.  A first pickle finds the used parts; if `are_few` is true then, a second
+    pickle includes only these parts.
     """
 
     used: dict[int, tuple[Any, int, int]] = {}
     cut: dict[int, tuple[Any, int]] = {}  # the part of it that travels, and where it begins
 
     def reduce(self, tensor: Any) -> Any:
-        """As __reduce_ex__, of a plain tensor."""
+        """Return the parts of a plain tensor, as __reduce_ex__."""
         reduced = tensor.__reduce_ex__(5)
         if reduced[0] is _rebuild_new_dtype:
             return restore_new_dtype, reduced[1]
@@ -150,13 +152,13 @@ class Parts(Struct, eq=False):
         return reduced
 
     def are_few(self) -> bool:
-        """Whether less than half of a storage is used: the next pickle takes along what is used of it."""
+        """Return whether less than half of a storage is used: the next pickle includes only the used parts."""
         import torch
 
         for address, (storage, low, high) in self.used.items():
             if 2 * (high - low) < storage.nbytes() and storage.device.type == "cpu":
                 low -= low % 64  # all elements stay aligned
-                # A copy would be taken for each of its tensors: this is one storage.
+                # Each of its tensors would get a copy otherwise: this is a common storage.
                 part = torch.from_numpy(_bytes_of(storage)[low:high]).untyped_storage()
                 self.cut[address] = part, low
         return bool(self.cut)

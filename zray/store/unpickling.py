@@ -1,7 +1,7 @@
-"""Why a value or a function cannot be unpickled here: which class or module fails, in which process, what helps.
+"""Explanations why a value or a function cannot be unpickled: the failing class or module, the process, the remedy.
 
-The error comes first, then the stack of user code that ran, then what the pickle mentions.  Nothing is unpickled
-again: user code would run twice.
+The evidence is the error first, then the stack of user code that ran, then the names in the pickle.  Nothing is
+unpickled again: user code would run twice.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from ..exceptions import DeserializationError
 from .layout import PICKLE_BUFFERS, split_pickle
 
-# Of another's error message, inside one of ours.
+# Limit of another error's message, inside one of ours.
 TEXT_MAX = 10_000
-# How much of a pickle is looked at, and how many of its classes are named where it is not known which one fails.
+# Limits of examined bytes of a pickle, and of named classes if the failing one is unknown.
 BYTES_MAX = 1 << 18
 NAMED_MAX = 3
 # Modules whose functions are in every pickle, and tell nothing.
@@ -27,13 +27,13 @@ OF_NOBODY = frozenset(("builtins", "zray", "cloudpickle", "copyreg", "pickle", "
 _PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
 _SAME_EVERYWHERE = "install the same versions everywhere."
 
-# Where this process is, when it is in a session (host/driver/driver.py, host/worker/main.py).
+# The node of this process, when in a session (host/driver/driver.py, host/worker/main.py).
 node = ""
 is_driver = False
 
 
 def cannot_be_unpickled(what: str, data: Any, error: BaseException) -> DeserializationError:
-    """The error to raise for bytes that failed.  Always returns one.
+    """Return the error for bytes that failed.
 
     what: "value" or "function".
     """
@@ -51,7 +51,7 @@ def cannot_be_unpickled(what: str, data: Any, error: BaseException) -> Deseriali
 
 
 def where_modules_come_from(missing: str, where: str) -> str:
-    """What a module that a node lacks is told with."""
+    """Return the advice about a module that a node lacks."""
     return (
         f"Module {missing!r} is missing on node {where[:8]}.  What a program has imported of its own travels; what is "
         'installed does not: install it on every node, or name it in zray.init(runtime_env={"py_modules": [...]}).'
@@ -85,7 +85,7 @@ def _hint(mentions: list[tuple[str, str]], error: BaseException) -> str:
 
 
 def _advice(name: str, error: BaseException) -> str:
-    """What helps against the error of that class or function."""
+    """Return the remedy for an error of that class or function."""
     if name.endswith((" (in __init__)", " (in __new__)")) or isinstance(error, TypeError):
         return (
             "It has to work with what its pickle holds: pass all arguments of an exception to super().__init__(), or "
@@ -97,7 +97,7 @@ def _advice(name: str, error: BaseException) -> str:
 
 
 def _of_module(error: BaseException) -> tuple[str, str] | None:
-    """The module whose import was under way when it failed, and the line; the innermost one."""
+    """Return the innermost module that failed during its import, and the line."""
     found, trace = None, error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
@@ -114,7 +114,7 @@ def _place(file: str, line: int | None) -> str:
 
 
 def _of_import(mentions: list[tuple[str, str]], error: ImportError) -> str:
-    """A module is not here, or fails when it is imported."""
+    """Explain that a module is missing, or fails during its import."""
     missing = error.name or ""
     needs = ""
     for module, name in mentions:
@@ -134,7 +134,7 @@ def _of_import(mentions: list[tuple[str, str]], error: ImportError) -> str:
 
 
 def _of_stack(error: BaseException) -> str:
-    """The user's function that unpickling called, and whose class it is."""
+    """Return the user's function called by unpickling, with its class."""
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
@@ -157,7 +157,7 @@ def _name_of(frame: FrameType, module: str) -> str:
 
 
 def _of_text(mentions: list[tuple[str, str]], text: str) -> str:
-    """The class whose name the error says: "Locked.__init__() missing 1 required positional argument"."""
+    """Return the class named in the error: "Locked.__init__() missing 1 required positional argument"."""
     words = set(re.findall(r"\w+", text))
     for module, name in mentions:
         if name.rpartition(".")[2] in words:
@@ -166,7 +166,7 @@ def _of_text(mentions: list[tuple[str, str]], text: str) -> str:
 
 
 def _mentions(data: Any) -> Iterator[tuple[str, str]]:
-    """Module and name of the classes and functions that a pickle is made of, those that travel by value among them."""
+    """Yield module and name of a pickle's classes and functions, including those sent by value."""
     from . import by_value
 
     pickled = split_pickle(memoryview(data))[0] if data[0] == PICKLE_BUFFERS else data
@@ -191,14 +191,14 @@ def _mentions(data: Any) -> Iterator[tuple[str, str]]:
         if type(top) is str:
             strings = [strings[-1], top]
             if is_made:
-                # The name of a class that travels by value comes first among its parts.
+                # The name of a class sent by value comes first among its parts.
                 is_made = False
                 module, _, name = top.partition(":")
                 yield module, name
 
 
 def _opcodes(pickled: bytes) -> Iterator[tuple[Any, Any, Any]]:
-    """The pickle's opcodes, as far as it has any."""
+    """Yield the pickle's opcodes, as far as valid."""
     import pickletools
 
     try:

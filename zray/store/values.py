@@ -1,11 +1,11 @@
 """Values to bytes and back.  The formats are in layout.py; errors are in errors.py.
 
-    serialize(value) -> Serialized        taken apart; large buffers not yet copied
+    serialize(value) -> Serialized        in parts; large buffers not yet copied
     to_bytes / write_into                 laid out, in bytes or in shared memory
-    deserialize(bytes or ndarray)         the value; arrays are read-only views of what it was made from
+    deserialize(bytes or ndarray)         the value; arrays are read-only views of its memory
 
-Scalars of exact type go as msgpack, arrays with a small head, everything else by pickle: C's own where that
-can, cloudpickle where it cannot or where the value leans on the driver's `__main__`, which no worker has.
+Scalars of exact type go as msgpack, arrays with a small head, everything else by pickle.  C's own pickle is preferred;
+cloudpickle handles the rest, and values that depend on the driver's `__main__`, absent in workers.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .arrays import array_parts, decode_array, encode_array
 from .copying import copy_bytes
 from .exception_values import MemberTrials, mentions_slots, with_slots
 
-# Larger bytes are copied once, straight to where they will lie.
+# Larger bytes are copied once, straight to their final place.
 BYTES_INBAND_MAX = 64 * 1024
 
 SCALARS = frozenset((bool, int, float, str))
-# The first byte of a value that is an error.
+# The first byte of an error value.
 ERROR_TAGS = frozenset((TASK_ERROR, SYSTEM_ERROR))
-# Short results such as (loss, accuracy) cost half as much by msgpack as by pickle; in longer ones the look at
-# each part eats the gain. Immutable parts only, so that nothing can be shared between them.
+# Short results such as (loss, accuracy) cost half as much by msgpack as by pickle; in longer ones the look at each part
+# costs the gain.  Immutable parts only, so that nothing can be shared between them.
 FLAT_PARTS = frozenset((bool, int, float, str, bytes, type(None)))
 FLAT_PREFIX: dict[type, bytes] = {list: b"", tuple: bytes((layout.TUPLE,)), dict: bytes((layout.DICT,))}
 FLAT_MAX = 16
@@ -46,7 +46,7 @@ _dumps = pickle.dumps
 _loads = pickle.loads
 # A pickle of protocol 5 mentions a class or function by this opcode alone.
 STACK_GLOBAL = 0x93
-# What cloudpickle may say in the place of a file's name.
+# cloudpickle's replacement for a file's name.
 NAMELESS_FILE = "<dynamic-code>"
 _refusals_seen = 0
 _NONE = layout.Serialized(b"\xc0", (), (), 1)
@@ -104,8 +104,7 @@ def serialize_pickled(value: Any) -> layout.Serialized:
     try:
         data = _pickled(value, buffers)
     except Exception:
-        # A ref inside, mostly: to collect them costs as much as pickling a small tuple, so it is not done
-        # before.
+        # A ref inside, mostly: collecting refs costs as much as pickling a small tuple, so it is not done before.
         return _serialize_collecting(value)
     # Without a STACK_GLOBAL no class or function is mentioned, and nothing needs a second look.
     if STACK_GLOBAL in data and _needs_care(data):
@@ -166,10 +165,9 @@ def write_into(serialized: layout.Serialized, view: Any) -> None:
 
 
 def deserialize(data: Any) -> Any:
-    """The value in `data`: bytes, or a read-only 1-d uint8 ndarray, which arrays in the value then keep
-    alive.
+    """Return the value in `data`: bytes, or a read-only 1-d uint8 ndarray, kept alive by arrays in the value.
 
-    Arrays are read-only.  Those in bytes, and values of bytes, are copies.
+    Arrays are read-only.  Arrays in bytes, and values of bytes, are copies.
 
     Raises:
         TaskError, ZrayError: `data` is an error value.
@@ -184,7 +182,7 @@ def deserialize(data: Any) -> Any:
 
 
 def deserialize_writable(data: Any) -> Any:
-    """As `deserialize`, but arrays in the value are the caller's own, and may be written into."""
+    """Deserialize with arrays that belong to the caller, and may be written into."""
     tag = data[0]
     if tag != layout.NDARRAY and tag != layout.PICKLE_BUFFERS:
         return deserialize(data)
@@ -199,7 +197,7 @@ def deserialize_writable(data: Any) -> Any:
 
 
 def is_error(data: Any) -> bool:
-    """Whether a value is an error (a task's or the system's): one look at its first byte."""
+    """Return whether a value is an error (a task's or the system's), by its first byte."""
     return data[0] in ERROR_TAGS
 
 
@@ -210,24 +208,24 @@ def _cannot_be_unpickled(data: Any, error: BaseException) -> DeserializationErro
 
 
 def register_serializer(cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]) -> None:
-    """Pickle instances of exactly `cls` as serializer(instance), which deserializer turns back.
+    """Pickle instances of exactly `cls` as serializer(instance), reversed by deserializer.
 
-    It holds in this process; what it wrote can be read in every other.
+    It applies to this process; every other process can read the result.
     """
     _custom[cls] = (serializer, deserializer)
 
 
 def deregister_serializer(cls: type) -> None:
-    """Forget the serializer of `cls`; nothing happens without one."""
+    """Forget the serializer of `cls`, if any."""
     _custom.pop(cls, None)
 
 
 def _needs_care(data: bytes) -> bool:
-    """Whether a finished pickle should rather be cloudpickle's.
+    """Return whether a finished pickle should rather be cloudpickle's.
 
-    A refusal: user code has swallowed the error of a ref that it tried to pickle. `__main__`: it mentions
-    what no worker can import. `_reconstruct`: numpy wrote an array's elements in band, so it would come out
-    writable. Slots of an exception, which pickle loses. All may be found by accident, which costs time only.
+    A refusal: user code has swallowed the error of a ref in a pickle.  `__main__`: the pickle mentions names that no
+    worker can import.  `_reconstruct`: numpy wrote an array's elements in band, so the array would come out writable.
+    Slots of an exception, which pickle loses.  False alarms cost time only.
     """
     global _refusals_seen
     refusals = object_ref.refusals
@@ -240,7 +238,7 @@ def _needs_care(data: bytes) -> bool:
         if data.find(name) >= 0:
             return True
     cloudpickle = sys.modules.get("cloudpickle.cloudpickle")
-    # By getattr: another thread may be half through importing it.
+    # By getattr: another thread may be half through the import.
     return bool(getattr(cloudpickle, "_PICKLE_BY_VALUE_MODULES", None))
 
 
@@ -272,9 +270,10 @@ def _serialize_collecting(value: Any) -> layout.Serialized:
 
 
 def cloudpickled(value: Any, buffers: list[PickleBuffer] | None = None, trials: MemberTrials | None = None) -> bytes:
-    """The pickle by cloudpickle.  Out-of-band buffers are appended to `buffers`; without it they go in band.
+    """Return the pickle by cloudpickle.  Out-of-band buffers are appended to `buffers`; without `buffers` they go in
+    band.
 
-    trials: notes groups of exceptions, or tries their members, once it is on.
+    trials: notes groups of exceptions, or tries their members, when on.
 
     Raises:
         SerializationError: names the part that cannot be pickled.
@@ -294,7 +293,7 @@ def cloudpickled(value: Any, buffers: list[PickleBuffer] | None = None, trials: 
     except Exception as error:
         from .inspect import explain, is_of_users
 
-        error.__context__ = None  # the same, of the pickler that is tried first
+        error.__context__ = None  # the same error, of the pickler tried first
         raise explain(value, error) from (error if is_of_users(error) else None)
     return file.getvalue()
 
@@ -303,7 +302,7 @@ _pickler: type | None = None
 
 
 def _careful_pickler() -> Any:
-    """A cloudpickle Pickler that knows registered classes, and keeps arrays' elements out of band."""
+    """Return a cloudpickle Pickler that handles registered classes, and keeps arrays' elements out of band."""
     global _pickler
     if _pickler is not None:
         return _pickler
@@ -347,9 +346,9 @@ def _careful_pickler() -> Any:
 
 
 def _with_its_file(code: CodeType, reduced: tuple[Any, tuple[Any, ...]]) -> tuple[Any, tuple[Any, ...]]:
-    """cloudpickle 3.1.3 leaves out where code was written, and no traceback could show its line.
+    """Restore the file name of code, which cloudpickle 3.1.3 drops, so that tracebacks can show its lines.
 
-    A string of its own, as cloudpickle makes them: the same bytes, whatever strings this process has interned.
+    A new string, as cloudpickle makes them: the same bytes, whatever strings this process has interned.
     """
     make, parts = reduced
     return make, tuple("".join(code.co_filename) if part == NAMELESS_FILE else part for part in parts)
@@ -360,13 +359,13 @@ def _apply(function: Callable[[Any], Any], argument: Any) -> Any:
 
 
 def _learn_numpy() -> None:
-    """From now on arrays are known by their type; where numpy is half imported it is asked again."""
+    """Recognize arrays by type from now on; if numpy is half imported, ask again later."""
     global _ndarray
     _ndarray = getattr(sys.modules["numpy"], "ndarray", None) or _NotYet
 
 
 class _NotYet:
-    """Stands for ndarray while another thread is still importing numpy: no value is of this class."""
+    """A stand-in for ndarray while another thread is importing numpy: no value is of this class."""
 
 
 def _decode_buffers(data: Any) -> Any:

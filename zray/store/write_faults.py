@@ -1,16 +1,17 @@
-"""The message of a process that writes into read-only shared memory, and is about to be killed by SIGSEGV for it.
+"""The message of a process about to be killed by SIGSEGV for a write into read-only shared memory.
 
-Libraries that go around numpy's own check do so: numpy.add.at, torch.from_numpy, ctypes, `__array_interface__`.
+Libraries that bypass numpy's own check cause such writes: numpy.add.at, torch.from_numpy, ctypes,
+`__array_interface__`.
 
-The handler is machine code.  A handler in Python (by ctypes) would first wait for the interpreter's lock, and a process
-that crashes in a thread of a library would hang where the thread that has the lock waits for that library.  The code
-below calls nothing: where the fault is a write into the watched range, the code writes a prepared text.  In each case
-the code restores the handler that was there before and returns, so that the instruction faults again, and all goes on
-as without us: faulthandler prints the stack, a debugger or a core dump sees the fault itself.  A signal that somebody
-has sent is sent again.
+The handler is machine code.  A handler in Python (by ctypes) would first wait for the interpreter's lock, and a crash
+in a thread of a library would become a hang if the holder of the lock waits for that library.  The code below calls
+nothing: if the fault is a write into the watched range, the code writes a prepared text.  In each case the code
+restores the former handler and returns, so that the instruction faults again, and all continues as without zray:
+faulthandler prints the stack, a debugger or a core dump sees the fault itself.  A signal sent by another process is
+sent again.
 
     table, a page behind the code    low | high | slots begin | slots end | the earlier sigaction (32 bytes)
-                                     three iovecs: what has happened | which object | what to do instead
+                                     three iovecs: the event | the object | the remedy
     slots, each of an array in use   low | high | address of its text | length of its text
 """
 
@@ -31,8 +32,8 @@ ADVICE = (
     "shows the line.  Write into a copy instead: array.copy(), zray.get(ref, writable=True), "
     "@zray.remote(writable=True).\n\n"
 )
-# Arrays in use whose objects are named: of more, the text says only what has happened.  Their slots take 1.7 MB, of
-# which pages that no array has used yet are not there.
+# Limit of named arrays in use: for others, the text only describes the event.  Their slots take 1.7 MB of address
+# space, without pages until an array uses them.
 SLOTS_MAX = 4096
 SAID_BYTES_MAX = 384
 _TABLE_AT = mmap.PAGESIZE
@@ -49,7 +50,7 @@ _SAID_AT = _SLOTS_AT + SLOTS_MAX * _SLOT.size
 _PAGES_BYTES = _SAID_AT + SLOTS_MAX * SAID_BYTES_MAX
 _SA_SIGINFO, _SA_ONSTACK = 4, 0x08000000
 
-# By machine: the code, what in it stands for the table's address, and the number of the system call rt_sigaction.
+# By machine: the code, the placeholder for the table's address, and the number of the system call rt_sigaction.
 _PLACE = (0x1122334455667788).to_bytes(8, "little")
 _CODE = {
     # endbr64; mov r8, TABLE; mov r9d, [rsi+8] (si_code); cmp r9d, 2 (SEGV_ACCERR); jne restore
@@ -91,9 +92,9 @@ _free = list(range(SLOTS_MAX - 1, -1, -1))  # slots; taken and given back withou
 
 
 def watch(low: int, high: int) -> None:
-    """From now on a write into this range of addresses is explained on standard error.
+    """Have writes into this range of addresses explained on standard error from now on.
 
-    The range is the one that was mapped last: a process that has left a session has few arrays of it.
+    The range is the last mapped one: a process that has left a session has few arrays of it.
     """
     global _is_tried
     with _installing:
@@ -105,7 +106,7 @@ def watch(low: int, high: int) -> None:
 
 
 def name(low: int, size: int, said: str) -> int:
-    """From now on a write into this range is explained with these words too.  Returns a slot for `forget`, or -1."""
+    """Have writes into this range explained with this text too, from now on.  Returns a slot for `forget`, or -1."""
     pages = _pages
     if pages is None:
         return -1
@@ -123,7 +124,7 @@ def name(low: int, size: int, said: str) -> int:
 
 
 def forget(slot: int) -> None:
-    """The array of that slot is gone.  Called in the middle of anything: it takes no lock."""
+    """Free the slot of a dead array.  Called in the middle of anything: takes no lock."""
     if slot >= 0 and _pages is not None:
         at = _SLOTS_AT + slot * _SLOT.size
         _pages[at : at + len(_NO_RANGE)] = _NO_RANGE
@@ -131,7 +132,7 @@ def forget(slot: int) -> None:
 
 
 def _install() -> None:
-    """Nothing happens where the machine is another one, or the system allows no code of our own."""
+    """Install the handler; do nothing on other machines, or if the system allows no code of our own."""
     global _pages, _start
     code, number = _CODE.get(platform.machine(), ("", 0))
     if not code:
@@ -141,7 +142,7 @@ def _install() -> None:
     pages = mmap.mmap(
         -1,
         -(-_PAGES_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE,
-        flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,  # a forked child has its own
+        flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,  # a forked child has a copy
     )
     start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
     filled = bytes.fromhex(code).replace(_PLACE, (start + _TABLE_AT).to_bytes(8, "little"))
@@ -155,7 +156,7 @@ def _install() -> None:
         return
     earlier = ctypes.c_void_p(start + _ACTION_AT)
     if _handler_of(libc, number, earlier) == signal.SIG_DFL and not faulthandler.is_enabled():
-        # Another handler may be that of a Java virtual machine, which repairs such faults: faulthandler would end it.
+        # Another handler may belong to a Java virtual machine, which repairs such faults: faulthandler would end it.
         faulthandler.enable(2, all_threads=False)
         _handler_of(libc, number, earlier)
     # glibc's and musl's: handler, mask (128 bytes), flags, restorer.
@@ -165,6 +166,6 @@ def _install() -> None:
 
 
 def _handler_of(libc: ctypes.CDLL, number: int, action: ctypes.c_void_p) -> int:
-    """The present handler of SIGSEGV, whose sigaction is written to this address."""
+    """Return the present handler of SIGSEGV, after writing its sigaction to this address."""
     libc.syscall(ctypes.c_long(number), ctypes.c_long(signal.SIGSEGV), None, action, ctypes.c_long(8))
     return int(ctypes.c_uint64.from_address(int(action.value or 0)).value)
