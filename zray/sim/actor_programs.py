@@ -1,4 +1,4 @@
-"""Programs of actors: order, refs that they keep, ends of all kinds, names."""
+"""Programs with actors: order, kept refs, ends of all kinds, names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Script = Generator[Any, Any, Any]
 
 @remote
 class Counter:
-    """Logs the order of its calls where only the simulator can see it."""
+    """An actor that logs the order of its calls where only the simulator sees it."""
 
     world: Any
     process: Any
@@ -39,7 +39,7 @@ class Counter:
         return number
 
     def hold(self, caller: str, number: int, box: list[Any]) -> Script:
-        """Keeps the ref, looks at it."""
+        """Keep the ref, and look at its value."""
         self._log(caller, number)
         value = yield Get(box[0])
         yield Keep(box[0])
@@ -73,7 +73,7 @@ class Broken:
 
 @remote
 def call_often(counter: Any, caller: str, count: int) -> Script:
-    """A caller of its own order."""
+    """Call an actor, as a caller with its own order."""
     refs = []
     for number in range(1, count + 1):
         refs.append((yield Call(counter[0], "add", (caller, number))))
@@ -90,7 +90,7 @@ def run_counter(callers: int, count: int, restarts: int, start: int) -> Script:
     own = []
     for number in range(1, count + 1):
         if number % 50 == 1 and refs:
-            # What it takes is made by one who asks the same actor: its calls must not wait for this one.
+            # The argument comes from a caller of the same actor, whose calls must not wait for this one.
             own.append((yield Call(counter, "take", ("driver", number, refs[number // 50 % callers]))))
         else:
             own.append((yield Call(counter, "pause" if number % 5 == 0 else "add", ("driver", number))))
@@ -120,7 +120,7 @@ def run_actor_refs(count: int) -> Script:
 
 
 def run_actor_ends(count: int) -> Script:
-    """Actors that fail, leave, are killed, cannot be made."""
+    """Use actors that fail, leave, are killed, or cannot be created."""
     found = []
     broken = yield Create(Broken, ())
     found.append((yield from outcome((yield Call(broken, "add", (1,))))))
@@ -130,7 +130,7 @@ def run_actor_ends(count: int) -> Script:
     for _ in range(count):
         short = yield Create(Counter, (5,))
         first = yield Call(short, "add", ("driver", 1))
-        yield Drop([short])  # it leaves after the calls that it has
+        yield Drop([short])  # the actor leaves after its present calls
         found.append((yield from outcome(first)))
     killed = yield Create(Counter, (0,))
     yield from outcome((yield Call(killed, "add", ("driver", 1))))
@@ -143,7 +143,7 @@ def run_actor_ends(count: int) -> Script:
 
 @remote
 def own_actor(number: int) -> Script:
-    """A task that makes an actor, and is its only user."""
+    """Create an actor in a task, its only user."""
     counter = yield Create(Counter, (number,), max_restarts=-1)
     refs = []
     for call in range(1, 4):
@@ -176,7 +176,7 @@ def run_named(name: str) -> Script:
 
 @remote
 def call_through(box: list[Any], caller: str, count: int) -> Script:
-    """Takes a handle out of an object, and calls."""
+    """Take a handle out of an object, and call the actor."""
     counter = (yield Get(box[0]))[0]
     refs = []
     for number in range(1, count + 1):
@@ -186,9 +186,9 @@ def call_through(box: list[Any], caller: str, count: int) -> Script:
 
 
 def run_spread(actors: int, callers: int, count: int, size: int, resource: str = "room") -> Script:
-    """Actors on other nodes: where there is room.  Called from wherever tasks run, by handles inside objects.
+    """Create actors on nodes with space, called from all nodes with tasks, through handles inside objects.
 
-    With resource="CPU" they take the CPUs of tasks that were placed where they then are.
+    With resource="CPU" they take the CPUs of tasks already placed on those nodes.
     """
     counters, boxes, refs = [], [], []
     for number in range(actors):
@@ -219,7 +219,7 @@ def run_spread(actors: int, callers: int, count: int, size: int, resource: str =
 
 @remote
 def call_lasting(box: list[Any], caller: str, count: int) -> Script:
-    """Calls that may be repeated."""
+    """Make calls that may be retried."""
     counter = (yield Get(box[0]))[0]
     refs = []
     for number in range(1, count + 1):
@@ -228,9 +228,9 @@ def call_lasting(box: list[Any], caller: str, count: int) -> Script:
 
 
 def run_survivors(actors: int, callers: int, count: int, size: int, seconds: float) -> Script:
-    """Actors that are made again as often as their processes or nodes die, with calls that may be repeated.
+    """Create actors that restart as often as their processes or nodes die, with calls that may be retried.
 
-    The driver's own calls do not notice.  Every second actor is detached: it is found by its name, and killed.
+    The driver's own calls do not notice.  Every second actor is detached: found by its name, and killed.
     """
     counters, boxes, refs, own, starts = [], [], [], [], []
     for number in range(actors):
@@ -272,8 +272,8 @@ def run_survivors(actors: int, callers: int, count: int, size: int, seconds: flo
         may_not_start.append((yield MayNotStart(counter)))
     for index, item in enumerate(found):
         if type(item) is Failed:
-            is_answer = item.kind == "ObjectLostError"  # a large one, which stays where it was made
-            # One that could not be started is dead; its callers may hear only that its node is lost, which knew why.
+            is_answer = item.kind == "ObjectLostError"  # a large result, which stays on its node
+            # An actor that could not be started is dead; callers may only be told of its lost node, which knew why.
             is_made_again = is_answer or may_not_start[index % actors] or "is lost" not in item.text
             assert is_made_again, f"an actor that is made again was not: {item.text}"
             assert item.kind != "ActorUnavailableError", f"a call that may be repeated was not: {item.text}"
@@ -295,13 +295,13 @@ def run_survivors(actors: int, callers: int, count: int, size: int, seconds: flo
 
 @remote
 def ask_for_late(number: int) -> Script:
-    """A task that runs where nobody has what it asks for either."""
+    """Submit a task from a node that lacks the requested resource as well."""
     ref = yield Submit(increment, (number,), resources={"late": 5_000})
     return (yield from outcome(ref))
 
 
 def run_patient(tasks: int, actors: int) -> Script:
-    """Asks for what no node has yet, and waits until one that has it joins."""
+    """Request resources that no node has yet, until a node with them joins."""
     refs, counters = [], []
     for number in range(actors):
         counters.append((yield Create(Counter, (number,), resources={"late": 2_500})))

@@ -1,13 +1,13 @@
-"""`scripts/simulate --against COMMIT`: the same seeds in two trees, and the first frame or message that differs.
+"""`scripts/simulate --against COMMIT`: the same seeds in two trees, and the first different frame or message.
 
-A change that leaves the protocol alone leaves every run as it was: the same bytes in the same frames, at the same
-virtual times.  Names of classes and modules are no part of a run, so a change of names leaves it alone too.
+A change outside the protocol leaves every run the same: the same bytes in the same frames, at the same virtual times.
+Names of classes and modules are no part of a run, so renaming leaves runs the same too.
 
 The other tree is unpacked into a temporary folder (`git archive`).  A process in each tree runs the seeds and prints a
-digest of each run.  The first run that differs is run once more in both, and its lines are compared.
+digest of each run.  The first different run is repeated in both, and its lines are compared.
 
-This file is executed in the other tree as well, which may be older: it takes from there only `run_seed`, `Wanted` and
-the three methods of `Trace`.
+The other tree, which may be older, executes this file as well, and provides only `run_seed`, `Wanted` and the three
+methods of `Trace`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-# Lines of a transcript before the one that differs.
+# Lines of a transcript before the first different line.
 LINES_BEFORE = 40
 LINE_CHARACTERS_MAX = 400
-# Senders of what never leaves a process: only the time at which it comes is compared.
+# Senders of messages that never leave a process: only the time of arrival is compared.
 LOCAL_SENDERS = ("host", "timer")
 
 
 class Recorder:
-    """Lines of one run: what is compared, and the same in words."""
+    """Lines of a run: the compared bytes, and the same as texts."""
 
     def __init__(self, keeps_words: bool) -> None:
         self.hash = blake2b(digest_size=16)
@@ -48,7 +48,7 @@ class Recorder:
 
 
 def record(seed: int, asked: dict[str, Any], *, keeps_words: bool = False) -> tuple[Recorder, str]:
-    """Run one seed in the tree that `zray` is imported from; its lines, and its error."""
+    """Run a seed in the tree from which `zray` is imported.  Returns its lines, and its error."""
     from zray.sim import trace
     from zray.sim.main import run_seed
     from zray.sim.options import Wanted
@@ -85,7 +85,7 @@ def record(seed: int, asked: dict[str, Any], *, keeps_words: bool = False) -> tu
 
 
 def serve(request: dict[str, Any]) -> None:
-    """In a tree's process: print a line of JSON for each seed, or for each line of one seed."""
+    """Print a line of JSON for each seed, or for each line of one seed, in a tree's process."""
     if request["words"]:
         recorder, _ = record(request["seeds"][0], request["asked"], keeps_words=True)
         for line in recorder.words or ():
@@ -97,15 +97,15 @@ def serve(request: dict[str, Any]) -> None:
 
 
 class Tree:
-    """A folder with a `zray` of its own."""
+    """A folder with its own `zray`."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
 
     def start(self, seeds: list[int], asked: dict[str, Any], *, words: bool = False) -> subprocess.Popen[str]:
-        """Start a process that runs the seeds here."""
+        """Start a process that runs the seeds in this tree."""
         request = {"seeds": seeds, "asked": asked, "words": words}
-        # The file is not run by its name: the modules beside it would hide those of the standard library.
+        # The file is not run by its name: modules beside it would hide modules of the standard library.
         program = (
             f"__name__ = 'against'; exec(compile(open({__file__!r}).read(), {__file__!r}, 'exec')); serve({request!r})"
         )
@@ -118,13 +118,13 @@ class Tree:
         )
 
     def environment(self) -> dict[str, str]:
-        """The environment of a process that imports this tree."""
+        """Return the environment of a process that imports this tree."""
         return {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONHASHSEED": "0"}
 
 
 @contextmanager
 def unpacked(commit: str) -> Iterator[Tree]:
-    """A commit of this tree's repository, in a temporary folder.
+    """Unpack a commit of this tree's repository into a temporary folder.
 
     Raises:
         RuntimeError: there is no such commit.
@@ -140,12 +140,12 @@ def unpacked(commit: str) -> Iterator[Tree]:
 
 
 def this_tree() -> Tree:
-    """The tree of this file, as it lies in its folder."""
+    """Return the tree of this file, in its present state."""
     return Tree(Path(__file__).resolve().parents[2], "this tree")
 
 
 def lines_of(process: subprocess.Popen[str], tree: Tree) -> Iterator[Any]:
-    """Lines of JSON that a tree's process prints, decoded.
+    """Yield the decoded lines of JSON printed by a tree's process.
 
     Raises:
         RuntimeError: the process failed.
@@ -159,7 +159,7 @@ def lines_of(process: subprocess.Popen[str], tree: Tree) -> Iterator[Any]:
 
 
 def compare(ours: Tree, theirs: Tree, seeds: list[int], asked: dict[str, Any]) -> str:
-    """Run the seeds in both trees; "" when all runs are equal, else where the first one differs."""
+    """Run the seeds in both trees.  Returns "" if all runs are equal, else the place of the first difference."""
     both = [(tree, tree.start(seeds, asked)) for tree in (ours, theirs)]
     try:
         for mine, other in zip(*(lines_of(process, tree) for tree, process in both), strict=True):
@@ -173,7 +173,7 @@ def compare(ours: Tree, theirs: Tree, seeds: list[int], asked: dict[str, Any]) -
 
 
 def difference(ours: Tree, theirs: Tree, seed: int, asked: dict[str, Any]) -> str:
-    """The first line of a run that differs between two trees, and the lines before it."""
+    """Return the first different line of a run in two trees, and the lines before."""
     both = [(tree, tree.start([seed], asked, words=True)) for tree in (ours, theirs)]
     mine, other = (list(lines_of(process, tree)) for tree, process in both)
     place = next(
@@ -190,7 +190,7 @@ def difference(ours: Tree, theirs: Tree, seed: int, asked: dict[str, Any]) -> st
 
 
 def compare_with(commit: str, seeds: list[int], asked: dict[str, Any]) -> str:
-    """Compare this tree, as it lies in its folder, with a commit of its repository.
+    """Compare this tree, in its present state, with a commit of its repository.
 
     Raises:
         RuntimeError: there is no such commit.

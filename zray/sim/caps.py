@@ -1,7 +1,7 @@
-"""Caps that are lowered, so that small programs reach them: what a role does then is done in each run.
+"""Lowered limits, so that small programs reach them: each run exercises a role's reaction.
 
-Each seed of `--tight` lowers some of them.  Only caps by which a role holds back, divides or refuses for a while: a
-program must not notice.  Those that end in an error (`journals`, `waits`) have tests of their own.
+Each seed of `--tight` lowers some limits.  Only limits at which a role holds back, divides or refuses for a while: a
+program must not notice.  Limits that lead to an error (`journals`, `waits`) have separate tests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import import_module
 from random import Random
 
 LOCAL, GCS, OBJECTS = "local_scheduler.", "gcs.", "object_manager."
-# Where a cap stands (each module that has the name; below zray.roles) -> values to choose from.
+# Places of a limit (each module that has the name; below zray.roles) -> values to choose from.
 LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
     (GCS + "client.REQUESTS_MAX",): (1, 3),
     (GCS + "client.CONFIRM_AFTER",): (1, 2),
@@ -64,7 +64,7 @@ LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
 
 
 def chosen(seed: int) -> dict[tuple[str, ...], int]:
-    """Those that this seed lowers, and how far."""
+    """Return the limits that this seed lowers, and the values."""
     random = Random(f"zray caps {seed}")
     share = random.choice((0.2, 0.5, 1.0))
     return {places: random.choice(values) for places, values in LOWERED.items() if random.random() < share}
@@ -72,7 +72,7 @@ def chosen(seed: int) -> dict[tuple[str, ...], int]:
 
 @contextmanager
 def lowered(caps: dict[tuple[str, ...], int]) -> Iterator[None]:
-    """For as long as it lasts, in this process."""
+    """Lower limits in this process, for the duration of the context."""
     before = []
     try:
         for places, value in caps.items():

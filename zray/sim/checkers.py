@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from .node import Node
     from .simulator import Simulator
 
-# Who was stopped so shortly ago may not have read yet that it was declared lost meanwhile.
+# A node stopped so recently may not have read yet that it was declared dead meanwhile.
 STOP_SECONDS = 3.0
-# Of tasks: some workers are beyond the cap, so that no task runs inside a wait that has a timeout.
+# Programs of tasks in which some workers are beyond the cap, so that no task runs inside a wait with a timeout.
 PROGRAMS_WITH_LIMITED_WAITS = frozenset({"polls", "timeouts"})
-# Requests to a shard that come of one task, object, actor or node, from its beginning to its end, or of one word of it.
+# Requests to a shard caused by a task, object, actor or node, from beginning to end, or by a message about one.
 ASKED_FOR_EACH = 4
-# Turns of a node from one look at the bounds of its tables to the next: a look costs as much as a turn.  A table that
-# grows without bound is too long at the next look too.
+# Turns of a node between checks of the sizes of its tables: a check costs as much as a turn.  A table that grows
+# without limit is too long at the next check too.
 BOUNDS_EVERY = 4
 
 
 class Checkers:
-    """Watches one world."""
+    """The checks of a world."""
 
     def __init__(self, world: Simulator) -> None:
         self.world = world
         self.had_actors = False
-        self.actor_ids: set[bytes] = set()  # of all that there have been; membership only
-        self.judged: set[str] = set()  # nodes that the monitor has declared lost; membership only
-        self.seen: dict[bytes, tuple[bytes, str]] = {}  # object -> digest of what the first to read it saw, and who
+        self.actor_ids: set[bytes] = set()  # of all actors ever; membership only
+        self.judged: set[str] = set()  # nodes that the monitor has declared dead; membership only
+        self.seen: dict[bytes, tuple[bytes, str]] = {}  # object -> digest of its bytes at first, and the reader
         self.shard_turns = 0  # of shards that are roles of the head
-        self.shards_seen: tuple[int, ...] = ()  # how far they were when their records were last looked at
-        self.workers_max = 0  # seen at once on one node, beyond the actors'
-        self.held: dict[str, tuple[int, int]] = {}  # chain clients that hold processes back -> as they began to
+        self.shards_seen: tuple[int, ...] = ()  # versions of the records at the last check
+        self.workers_max = 0  # seen at once on a node, without actors' workers
+        self.held: dict[str, tuple[int, int]] = {}  # chain clients that hold processes back -> counts at the start
 
     # --- after each turn ---
 
@@ -79,8 +79,9 @@ class Checkers:
         ]
         if len(workers) > self.workers_max:
             self.workers_max = len(workers)
-        # Tasks of other nodes, actors that wait, tasks of several environments, and tasks that wait for those in groups
-        # may need more (start_beyond_cap).  So they may on the last node that is left: those workers go when idle.
+        # Tasks of other nodes, waiting actors, tasks of several environments, and tasks that wait for tasks in groups
+        # may need more workers (start_beyond_cap).  So may they on the last remaining node: those workers end when
+        # idle.
         names = self.world.options.programs
         has_one = "environments" not in names and not any(name.startswith("groups") for name in names)
         if has_one and node.scheduler.is_embedded and not node.scheduler.calls.actors and not self.had_actors:
@@ -89,8 +90,10 @@ class Checkers:
         self.had_actors = self.had_actors or bool(node.scheduler.calls.actors)
 
     def what_is_held_back_does_not_grow(self, node: Node) -> None:
-        """While processes are held back for a chain's sake, it is asked for no more than comes of what there was then,
-        and of what was heard since: processes and other nodes may say what their links hold.  Time adds nothing.
+        """Check that a chain client that holds processes back has a bounded number of requests.
+
+        The bound covers requests caused by work known at the start, and by messages received since: processes and other
+        nodes may send what their links allow.  Time adds nothing.
         """
         for address in [name for name in self.held if name in node.roles and name not in node.holders]:
             del self.held[address]
@@ -108,12 +111,12 @@ class Checkers:
             assert pending <= most, f"{pending} requests wait at {address}, at most {most} may come of what is known"
 
     def bounds_are_kept(self, address: str, *roles: Any) -> None:
-        """No table or queue of a role, or of a process, is longer than its bound."""
+        """Check that all tables and queues of a role, or of a process, are within their limits."""
         for what, count, count_max in (bound for role in roles for bound in bounds_of(role, broken=True)):
             raise AssertionError(f"{count} {what} at {address}, at most {count_max} allowed")
 
     def actors_are_served_once(self) -> None:
-        """No two live processes serve one actor, but for a fenced node's, or one that stood still."""
+        """Check that no two live processes serve one actor, except on fenced or suspended nodes."""
         served: dict[bytes, str] = {}
         for node in self.world.nodes.values():
             for process in node.processes.values():
@@ -124,15 +127,15 @@ class Checkers:
                     )
 
     def does_nothing(self, node: Node) -> bool:
-        """Nothing that this node's processes do is believed by others; or it cannot know that yet."""
+        """Return whether others ignore this node's processes, or the node cannot know its loss yet."""
         was_stopped = self.world.faults.stopped_until.get(node.name, -STOP_SECONDS) + STOP_SECONDS > self.world.now
         members = node.scheduler.members
         return members.is_fenced or members.suspension.is_on or node.scheduler.drain.is_done or was_stopped
 
     def is_read(self, object_id: bytes, data: bytes, address: str) -> None:
-        """A process sees these bytes: an object, once seen, never changes.
+        """Check that the bytes of an object never change after the first read.
 
-        But for errors that say that it is lost, or whoever would have made it: they take its place.
+        Errors about the loss of the object, or of its task, may replace the bytes.
         """
         if is_error(data) and decode_failure(data).is_system:
             return
@@ -141,7 +144,9 @@ class Checkers:
         assert first == digest, f"object {object_id.hex()} is not what {reader} saw, for {address}: {data[:100]!r}"
 
     def verdicts_come_after_fences(self, monitor: Monitor) -> None:
-        """A node that is declared dead does nothing any more: its processes are dead, fenced, suspended or stopped."""
+        """Check that a node declared dead does nothing any more: its processes are dead, fenced, suspended or
+        stopped.
+        """
         for address in sorted(monitor.lost.keys() - self.judged) if len(monitor.lost) != len(self.judged) else ():
             self.judged.add(address)
             name = address.partition("/")[0]
@@ -149,12 +154,12 @@ class Checkers:
             assert node is None or self.does_nothing(node), f"{name} works on, and is lost"
 
     def lineage_suffices(self) -> None:
-        """A shard can have each recorded task run again: it has the specs of all that the task takes.
+        """Check that a shard can have each recorded task re-executed: it has the specs of all tasks for its arguments.
 
-        But for what was put, and for the objects behind actors' handles: neither is made by running a task.  And but
-        for what another shard has not been told of yet, or not of its record: until then a node holds it.  When that
-        node is lost before, what it takes goes, and its own record stays until one shard has told the other that it is
-        needed no more: nobody who lives has heard of it, so nobody asks for it.
+        Excluded are puts, and objects behind actors' handles: tasks do not make these.  Excluded too is a record, or
+        its need, of which another shard has not been told yet: a node holds it until then.  If that node is lost
+        before, the arguments go, and the record stays until the other shard is told that nothing needs it.  No live
+        node knows of the task then, so none asks for it.
         """
         versions = self.shard_turns, *self._chain_versions()
         if versions == self.shards_seen:
@@ -163,7 +168,7 @@ class Checkers:
         names = self.world.shards.names
         shards = {shard.address: shard for shard in self.world.shards.authorities()}
         for shard in shards.values():
-            self.actor_ids.update(shard.homes.homes)  # some are made and end with their driver in one turn
+            self.actor_ids.update(shard.homes.homes)  # some are created and end with their driver in one turn
         records = {
             task_id: record
             for shard in shards.values()
@@ -180,7 +185,7 @@ class Checkers:
                 if parent in unsaid and shard_of(parent, len(names)) != shard_of(task_id, len(names)):
                     continue
                 if len(names) > 1 and names[shard_of(parent, len(names))] not in shards:
-                    continue  # all of its replicas that are left are logs, for now
+                    continue  # all remaining replicas are only logs, for now
                 if not is_put(object_id) and parent not in self.actor_ids:
                     known = records.get(parent)
                     if known is None or known.spec is None:
@@ -193,7 +198,7 @@ class Checkers:
             assert is_allowed, "a recorded task whose argument's task is not"
 
     def kept_by_the_living(self, records: dict[bytes, TaskRecord], shards: Iterable[GcsShard]) -> set[bytes]:
-        """Tasks of which a node that is not lost holds something, those that these take something of, and so on."""
+        """Return tasks held by nodes not lost, tasks whose results these take, and so on."""
         lost = {node for shard in shards for node in shard.lost}
         kept: set[bytes] = set()
         to_look_at: list[bytes] = []
@@ -210,14 +215,14 @@ class Checkers:
         return kept
 
     def _chain_versions(self) -> Iterator[int]:
-        """Numbers that change whenever the records of a chain do, or its members."""
+        """Yield numbers that change with the records of a chain, or its members."""
         shards = self.world.shards
         for name in shards.names if shards.are_replicated else ():
             if (chain := shards.chain(name)) is not None:
                 yield from (chain.epoch, len(chain.tentative), *(member.sequence for member in shards.members(name)))
 
     def unsaid_words(self, shards: Iterable[GcsShard]) -> set[bytes]:
-        """Tasks that a shard needs the records of, and of which another one is not known to have heard."""
+        """Return tasks whose records a shard needs, if another shard may not have been told."""
         unsaid: set[bytes] = set()
         for shard in shards:
             keeping = shard.tasks.keeping
@@ -226,7 +231,7 @@ class Checkers:
         return unsaid
 
     def actor_calls(self) -> None:
-        """Calls of one caller run in order, each at most once per incarnation."""
+        """Check that calls of a caller run in order, each at most once per incarnation."""
         for (actor_id, incarnation), log in self.world.actor_logs.items():
             last: dict[str, int] = {}
             for caller, number in log:
@@ -239,7 +244,7 @@ class Checkers:
     # --- at rest ---
 
     def at_rest(self) -> None:
-        """Every script has ended and let go of its refs: nothing is left of them."""
+        """Check that nothing is left after every script has ended and dropped its refs."""
         for node in self.world.nodes.values():
             self.scheduler_is_empty(node)
             for process in node.processes.values():
@@ -267,7 +272,7 @@ class Checkers:
         assert node.manager.growing is None
 
     def groups_are_whole(self) -> None:
-        """Each bundle is on the one node that its shard says, or on none; none is about to be."""
+        """Check that each bundle is on the node that its shard names, or on none, and no reservation is pending."""
         said: dict[tuple[bytes, int], str] = {}
         for shard in self.world.shards.authorities():
             for group_id, record in shard.groups.records.items():
@@ -283,7 +288,7 @@ class Checkers:
         assert there == said, f"bundles are at {there}, and should be at {said}"
 
     def jobs_are_gone(self) -> None:
-        """The drivers have left: so have their workers."""
+        """Check that the workers of drivers that left have ended."""
         for shard in self.world.shards.authorities():
             nothing_left(shard, shard.address, "OF_JOBS")
         for node in self.world.nodes.values():
@@ -300,7 +305,7 @@ class Checkers:
     # --- results ---
 
     def compare(self, expected: Any, got: Any, where: str) -> None:
-        """The result of a program equals that of the sequential run."""
+        """Check that the result of a program equals the result of the sequential run."""
         if isinstance(expected, (list, tuple)) and isinstance(got, (list, tuple)):
             assert len(expected) == len(got), f"{where}: {expected!r} expected, {got!r} came"
             for index, (one, other) in enumerate(zip(expected, got, strict=True)):
@@ -317,18 +322,18 @@ class Checkers:
 
 @lru_cache(maxsize=1 << 16)
 def shard_of(task_id: bytes, shards: int) -> int:
-    """The number of the shard that it hashes to."""
+    """Return the number of the shard to which a task id hashes."""
     return int.from_bytes(task_id[6:16], "big") % shards
 
 
 def nothing(collection: Any, what: str) -> None:
-    """It is empty."""
+    """Check that a collection is empty."""
     if collection:
         shown = [item.hex() if isinstance(item, bytes) else repr(item)[:300] for item in list(collection)[:5]]
         raise AssertionError(f"{len(collection)} {what} left: {', '.join(shown)}")
 
 
 def nothing_left(role: Any, address: str, kind: str = "PASSING") -> None:
-    """All its tables of a kind are empty."""
+    """Check that all of a role's tables of a kind are empty."""
     for path, left in left_of(role, kind).items():
         nothing(left if hasattr(left, "__len__") else [left], f"{path} at {address}")

@@ -1,6 +1,6 @@
-"""A simulated actor that recovers: saved, restored and brought up to date, in the order of host/worker/checkpoints.
+"""Recovery of a simulated actor with checkpoints: save, restore and replay, in the order of host/worker/checkpoints.
 
-Its class has `save()`, which gives a value, and `restore(state)`, for an instance whose constructor has not run.
+Its class has `save()`, which returns a value, and `restore(state)`, for an instance without a constructor call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Recovery:
-    """Of one actor."""
+    """The checkpoints and the replay of an actor."""
 
     def __init__(self, worker: Worker, order: StartActor) -> None:
         self.worker = worker
@@ -33,7 +33,7 @@ class Recovery:
         self.saved = b""
 
     def restored(self, top: Activation, cls: Any, checkpoint: bytes) -> Generator[Any, Any, Any]:
-        """The instance as it was saved."""
+        """Return the instance as saved."""
         self.worker.client.hold(checkpoint)
         top.refs.append(checkpoint)
         state = yield say.Get(Ref(checkpoint))
@@ -42,7 +42,7 @@ class Recovery:
         return actor
 
     def run_again(self, top: Activation, order: StartActor) -> Generator[Any, Any, bytes | None]:
-        """The calls since.  Returns why the actor cannot be what it was."""
+        """Replay the calls since the checkpoint.  Returns the error if the former state cannot be reached."""
         worker, again = self.worker, order.again
         for spec in order.calls:
             is_read = parse_options(spec.options).is_readonly
@@ -72,7 +72,7 @@ class Recovery:
             top.refs.append(return_id(spec.task_id, index))
 
     def save_after(self, spec: TaskSpec) -> Activation | None:
-        """What saves the state, if it is time to."""
+        """Return an activation that saves the state, if due."""
         if parse_options(spec.options).is_readonly:
             return None
         self.count += 1
@@ -93,7 +93,7 @@ class Recovery:
             value = yield Write(object_id, value)
             if type(value) is AllocateRefused:
                 return
-        worker.flush()  # results first: they are in it
+        worker.flush()  # results first: the state includes them
         client.put(object_id, value, contained)
         client.say(ActorSaved(worker.actor_id, object_id, self.count))
         if self.saved:

@@ -1,10 +1,10 @@
-"""Virtual time that costs what real time does: CPU time per message, and cores that a node's processes share.
+"""Virtual time with the costs of real time: CPU time per message, and cores shared by a node's processes.
 
-Without costs (all tests) a turn takes no time.  With them, what a turn has handled decides how long it took: what it
-says leaves when it is over, and the next one begins after that.  A `Stopwatch` on a world finds these costs: it takes
-the CPU time of the very handlers, by kind and number of things.  The clock comes from whoever measures.
+Without costs (all tests) a turn takes no time.  With costs, the messages of a turn determine its duration: outgoing
+messages leave at its end, and the next turn begins after that.  A `Stopwatch` on a world measures these costs: the CPU
+time of the real handlers, by kind and number of items.  The clock is passed in by the measuring program.
 
-Not in it: the time-slices of a real kernel (a core is taken to the end of a turn), caches, and garbage collection.
+Left out: the time-slices of a real kernel (a core is taken to the end of a turn), caches, and garbage collection.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ PACK, UNPACK = "pack", "unpack"
 
 
 class Costs(Struct, kw_only=True):
-    """CPU seconds.  kinds: per thing that a message of that kind is about."""
+    """CPU seconds.  kinds: per item in a message of that kind."""
 
     kinds: dict[str, float]
-    frame: float = 0.0  # system calls of the node for one frame, in or out
-    worker_task: float = 0.0  # a worker, beside what the task itself does
-    cores: int = 2  # of each node; its processes share them
+    frame: float = 0.0  # system calls of the node for a frame, in or out
+    worker_task: float = 0.0  # a worker, beside the task itself
+    cores: int = 2  # of each node, shared by its processes
 
     def of(self, kind: str, count: int) -> float:
-        """Of `count` things; what was never measured is rare, and costs nothing."""
+        """Return the cost of `count` items; kinds never measured are rare, and cost nothing."""
         return self.kinds.get(kind, 0.0) * count
 
 
 class Stopwatch:
-    """What a world's own handlers take, on the machine that simulates it."""
+    """The CPU time of a world's handlers, on the machine of the simulator."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -43,7 +43,7 @@ class Stopwatch:
         self.counts: dict[str, int] = {}
 
     def note(self, kind: str, count: int, begun: float) -> None:
-        """Something of that kind has ended just now."""
+        """Note the end of a handler of that kind."""
         self.spent[kind] = self.spent.get(kind, 0.0) + self.clock() - begun
         self.counts[kind] = self.counts.get(kind, 0) + count
 
@@ -53,14 +53,14 @@ class Stopwatch:
 
 
 class Cores:
-    """Those of one machine: whoever asks first computes first, to the end."""
+    """The cores of a machine: the first request computes first, to the end."""
 
     def __init__(self, count: int) -> None:
         self.free_at = [0.0] * count
         self.used = 0.0
 
     def occupy(self, now: float, seconds: float) -> float:
-        """When so much work is done that could begin now."""
+        """Return the time at which work that could begin now is done."""
         core = min(range(len(self.free_at)), key=self.free_at.__getitem__)
         end = max(now, self.free_at[core]) + seconds
         self.free_at[core] = end
@@ -69,7 +69,7 @@ class Cores:
 
 
 def things_in(message: Any) -> int:
-    """The length of its longest list; 1 where there is none."""
+    """Return the length of a message's longest list; 1 without a list."""
     count = 1
     for name in message.__struct_fields__:
         value = getattr(message, name)
@@ -79,7 +79,7 @@ def things_in(message: Any) -> int:
 
 
 def things_done(message: Any, effects: list[Any]) -> int:
-    """What a handler has worked on: what it was told of, or what it has told of (as a timer's does)."""
+    """Return the number of items in a handler's message, or in its outgoing messages (as for a timer)."""
     count = 1 if message is None else things_in(message)
     for effect in effects:
         if type(effect) is Send:
@@ -88,5 +88,5 @@ def things_done(message: Any, effects: list[Any]) -> int:
 
 
 def kind_of(role: Any, message: Any) -> str:
-    """Who handles what."""
+    """Return the role and the message type as a key."""
     return f"{type(role).__name__}: {name_of(message)}"

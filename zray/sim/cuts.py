@@ -1,8 +1,8 @@
-"""Hosts that cannot be reached for a while: both ways or one, from all others or one, again and again;
-and a program outside of the cluster, whose node sleeps, or is cut off, for up to as long as it may.
+"""Hosts cut off for a while: both ways or one, from all others or one, repeatedly; and a program outside the cluster,
+whose node sleeps, or is cut off, for up to the permitted time.
 
-Of the latter nothing may be noticed: its program ends as if nothing had been.  In some worlds it stays away for longer
-in the end: then it is given up, and nothing of it is left.
+The program outside must not notice: its result is the same as without a fault.  In some worlds it stays away for longer
+in the end: then it is declared dead, and nothing of it is left.
 """
 
 from __future__ import annotations
@@ -17,50 +17,50 @@ if TYPE_CHECKING:
     from .simulator import Simulator
 
 GUEST = "guest"
-# One trouble of the guest after the other, with so much between them: what waits on its links has to arrive.
+# Pause between faults of the guest: messages waiting on its links have to arrive.
 BETWEEN_SECONDS = (0.05, 2.0)
-# Below what it may be silent for: its last heartbeat before the trouble, the first one after it.
+# Below its permitted silence: its last heartbeat before the fault, the first one after.
 MARGIN_SECONDS = 1.5
-# Where a message may take 0.4 s: a heartbeat and its answer, so much more of both.
+# If a message may take 0.4 s: the extra time of a heartbeat and its answer.
 FAR_SECONDS = 1.0
-# What a jump of its clock counts as in its lease (roles/local_scheduler/lease.py).
+# The effect of a clock jump on its lease (roles/local_scheduler/lease.py).
 JUMP_SECONDS = 1.0
-# Beyond it.
+# The time beyond the permitted silence.
 TOO_LONG_SECONDS = (3.0, 10.0)
-# Silence of a connection for so long is a break (host/links/dialer.py).
+# Silence of a connection that counts as a break (host/links/dialer.py).
 SILENCE_SECONDS = (5.0, 6.5)
 # How long a flap takes: cut, whole, cut ...
 FLAP_SECONDS = 0.5
 FLAPS_MAX = 12
-# Two nodes that only do not hear each other.
+# Two nodes whose connection to each other alone is cut.
 PAIR_SECONDS = (0.3, 8.0)
-# A node whose line to the head, or from it, is dead: where nodes may be lost, for longer than the verdict takes; else
-# for less than any lease, whatever else holds its messages up.
+# A node whose line to or from the head is dead: if nodes may be lost, for longer than a declaration of death takes;
+# else for less than any lease, whatever else delays its messages.
 LONG_SECONDS, SHORT_SECONDS = (0.1, 6.0), (0.05, 0.4)
-# The head: in all for less than its nodes wait for it (60 s).
+# The head: in total for less than its nodes wait for it (60 s).
 HEAD_SECONDS = (0.3, 45.0)
-# A node that flaps is never silent for as long as a lease is.
+# A node with a flapping line is never silent for as long as a lease.
 KINDS_OF_GUEST = ("sleeps", "is cut off", "is not heard", "does not hear", "flaps")
 
 
 class Cuts:
-    """Those of one world."""
+    """The cuts of a world."""
 
     def __init__(self, world: Simulator) -> None:
         self.world = world
-        self.one_way: set[tuple[str, str]] = set()  # what the first says to the second stays on the way
+        self.one_way: set[tuple[str, str]] = set()  # messages from the first to the second are held
         self.one_way_machines: dict[
             tuple[str, str], int
-        ] = {}  # the same, of all on the one to all on the other: how often
+        ] = {}  # the same between machines, with a count of overlapping cuts
         self.alone_until = 0.0  # the head
 
     @property
     def guest(self) -> Node | None:
-        """The node of the program outside, while it lives."""
+        """The node of the program outside, while alive."""
         return self.world.nodes.get(GUEST)
 
     def start(self) -> None:
-        """Draw what happens at a certain time; no fault begins after the last one."""
+        """Draw the faults with fixed times; no fault begins after the last of them."""
         options, world = self.world.options, self.world
         random = world.random
         when = world.now
@@ -129,7 +129,7 @@ class Cuts:
         return [other for other in (*self.world.nodes, *self.world.hosts_beside()) if other != name]
 
     def _cut_pair(self) -> None:
-        """Two that are not the head: they are members, and do not hear each other."""
+        """Cut two members, neither of them the head, from each other."""
         world = self.world
         names = [name for name in world.nodes if name != world.heads.name]
         if len(names) > 1:
@@ -158,7 +158,7 @@ class Cuts:
         world.call_later(2 * FLAP_SECONDS, self._flap, name, count - 1)
 
     def _cut_off_head(self, seconds: float) -> None:
-        """Its cable is out: nobody is lost by that, where it has heard of several others."""
+        """Cut the head off: no node is lost by that, if the head had heartbeats of several others."""
         world, head = self.world, self.world.heads.name
         is_cut = world.now < self.alone_until
         if is_cut or not world.heads.is_alive:
@@ -168,7 +168,7 @@ class Cuts:
             return
         world.trace.event(world.now, head, f"is cut off from all others for {seconds:.1f} s")
         if world.options.loses_nodes or world.options.one_way_nodes:
-            world.faults.troubled.update(world.nodes)  # one that is lost meanwhile is not told from these
+            world.faults.troubled.update(world.nodes)  # a node lost meanwhile cannot be told apart from these
         self.alone_until = world.now + seconds
         for inside, outside in self._pairs_of_machine(head):
             world.faults.partition(inside, outside)
@@ -177,36 +177,36 @@ class Cuts:
             world.faults.news_of_link(world.nodes[name], seconds)
 
     def _pairs_of_machine(self, node: str) -> list[tuple[str, str]]:
-        """Each host that is there, with each that is not."""
+        """Return each host on the machine, paired with each host outside."""
         machine = self.world.weather.machine
         hosts = {name: machine(name) == node for name in (*self.world.nodes, *self.world.hosts_beside())}
         inside = [name for name, is_there in hosts.items() if is_there]
         return [(first, second) for first in inside for second, is_there in hosts.items() if not is_there]
 
     def _plug_in(self, head: str) -> None:
-        """Also what was born meanwhile, on both sides, is reached."""
+        """Repair the connections of the head, including hosts started meanwhile on either side."""
         for inside, outside in self._pairs_of_machine(head):
             if self.world.faults.is_cut(inside, outside):
                 self.world.faults.repair(inside, outside)
 
     def is_alone(self, first: str, second: str) -> bool:
-        """Whether one of these is the head, or on its machine, and nothing gets through to the other now."""
+        """Return whether exactly one of these is on the head's machine, and the head is cut off now."""
         if self.world.now >= self.alone_until:
             return False
         machine, head = self.world.weather.machine, self.world.heads.name
         return (machine(first) == head) != (machine(second) == head)
 
-    # --- one way ---
+    # --- one-way faults ---
 
     def is_stopped(self, source: str, target: str) -> bool:
-        """Whether what the one says to the other does not arrive now."""
+        """Return whether messages from one to the other are held now."""
         machine = self.world.weather.machine
         if self.one_way_machines and (machine(source), machine(target)) in self.one_way_machines:
             return True
         return (source, target) in self.one_way or self.world.weather.is_clogged(source, target)
 
     def _silence_pair(self) -> None:
-        """The second does not hear the first, which hears it; the head hears both, and they hear it."""
+        """Hold messages from the first to the second node; all other directions work, also with the head."""
         names = self._ordinary()
         if len(names) > 1:
             first, second = self.world.random.sample(names, 2)

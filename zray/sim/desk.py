@@ -1,4 +1,4 @@
-"""A simulated node's host, where global schedulers have processes of their own (schedulers.py)."""
+"""The host role of a simulated node, if global schedulers have separate processes (schedulers.py)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class Desk(Role):
-    """Where a node is told of hosts that are no nodes, and its processes ask who is there (session_server.py)."""
+    """The role of a node that is told of hosts which are no nodes, and asked by processes for the members
+    (session_server.py).
+    """
 
     def __init__(self, world: Simulator, node: Node) -> None:
         super().__init__(f"{node.name}/host")
@@ -49,7 +51,7 @@ class Desk(Role):
 
     @on(GetNodes)
     def on_get_nodes(self, message: GetNodes) -> None:
-        """Of a process here."""
+        """Answer a process of this node."""
         scheduler = self.node.scheduler.addresses.global_schedulers[0]
         self._effects.append(self.inquiries.ask(scheduler, message, self._answered))
 

@@ -1,9 +1,9 @@
-"""The nemesis: which faults happen, and when; all drawn from the seed, none after `fault_seconds`.
+"""The nemesis: chooses faults and their times, all drawn from the seed, none after `fault_seconds`.
 
 kill a worker, a driver, or a fork server (all workers of a node at once) before or after any delivery to or from it;
-workers that fail to start, or die before their Hello; slow workers; links that break
-and heal; kill a whole node before or after any delivery to or from it; stop one for a while, or cut it off from all
-others: for longer than the verdict takes, or not
+workers that fail to start, or die before their Hello; slow workers; links that break and heal; kill a whole node before
+or after any delivery to or from it; stop a node for a while, or cut it off from all others: for longer than a
+declaration of death takes, or shorter
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from .simulator import Simulator
 
 HEAL_SECONDS = (1e-4, 0.3)
-# Before that no node is lost: they get to know each other.
+# No node is lost before this: the nodes must have met.
 MEETING_SECONDS = 0.3
-# How long a node is stopped or cut off; the verdict on it takes less than three seconds.
+# How long a node is stopped or cut off; a declaration of death takes less than three seconds.
 TROUBLE_SECONDS = (0.1, 6.0)
-# How long the news of a node's end takes to the first node: its connections are closed.
+# Delay until the first node is told of a node's end: its connections are closed.
 NODE_EXIT_SECONDS = (10e-6, 20e-3)
-# How often somebody looks whether a node that is to leave is about to.
+# Interval of checks whether a draining node still lives.
 DRAIN_AGAIN_SECONDS = 1.0
-# Where transfers are what is tried, nodes rather die in the middle of one.
+# In tests of transfers, nodes rather die in the middle of one.
 TRANSFER_KILL_FACTOR = 8
-# That nobody closes them, as when its machine has lost its power.
+# Chance that no connection is closed, as when the machine has lost power.
 SILENT_DEATH_PROBABILITY = 0.3
-# How often a host that is cut off tries to reach the head.
+# Interval of attempts of a cut-off host to reach the head.
 DENIED_SECONDS = 1.0
 
 
 class Faults:
-    """What goes wrong in one run."""
+    """The faults of a run."""
 
     def __init__(self, world: Simulator) -> None:
         self.world = world
         self.kills = 0  # workers killed so far
         self.start_failures = 0
-        self.found_no_room: set[bytes] = set()  # actors that a store was too full for; membership only
+        self.found_no_room: set[bytes] = set()  # actors for which a store was too full; membership only
         self.driver_kills = 0
         self.fork_server_kills = 0
         self.node_kills = 0
-        self.drained: set[str] = set()  # nodes that were told to leave: membership only
+        self.drained: set[str] = set()  # nodes with a drain order: membership only
         self.troubled: set[str] = set()  # nodes that were stopped or cut off: membership only
         self.stopped_until: dict[str, float] = {}
         self.silent_deaths: set[str] = set()  # nodes whose machines went too: membership only
@@ -61,7 +61,7 @@ class Faults:
         return self.world.now >= self.world.options.fault_seconds
 
     def start(self) -> None:
-        """Draw what happens at a certain time."""
+        """Draw the faults with fixed times."""
         options, random, world = self.world.options, self.world.random, self.world
         span = options.fault_seconds
         for _ in range(options.breaks):
@@ -82,7 +82,7 @@ class Faults:
     # --- processes ---
 
     def draw_slowness(self) -> float:
-        """By what a new process's times are multiplied."""
+        """Return the factor for all durations in a new process."""
         probability = self.world.options.slow_worker_probability
         if probability and self.world.random.random() < probability:
             return self.world.random.choice((3.0, 30.0, 300.0))
@@ -97,7 +97,7 @@ class Faults:
         return True
 
     def dies_at_birth(self) -> bool:
-        """Whether the worker dies before its Hello."""
+        """Return whether the worker dies before its Hello."""
         return self.fails_to_start()
 
     def before_delivery(self, source: str, target: str) -> None:
@@ -139,7 +139,7 @@ class Faults:
                 self.kill(process)
 
     def _maybe_crash(self, address: str) -> None:
-        """A driver, or the fork server of a node that says something or is told something."""
+        """Kill a driver, or the fork server of a node that sends or receives a message, perhaps."""
         options, world = self.world.options, self.world
         if self.are_over:
             return
@@ -175,13 +175,13 @@ class Faults:
             self.kill_node(node, "is killed")
 
     def _spared(self) -> tuple[str, ...]:
-        """The head, and where the drivers are; where neither need have CPUs, one that does."""
+        """Return the nodes spared: the head, and the drivers' nodes; if neither need have CPUs, a node with some."""
         heads = self.world.heads
         with_cpus = ("n2",) if self.world.options.has_guest and heads.are_killed else ()
         return (heads.name, heads.home, *with_cpus)
 
     def kill_node(self, node: Node, how: str) -> None:
-        """And the news of it, if there are any."""
+        """Kill a node, and perhaps have the monitor told."""
         world = self.world
         self.end_node(node, how)
         if world.random.random() < SILENT_DEATH_PROBABILITY:
@@ -191,17 +191,17 @@ class Faults:
             world.call_later(world.random.uniform(*NODE_EXIT_SECONDS), self.tell_monitor, news)
 
     def tell_monitor(self, news: HostLinkChanged) -> None:
-        """Now, if there is one; no connection is made while its cable is out."""
+        """Tell the monitor now, if alive; no link comes up while the cable is out."""
         heads = self.world.heads
         if heads.is_alive and not (news.is_up and self.lines.is_alone(heads.name, news.node.partition("/")[0])):
             heads.node.arrive("host", heads.monitor.address, news)
 
     def end_node(self, node: Node, how: str) -> None:
-        """All of it at once: its process, its workers, its shared memory."""
+        """End all of a node at once: its process, its workers, its shared memory."""
         world = self.world
         world.trace.event(world.now, node.name, how)
         if node.name != world.heads.name:
-            # The head has seen it come, whether it has registered or not.
+            # The head has seen its connection, registered or not.
             self.tell_monitor(HostLinkChanged(node.scheduler.address, True))
         node.is_alive = False
         del world.nodes[node.name]
@@ -212,13 +212,13 @@ class Faults:
         world.shards.node_ends(node)
         for other in (*world.nodes, *world.hosts_beside()):
             for connection in self.between(other, node.name):
-                # What is on its way may still arrive, or not.
+                # Messages in flight may still arrive, or not.
                 if world.random.random() < 0.5:
                     connection.generation += 1
                 connection.is_up = False
 
     def choose_node(self) -> Node | None:
-        """One that may be in trouble, and has not been yet."""
+        """Choose a node for a fault, if any had none so far."""
         names = [name for name in self.world.nodes if name not in self._spared() and name not in self.troubled]
         names = [name for name in names if self.world.shards.faults.may_lose(name)]
         if not names:
@@ -228,7 +228,7 @@ class Faults:
         return self.world.nodes[name]
 
     def _freeze_node(self) -> None:
-        """SIGSTOP of its process; its workers go on with what they have."""
+        """Stop a node's process (SIGSTOP); its workers continue with their tasks."""
         node = self.choose_node()
         if node is not None:
             seconds = self.world.random.uniform(*TROUBLE_SECONDS)
@@ -236,7 +236,7 @@ class Faults:
             self.freeze(node, seconds)
 
     def freeze(self, node: Node, seconds: float) -> None:
-        """For so long."""
+        """Stop a node for so many seconds."""
         node.is_frozen = True
         self.stopped_until[node.name] = self.world.now + seconds
         self.world.call_later(seconds, self._thaw, node)
@@ -247,7 +247,7 @@ class Faults:
             self.world.call_later(0.0, node.turn)
 
     def _cut_off_node(self) -> None:
-        """From all others; nobody's connections are closed."""
+        """Cut a node off from all others; no connection is closed."""
         node = self.choose_node()
         if node is not None:
             seconds = self.world.random.uniform(*TROUBLE_SECONDS)
@@ -261,14 +261,14 @@ class Faults:
             self.news_of_link(node, seconds)
 
     def news_of_link(self, node: Node, seconds: float) -> None:
-        """What a cut does to a connection is seen by the first node, or not."""
+        """Have the monitor told of a cut connection, or not."""
         address = node.scheduler.address
         if self.world.random.random() < 0.5:
             self.world.call_later(0.0, self.tell_monitor, HostLinkChanged(address, False))
             self.world.call_later(seconds, self.tell_monitor, HostLinkChanged(address, True))
 
     def expel(self, name: str, reason: str) -> None:
-        """What the head says last to a host that it forgets; or its key is refused, when it reaches the head again."""
+        """Tell a host that the head has forgotten it; or refuse its key, when it reaches the head again."""
         node = self.world.nodes.get(name)
         head = self.world.heads.name
         if node is None:
@@ -280,7 +280,7 @@ class Faults:
         self.world.call_later(self.world.draw_delay(), node.arrive, "host", node.scheduler.address, lost)
 
     def _drain_node(self) -> None:
-        """`zray drain`: it leaves in order, when it has finished."""
+        """Drain a node, as `zray drain`: it leaves in order, after its work."""
         node, heads = self.choose_node(), self.world.heads
         if node is not None and heads.is_alive:
             self.world.trace.event(self.world.now, node.name, "is to leave")
@@ -288,7 +288,7 @@ class Faults:
             self._order_drain(node)
 
     def _order_drain(self, node: Node) -> None:
-        """By hand, and once more where a head has died with the order."""
+        """Order the drain, and repeat the order if a head has died with it."""
         world, heads = self.world, self.world.heads
         if world.nodes.get(node.name) is node:
             if heads.is_alive and node.scheduler.address not in heads.monitor.draining:
@@ -301,14 +301,14 @@ class Faults:
         self.kill_node(node, f"ends itself: {reason}")
 
     def are_fenced(self) -> bool:
-        """Whether all nodes can reach each other again, and know who is lost."""
+        """Return whether all nodes can reach each other again, and the members are known."""
         if self.cuts or self.lines.one_way or self.lines.one_way_machines or self.world.weather.clogged:
             return False
         if not self.world.heads.is_alive or self.world.now < self.world.weather.clogs_until:
             return False
         members = self.world.heads.monitor.nodes
         if self.world.heads.monitor.strangers:
-            return False  # one that has died before it was a member
+            return False  # it died before it was a member
         nodes = self.world.nodes.values()
         are_there = {node.scheduler.address for node in nodes if not node.is_frozen}
         return len(are_there) == len(nodes) and are_there == members.keys()
@@ -321,7 +321,7 @@ class Faults:
         self._kill_fork_server_of(self.world.random.choice(list(self.world.nodes.values())))
 
     def _kill_fork_server_of(self, node: Node) -> None:
-        """Its workers die with it; those that it was about to start are not born."""
+        """Kill a node's fork server and its workers; workers about to start are not born."""
         self.world.trace.event(self.world.now, node.name, "the fork server is killed")
         for process in [process for process in node.processes.values() if process.kind == "worker"]:
             self.kill(process)
@@ -338,7 +338,7 @@ class Faults:
         return (min(first, second), max(first, second)) in self.cuts
 
     def finding(self, looker: str, host: str) -> Finding:
-        """What a look from the one at the other tells now; host: or the name of a role of the first node."""
+        """Return the outcome of a probe of a host by another; host: or the name of a role of the first node."""
         name = host if host in self.world.nodes or host in self.world.lost_nodes else self.world.heads.name
         is_one_way = self.lines.is_stopped(looker, name) or self.lines.is_stopped(name, looker)
         if self.is_cut(looker, name) or is_one_way or name in self.silent_deaths:
@@ -356,7 +356,7 @@ class Faults:
             connection.break_()
 
     def repair(self, first: str, second: str) -> None:
-        """They can again; and so can what one of them runs, if it was born meanwhile."""
+        """Repair the connection between two nodes, and of replicas started on them meanwhile."""
         if self.lines.is_alone(first, second):
             return  # another fault ends
         self.cuts.discard((min(first, second), max(first, second)))
@@ -365,12 +365,12 @@ class Faults:
                 if self.is_cut(name, other) and name != other:
                     self.repair(name, other)
         if not {first, second} <= {*self.world.nodes, *self.world.hosts_beside()}:
-            return  # who is dead says nothing again
+            return  # a dead host sends nothing any more
         for connection in self.between(first, second) if self.world.schedulers.have_met(first, second) else ():
             connection.repair()
 
     def between(self, first: str, second: str) -> list[Connection]:
-        """All connections of roles of these two."""
+        """Return all connections of roles of these two hosts."""
         return list(self.world.by_hosts.get((min(first, second), max(first, second)), {}).values())
 
     def _break_something(self) -> None:

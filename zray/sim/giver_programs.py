@@ -1,4 +1,4 @@
-"""A program whose actor recovers, and hands the actors that it makes to another one before the call has ended."""
+"""A program whose actor recovers, and passes actors of its own to another actor before the creating call has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Script = Generator[Any, Any, Any]
 
 @remote
 class LedgerTaker(Ledger):
-    """Enters into the ledgers that it is given."""
+    """A ledger that enters into the ledgers it is given."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -53,7 +53,7 @@ class LedgerTaker(Ledger):
 
 @remote
 class LedgerGiver(Ledger):
-    """Makes ledgers, gives each to the taker at once, and enters into them too."""
+    """A ledger that creates ledgers, gives each to the taker at once, and enters into them too."""
 
     def __init__(self, interval: int, where: str, taker: Handle) -> None:
         super().__init__(0)
@@ -105,7 +105,7 @@ class LedgerGiver(Ledger):
 
 
 def run_giver(interval: int, count: int, where: str, where_taken: str, where_made: str) -> Script:
-    """Whatever dies, each ledger is made once, and who has it notices nothing.
+    """Check that each ledger is created once, unnoticed by callers, whatever dies.
 
     where, where_taken, where_made: resources that the giver, the taker and the ledgers take; "": none.
     """
@@ -136,7 +136,7 @@ def run_giver(interval: int, count: int, where: str, where_taken: str, where_mad
         states = yield from outcomes(looks)
         if any(type(state) is Failed for state in states) or _are_in(states[1:], told[0], taken[0]):
             break
-        yield Sleep(0.02)  # they wait for few of them
+        yield Sleep(0.02)  # they wait for few of the calls
     yield Drop([giver, taker])
     heard = taken[1] if type(taken) is list else []
     failed = [answer for answer in [*answers, told, taken, *states, *heard] if type(answer) is Failed]
@@ -154,7 +154,7 @@ def run_giver(interval: int, count: int, where: str, where_taken: str, where_mad
 
 
 def _are_in(states: list[Any], told: list[int], taken: list[int]) -> bool:
-    """Whether all that both have entered has arrived."""
+    """Return whether all entries of both have arrived."""
     for state, said, more in zip(states, told, taken, strict=False):
         entered = dict(state)
         if len(entered.get("giver", ())) < said or len(entered.get("taker", ())) < more:

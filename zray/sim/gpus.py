@@ -1,4 +1,4 @@
-"""GPUs by number: a program whose tasks, actors and bundles ask for them, and what must be true of who has which."""
+"""GPUs by number: a program whose tasks, actors and bundles request GPUs, and the checks of their assignment."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 Script = Generator[Any, Any, Any]
 
-# Of GPUs; no node that has any has fewer than two.
+# Parts of GPUs; no node with GPUs has fewer than two.
 PARTS = (5_000, 10_000, 3_000, 20_000, 0, 7_000)
 
 
 @remote
 def with_gpu_child(number: int) -> Script:
-    """It waits, and at the pool's cap its worker runs the child, which has other GPUs."""
+    """Wait for a child, which this worker runs if the pool is at its cap, with other GPUs."""
     child = yield Submit(nap, (0.001, number), resources={"CPU": 1_000, GPU: PARTS[number % 3]})
     return (yield from outcome(child))
 
 
 @remote
 class Looker:
-    """Has its GPUs for as long as it lives."""
+    """An actor with GPUs for its whole life."""
 
     world: Any
     process: Any
@@ -42,7 +42,7 @@ class Looker:
 
 
 def run_gpus(count: int, strategy: str) -> Script:
-    """Nothing that has GPUs waits for others that want some: so it comes to an end, on two of them too."""
+    """Run a program that ends even with two GPUs: no holder of GPUs waits for others that want some."""
     lookers, refs = [], []
     for number in range(count % 4):
         lookers.append((yield Create(Looker, (), resources={GPU: PARTS[number]}, max_restarts=-1)))
@@ -52,7 +52,7 @@ def run_gpus(count: int, strategy: str) -> Script:
     calls = []
     for number, looker in enumerate(lookers):
         calls.append((yield Call(looker, "look", (number,), max_retries=-1)))
-    yield Drop(lookers)  # they leave behind these calls
+    yield Drop(lookers)  # the actors leave after these calls
     found = yield from outcomes([*calls, *refs])
     group = yield MakeGroup([{GPU: 5_000}, {GPU: 7_000, "CPU": 1_000}], strategy)
     mine = []
@@ -63,20 +63,20 @@ def run_gpus(count: int, strategy: str) -> Script:
     where = Where(group=group, bundle=0)
     last = yield Submit(nap, (1.0, 1), resources={GPU: 5_000}, where=where)
     yield RemoveGroup(group)
-    yield from outcome(last)  # whatever it is
+    yield from outcome(last)  # any outcome
     found.append((yield from outcome((yield Submit(increment, (1,), resources={GPU: 20_000})))))
     return found
 
 
 def check_named(request: Mapping[str, int], gpus: list[str] | None) -> None:
-    """Who begins is told of as many as it has asked for."""
+    """Check that a starting task has as many GPUs as requested."""
     amount = sum(amount for name, amount in request.items() if plain_name(name) == GPU)
     count = -(-amount // RESOURCE_UNIT)
     assert len(gpus or ()) == count, f"{gpus} for what asked for {amount / RESOURCE_UNIT:g} GPUs"
 
 
 def check_shared(node: Node) -> None:
-    """No GPU of a node has more than it can do, by what its processes have been told."""
+    """Check that no GPU of a node is overcommitted, by the assignments to its processes."""
     used: dict[str, int] = {}
     for process in node.processes.values():
         if process.is_alive:

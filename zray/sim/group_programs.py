@@ -1,4 +1,4 @@
-"""Programs with placement groups: tasks, children and actors in bundles, removals while they run."""
+"""Programs with placement groups: tasks, children and actors in bundles, removals during their run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .task_programs import increment, nap, outcome, outcomes
 
 Script = Generator[Any, Any, Any]
 
-# So little that there is room for the groups of several drivers, and for tasks beside them, on one CPU.
+# Small enough for the groups of several drivers, and for tasks beside them, on one CPU.
 SHARE = {"CPU": 1_000}
 BESIDE = {"CPU": 2_500}
 
 
 @remote
 def parent_in_group(group: str, number: int) -> Script:
-    """Its child takes the CPU that it lends out while it waits; another child runs beside the group."""
+    """Run a child on the CPU lent out during the wait, and another child outside the group."""
     where = Where(group=bytes.fromhex(group))
     child = yield Submit(increment, (number,), resources=SHARE, where=where)
     other = yield Submit(increment, (number,), resources=BESIDE)
@@ -29,7 +29,7 @@ def parent_in_group(group: str, number: int) -> Script:
 
 @remote
 def with_own_group(number: int) -> Script:
-    """A task that makes a group, and may be killed at any time."""
+    """Create a group in a task that may be killed at any time."""
     group = yield MakeGroup([SHARE])
     where = Where(group=group, bundle=0)
     value = yield from outcome((yield Submit(increment, (number,), resources=SHARE, where=where)))
@@ -51,7 +51,7 @@ class Maker:
 
 
 def run_groups(count: int, strategy: str) -> Script:
-    """One group after the other; the last one ends with the job."""
+    """Use groups in sequence; the last ends with the job."""
     found = []
     for last in (False, True):
         group = yield MakeGroup([SHARE, SHARE], strategy)
@@ -62,15 +62,15 @@ def run_groups(count: int, strategy: str) -> Script:
             refs.append((yield Submit(parent_in_group, (group.hex(), refs[-1]), resources=SHARE, where=where)))
             refs.append((yield Submit(with_own_group, (number,), resources=BESIDE)))
             mine.append((yield Submit(nap, (0.05, number), resources=SHARE, where=where)))
-        refs.append((yield Submit(increment, (1,), resources={}, where=Where(group=group))))  # it takes nothing
-        mine.append((yield Submit(increment, (1,), resources=BESIDE, where=Where(group=group))))  # no bundle has that
+        refs.append((yield Submit(increment, (1,), resources={}, where=Where(group=group))))  # needs no resources
+        mine.append((yield Submit(increment, (1,), resources=BESIDE, where=Where(group=group))))  # no bundle has enough
         found += yield from outcomes(refs)
         if not last:
-            yield RemoveGroup(group)  # some of these run, some do not
+            yield RemoveGroup(group)  # some of these tasks run, some do not
             late = yield Submit(increment, (1,), resources=SHARE, where=Where(group=group))
             mine.append(late)
         for ref in mine:
-            yield from outcome(ref)  # whatever it is
+            yield from outcome(ref)  # any outcome
     return found
 
 
@@ -90,12 +90,12 @@ def run_groups_of_actors(count: int, strategy: str) -> Script:
     yield RemoveGroup(group)
     gone = yield from outcome((yield Call(counters[1], "add", ("driver", count + 1))))
     yield Drop([counters[1]])
-    del gone  # it came before the removal, or after
+    del gone  # the call came before the removal, or after
     return [found, same == group]
 
 
 def run_groups_without_places(strategy: str) -> Script:
-    """Removed while they are looked for, prepared, or cannot be."""
+    """Remove groups while they are being placed, are prepared, or cannot be placed."""
     refs = []
     for number in range(6):
         group = yield MakeGroup([SHARE, SHARE, SHARE], strategy)

@@ -1,8 +1,8 @@
-"""The head of a simulated cluster: what the first node hosts beside its own; that it is killed, and started again.
+"""The head of a simulated cluster: the roles of the first node beside its own, killed and restarted.
 
-In worlds with head_kills the shards are roles of the head that keep logs, and the head's roles are named after it,
-since the next one has other names.  What outlives a head is what its effects have had written down: `Disk`, and the
-roster.  A head that is killed is followed by another one on that; each node finds it by itself, some time later.
+In worlds with head_kills the shards are roles of the head with logs, and the head's roles are named after it, since the
+next head has other names.  The roster and the records ordered by its effects (`Disk`) outlive a head.  A killed head is
+followed by another on that state; each node finds the new head by itself, some time later.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from .simulator import Simulator
 
 WRITE_SECONDS = (20e-6, 5e-3)
-# How long it takes until there is another head, and until a node has found it.
+# Time until the next head starts, and until a node has found it.
 START_SECONDS = (5e-3, 3.0)
 FIND_SECONDS = (1e-4, 1.0)
 
 
 class Disk:
-    """What a log holds, and what it was told to write and has not written yet.  Pages of specs lie beside it."""
+    """The content of a log, and pending write orders.  Pages of specs lie beside it."""
 
     def __init__(self) -> None:
         self.pages: dict[int, bytes] = {}
         self.page = 0  # the last one
         self.snapshot: list[bytes] = []
         self.records: list[bytes] = []
-        self.coming: list[bytes] = []  # a snapshot of what the first records have led to
-        self.coming_at = 0  # so many of them
+        self.coming: list[bytes] = []  # a snapshot of the state after the first records
+        self.coming_at = 0  # their number
         self.orders: deque[Any] = deque()
         self.is_full = False
 
     def work(self) -> Any:
-        """The next order.  Returns its outcome."""
+        """Carry out the next order.  Returns its outcome."""
         order = self.orders.popleft()
         if type(order) is e.ReadPage:
             return e.PageRead(order.page, self.pages[order.page])
@@ -73,7 +73,7 @@ class Disk:
 
 
 class Heads:
-    """The head of a world, and those that come after it."""
+    """The head of a world, and its successors."""
 
     def __init__(self, world: Simulator) -> None:
         self.world = world
@@ -81,16 +81,16 @@ class Heads:
         self.count = 1
         self.kills = 0
         self.alone_count = 0  # how often a head has heard of nobody
-        self.has_lost_actors = False  # one was on a head that was killed
+        self.has_lost_actors = False  # some were on a killed head
         self.disks: dict[str, Disk] = {}  # by shard
         self.members: dict[str, RegisterNode] = {}
         self.lost: dict[str, str] = {}
-        self.known: dict[str, str] = {}  # node -> the head that it takes for the head
+        self.known: dict[str, str] = {}  # node -> the head known to it
         self.monitor: Monitor
 
     @property
     def are_killed(self) -> bool:
-        """Whether this world is one of those."""
+        """Whether heads are killed in this world."""
         return self.world.options.head_kills > 0
 
     def note_loneliness(self, effect: HeadIsAlone) -> None:
@@ -99,7 +99,7 @@ class Heads:
 
     @property
     def node(self) -> Node:
-        """The head, while it lives."""
+        """The head, while alive."""
         return self.world.nodes[self.name]
 
     @property
@@ -108,17 +108,17 @@ class Heads:
 
     @property
     def home(self) -> str:
-        """Where the drivers are: not on a head that is killed; or outside of the cluster."""
+        """The node of the drivers: never a head that is killed; or outside the cluster."""
         if self.world.options.has_guest:
             return GUEST
         return "n2" if self.are_killed else "n1"
 
     def role(self, name: str) -> str:
-        """What a role of the head is called."""
+        """Return the address of a role of the head."""
         return f"{self.name}/{name}" if self.are_killed else name
 
     def known_master(self, node: str) -> str:
-        """The chain master, as far as that node knows."""
+        """Return the chain master known to a node."""
         return f"{self.known.get(node, 'n1')}/chains" if self.are_killed else "chains"
 
     def schedulers(self) -> list[str]:
@@ -131,7 +131,7 @@ class Heads:
     # --- setting up ---
 
     def add_to(self, node: Node, shards: list[str]) -> None:
-        """What the head hosts, but for the shards."""
+        """Add the head's roles to its node, except the shards."""
         are_apart = self.world.schedulers.are_apart
         schedulers, policy = [] if are_apart else self.schedulers(), self.world.options.policy
         for scheduler in schedulers:
@@ -154,7 +154,7 @@ class Heads:
         node.add_role(self.monitor)
 
     def note(self, node: Node, effect: e.NoteMember | e.NoteLost) -> None:
-        """For good, at once."""
+        """Record a member or a loss for good, at once."""
         if type(effect) is e.NoteMember:
             self.members[effect.node.node] = effect.node
         elif type(effect) is e.NoteLost:
@@ -162,7 +162,7 @@ class Heads:
             self.lost[effect.node] = effect.reason
 
     def write(self, node: Node, member: str, order: Any) -> None:
-        """What a disk does: one after the other."""
+        """Queue a disk order; a disk works on one at a time."""
         disk = self.world.shards.disk(node, member)
         disk.orders.append(order)
         if len(disk.orders) == 1:
@@ -186,7 +186,7 @@ class Heads:
     # --- faults ---
 
     def maybe_kill(self, address: str) -> None:
-        """A frame from or to this role is about to be handled, or has been."""
+        """Kill the head, perhaps, before or after a frame from or to this role."""
         options, world = self.world.options, self.world
         if self.kills >= options.head_kills or not self.is_alive or world.faults.are_over:
             return
@@ -198,7 +198,7 @@ class Heads:
         world, node = self.world, self.node
         self.has_lost_actors = self.has_lost_actors or bool(node.scheduler.calls.actors)
         for disk in self.disks.values():
-            # Of what it was writing, the first part may be there.
+            # The first part of its pending writes may be on disk.
             for _ in range(world.random.randint(0, len(disk.orders))):
                 disk.work()
             disk.orders.clear()
@@ -208,7 +208,7 @@ class Heads:
         world.call_later(world.random.uniform(*START_SECONDS), self._start_again)
 
     def _start_again(self) -> None:
-        """On what is written down."""
+        """Start the next head on the recorded state."""
         world = self.world
         former, self.count = self.name, self.count + 1
         self.name = f"n1-{self.count}"
@@ -236,7 +236,7 @@ class Heads:
         node.turn()
 
     def _found_by(self, name: str, head: str) -> None:
-        """A node has reached the new head, if both are still there."""
+        """Connect a node to the new head, if both still exist."""
         world = self.world
         node = world.nodes.get(name)
         if node is None or head not in world.nodes:
@@ -255,7 +255,7 @@ class Heads:
             world.faults.tell_monitor(e.HostLinkChanged(node.scheduler.address, True))
 
     def _found_by_replica(self, name: str, head: str) -> None:
-        """The same, of a replica on another node."""
+        """Connect a replica on another node to the new head, if both still exist."""
         world = self.world
         host = world.shards.hosts[name]
         if not host.is_alive or head not in world.nodes or name not in world.shards.let_in:
@@ -269,12 +269,12 @@ class Heads:
         world.faults.repair(name, head)
 
     def is_found_by_all(self) -> bool:
-        """Whether the head is there, and all nodes know it."""
+        """Return whether the head is alive, and known to all nodes."""
         others = [name for name in self.world.nodes if name != self.name]
         return self.is_alive and all(self.known.get(name, "n1") == self.name for name in others)
 
     def all_have_met(self) -> bool:
-        """Whether all nodes know each other, and that of a program outside for how long it may be cut off."""
+        """Return whether all nodes have met, and the guest's node knows its permitted silence."""
         nodes = self.world.nodes
         guest = nodes.get(GUEST)
         if guest is not None and guest.scheduler.members.lease.seconds != self.world.options.driver_wait:
@@ -287,7 +287,7 @@ class Heads:
     # --- shards of the head ---
 
     def add_shards_to(self, node: Node, names: list[str]) -> ChainMaster:
-        """Roles of the head, on their logs."""
+        """Add the shards to the head as roles, on their logs."""
         shards = self.world.shards
         master = ChainMaster(
             self.role("chains"),

@@ -1,4 +1,5 @@
-"""What scripts say: a simulated task or driver is a generator that yields these, and is sent the answers.
+"""The language of scripts: a simulated task or driver is a generator that yields these requests, and is sent the
+answers.
 
     def tree(depth):                       a function: plain, or a generator
         refs = []
@@ -6,10 +7,10 @@
             refs.append((yield Submit(tree, (depth - 1,))))
         return sum((yield Get(refs)))
 
-An argument that is a Ref is a dependency: the function gets its value.  A Ref inside a list is passed on as
-it is.  Functions and actor classes are registered by name (`@remote`), as pickling them would do.
-What a constructor says stands in `begin`, if its class has one.
-Errors: `Get` raises RemoteError; a script raises UserError; anything else is a bug and ends the run.
+An argument that is a Ref is a dependency: the function gets its value.  A Ref inside a list is passed on unchanged.
+Functions and actor classes are registered by name (`@remote`), as pickles would refer to them.  Requests of a
+constructor are in `begin`, if its class has that method.  Errors: `Get` raises RemoteError; a script raises UserError;
+anything else is a bug and ends the run.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def remote(function: Any) -> Any:
 
 
 class Submit(Struct):
-    """Answer: a Ref, a list of them, or None, by num_returns."""
+    """Answer: a Ref, a list of Refs, or None, by num_returns."""
 
     function: Any
     args: tuple[Any, ...] = ()
@@ -40,7 +41,7 @@ class Submit(Struct):
     max_retries: int = 3
     retry_exceptions: bool = False
     resources: dict[str, int] | None = None
-    env: str = ""  # an environment variable of its worker
+    env: str = ""  # an environment variable of the worker
     where: Where | None = None
 
 
@@ -72,7 +73,7 @@ class Sleep(Struct):
 
 
 class Compute(Struct):
-    """Work that takes one of the node's cores for so many seconds."""
+    """Work on one of the node's cores for so many seconds."""
 
     seconds: float
 
@@ -91,7 +92,7 @@ class Create(Struct):
 
 
 class Call(Struct):
-    """Answer: a Ref on what the actor's method returns.  max_retries -1: without end."""
+    """Answer: a Ref on the result of the actor's method.  max_retries -1: without end."""
 
     actor: Handle
     method: str
@@ -107,7 +108,7 @@ class Find(Struct):
 
 
 class FindNames(Struct):
-    """Answer: the names of all actors that have one, in order."""
+    """Answer: the names of all named actors, in order."""
 
 
 class Kill(Struct):
@@ -130,18 +131,19 @@ class Keep(Struct):
 
 
 class Publish(Struct):
-    """By a driver: its tasks need this value wherever they run.  It stays until the driver's end."""
+    """Publish a value that the driver's tasks need wherever they run.  The value stays until the driver's end."""
 
     value: Any
 
 
 class Runs(Struct):
-    """Answer: how often this task had begun to run before, as nobody but the simulator can know."""
+    """Answer: how often this task had begun to run before, as only the simulator knows."""
 
 
 class MayNotStart(Struct):
-    """Answer: whether too many workers could not be started, or a node had no room for what this actor's constructor
-    takes, as nobody but the simulator can know."""
+    """Answer: whether too many workers could not be started, or a node had no space for the arguments of this actor's
+    constructor, as only the simulator knows.
+    """
 
     actor: Handle
 
@@ -153,7 +155,7 @@ class View(Struct):
 
 
 class Look(Struct):
-    """Answer: the value as it lies there now."""
+    """Answer: the value in its present state."""
 
     view: Any
 
@@ -165,11 +167,11 @@ class Close(Struct):
 
 
 class ExitActor(Struct):
-    """The actor leaves, after this call's end."""
+    """End the actor after this call."""
 
 
 class IsHere(Struct):
-    """Answer: whether it runs on one of these nodes; none: anywhere."""
+    """Answer: whether the script runs on one of these nodes; none: anywhere."""
 
     names: tuple[str, ...]
 

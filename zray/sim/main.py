@@ -26,19 +26,19 @@ from .simulator import Simulator
 from .weather import DRAG
 from .workloads import program, several
 
-# Everything ends within so many virtual seconds after the last fault.
+# All work ends within so many virtual seconds after the last fault.
 LIVENESS_SECONDS = 30.0
-# What is batched by timers has then been said.
+# Time for messages batched by timers to leave.
 REST_SECONDS = 1.0
 # A last write goes down a chain, and its acknowledgement up, in messages of up to 0.4 s.
 FAR_REST_SECONDS = 4.0
-# A verdict on a node that is back, and heard of, is past.
+# Time for a declaration of death after a node's return.
 VERDICT_SECONDS = 1.0
 STEPS_MAX = 5_000_000
 
 
 class Outcome(Struct):
-    """Of one run.  error: "" when all was well."""
+    """The outcome of a run.  error: "" if all checks passed."""
 
     seed: int
     error: str
@@ -50,7 +50,7 @@ class Outcome(Struct):
 
 
 def run_options(options: Options) -> Outcome:
-    """One run."""
+    """Run a simulation with these options."""
     error = ""
     with lowered(chosen(options.seed) if options.is_tight else {}):
         world = Simulator(options)
@@ -77,7 +77,7 @@ def _run(world: Simulator) -> None:
         options.fault_seconds += MEETING_SECONDS
     for number in range(1, options.drivers + 1):
         parts = [(name, program(name)[1](world.random)) for name in options.programs]
-        if number > 1:  # the names of actors are one for all
+        if number > 1:  # names of actors are shared by all drivers
             once = ("named", "spread", "survivors", "crowd", "groups_of_actors")
             parts = [part for part in parts if part[0] not in once]
         expected.append(Sequential(has_gpus=options.gpus > 0).run(several, (parts,)))
@@ -85,18 +85,18 @@ def _run(world: Simulator) -> None:
     world.faults.start()
     live = world.drivers
     until = options.fault_seconds + LIVENESS_SECONDS
-    # A slow worker is no fault that ends: its time is not counted.
+    # A slow worker is no fault with an end: its time is not counted.
     until *= 100 if options.slow_worker_probability else 1
-    # Nor is distance: a message takes up to 0.4 s, and what was killed is run again, with all its children.
+    # Nor is distance: a message takes up to 0.4 s, and killed tasks are run again, with all their children.
     is_far = options.delay == "far"
     until *= 10 if is_far else 1
-    # Nor is a chain that may have little under way: over such lines it does some six requests a second.
+    # Nor is a chain with a small limit in flight: over such lines it does some six requests a second.
     until *= 3 if is_far and options.is_tight and world.shards.are_replicated else 1
     # Nor is a full store: each put of a program may wait until it is refused (FULL_SECONDS), one after another, and so
     # may each result that it fetches.
     until *= 30 if options.is_small else 1
     is_done = world.run(until, unless=lambda: _are_done(live))
-    if not is_done and world.heads.alone_count:  # it has waited for those that were out of reach for good
+    if not is_done and world.heads.alone_count:  # it has waited for nodes out of reach for good
         is_done = world.run(until + WAIT_SECONDS * world.heads.alone_count, unless=lambda: _are_done(live))
     if not is_done:
         raise Stuck(why_stuck(world))
@@ -106,9 +106,9 @@ def _run(world: Simulator) -> None:
     world.checkers.actor_calls()
     if options.prints:
         _have_all_output(world, until)
-    # Tasks that nobody waits for may still run; then everything is let go.
+    # Tasks without waiting callers may still run; then all refs are dropped.
     patience = 10.0 * (30 if options.slow_worker_probability or options.is_small else 1)
-    patience *= DRAG[1] if options.slow_nodes else 1  # what began on a slow node takes so much longer again
+    patience *= DRAG[1] if options.slow_nodes else 1  # work begun on a slow node takes this much longer again
     world.run(world.now + patience, unless=lambda: _is_quiet(world))
     is_one_way = options.one_way_pairs or options.one_way_nodes or options.head_cuts
     if options.head_kills or options.loses_nodes or options.node_drains or options.has_guest or is_one_way:
@@ -116,7 +116,7 @@ def _run(world: Simulator) -> None:
         patience = LIVENESS_SECONDS + WAIT_SECONDS
         world.run(world.now + patience, unless=lambda: _is_settled(world) or not _waits_for_others(world))
         world.run(world.now + LIVENESS_SECONDS, unless=lambda: _is_settled(world))
-        # One that is back from a standstill may be given up a moment later, for what had not been heard of it.
+        # A node back from a suspension may be declared dead a moment later, for earlier silence.
         world.run(world.now + VERDICT_SECONDS)
         world.run(world.now + LIVENESS_SECONDS, unless=lambda: _is_settled(world))
     assert not world.faults.drained & world.nodes.keys(), "a node was told to leave, and stays"
@@ -135,7 +135,7 @@ def _are_done(drivers: list[Driver]) -> bool:
 
 
 def _have_all_output(world: Simulator, seconds: float) -> None:
-    """Drivers ask for it, as before their end; it comes, however nodes die meanwhile."""
+    """Have drivers ask for all output, as before their end; it arrives, however nodes die meanwhile."""
     before = world.output.printed()
     live = [driver for driver in world.drivers if driver.is_alive]
     for driver in live:
@@ -145,7 +145,7 @@ def _have_all_output(world: Simulator, seconds: float) -> None:
         return all(driver.has_all_output or not driver.is_alive for driver in live)
 
     is_there = world.run(world.now + seconds, unless=are_told)
-    if not is_there and world.heads.alone_count:  # as for their results: nodes are out of reach, and no verdict falls
+    if not is_there and world.heads.alone_count:  # as for results: nodes are out of reach, and not declared dead
         is_there = world.run(world.now + WAIT_SECONDS * world.heads.alone_count, unless=are_told)
     assert is_there, "the output of workers does not come to its end"
     if all(driver.is_alive for driver in world.drivers):
@@ -158,8 +158,8 @@ def _come_to_rest(world: Simulator) -> None:
     world.run(world.now + LIVENESS_SECONDS + REST_SECONDS_MAX, unless=world.shards.are_spread)
     rest = FAR_REST_SECONDS if is_far and world.shards.are_replicated else REST_SECONDS
     world.run(world.now + rest)
-    # A line of records is let go of from shard to shard, one link after the other; and a chain that may have little
-    # under way takes one request after the other.
+    # A line of records is released from shard to shard, link by link; and a chain with a small limit in flight takes
+    # one request after the other.
     end = world.now + (10 if is_far else 1) * LIVENESS_SECONDS
     while not world.shards.are_done() and world.now < end:
         world.run(end, unless=world.shards.are_done)
@@ -167,12 +167,12 @@ def _come_to_rest(world: Simulator) -> None:
 
 
 def _is_settled(world: Simulator) -> bool:
-    """Whether everybody knows who is a member, and who was told to leave has left."""
+    """Return whether the members are known to all, and drained nodes have left."""
     return not world.faults.drained & world.nodes.keys() and world.heads.is_found_by_all() and world.faults.are_fenced()
 
 
 def _waits_for_others(world: Simulator) -> bool:
-    """Whether the head hears of nobody, or has not heard of all that it waits for since."""
+    """Return whether the head gets no heartbeats, or still misses some of its awaited nodes."""
     return world.heads.is_alive and world.heads.monitor.isolation.ticks > 0
 
 
@@ -181,7 +181,7 @@ def _is_quiet(world: Simulator) -> bool:
 
 
 def why_stuck(world: Simulator) -> str:
-    """Who waits for what, in words."""
+    """Return a text about pending waits."""
     lines = [f"not done after {world.now:.1f} virtual seconds:"]
     for node in world.nodes.values():
         scheduler = node.scheduler
@@ -211,9 +211,9 @@ def why_stuck(world: Simulator) -> str:
 
 
 def run_seed(seed: int, wanted: Wanted = NOTHING_MORE, *, check_every: int = 1) -> Outcome:
-    """Run one seed.
+    """Run a seed.
 
-    A run that fails is run again with checks after each turn, which name the first turn that is wrong.
+    A failed run is repeated with checks after each turn, which name the first wrong turn.
     """
     options = options_of(seed, wanted)
     options.check_every = check_every
@@ -225,7 +225,7 @@ def run_seed(seed: int, wanted: Wanted = NOTHING_MORE, *, check_every: int = 1) 
 
 
 def sweep_seed(seed: int, wanted: Wanted = NOTHING_MORE) -> Outcome:
-    """Run one seed of many: most have fewer checks on their way, and all at the end."""
+    """Run a seed of many: most have fewer checks on the way, and all at the end."""
     return run_seed(seed, wanted, check_every=turns_between_checks(seed))
 
 
@@ -302,7 +302,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def tell_difference(commit: str, seeds: range, wanted: Wanted) -> int:
-    """Whether each run is the same at a commit; exit code 1 when one is not."""
+    """Compare all runs with a commit; return exit code 1 if one differs."""
     asked = {name: value for name, value in asdict(wanted).items() if value != getattr(NOTHING_MORE, name)}
     difference = compare_with(commit, list(seeds), asked)
     print(difference or f"{len(seeds)} runs, each the same as at {commit}")
@@ -310,7 +310,7 @@ def tell_difference(commit: str, seeds: range, wanted: Wanted) -> int:
 
 
 def tell(outcome: Outcome, wanted: Wanted, *, is_long: bool) -> None:
-    """What failed, how it came about, and the line that replays it."""
+    """Print the error, its story, and the line that replays it."""
     story = outcome.story.splitlines()
     print("\n".join(story[-200 if is_long else -25 :]))
     print(outcome.error)
@@ -319,13 +319,13 @@ def tell(outcome: Outcome, wanted: Wanted, *, is_long: bool) -> None:
 
 
 def run_program(name: str, args: tuple[Any, ...] = (), **options: Any) -> Outcome:
-    """One program, no faults but those in `options`: for tests."""
+    """Run a program without faults, except those in `options`: for tests."""
     given = Options(seed=options.pop("seed", 1), programs=(name,), **options)
     return run_options(given)
 
 
 def sweep_program(name: str, *, seed: int, **options: Any) -> Outcome:
-    """Run one program with one seed of many: most have fewer checks on their way, and all at the end."""
+    """Run a program with a seed of many: most have fewer checks on the way, and all at the end."""
     return run_program(name, seed=seed, check_every=turns_between_checks(seed), **options)
 
 

@@ -1,4 +1,4 @@
-"""A program whose actor recovers, and makes others and calls them, in its constructor and in its calls."""
+"""A program whose actor recovers, and creates and calls other actors, in its constructor and in its calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Script = Generator[Any, Any, Any]
 
 @remote
 class LedgerMaker(Ledger):
-    """Makes ledgers, and enters into these and into another one."""
+    """A ledger that creates ledgers, and enters into these and into another one."""
 
     def __init__(self, start: int, interval: int, where: str, others: list[Handle]) -> None:
         super().__init__(start)
@@ -57,7 +57,7 @@ class LedgerMaker(Ledger):
         return self.ledgers
 
     def ask(self, number: int, size: int) -> Script:
-        """For something large, which it has a look at."""
+        """Get a large answer, and look at it."""
         self._enter("driver", number)
         self.told[0] += 1
         answer = yield Get((yield Call(self.ledgers[0], "enter_large", ("maker", self.told[0], size), max_retries=-1)))
@@ -71,7 +71,7 @@ class LedgerMaker(Ledger):
         return entered
 
     def use_one(self, number: int) -> Script:
-        """One that it lets go of."""
+        """Create a ledger, use it, and drop it."""
         self._enter("driver", number)
         ledger = yield Create(Ledger, (self.start,), max_restarts=-1, checkpoint_interval=self.interval)
         return (yield Get((yield Call(ledger, "enter", ("maker", 1), max_retries=-1))))
@@ -81,7 +81,7 @@ class LedgerMaker(Ledger):
 
 
 def run_maker(interval: int, count: int, start: int, where: str, is_beside: bool = False) -> Script:
-    """Whatever dies, it makes each of its ledgers once, and each entry, whoever makes it, is there once."""
+    """Check that each ledger is created once, and each entry made once, whatever dies."""
     options: dict[str, Any] = {"max_restarts": -1, "checkpoint_interval": interval}
     resources = {where: 10_000} if where else None
     other = yield Create(Ledger, (start,), resources=resources if is_beside else None, **options)
@@ -123,14 +123,14 @@ def run_maker(interval: int, count: int, start: int, where: str, is_beside: bool
             dict(state).get("maker", []) == list(range(1, n + 1)) for state, n in zip(states[1:], told, strict=False)
         ):
             break
-        yield Sleep(0.02)  # it waits for none of them
+        yield Sleep(0.02)  # the maker does not wait for these calls
     yield Drop([maker, other])
     for answer in [*answers, told, *states]:
         if type(answer) is Failed:
             is_dead = answer.kind == "ActorDiedError" and any(
                 reason in answer.text for reason in recovery_programs.FINAL
             )
-            # A large answer that its caller's node had heard of, and not pulled, is lost to whom it was for.
+            # A large answer announced to the caller's node, but not pulled, is lost to its caller.
             is_lost = answer.kind in ALLOWED or is_beside and any(kind in answer.text for kind in ALLOWED)
             assert is_lost or is_dead, f"a caller has noticed: {answer.kind}: {answer.text}"
     failed = [answer for answer in [*answers, told, *states] if type(answer) is Failed]

@@ -1,8 +1,8 @@
 """Connections between simulated processes: real links, real frames, delays, breaks.
 
-A connection has two ends, each with a Link.  Frames arrive in order, each after a delay drawn for it.  The
-verbs come in pairs: hold / release, break_ / repair, partition / repair.
-What is in flight when a connection breaks is lost; both sides send it again when it is repaired.
+A connection has two ends, each with a Link.  Frames arrive in order, each after a delay drawn for it.  The verbs come
+in pairs: hold / release, break_ / repair, partition / repair.  Frames in flight are lost when a connection breaks; both
+sides send them again after the repair.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class End:
-    """One side of a connection."""
+    """A side of a connection."""
 
     __slots__ = ("arrives_at", "held", "is_held", "link", "name", "receive")
 
@@ -29,8 +29,8 @@ class End:
         self.name = name
         self.receive = receive
         self.link = Link()
-        self.arrives_at = 0.0  # the last frame sent from here; nothing overtakes it
-        self.is_held = False  # what is sent from here stops on the way
+        self.arrives_at = 0.0  # arrival of the last frame sent from here; nothing overtakes it
+        self.is_held = False  # frames sent from here are held
         self.held: list[bytes] = []
 
 
@@ -41,12 +41,12 @@ class Connection:
         self.world = world
         self.ends = {first.name: first, second.name: second}
         self._other = {first.name: second, second.name: first}
-        self.generation = 0  # frames of an older one are lost
+        self.generation = 0  # frames of an older generation are lost
         self.is_up = True
         self.is_open = True
 
     def send(self, source: str, messages: Sequence[Message]) -> None:
-        """One frame."""
+        """Send a frame."""
         if not self.is_open:
             return
         end = self.ends[source]
@@ -66,7 +66,7 @@ class Connection:
         sent_at = world.now
         home = world.homes.get(end.name)
         if world.options.bandwidth and home is not None:
-            # One frame after the other, whomever they are for.
+            # A frame after the other, for all destinations.
             sent_at = max(sent_at, home.line_is_free_at) + len(frame) / world.bandwidth_of(home.name)
             home.line_is_free_at = sent_at
         end.arrives_at = max(end.arrives_at, sent_at + world.draw_delay())
@@ -96,7 +96,7 @@ class Connection:
             target.receive([])
 
     def on_its_way(self, source: str) -> Iterator[Message]:
-        """What is said there and has not arrived, nor is lost for good."""
+        """Yield messages sent from there that have not arrived, and are not lost for good."""
         received = self._other[source].link.received
         for number, frame in self.ends[source].link.unacknowledged if self.is_open else ():
             if number > received:
@@ -105,14 +105,14 @@ class Connection:
     # --- faults ---
 
     def break_(self) -> None:
-        """What is in flight is lost; what is said meanwhile waits."""
+        """Break the connection: frames in flight are lost, later ones wait."""
         self.generation += 1
         self.is_up = False
         for end in self.ends.values():
             end.held.clear()
 
     def repair(self) -> None:
-        """Both sides say again what was not acknowledged."""
+        """Repair the connection: both sides resend unacknowledged frames."""
         if self.is_up:
             return
         self.is_up = True
@@ -121,7 +121,7 @@ class Connection:
                 self._carry(end, frame)
 
     def hold(self, source: str) -> None:
-        """What is sent from there stops on the way."""
+        """Hold frames sent from there."""
         self.ends[source].is_held = True
 
     def release(self, source: str) -> None:
@@ -133,5 +133,5 @@ class Connection:
             self._carry(end, frame)
 
     def close(self) -> None:
-        """For good."""
+        """Close the connection for good."""
         self.is_open = False

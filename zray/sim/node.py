@@ -1,9 +1,8 @@
-"""A simulated node process: hosts roles, takes turns, performs their effects.
+"""A simulated node process: hosts roles, takes turns, performs effects.
 
-A turn: handle every message that has arrived, performing effects as they come; then end the turn of each role
-in the order of ORDER, handling the local messages that this makes, until there are none; then let the messages
-out, one frame per connection.  Local messages are the very objects, as in production: a role that changed a
-message that it has sent would be found out here.
+A turn: handle every arrived message, and perform its effects at once; then end the turn of each role in the order of
+ORDER, with the resulting local messages, until none is left; then send the messages, a frame per connection.  Local
+messages are passed as the same objects, as in production: a role that changes a sent message is detected.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ if TYPE_CHECKING:
 ORDER = (
     *(LocalScheduler, GcsShard, ChainMember, GlobalScheduler, Monitor, ChainMaster, ObjectManager),
     *(Services, Hosting, ReplicaKeeper, Desk),
-    ChainClient,  # says what the others have said to shards
+    ChainClient,  # sends the others' requests to shards
 )
 PAGE = 4096
-# A turn that goes on for ever is a loop between roles.
+# An endless turn is a loop between roles.
 PASSES_MAX = 1_000
 
 
 class Arena:
-    """Shared memory of one node: bytes by segment, and which pages are there."""
+    """Shared memory of a node: bytes by segment, and the reserved pages."""
 
     def __init__(self, *, pages_max: int) -> None:
         self.segments: dict[int, bytearray] = {}
@@ -77,16 +76,16 @@ class Arena:
         self.segments[segment][offset : offset + len(data)] = data
 
     def read(self, segment: int, offset: int, size: int) -> bytes:
-        """What lies there now."""
+        """Return the present bytes."""
         return bytes(self.segments[segment][offset : offset + size])
 
     def view(self, segment: int, offset: int, size: int) -> memoryview:
-        """What lies there whenever it is looked at."""
+        """Return a view of the bytes, which shows later changes."""
         return memoryview(self.segments[segment]).toreadonly()[offset : offset + size]
 
 
 class Node:
-    """One node."""
+    """A node."""
 
     def __init__(self, world: Simulator, name: str, *, pages_max: int) -> None:
         self.world = world
@@ -102,16 +101,16 @@ class Node:
         self.windows: dict[str, int] = {}  # tasks that a worker may still claim
         self.outgoing: dict[tuple[str, str], list[Any]] = {}
         self.arena = Arena(pages_max=pages_max)
-        self.holders: dict[str, None] = {}  # roles that want processes held back
-        self.heard = 0  # things that others have told us of while some were, ever
+        self.holders: dict[str, None] = {}  # roles that hold processes back
+        self.heard = 0  # items received in messages while processes were held back, ever
         self.is_dying: set[str] = set()  # workers told to end; membership only
         self.turns = 0
-        self.touched: dict[str, None] = {}  # roles that were told something, or said it, since they were looked at
-        self.unmeasured: dict[str, None] = {}  # the same, since the bounds of their tables were looked at
+        self.touched: dict[str, None] = {}  # roles with messages, in or out, since the last check
+        self.unmeasured: dict[str, None] = {}  # the same, since the last check of their tables' sizes
         self.is_alive, self.is_frozen = True, False
-        self.line_is_free_at = 0.0  # of all that it has sent to other nodes
+        self.line_is_free_at = 0.0  # of all frames sent to other nodes
         self.ahead, self.pace = world.weather.clock()
-        self.turn_seconds, self.drag = 0.0, 1.0  # while it is slow
+        self.turn_seconds, self.drag = 0.0, 1.0  # while the node is slow
         # Where time costs something (costs.py):
         self.cores = Cores(world.costs.cores) if world.costs else None
         self.spent = 0.0  # in this turn
@@ -119,7 +118,7 @@ class Node:
 
     @property
     def now(self) -> float:
-        """By its own clock."""
+        """The time by the node's own clock."""
         return self.world.now * self.pace + self.ahead
 
     def add_role(self, role: Role) -> None:
@@ -128,7 +127,7 @@ class Node:
         self.world.homes[role.address] = self
         self.roles = dict(sorted(self.roles.items(), key=lambda item: ORDER.index(type(item[1]))))
 
-    # --- what arrives ---
+    # --- arrivals ---
 
     def arrive(self, sender: str, target: str, message: Any) -> None:
         """A message for the next turn."""
@@ -141,7 +140,7 @@ class Node:
             self.world.call_at(max(self.world.now + delay, self.free_at), self.turn)
 
     def from_process(self, address: str, messages: Any) -> None:
-        """A process's frame: what is for the object manager is told by its type."""
+        """Pass a process's frame to the roles; the type tells messages for the object manager."""
         local, manager = self.scheduler.address, self.manager.address
         for message in messages:
             if type(message) is Goodbye:
@@ -184,7 +183,7 @@ class Node:
         self.check()
 
     def _say_first_words(self) -> None:
-        """As a real host does in a turn that has heard little."""
+        """Send the first role's messages early, as a real host does in a light turn."""
         role = next(iter(self.roles.values()))
         if effects := role.first_words(self.now):
             self.touched[role.address] = None
@@ -205,7 +204,7 @@ class Node:
         while local:
             sender, target, message = local.popleft()
             if type(message) is e.WorkerExited:
-                # Read as late as can be: the window was opened further while the news was on its way.
+                # Read as late as possible: the window was opened further while the report was on its way.
                 message.unclaimed = self.windows.get(message.worker, 0)
             self.world.trace.message(self.world.now, sender, target, message)
             if sender not in self.roles and sender not in ("host", "timer"):
@@ -233,7 +232,7 @@ class Node:
             return role.end_turn(self.now)
         begun = world.stopwatch.clock() if world.stopwatch is not None else 0.0
         effects = role.end_turn(self.now)
-        # One that has nothing to say takes next to nothing, and there are many of them: a client of each shard.
+        # A role without messages takes next to no time, and there are many: a client of each shard.
         which = END_OF_TURN if effects else QUIET_END_OF_TURN
         self._account(f"{which}: {type(role).__name__}", things_done(None, effects), begun)
         return effects
@@ -245,14 +244,14 @@ class Node:
             self.spent += self.world.costs.of(kind, things)
 
     def _take_spent(self, costs: Costs, outgoing: dict[tuple[str, str], list[Any]]) -> float:
-        """What this turn has cost, with what it is about to say."""
+        """Return the cost of this turn, with its outgoing messages."""
         spent, self.spent = self.spent, 0.0
         for messages in outgoing.values():
             spent += costs.frame + sum(costs.of(PACK, things_in(message)) for message in messages)
         return spent
 
     def occupy(self, seconds: float) -> float:
-        """When so much work of one of this machine's processes is done, that begins now."""
+        """Return the end of work begun now by a process of this machine."""
         return self.world.now + seconds if self.cores is None else self.cores.occupy(self.world.now, seconds)
 
     def _perform_all(self, role: Role, effects: list[Any]) -> None:
@@ -271,7 +270,7 @@ class Node:
         elif target in self.world.homes:
             self.outgoing.setdefault((role.address, target), []).append(message)
         else:
-            self.world.dropped += 1  # a peer that is gone
+            self.world.dropped += 1  # the peer is gone
 
     # --- effects ---
 
@@ -297,7 +296,7 @@ class Node:
         count = min(effect.count, self.windows.get(effect.worker, 0))
         if count:
             self.windows[effect.worker] -= count
-        # Ahead of everything else: the role's picture of that queue is true again before it looks at it.
+        # Ahead of all else: the role's view of that queue is true again before its next look.
         self.local.appendleft(("host", role.address, e.TasksReclaimed(effect.worker, count)))
 
     def _forget_process(self, role: Role, effect: e.ForgetProcess) -> None:
@@ -317,7 +316,7 @@ class Node:
                 connection.send(self.name, [Ack()])
 
     def _stop_workers(self, role: Role, effect: StopWorkers) -> None:
-        """They go on with what they have, as those of a node that is frozen: the worse case."""
+        """Let workers continue, like a suspended node's: the worse case."""
 
     def _hear_again(self, role: Role, effect: HearAgain) -> None:
         for sender, message in effect.kept:
@@ -358,7 +357,7 @@ class Node:
         """All hosts of a simulated world can reach each other."""
 
     def _forget_host(self, role: Role, effect: e.ForgetHost) -> None:
-        """From now on neither hears the other."""
+        """Cut the connections between this host and another for good."""
         gone = effect.node.partition("/")[0]
         for connection in self.world.faults.between(self.name, gone):
             connection.close()
@@ -367,7 +366,7 @@ class Node:
             self.world.faults.expel(gone, effect.reason)
 
     def _probe_host(self, role: Role, effect: e.ProbeHost) -> None:
-        """What the network tells of it, a moment later."""
+        """Deliver the outcome of a probe, a moment later."""
         found = e.HostProbed(effect.role, self.world.faults.finding(self.name, effect.role.partition("/")[0]))
         self.world.call_later(self.world.draw_delay(), self.arrive, "host", role.address, found)
 
@@ -393,7 +392,7 @@ class Node:
         self.world.shards.notes[effect.shard] = effect
 
     def _later(self, role: Role, message: Any) -> None:
-        """Slow effects are done in a pool; their outcomes come back in any order."""
+        """Deliver the outcome of a slow effect, as from a pool; outcomes come in any order."""
         delay = self.world.random.choice((0.0, 20e-6, 1e-3))
         self.world.call_later(delay, self.arrive, "host", role.address, message)
 

@@ -1,4 +1,4 @@
-"""Programs of values: refs inside them, large ones, arrays that outlive their refs."""
+"""Programs with values: refs inside them, large values, arrays that outlive their refs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Script = Generator[Any, Any, Any]
 
 @remote
 def make_refs(count: int, size: int) -> Script:
-    """Returns refs: on puts, and on tasks that may still run."""
+    """Return refs: on puts, and on tasks that may still run."""
     refs = []
     for number in range(count):
         if number % 2:
@@ -26,7 +26,7 @@ def make_refs(count: int, size: int) -> Script:
 
 @remote
 def sum_inside(refs: list[Any], extra: int) -> Script:
-    """Takes refs inside a list; looks at half of them here, hands the others on."""
+    """Take refs inside a list; look at half of them, and pass the others on."""
     values = yield Get(refs[::2])
     if len(refs) > 2:
         rest = yield Get((yield Submit(sum_inside, (refs[1::2], extra))))
@@ -53,7 +53,7 @@ def run_refs_inside(count: int, size: int) -> Script:
 
 @remote
 def keep_none(box: list[Any]) -> int:
-    """Takes a ref and never looks at it."""
+    """Take a ref and never look at it."""
     return len(box)
 
 
@@ -101,7 +101,7 @@ def look_long(big: Big) -> Script:
 
 @remote
 def put_and_ask(number: int, size: int) -> Script:
-    """Run again after its worker's death, it puts what a child of its first run still takes."""
+    """Put again, after a worker's death, values that a child of the first run still takes."""
     ref = yield Put(Big(number, size))
     child = yield Submit(look_long, (ref,))
     yield Drop([ref])
@@ -130,7 +130,7 @@ def look_at_both(one: Big, two: Big, seconds: float) -> Script:
 
 
 def run_shared(count: int, readers: int, size: int) -> Script:
-    """Few objects that many tasks take, a put and a result each, on as many nodes as there are; then once more."""
+    """Share few objects among many tasks, a put and a result each, on all nodes; then repeat."""
     pairs = []
     for number in range(count):
         made = yield Submit(make_slowly, (number + 1, size), max_retries=-1)
@@ -147,7 +147,7 @@ def run_shared(count: int, readers: int, size: int) -> Script:
 
 
 def run_views(count: int, size: int) -> Script:
-    """Arrays that outlive their refs: their bytes stay as they are."""
+    """Check that arrays which outlive their refs keep their bytes."""
     views = []
     expected = []
     for number in range(count):
@@ -166,16 +166,16 @@ def run_views(count: int, size: int) -> Script:
     return same
 
 
-# --- large values that nested tasks pass on ---
+# --- large values passed on by nested tasks ---
 
 LOST = "was put, or passed as a large argument, and all its copies went with a node that is lost"
 
 
 @remote
 def branch(depth: int, width: int, size: int, value: Big, is_shared: bool) -> Script:
-    """A tree whose every task passes a large value on to its children, as a value of its own, and gets large ones.
+    """Run a tree in which every task passes a large value to its children, as its own put, and gets large results.
 
-    is_shared: one for all of them.  It keeps no ref on what it has put.
+    is_shared: one put for all children.  The task keeps no ref on its puts.
     """
     if not depth:
         yield Sleep(0.02)
@@ -193,7 +193,7 @@ def branch(depth: int, width: int, size: int, value: Big, is_shared: bool) -> Sc
 
 
 def run_grove(depth: int, width: int, size: int, is_shared: bool) -> Script:
-    """Whatever dies but the driver's node, what has been put comes again where it is needed again."""
+    """Check that puts are made again when needed again, whatever dies except the driver's node."""
     fills = []
     for number in range(2):
         value = yield Submit(make_big, (number + 1, 3 * size), max_retries=-1)

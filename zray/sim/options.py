@@ -1,4 +1,4 @@
-"""A seed -> a whole configuration (swarm testing: each seed has its own mix of sizes, delays and faults)."""
+"""A seed -> a whole configuration (swarm testing: each seed has a mix of sizes, delays and faults)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 
 from msgspec import Struct
 
-# name -> (smallest, largest delay in seconds, probability of a delay ten times that)
+# name -> (smallest, largest delay in seconds, probability of a tenfold delay)
 DELAYS = {
     "even": (20e-6, 20e-6, 0.0),
     "local": (10e-6, 200e-6, 0.0),
@@ -15,19 +15,19 @@ DELAYS = {
 }
 
 
-# In a sweep over many seeds, one seed of so many has its invariants checked after each turn, and the others after every
+# In a sweep over many seeds, every third seed has its invariants checked after each turn, and the others after every
 # fourth: the checks of each turn are a third of a run.
 CHECKED_EACH_TURN = 3
 SPARSE_CHECKS = 4
 
 
 def turns_between_checks(seed: int) -> int:
-    """Number of turns of a node from one check of its invariants to the next, in a sweep over many seeds."""
+    """Return the number of turns of a node between checks of its invariants, in a sweep over many seeds."""
     return SPARSE_CHECKS if seed % CHECKED_EACH_TURN else 1
 
 
 class Options(Struct, kw_only=True):
-    """One run.  Probabilities are per delivery; kills and breaks are at most so many per run."""
+    """The options of a run.  Probabilities are per delivery; counts of kills and breaks are limits per run."""
 
     seed: int
     nodes: int = 1
@@ -37,21 +37,21 @@ class Options(Struct, kw_only=True):
     delay: str = "local"
     turn_delay_max: float = 50e-6
     bandwidth: float = 0.0  # bytes/s of each node's line to all others together; 0: any number
-    slow_line: float = 1.0  # that of the last node, or of the program outside, is by this factor slower
+    slow_line: float = 1.0  # slow-down of the line of the last node, or of the guest
     inline_bytes_max: int = 200
     capacity: int = 1 << 22
     pages_max: int = 1 << 20
     chunk_bytes: int = 16 << 10
     reserve_bytes: int = 64 << 10
-    gives_max: int = 2  # nodes that pull an object from one node at a time
-    flush_every: int = 16  # results that a worker keeps before it says them, at most
-    check_every: int = 1  # turns of a node from one check of its invariants to the next
+    gives_max: int = 2  # nodes that pull an object from a node at a time
+    flush_every: int = 16  # results that a worker keeps before sending, at most
+    check_every: int = 1  # turns of a node between checks of its invariants
     policy: str = "bottom_up"
     global_schedulers: int = 1
-    infeasible: str = "raise"  # what becomes of what no node can ever hold
-    prints: bool = False  # workers print, and drivers are to see it
-    curious: bool = False  # processes that wait ask why, now and then
-    late_node_seconds: float = 0.0  # so late one more node joins, with a resource that nobody else has; 0: none does
+    infeasible: str = "raise"  # reaction to infeasible work
+    prints: bool = False  # workers print, and drivers are to see the lines
+    curious: bool = False  # waiting processes ask why, now and then
+    late_node_seconds: float = 0.0  # time at which another node joins, with a resource of its own; 0: none
     # Faults.
     kills: int = 0  # of workers
     kill_probability: float = 0.0
@@ -70,46 +70,46 @@ class Options(Struct, kw_only=True):
     node_kill_probability: float = 0.0
     node_freezes: int = 0  # stopped for a while, up to longer than the verdict takes
     node_partitions: int = 0  # cut off from all others for a while
-    # Of the head, which is started again on its state; then the drivers are on the second node.
+    # Of the head, which is restarted on its state; the drivers are on the second node then.
     head_kills: int = 0
     head_kill_probability: float = 0.0
     head_cpus: int = 0
-    # A program outside of the cluster: the drivers are on a node of their own, without CPUs.
+    # A program outside the cluster: the drivers are on a separate node, without CPUs.
     has_guest: bool = False
-    driver_wait: float = 60.0  # how long that may be cut off, or asleep
-    guest_cuts: int = 0  # so often it is
+    driver_wait: float = 60.0  # how long the guest may be cut off, or asleep
+    guest_cuts: int = 0  # number of cuts of the guest
     guest_is_lost: bool = False  # the last time for too long
     head_cuts: int = 0  # from all others
-    pair_cuts: int = 0  # of two nodes that are not the head, which hear all others
-    node_flaps: int = 0  # nodes whose line comes and goes
-    one_way_pairs: int = 0  # of two nodes that are not the head, of which one hears the other
-    one_way_nodes: int = 0  # nodes that hear others that do not hear them, or the other way round
-    node_drains: int = 0  # nodes that are told to leave in order
+    pair_cuts: int = 0  # between two nodes, neither the head, which reach all others
+    node_flaps: int = 0  # nodes with flapping lines
+    one_way_pairs: int = 0  # of two nodes, neither the head, only one reaches the other
+    one_way_nodes: int = 0  # nodes with one-way lines, in or out
+    node_drains: int = 0  # nodes told to leave in order
     fault_seconds: float = 2.0  # faults stop then
     # Weather.
-    clogs: int = 0  # swizzles: some lines are clogged one after the other, and free in another order
+    clogs: int = 0  # swizzles: some lines are clogged one by one, and freed in another order
     repeat_probability: float = 0.0  # of a frame to come twice
     slow_nodes: int = 0
     clocks_differ: bool = False
     clock_jumps: int = 0  # nodes whose clock jumps
-    fills: int = 0  # nodes whose memory a stranger takes for a while
+    fills: int = 0  # nodes whose memory another program takes for a while
     disk_fills: int = 0  # disks that are full for a while
     stall_probability: float = 0.0  # of a disk, for up to two seconds
     # Replicated shards; 0 replicas: a shard is a role of the first node.
     shards: int = 1
     replicas: int = 0
     spares: int = 0
-    broken_disks: int = 0  # of replicas with a process of their own: an fsync fails
+    broken_disks: int = 0  # of replicas in separate processes: an fsync fails
     broken_disk_probability: float = 0.0  # of an order to a disk
     member_kills: int = 0
     member_kill_probability: float = 0.0
-    false_verdict_probability: float = 0.0  # of such a kill to be none
-    # Global schedulers with processes of their own beside the head; 0: they are roles of it.
+    false_verdict_probability: float = 0.0  # of a kill to be only a wrong declaration of death
+    # Global schedulers with processes beside the head; 0: they are roles of it.
     scheduler_kills: int = 0
     scheduler_kill_probability: float = 0.0
     gpus: int = 0  # of each node with CPUs
     is_tight: bool = False  # caps are lowered (caps.py)
-    lineage_bytes: int = 0  # what the specs in the memory of a replica may weigh; 0: they stay there
+    lineage_bytes: int = 0  # limit for specs in a replica's memory; 0: unlimited
 
     @property
     def is_small(self) -> bool:
@@ -130,13 +130,13 @@ class Options(Struct, kw_only=True):
 
 
 class Wanted(Struct, kw_only=True, frozen=True):
-    """What is asked of runs beyond their seeds: the arguments of scripts/simulate."""
+    """Requests for runs beyond their seeds: the arguments of scripts/simulate."""
 
     nodes: int = 0  # 0: the seed chooses
     shards: int = 1
-    replicas: int = 0  # of each shard, on hosts of their own; 0: none
+    replicas: int = 0  # of each shard, on separate hosts; 0: none
     deaths: bool = False  # nodes die, freeze and are cut off
-    curious: bool = False  # who waits asks why
+    curious: bool = False  # waiting processes ask why
     heads: bool = False  # the head is killed and started again
     drains: bool = False  # nodes leave in order
     groups: bool = False  # all have placement groups, also where nodes leave and die
@@ -144,14 +144,14 @@ class Wanted(Struct, kw_only=True, frozen=True):
     cuts: bool = False  # programs are outside of the cluster, and cut off or asleep
     disks: bool = False  # fsyncs of replicas fail, or take up to two seconds
     alone: bool = False  # the head is cut off from all others
-    oneway: bool = False  # nodes hear others, and are not heard by them
-    schedulers: bool = False  # global schedulers have processes of their own, that die
+    oneway: bool = False  # nodes with one-way lines
+    schedulers: bool = False  # global schedulers have separate processes, which die
     tight: bool = False  # queues and tables may hold little
     weather: bool = False  # lines clog, frames come twice, nodes are slow, clocks differ, memory is full
-    gpus: bool = False  # nodes have some, and programs ask for them
+    gpus: bool = False  # nodes have some, and programs use them
 
     def flags(self) -> str:
-        """As arguments of scripts/simulate, each with a space before it."""
+        """Return the arguments of scripts/simulate, each with a space before."""
         given = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return "".join(f" --{name}" + (f" {value}" if value is not True else "") for name, value in given if value)
 
@@ -209,7 +209,7 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         options.programs = (*options.programs, "gpus")
     options.is_tight = wanted.tight
     if options.kills_driver or options.driver_kills or options.guest_is_lost:
-        # The detached actors of such a driver live on, and so does what they were made with: something is left.
+        # Detached actors of such a driver live on, and so do their arguments: something is left.
         options.programs = tuple(name for name in options.programs if name != "survivors") or ("tree",)
     return options
 
@@ -254,7 +254,7 @@ def _add_weather(options: Options) -> None:
     options.repeat_probability = random.choice((0.0, 0.01, 0.2))
     options.slow_nodes = random.choice((0, 0, 1, options.nodes))
     options.clocks_differ = random.random() < 0.6
-    # A jump counts as a second of a lease: where other things hold messages up too, it may be over.
+    # A jump counts as a second of a lease, which may be over if other faults delay messages too.
     if not (options.breaks or options.node_flaps or options.pair_cuts or options.clogs):
         options.clock_jumps = random.choice((1, options.nodes))
     options.disk_fills = random.choice((0, 1, 5))
@@ -266,7 +266,7 @@ def _add_weather(options: Options) -> None:
 
 
 def _add_crashes(options: Options) -> None:
-    """Some lose all their drivers, some keep one at least: the others' programs go on as if nothing had been."""
+    """Add deaths of drivers: some runs lose all drivers, some keep at least one, whose program must not notice."""
     random = Random(f"zray crashes {options.seed}")
     options.drivers = max(options.drivers, random.choice((1, 1, 2, 3)))
     options.driver_kills = random.choice((0, 1, 1, options.drivers))
@@ -277,7 +277,7 @@ def _add_crashes(options: Options) -> None:
 
 
 def _add_recovery(options: Options) -> None:
-    """Some have actors that recover too; the others are what they would be without."""
+    """Add actors that recover to some runs; the others are unchanged."""
     random = Random(f"zray recovery {options.seed}")
     # Not where the store is too small: each call may then wait FULL_SECONDS for the room of a checkpoint.
     has_room = not options.is_small and (not options.node_drains or _count_that_stays(options) >= 2)
@@ -286,7 +286,7 @@ def _add_recovery(options: Options) -> None:
 
 
 def _add_backlog(options: Options) -> None:
-    """Some clusters have more to do than they can do soon; the others are what they would be without."""
+    """Add more work than a cluster can do soon to some runs; the others are unchanged."""
     random = Random(f"zray backlog {options.seed}")
     if random.random() < 0.2 and options.nodes > 1 and not options.is_small:
         options.programs = (*options.programs, "backlog")
@@ -300,7 +300,7 @@ def _add_groves(options: Options) -> None:
 
 
 def _add_groups(options: Options, *, are_wanted: bool) -> None:
-    """Some have placement groups too; the others are what they would be without."""
+    """Add placement groups to some runs; the others are unchanged."""
     from .workloads import GROUP_PROGRAMS
 
     random = Random(f"zray groups {options.seed}")
@@ -308,7 +308,7 @@ def _add_groups(options: Options, *, are_wanted: bool) -> None:
     if (options.loses_nodes or options.head_kills) and not are_wanted:
         names.remove("groups_of_actors")
     if are_wanted or (random.random() < 0.2 and not options.node_drains):
-        options.cpus = max(options.cpus, 2)  # beside what groups hold there must be room for others
+        options.cpus = max(options.cpus, 2)  # beside the groups there must be CPUs for others
         options.programs = (*options.programs, *random.sample(names, random.randint(1, len(names))))
 
 
@@ -316,7 +316,7 @@ def _add_deaths(options: Options) -> None:
     from .workloads import PROGRAMS, PROGRAMS_OF_CLUSTERS, PROGRAMS_WITH_ACTORS
 
     random = Random(f"zray deaths {options.seed}")
-    # Where nodes go, what needs CPUs of several of them may wait for ever.
+    # If nodes end, work that needs CPUs of several nodes may wait for ever.
     names = sorted(PROGRAMS.keys() - PROGRAMS_OF_CLUSTERS)
     if random.random() < 0.5:
         names = sorted(PROGRAMS_WITH_ACTORS - PROGRAMS_OF_CLUSTERS)
@@ -338,7 +338,7 @@ def _add_deaths(options: Options) -> None:
 def _add_head_kills(options: Options, replicas: int) -> None:
     from .workloads import PROGRAMS_THAT_NAME_NODES
 
-    # It has its shards itself, drivers are elsewhere, and some programs want two nodes beside theirs.
+    # The head has its own shards, drivers are elsewhere, and some programs want two nodes beside theirs.
     assert options.nodes > 3 and replicas < 3, "a head that is killed needs three other nodes, and replicas < 3"
     random = Random(f"zray heads {options.seed}")
     options.head_kills = random.choice((1, 1, 2, 4))
@@ -352,7 +352,7 @@ def _add_head_kills(options: Options, replicas: int) -> None:
 
         names = sorted(name for name in PROGRAMS if name not in PROGRAMS_WITH_ACTORS)
         options.programs = tuple(random.sample(names, random.randint(1, 3)))
-    # What asks for the head's own node ends with it.
+    # Work on the head's own node ends with it.
     kept = tuple(name for name in options.programs if name not in PROGRAMS_THAT_NAME_NODES)
     options.programs = kept or ("tree",)
     if random.random() < 0.7:
@@ -373,7 +373,7 @@ def _add_drains(options: Options) -> None:
 
 
 def _count_that_stays(options: Options) -> int:
-    """Nodes beside the driver's, and the head, that nobody tells to leave."""
+    """Return the number of nodes never told to leave, beside the drivers' node and the head."""
     return options.nodes - (2 if options.head_kills else 1) - options.node_drains
 
 
@@ -395,7 +395,7 @@ def _options_of(seed: int, nodes: int) -> Options:
         flush_every=random.choice((1, 4, 16, 64)),
     )
     if nodes == 1 and random.random() < 0.2:
-        # A store that is too small for all of it at once, or memory that is.
+        # A store, or memory, that is too small for all values at once.
         options.capacity = random.choice((4_096, 65_536, 1 << 22))
         options.pages_max = random.choice((4, 60, 1 << 20))
     if nodes > 1:

@@ -1,4 +1,4 @@
-"""What simulated workers print, and what reaches their drivers: each line once, in order, none missing at the end."""
+"""Output of simulated workers, and its arrival at drivers: each line once, in order, none missing at the end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ WRITE_SECONDS = 20e-6
 
 
 class Log:
-    """Of the workers of one job on one node."""
+    """The output of a job's workers on a node."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.upto = 0  # of those that were read
+        self.upto = 0  # number of lines read
         self.is_wanted = False
 
     def take(self) -> str:
@@ -33,7 +33,7 @@ class Log:
 
 
 class Output:
-    """Of one world."""
+    """The output of all workers of a world."""
 
     def __init__(self, world: Simulator) -> None:
         self.world = world
@@ -84,11 +84,11 @@ class Output:
         node.arrive("host", role.address, OutputRead(job_id, self._log(node, job_id).take()))
 
     def printed(self) -> dict[tuple[str, bytes], int]:
-        """How many lines there are now."""
+        """Return the present numbers of lines."""
         return {key: len(log.lines) for key, log in self.logs.items()}
 
     def check(self, before: dict[tuple[str, bytes], int]) -> None:
-        """before: what was printed when the drivers asked for all of it."""
+        """Check the lines that reached the drivers.  before: numbers of lines when the drivers asked for all output."""
         members = self.world.nodes[self.world.heads.home].scheduler.members
         for job_id, kept in self.kept.items():
             assert len(set(kept)) == len(kept), "a line reaches its driver twice"
@@ -99,6 +99,6 @@ class Output:
                 last[worker] = int(number)
                 assert line in self.logs[worker.partition("/")[0], job_id].lines, "nobody has printed that"
         for (name, job_id), count in before.items():
-            if f"{name}/local" in members.peers:  # nobody waits for what a lost node has
+            if f"{name}/local" in members.peers:  # output of a lost node is not awaited
                 missing = set(self.logs[name, job_id].lines[:count]) - set(self.kept.get(job_id, ()))
                 assert not missing, f"{len(missing)} of {count} lines of {name} have not reached their driver"

@@ -1,4 +1,4 @@
-"""Messages of the simulator go by their routes, and between hosts only with permission: asserted for each message."""
+"""Checks of each simulated message: its route, and its permission if between hosts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..wire.message import Message
 
 
 def check_permission(source: str, target: str, message: Any) -> None:
-    """A message from another host or from a process: a real host would refuse it without permission."""
+    """Check the permission of a message from another host or a process, which a real host would refuse without."""
     if isinstance(message, Message):
         is_allowed = type(message) in allowed_between(source, target)
         assert is_allowed, f"{source} may not send {type(message).__name__} to {target}"
 
 
 def check_route(source: str, target: str, message: Any, is_here: bool) -> None:
-    """A message that a role sends; a target of "" is no role.
+    """Check the route of a role's message; a target of "" is no role.
 
     is_here: within a host, where the stand-in of a replicated shard poses as the shard.
     """

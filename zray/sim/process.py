@@ -1,8 +1,8 @@
 """Simulated drivers and workers: the production client and task executor around scripts.
 
-A process has one thread: a stack of activations, the top one runs.  It is busy (`is_busy`: what arrives waits)
-or blocked (what arrives is handled, nested tasks run on top), or it has nothing to do.  Refs are counted by
-hand: each activation owns the ids of its refs, once per ref, and lets go of them when it ends.
+A process has one thread: a stack of activations, the top one runs.  A process is busy (`is_busy`: arrivals wait),
+blocked (arrivals are handled, nested tasks run on top), or idle.  Refs are counted by hand: each activation owns the
+ids of its refs, once per ref, and drops them at its end.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ if TYPE_CHECKING:
     from .node import Node
     from .simulator import Simulator
 
-# Who has waited for so long asks why.
+# A process that has waited this long asks why.
 CURIOUS_SECONDS = 5e-4
-# A buffer is said at the latest so long after the first thing was put into it.
+# A buffer is sent at the latest this long after its first message.
 FLUSH_SECONDS = 1e-3
 
 
 class Activation:
-    """One script that runs: a task, a call, a constructor, or a driver's program."""
+    """A running script: a task, a call, a constructor, or a driver's program."""
 
     def __init__(self, task_id: bytes) -> None:
         self.task_id = task_id
         self.prefix = children_prefix(task_id)
         self.children = 0
         self.puts = 0
-        self.refs: list[bytes] = []  # one entry per ref that it owns
-        self.views: list[bytes] = []  # one entry per array that it owns
+        self.refs: list[bytes] = []  # an entry per owned ref
+        self.views: list[bytes] = []  # an entry per owned array
         self.body: Generator[Any, Any, Any]
         self.answer: Any = None
         self.failure: Exception | None = None
-        self.is_over: Any = None  # while blocked: a function that says whether it goes on
-        self.resume: Any = None  # and one that makes the answer
+        self.is_over: Any = None  # while blocked: a function that tells when to resume
+        self.resume: Any = None  # and a function that returns the answer
         self.spec: TaskSpec | None = None
         self.is_save = False  # of an actor's state
         self.begun_at = 0.0
-        self.gpus: list[str] | None = None  # that it was told of
+        self.gpus: list[str] | None = None  # assigned by the node
         self.gpu_amount = 0
 
     def next_child(self) -> bytes:
-        """The id of the next task that it submits."""
+        """Return the id of the next submitted task."""
         self.children += 1
         return self.prefix + self.children.to_bytes(6, "big")
 
 
 class Process:
-    """What drivers and workers have in common."""
+    """The base of drivers and workers."""
 
     kind = ""
-    actor_id = b""  # a worker's, once it is an actor
-    actor_gpus: Activation | None = None  # who has them then
+    actor_id = b""  # of a worker, once it runs an actor
+    actor_gpus: Activation | None = None  # the holder of the actor's GPUs
 
     def __init__(self, world: Simulator, node: Node, address: str, pid: int) -> None:
         self.world = world
@@ -84,12 +84,12 @@ class Process:
         self.slowness = world.faults.draw_slowness()
         self.kept: list[bytes] = []  # refs beyond any activation: an actor's
         self.actor_id = b""
-        self.questions = 0  # why something is not there
+        self.questions = 0  # about missing objects
         self.answers = 0
         self.has_all_output = False
         self.bundles: list[bytes] = []  # a driver's, published
 
-    # --- what arrives ---
+    # --- arrivals ---
 
     def receive(self, messages: Any) -> None:
         """A frame."""
@@ -101,7 +101,7 @@ class Process:
                 self.run()
 
     def _read(self) -> None:
-        """Handle what has arrived."""
+        """Handle the arrived messages."""
         while self.inbox:
             message = self.inbox.popleft()
             handler = self.handlers.get(type(message))
@@ -112,14 +112,14 @@ class Process:
 
     @property
     def inline_bytes_max(self) -> int:
-        """Of values in messages."""
+        """The limit of values in messages."""
         told = self.client.inline_bytes_max
         return self.world.options.inline_bytes_max if told is None else told
 
     # --- running ---
 
     def run(self) -> None:
-        """Go on as far as it goes without time passing."""
+        """Run as far as possible without passing time."""
         while self.is_alive and not self.is_busy:
             self._read()
             if self.connection.ends[self.address].link.is_full:
@@ -152,7 +152,7 @@ class Process:
         return False
 
     def _advance(self, top: Activation) -> None:
-        """One step of the script on top."""
+        """Advance the script on top by a step."""
         answer, top.answer = top.answer, None
         failure, top.failure = top.failure, None
         try:
@@ -170,15 +170,15 @@ class Process:
             self.world.call_later(FLUSH_SECONDS, self._flush_is_due)
 
     def ended(self, top: Activation, result: Any) -> None:
-        """Its script has returned."""
+        """Handle the return of a script."""
 
     def throw_nested_out(self) -> None:
-        """Tasks that were sent into a wait that is left."""
+        """Return tasks sent into a wait that ends."""
         for object_id in self.executor.throw_nested_out():
             self.client.place_unused(object_id)
 
     def busy(self, seconds: float) -> None:
-        """Nothing else happens here for so long."""
+        """Do nothing else for so many seconds."""
         self.is_busy = True
         self.world.call_later(seconds * self.slowness * self.node.drag, self._busy_no_more)
 
@@ -190,26 +190,26 @@ class Process:
     # --- saying ---
 
     def flush(self) -> None:
-        """Say all there is to say, in one frame."""
+        """Send all pending messages, in one frame."""
         messages = self.client.take_messages(self.executor.take_messages())
         if messages:
             self.connection.send(self.address, messages)
 
     def _flush_is_due(self) -> None:
-        # A helper does this in production while the user's code computes.
+        # In production a helper thread does this while the user's code computes.
         self.flush_is_due = False
         if self.is_alive:
             self.flush()
 
     def let_go(self, activation: Activation) -> None:
-        """All refs that the activation still owns die."""
+        """Drop all refs that the activation still owns."""
         self.client.released.extend(activation.refs)
         activation.refs.clear()
         self.client.unread.extend(activation.views)
         activation.views.clear()
 
     def die(self) -> None:
-        """At once."""
+        """Die at once."""
         self.is_alive = False
         self.stack.clear()
 
@@ -224,14 +224,14 @@ class Process:
         return decoded
 
     def bytes_of(self, value: bytes | StoredValue) -> bytes:
-        """As they lie there now."""
+        """Return the present bytes of a value."""
         if type(value) is StoredValue:
             return self.node.arena.read(value.segment, value.offset, value.size)
         assert isinstance(value, bytes)
         return value
 
     def value_of(self, activation: Activation, object_id: bytes) -> Any:
-        """The value of an object that is here.  Raises RemoteError."""
+        """Return the value of a present object.  Raises RemoteError."""
         value = self.client.values[object_id]
         self.world.checkers.is_read(object_id, self.bytes_of(value), self.address)
         if type(value) is bytes and is_error(value):
@@ -245,7 +245,7 @@ class Process:
             self.world.call_later(CURIOUS_SECONDS, self._ask_why, top, is_over, 10 * CURIOUS_SECONDS)
 
     def _ask_why(self, top: Activation, is_over: Any, again: float) -> None:
-        """It still waits for the same: whatever the answer is, there must be one."""
+        """Ask why a wait lasts, while it lasts: there must be some answer."""
         if self.is_alive and not self.is_busy and top.is_over is is_over and top in self.stack:
             self.questions += 1
             self.client.say(Explain(self.questions, top.refs[-ASKED_MAX:]))
@@ -292,7 +292,7 @@ class Driver(Process):
         self.run()
 
     def ask_for_output(self) -> None:
-        """That all of it is said."""
+        """Ask for all output."""
         self.client.say(FlushOutput(self.job_id))
         self.flush()
 

@@ -10,17 +10,17 @@ from .task_programs import outcomes
 from .values import Big, Failed, Ref, UserError
 
 Script = Generator[Any, Any, Any]
-# What may become of a call though its actor recovers: what it takes, or its large result, lies on a lost node; the
-# store is full; no node is left that could have the actor.
+# Errors of a call though its actor recovers: its argument, or its large result, lies on a lost node; the store is full;
+# no node is left for the actor.
 ALLOWED = ("ObjectLostError", "ObjectStoreFullError", "ActorUnschedulableError")
-# What it does not recover from: no process to be had, in several attempts; both nodes lost that have its state.
+# Reasons without recovery: no process starts in several attempts; both nodes with its state are lost.
 FINAL_OF_PROCESSES = ("No worker process could be started", "A worker process died before it was ready")
 FINAL = (*FINAL_OF_PROCESSES, "is lost")
 
 
 @remote
 class Ledger:
-    """Has all that callers have entered."""
+    """An actor that keeps all entries of its callers."""
 
     world: Any
     process: Any
@@ -39,7 +39,7 @@ class Ledger:
             yield Keep(ref)
 
     def _enter(self, caller: str, number: int) -> int:
-        """How many entries the caller has: the number of this one, if none is missing and none there twice."""
+        """Return the number of the caller's entries: equal to this entry's number, if none is missing or doubled."""
         self.entries.append([caller, number])
         return self.start + sum(1 for entry in self.entries if entry[0] == caller)
 
@@ -67,12 +67,12 @@ class Ledger:
         return self._enter(caller, number)
 
     def look(self) -> list[Any]:
-        """Per caller, what it has entered.  Readonly."""
+        """Return the entries per caller.  Readonly."""
         callers = sorted({entry[0] for entry in self.entries})
         return [[caller, [number for name, number in self.entries if name == caller]] for caller in callers]
 
     def look_large(self, caller: str, value: Any, size: int) -> Any:
-        """Beside that value, how many entries the caller has.  Readonly."""
+        """Return a value beside the caller's number of entries.  Readonly."""
         return Big((value.fill + sum(1 for entry in self.entries if entry[0] == caller)) % 250, size)
 
     def look_at_held(self) -> Script:
@@ -81,7 +81,7 @@ class Ledger:
 
 @remote
 def enter_often(box: list[Any], caller: str, count: int) -> Script:
-    """A caller of its own order.  What it has been answered."""
+    """Call a ledger, as a caller with its own order, and return the answers."""
     ledger = (yield Get(box[0]))[0]
     refs = []
     for number in range(1, count + 1):
@@ -90,7 +90,7 @@ def enter_often(box: list[Any], caller: str, count: int) -> Script:
 
 
 def run_ledger(interval: int, callers: int, count: int, size: int, where: str) -> Script:
-    """A ledger whose processes die, with entries of all kinds.  where: a resource that it takes; "": none."""
+    """Use a ledger whose processes die, with entries of all kinds.  where: a resource that it takes; "": none."""
     start = yield Put(Big(1, size))
     resources = {where: 10_000} if where else None
     ledger = yield Create(Ledger, (start,), max_restarts=-1, checkpoint_interval=interval, resources=resources)
@@ -134,17 +134,17 @@ def run_ledger(interval: int, callers: int, count: int, size: int, where: str) -
 
 @remote
 def fill_of(value: Any) -> list[Any]:
-    """What a large answer is."""
+    """Return the content of a large answer."""
     return [value.fill, value.size]
 
 
 def run_hoard(interval: int, count: int, size: int, where: str) -> Script:
-    """Large answers that nobody has a look at for long, some of which are let go of, or taken by tasks anywhere."""
+    """Keep large answers unread for long; some are dropped, or taken by tasks anywhere."""
     ledger = yield Create(Ledger, (0,), max_restarts=-1, checkpoint_interval=interval, resources={where: 10_000})
     refs: list[Ref] = []
     numbers, tasks, taken, reads = [], [], [], []
     for number in range(1, count + 1):
-        if number % 3 == 1:  # what has been entered by then, whenever that is made again
+        if number % 3 == 1:  # the entries by then, whenever the answer is made again
             beside = yield Put(Big(number, size if number % 2 else 10))
             args = ("driver", beside, size)
             reads.append((yield Call(ledger, "look_large", args, max_retries=-1, readonly=True)))
@@ -173,7 +173,7 @@ def run_hoard(interval: int, count: int, size: int, where: str) -> Script:
     assert type(entered) is Failed or entered == count + 1, f"{entered} entries, {count + 1} were made"
     for number, answer in zip(numbers, answers, strict=True):
         assert type(answer) is Failed or answer == Big(number % 250, size), f"answer {number}: {answer}"
-    for number, look in zip(taken, looks, strict=True):  # others may want what is lost before it is given again
+    for number, look in zip(taken, looks, strict=True):  # others may need a lost answer before its repetition
         assert type(look) is Failed or look == [number % 250, size], f"answer {number}: {look}"
     for number, read in enumerate(seen):
         assert type(read) is Failed or read == Big((6 * number + 1) % 250, size), f"after {3 * number}: {read}"
@@ -182,7 +182,7 @@ def run_hoard(interval: int, count: int, size: int, where: str) -> Script:
 
 @remote
 class Relay(Ledger):
-    """Enters, and has others enter, itself among them."""
+    """A ledger that enters, and has other ledgers enter, itself among them."""
 
     def __init__(self, start: Any) -> None:
         super().__init__(start)
@@ -210,7 +210,7 @@ class Relay(Ledger):
 
 
 def run_relay(interval: int, count: int, start: int, where: str) -> Script:
-    """Ledgers that have each other enter: whatever dies, each of those calls has its effect once, too."""
+    """Have ledgers enter into each other: each of those calls has its effect once, whatever dies."""
     resources = {where: 10_000} if where else None
     relay = yield Create(Relay, (start,), max_restarts=-1, checkpoint_interval=interval, resources=resources)
     other = yield Create(Ledger, (start,), max_restarts=-1, checkpoint_interval=interval, resources=resources)
@@ -233,9 +233,9 @@ def run_relay(interval: int, count: int, start: int, where: str) -> Script:
             break
         if [len(dict(state).get("relay", ())) for state in states] >= wanted:
             break
-        yield Sleep(0.02)  # it waits for none of them
+        yield Sleep(0.02)  # the relay does not wait for these calls
     (heard,) = yield from outcomes([(yield Call(relay, "what_it_heard", (), max_retries=-1, readonly=True))])
-    yield Kill(relay)  # its journal has a handle on it
+    yield Kill(relay)  # its call log has a handle on itself
     yield Drop([relay, other, box])
     for answer in [*answers, *states, heard]:
         if type(answer) is Failed:

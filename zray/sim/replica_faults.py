@@ -1,7 +1,7 @@
-"""The faults of replicas: a host process is killed at any message; and *false verdicts*: a member is declared lost,
-and goes on until it hears of it.
+"""Faults of replicas: a host process is killed at any message; and *false verdicts*: a member is declared dead, and
+continues until told.
 
-Never all at once: the promise is for all but the last one that has everything.
+Never all at once: the promise holds for all but the last complete member.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 # How long the news of a host process's end takes.
 EXIT_SECONDS = (10e-6, 20e-3)
-# And until another process is there to take its place.
+# Delay until a replacement process starts.
 START_SECONDS = (1e-3, 0.2)
 
 
 class ReplicaFaults:
-    """Of one world."""
+    """The faults of replicas in a world."""
 
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
         self.world = shards.world
-        self.accused: dict[str, None] = {}  # members on whom the verdict is under way, or given
+        self.accused: dict[str, None] = {}  # members declared dead, or about to be
         self.kills = 0
         self.broken = 0  # disks
 
     def maybe_kill(self, address: str) -> None:
-        """A frame from or to this role is about to be handled, or has been."""
+        """Kill a replica, perhaps, before or after a frame from or to this role."""
         options, random = self.world.options, self.world.random
         if self.kills >= options.member_kills or self.world.faults.are_over:
             return
@@ -53,7 +53,7 @@ class ReplicaFaults:
                 self.world.call_later(random.uniform(*START_SECONDS), self.shards.add_member, host.member.shard)
 
     def breaks(self, node: Node) -> bool:
-        """Whether the node's disk fails for good now, in an fsync for example.  Its replica then ends."""
+        """Return whether the node's disk fails for good now, in an fsync for example.  Its replica then ends."""
         options, random = self.world.options, self.world.random
         host = self.shards.hosts.get(node.name)
         if host is None or self.broken >= options.broken_disks or self.world.faults.are_over:
@@ -65,7 +65,7 @@ class ReplicaFaults:
         self.world.trace.event(self.world.now, address, "an fsync fails")
         self.accused[address] = None
         if not host.machine:
-            # What it says last may be lost; whose child it is sees its end.
+            # Its last messages may be lost; the parent process sees its end.
             self.world.call_later(random.uniform(*EXIT_SECONDS), self._tell_master, address)
             self.world.call_later(random.uniform(*START_SECONDS), self.shards.add_member, host.member.shard)
         return True
@@ -76,30 +76,30 @@ class ReplicaFaults:
             heads.node.arrive("host", heads.role("chains"), ChainMemberLost(member, "killed by signal 9"))
 
     def _may_go(self, member: ChainMember) -> bool:
-        """Not if it were the last that has everything: the promise is for all but the last."""
+        """Return whether a member may be lost: never the last complete one."""
         chain = self.shards.chain(member.shard)
         if member.address in self.accused or chain is None:
             return False
         return self._leaves_enough(chain, lambda name: name == member.address)
 
     def _leaves_enough(self, chain: Chain, is_lost: Callable[[str], bool]) -> bool:
-        """Whether one of the others is sure to be left: while a member moves, one that is sound may be taken out."""
+        """Return whether a complete member surely remains: during a move, a sound member may be taken out."""
         sound = [name for name in chain.full() if not is_lost(name) and self._is_sound(name)]
-        # Such a one may make room for one that joins and does not stay.
+        # A sound member may make way for a joining member that does not stay.
         joins = bool(chain.joining) and (is_lost(chain.joining) or not self._is_sound(chain.joining))
         return len(sound) > max(0, len(chain.members) + joins - (self.world.options.replicas or 1))
 
     def _is_sound(self, member: str) -> bool:
-        """Whether it goes on, as far as we know."""
+        """Return whether a member continues, as far as known."""
         home = self.world.homes[member]
         machine = self.shards.machine(member)
         return home.is_alive and member not in self.accused and machine not in self.world.faults.troubled
 
     def may_lose(self, node: str) -> bool:
-        """Whether each chain has somebody elsewhere who has everything."""
+        """Return whether each chain has a complete member elsewhere."""
         chains = [chain for name in self.shards.names if (chain := self.shards.chain(name)) is not None]
         for chain in chains:
-            # While there is none: a new head waits for the logs that may have what was acknowledged.
+            # While there is no member: a new head waits for the logs that may have acknowledged records.
             left = [name for name, place in chain.sources.items() if not place or self._is_sound(name)]
             if chain.sources and all(chain.sources[name] == node for name in left):
                 return False

@@ -1,4 +1,4 @@
-"""What a simulated process does when its script asks for something: through the production client."""
+"""Requests of a simulated process's script, carried out through the production client."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from .process import Activation, Process
 
 
-# Who waits so long for room in the arena says so.
+# A writer that waits this long for space in the arena reports the wait.
 ROOM_SECONDS = 0.01
 
 
 class Write:
-    """Within a process: have room for large bytes, and write them.  Answer: the place, or AllocateRefused."""
+    """Allocate and write large bytes, within a process.  Answer: the place, or AllocateRefused."""
 
     def __init__(self, object_id: bytes, data: bytes) -> None:
         self.object_id = object_id
@@ -109,7 +109,7 @@ def _write(process: Process, top: Activation, request: Write, done: Any = lambda
     object_id, data, client = request.object_id, request.data, process.client
     client.allocations[object_id] = None
     client.say(AllocateObject(object_id, len(data)))
-    room_wait = 0  # its CPU may have gone to what makes room
+    room_wait = 0  # the CPU may have been lent to work that frees space
     is_cancelled = False
 
     def is_answered() -> bool:
@@ -181,14 +181,14 @@ def _wait_at_node(
     process: Process, top: Activation, ids: list[bytes], count: int, fetch: bool, timeout: float | None, resume: Any
 ) -> None:
     if process.world.random.random() < 0.5:
-        process.flush()  # results before the wait, or in one frame with it
+        process.flush()  # results before the wait, or together in a frame
     client = process.client
     replies = client.replies
     blocks = process.kind == "worker" and timeout != 0
     number = client.wait(ids, count, fetch=fetch, block=blocks, limited=timeout is not None)
     if timeout == 0:
         client.cancel_wait(number)
-    is_late = is_deaf = False  # its time is over; as behind an interrupt, the answer is not waited for
+    is_late = is_deaf = False  # expired; or not waiting for the answer, as after an interrupt
 
     def is_over() -> bool:
         if is_late and blocks and replies[number] is None and client.left != number:
@@ -237,7 +237,7 @@ def _sleep(process: Process, top: Activation, request: say.Sleep) -> None:
 
 def _compute(process: Process, top: Activation, request: say.Compute) -> None:
     seconds = process.node.occupy(request.seconds) - process.world.now
-    # A kernel seldom takes the core away within a task: what it waits for one is no part of how long it takes.
+    # A kernel seldom takes the core away within a task: waits for a core do not count as run time.
     top.begun_at += seconds - request.seconds
     process.busy(seconds)
 
@@ -422,7 +422,7 @@ def _function_of(code: Any) -> Function:
 
 
 def encode_arguments(args: tuple[Any, ...]) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
-    """(bytes, deps, holds): refs that are arguments themselves, and refs inside arguments."""
+    """Return (bytes, deps, holds): refs that are arguments themselves, and refs inside arguments."""
     deps: list[bytes] = []
     places: list[Any] = []
     for arg in args:

@@ -1,7 +1,7 @@
-"""Global schedulers with host processes of their own, beside the head; and that these are killed, and started again.
+"""Global schedulers in separate host processes, beside the head, killed and restarted.
 
-Nodes learn of them as in production: from the services, at their host's desk.  A node hears nothing of one before it
-has met it, nor after it has forgotten it.
+Nodes are told of them as in production: by the services, through their host role.  A node receives nothing from a
+scheduler before meeting it, nor after forgetting it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .replica_faults import EXIT_SECONDS
 if TYPE_CHECKING:
     from .simulator import Simulator
 
-# Until another process is begun in place of one, and until it can be reached (host/cluster/head_processes.py).
+# Delay until a replacement process starts, and until it can be reached (host/cluster/head_processes.py).
 BEGIN_SECONDS = (0.1, 0.2)
 READY_SECONDS = (1e-3, 0.3)
 
 
 class SchedulerHost(Node):
-    """The host process of one global scheduler."""
+    """The host process of a global scheduler."""
 
     def __init__(self, world: Simulator, name: str) -> None:
         super().__init__(world, name, pages_max=0)
@@ -39,23 +39,23 @@ class SchedulerHost(Node):
 
 
 class Schedulers:
-    """All of a world's."""
+    """All global schedulers of a world."""
 
     def __init__(self, world: Simulator) -> None:
         self.world = world
-        self.hosts: dict[str, SchedulerHost] = {}  # that live
-        self.met: set[tuple[str, str]] = set()  # a node and such a host: membership only
+        self.hosts: dict[str, SchedulerHost] = {}  # live ones
+        self.met: set[tuple[str, str]] = set()  # a node and a scheduler's host: membership only
         self.desks: dict[str, Desk] = {}
         self.count = 0
         self.kills = 0
 
     @property
     def are_apart(self) -> bool:
-        """Whether this world has any of this."""
+        """Whether this world has separate schedulers."""
         return self.world.options.scheduler_kills > 0
 
     def names(self) -> list[str]:
-        """Of those that the head lets in, as it tells a newcomer."""
+        """Return the admitted global schedulers, as told to a newcomer."""
         if self.world.now:
             return list(self.world.heads.node.scheduler.addresses.global_schedulers)
         return [f"g{number}/global" for number in range(1, self.world.options.global_schedulers + 1)]
@@ -63,7 +63,7 @@ class Schedulers:
     # --- setting up ---
 
     def add_to(self, node: Node, *, is_first: bool) -> None:
-        """What a node hosts of this."""
+        """Add the host role to a node, and the services to the head."""
         if not self.are_apart:
             return
         desk = self.desks[node.name] = Desk(self.world, node)
@@ -73,7 +73,7 @@ class Schedulers:
             node.add_role(Services(heads.role("services"), "", node.name))
 
     def start(self) -> None:
-        """The first ones."""
+        """Start the first schedulers."""
         for _ in range(self.world.options.global_schedulers if self.are_apart else 0):
             self._begin()
 
@@ -109,14 +109,14 @@ class Schedulers:
         heads.node.arrive("host", heads.role("services"), news)
 
     def meet(self, node: Node, host: str) -> None:
-        """That node has been told of it: what either has for the other can leave."""
+        """Introduce a scheduler's host to a node, so that messages between them leave."""
         self.met.add((node.name, host))
         if not self.world.faults.is_cut(node.name, host) and host in self.hosts:
             for connection in self.world.faults.between(node.name, host):
                 connection.repair()
 
     def have_met(self, first: str, second: str) -> bool:
-        """Whether two hosts know each other; those that are none of these do."""
+        """Return whether two hosts know each other; hosts without schedulers always do."""
         strangers = [
             pair for pair in ((first, second), (second, first)) if pair[0] in self.desks and pair[1][:1] == "g"
         ]
@@ -125,7 +125,7 @@ class Schedulers:
     # --- faults ---
 
     def maybe_kill(self, address: str) -> None:
-        """A frame from or to this role is about to be handled, or has been."""
+        """Kill a scheduler, perhaps, before or after a frame from or to this role."""
         options, random = self.world.options, self.world.random
         if self.kills >= options.scheduler_kills or self.world.faults.are_over:
             return
@@ -139,14 +139,14 @@ class Schedulers:
         world.trace.event(world.now, host.name, "is killed")
         for name in (*world.nodes, *world.shards.hosts):
             for connection in world.faults.between(host.name, name):
-                # What is on its way may still arrive, or not; nothing is sent again.
+                # Messages in flight may still arrive, or not; nothing is sent again.
                 if random.random() < 0.5:
                     connection.generation += 1
                 connection.is_up = False
         host.is_alive = False
         del self.hosts[host.name]
         for node in world.nodes.values():
-            if random.random() < 0.5:  # somebody asks who is there, while that is not known
+            if random.random() < 0.5:  # a process asks for the members, while the answer is unknown
                 world.call_later(
                     random.uniform(0.0, BEGIN_SECONDS[1]), node.arrive, "host", f"{node.name}/host", GetNodes(1)
                 )
@@ -158,7 +158,7 @@ class Schedulers:
     # --- looking in from outside ---
 
     def at_rest(self) -> None:
-        """All know those that are there, and nobody waits for one that is not."""
+        """Check that all nodes know the live schedulers, and that no request waits for a dead one."""
         if not self.are_apart:
             return
         living = {f"{name}/global" for name in self.hosts}

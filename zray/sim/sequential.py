@@ -1,4 +1,4 @@
-"""A program, run by one thread in order: the results of a run are compared with its results."""
+"""The sequential run of a program, by one thread in order, whose results are compared with a simulated run's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOO_MUCH = 100_000_000
 
 
 class Sequential:
-    """Values by number; actors by number."""
+    """An interpreter of scripts, with values by number and actors by number."""
 
     def __init__(self, *, has_gpus: bool = False) -> None:
         self.resources = {"CPU", "late", "GPU"} if has_gpus else {"CPU", "late"}
@@ -26,7 +26,7 @@ class Sequential:
         self.count = 0
 
     def run(self, program: Any, args: tuple[Any, ...]) -> Any:
-        """What a driver's program returns."""
+        """Return the result of a driver's program."""
         return self._script(program(*args), 0)
 
     def _new_id(self) -> bytes:
@@ -35,7 +35,7 @@ class Sequential:
 
     def _store(self, value: Any) -> Ref:
         ref = Ref(self._new_id())
-        # Through bytes: what a task gets is a copy, as it is between processes.
+        # Through bytes: a task gets a copy, as between processes.
         self.values[ref.id] = value if type(value) is Failed else decode(encode(value)[0])[0]
         return ref
 
@@ -62,11 +62,11 @@ class Sequential:
                 failure = error
 
     def _task(self, code: Any, args: tuple[Any, ...], runs: int = 0) -> Any:
-        """The task's value, or the Failed that stands in its place."""
+        """Return the task's value, or the Failed in its place."""
         try:
             given = [self._value(arg) if type(arg) is Ref else arg for arg in args]
         except RemoteError as error:
-            return error.failed  # an argument that failed is the task's result
+            return error.failed  # a failed argument is the task's result
         try:
             return self._script(code(*decode(encode(given)[0])[0]), runs)
         except (UserError, RemoteError) as error:

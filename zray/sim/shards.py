@@ -1,4 +1,5 @@
-"""Replicated shards in the simulated world: one host process per replica, that dies at any message (replica_faults).
+"""Replicated shards in the simulated world: one host process per replica, which may die at any message
+(replica_faults).
 
 Each node has a client per shard; the chain master lives beside the monitor, on the first node.
 """
@@ -38,26 +39,26 @@ if TYPE_CHECKING:
     from .simulator import Simulator
 
 MASTER = "chains"
-# Unconfirmed results that a client may leave at rest.
+# Limit of unconfirmed results that a client may leave at rest.
 UNCONFIRMED_MAX = 64
 
 
 class ShardHost(Node):
-    """The host process of one replica."""
+    """The host process of a replica."""
 
     def __init__(self, world: Simulator, name: str, machine: str = "") -> None:
-        """machine: the node that runs it; "": the head."""
+        """machine: the node of the process; "": the head."""
         super().__init__(world, name, pages_max=0)
         self.machine = machine
         on = world.nodes[machine] if machine else world.heads.node
         self.ahead, self.pace = on.ahead, on.pace
         self.is_alive = True
-        self.is_ending = False  # it is out of its chain
-        self.disk = Disk()  # what leaves its memory; a log where disks break, and on another node than the head
+        self.is_ending = False  # out of its chain
+        self.disk = Disk()  # paged-out specs; a log if disks break, or on another node than the head
 
     @property
     def member(self) -> ChainMember:
-        """Its one role."""
+        """The only role of the host."""
         (role,) = self.roles.values()
         assert type(role) is ChainMember
         return role
@@ -89,22 +90,22 @@ class Shards:
         self.master: ChainMaster | None = None
         self.faults = ReplicaFaults(self)
         self.hosting: Hosting
-        self.let_in: dict[str, HostedReplica] = {}  # on other nodes than the head, as it has written down
+        self.let_in: dict[str, HostedReplica] = {}  # on other nodes than the head, as recorded by the head
         self.notes: dict[str, NoteChain] = {}  # by shard
 
     @property
     def are_replicated(self) -> bool:
-        """Whether any of this is there."""
+        """Whether the shards are replicated."""
         return self.world.options.replicas > 0 or self.world.heads.are_killed
 
     # --- setting up ---
 
     def addresses(self, node: str) -> list[str]:
-        """Where a role of that node finds the shards."""
+        """Return the shards' addresses for a role of that node."""
         return [f"{node}/shard-{number}" for number in range(len(self.names))] if self.are_replicated else self.names
 
     def add_to(self, node: Node, *, is_first: bool) -> None:
-        """What a node hosts of this."""
+        """Add the shards, or the roles of their replication, to a node."""
         if not self.are_replicated:
             if is_first:
                 for name in self.names:
@@ -156,7 +157,7 @@ class Shards:
                     self.add_member(name)
 
     def add_member(self, shard: str) -> None:
-        """A new process, that offers to be a replica."""
+        """Start a process that offers itself as a replica."""
         host = ShardHost(self.world, f"s{len(self.hosts) + 1}")
         self.hosts[host.name] = host
         options = self.world.options
@@ -165,7 +166,7 @@ class Shards:
         host.add_role(member)
         self.world.call_later(self.world.random.uniform(*START_SECONDS) * 0.1, self._start, host, member)
 
-    # --- those of other nodes than the head ---
+    # --- replicas on other nodes than the head ---
 
     def order(self, node: Node, effect: StartReplicaProcess) -> None:
         """StartReplicaProcess."""
@@ -196,7 +197,7 @@ class Shards:
         self._news(node, ReplicaStarted(effect.number, replica))
 
     def let_in_replica(self, node: Node, effect: LetInReplica) -> None:
-        """Its link is up as soon as its key is known: it offers itself."""
+        """Admit a replica, which offers itself as soon as its key is known."""
         self.let_in[effect.replica.host] = effect.replica
         node.arrive("host", self.hosting.address, ReplicaLetIn(effect.replica.host))
         host = self.hosts[effect.replica.host]
@@ -207,17 +208,17 @@ class Shards:
             self._start(host, host.member)
 
     def shut_out(self, effect: ShutOutReplica) -> None:
-        """It is heard no more."""
+        """Revoke a replica's admission."""
         self.let_in.pop(effect.host, None)
 
     def end_replica(self, name: str) -> None:
-        """EndReplicaProcess; or its node has ended it."""
+        """Handle EndReplicaProcess; or the end of its node."""
         host = self.hosts[name]
         if host.is_alive:
             self.die(host)
 
     def ends_itself(self, host: ShardHost) -> None:
-        """It was taken out of its chain."""
+        """End a replica that was taken out of its chain."""
         if host.is_alive:
             self.die(host)
             if not host.machine and host.member.address not in self.faults.accused:
@@ -225,11 +226,11 @@ class Shards:
                 self.world.call_later(self.world.random.uniform(*START_SECONDS), self.add_member, host.member.shard)
 
     def run_by(self, node: str) -> list[str]:
-        """Hosts of replicas on that node."""
+        """Return the hosts of replicas on that node."""
         return [name for name, host in self.hosts.items() if host.machine == node]
 
     def node_ends(self, node: Node) -> None:
-        """What it runs ends with it."""
+        """End the replicas of an ended node."""
         for host in self.hosts.values():
             if host.machine == node.name and host.is_alive:
                 self.die(host)
@@ -241,21 +242,21 @@ class Shards:
         node.turn()
 
     def disk(self, host: Node, member: str) -> Disk:
-        """Of that member, there."""
+        """Return the disk of a member on its host."""
         return host.disk if type(host) is ShardHost else self.world.heads.disks[member.rpartition("/")[2]]
 
     def whole(self, member: ChainMember) -> list[bytes]:
-        """Its state, as if nothing had ever left its memory; what has is read for it."""
+        """Return a member's state with all specs in memory; paged-out specs are read for that."""
         assert member.replica is not None
         pages = self.disk(self.world.homes[member.address], member.address).pages
         unpacked = {page: unpack_page(pages[page]) for page in member.replica.shard.tasks.pages}
         replica, _ = Replica.load(member.shard, list(member.replica.dump()), unpacked)
         return list(replica.dump())
 
-    # --- their ends ---
+    # --- ends of replicas ---
 
     def die(self, host: ShardHost) -> None:
-        """Its process, at once."""
+        """End a replica's process at once."""
         world = self.world
         host.is_alive = False
         world.trace.event(world.now, host.name, "ends")
@@ -263,7 +264,7 @@ class Shards:
             gone = ReplicaGone(host.name, "killed by signal 9")
             world.call_later(world.random.uniform(*EXIT_SECONDS), self._news, node, gone)
         for roles in [roles for roles in world.between_nodes if host.member.address in roles]:
-            # Nothing is sent again on it; what is under way may still arrive.
+            # Nothing is sent again on it; frames in flight may still arrive.
             connection = world.between_nodes.pop(roles)
             del world.by_hosts[min(names := [world.homes[role].name for role in roles]), max(names)][roles]
             connection.is_up = False
@@ -273,24 +274,24 @@ class Shards:
     # --- looking in from outside ---
 
     def chain(self, shard: str) -> Chain | None:
-        """As the master sees it."""
+        """Return the chain as known to the master."""
         return self.master.chains.get(shard) if self.master is not None else None
 
     def members(self, shard: str) -> list[ChainMember]:
-        """From head to tail, the living."""
+        """Return the live members, from head to tail."""
         chain = self.chain(shard)
         homes = [(self.world.homes[name], name) for name in chain.members] if chain is not None else []
         return [home.roles[name] for home, name in homes if home.is_alive]  # type: ignore[misc]
 
     def authorities(self) -> list[GcsShard]:
-        """Per shard, the one whose word counts."""
+        """Return, per shard, the authoritative replica."""
         if not self.are_replicated:
             return [role for role in self.world.heads.node.roles.values() if type(role) is GcsShard]
         found = []
         for name in self.names:
             chain = self.chain(name)
             members = [member for member in self.members(name) if member.replica is not None]
-            # Who has been appended may lag behind what its predecessor has acknowledged alone.
+            # An appended member may lag behind records that its predecessor has acknowledged alone.
             full = [member for member in members if chain is not None and member.address not in chain.tentative]
             replicas = [member.replica for member in full or members if member.replica is not None]
             if replicas:
@@ -298,7 +299,7 @@ class Shards:
         return found
 
     def are_spread(self) -> bool:
-        """Whether each chain is on as many machines as there are, and none is on the move."""
+        """Return whether each chain is on as many machines as possible, and no move is under way."""
         if not self.are_replicated:
             return True
         machines, wanted = self._machines(), self._wanted()
@@ -312,35 +313,37 @@ class Shards:
         return True
 
     def _machines(self) -> int:
-        """How many there are that may have members."""
+        """Return the number of machines that may have members."""
         return len(self.world.nodes.keys() - {GUEST})
 
     def _wanted(self) -> int:
-        """So many members each chain is to have."""
+        """Return the wanted number of members in each chain."""
         wanted = self.world.options.replicas or 1
-        # A head that is killed has one member of each chain, and no spares.
+        # A killed head has one member of each chain, and no spares.
         return min(wanted, self._machines()) if self.world.heads.are_killed else wanted
 
     def machine(self, member: str) -> str:
-        """The node that runs it; "": the head."""
+        """Return the node of a member; "": the head."""
         host = self.hosts.get(member.partition("/")[0])
         return host.machine if host is not None else ""
 
     def are_done(self) -> bool:
-        """Whether nothing is asked of a shard, none has something to say to another one, and all that was written is
-        acknowledged: the client hears of it before the first member does.  And no disk is about to be tried again.
+        """Return whether no request to a shard is pending, no message between shards is due, all writes are
+        acknowledged, and no disk is about to be tried again.
+
+        A client is told of an acknowledgement before the first member.
         """
         if not self.have_said_all() or any(client.pending or client.is_stalled for client in self.clients()):
             return False
         return not any(member.history for name in self.names for member in self.members(name))
 
     def clients(self) -> list[ChainClient]:
-        """Of all nodes."""
+        """Return the chain clients of all nodes."""
         roles = (role for node in self.world.nodes.values() for role in node.roles.values())
         return [role for role in roles if type(role) is ChainClient]
 
     def have_said_all(self) -> bool:
-        """Whether no shard has words for another one that it is not known to have heard."""
+        """Return whether no shard has messages for another one without acknowledgement."""
         for shard in self.authorities():
             keeping = shard.tasks.keeping
             for peer in keeping.peers.values() if keeping is not None else ():
@@ -349,13 +352,13 @@ class Shards:
         return True
 
     def check_order(self) -> None:
-        """The prefix rule: each member has all that its successor has."""
+        """Check the prefix rule: each member has all records of its successor."""
         for name in self.names:
             sequences = [member.sequence for member in self.members(name) if not member.is_out]
             assert sequences == sorted(sequences, reverse=True), f"{name}: a member is ahead of its predecessor"
 
     def at_rest(self) -> None:
-        """All replicas are the same, on as many machines as there are, and nothing is under way."""
+        """Check that all replicas are equal, on as many machines as possible, with nothing in flight."""
         if self.are_replicated:
             assert self.are_spread(), "\n".join(["a chain is not spread over the machines", *self.why_stuck()])
         for name in self.names if self.are_replicated else ():
@@ -373,11 +376,11 @@ class Shards:
                     assert len(session.results) < UNCONFIRMED_MAX
         for client in self.clients():
             assert not client.is_stalled, f"{client.address} waits for a disk, as far as it was told"
-            # The monitor tells shards of nodes that join, which is nothing to them.
+            # The monitor tells shards of joining nodes, which they ignore.
             assert set(client.rejected) <= {"no handler for NodeJoined"}, client.rejected
 
     def records_under_way(self) -> set[bytes]:
-        """Tasks whose record a node has for a shard that may not have it yet."""
+        """Return tasks whose record is on its way from a node to a shard."""
         said = [request for client in self.clients() for _, request in client.pending]
         if not self.are_replicated:
             said += [message for _, target, message in self.world.heads.node.inbox if target in self.names]
@@ -388,7 +391,7 @@ class Shards:
         return {spec.task_id for request in said if type(request) is RecordTasks for spec in request.specs}
 
     def why_stuck(self) -> list[str]:
-        """In words."""
+        """Return a text about the chains."""
         lines = []
         for name in self.names if self.are_replicated else ():
             chain = self.chain(name)

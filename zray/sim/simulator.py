@@ -1,7 +1,7 @@
-"""The other world: the roles of production, in virtual time, out of one seed.
+"""A simulated world: the roles of production, in virtual time, determined by a seed.
 
-One seed -> one generator -> every decision.  Verbs: run(until), and those of network and faults.  The same seed
-gives the same run, message for message, whatever PYTHONHASHSEED is (`trace.digest()`).
+One seed -> one generator -> every decision.  Verbs: run(until), and those of network and faults.  The same seed gives
+the same run, message for message, whatever PYTHONHASHSEED is (`trace.digest()`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EXIT_SECONDS = (10e-6, 3e-3)
 
 
 class Simulator:
-    """One world."""
+    """A simulated world."""
 
     def __init__(self, options: Options, *, costs: Costs | None = None, stopwatch: Stopwatch | None = None) -> None:
         watch_tasks()
@@ -63,8 +63,8 @@ class Simulator:
         self.kill_before_birth: set[str] = set()  # workers; membership only
         self.pid = 0
         self.dropped = 0
-        self.runs: dict[bytes, int] = {}  # task -> how often it has begun
-        self.recovering: set[bytes] = set()  # actors that do, for their handles; membership only
+        self.runs: dict[bytes, int] = {}  # task -> number of its starts
+        self.recovering: set[bytes] = set()  # actors that recover, for their handles; membership only
         self.actor_logs: dict[tuple[bytes, str], list[tuple[str, int]]] = {}  # (actor, worker)
         self.faults = Faults(self)
         self.weather = Weather(self)
@@ -83,7 +83,7 @@ class Simulator:
         self.schedulers.start()
 
     def add_node(self, name: str, resources: dict[str, int]) -> None:
-        """One more, which joins."""
+        """Add a node, which joins."""
         options, heads = self.options, self.heads
         is_head = name == heads.name
         cpus = options.head_cpus if heads.are_killed and is_head else options.cpus
@@ -118,12 +118,14 @@ class Simulator:
             heads.add_to(node, shards)
         self.schedulers.add_to(node, is_first=is_head)
         if not node.scheduler.is_embedded:
-            # A newcomer has been told of the global schedulers that there were when it asked.
+            # A newcomer was told of the global schedulers at the time of its question.
             takes_long = self.schedulers.are_apart and self.now > 0
             self.call_later(self.random.uniform(0.0, 1.0) if takes_long else 0.0, self._join, node)
 
     def _rooms_of(self, name: str) -> int:
-        """Actors that ask for room find it on other nodes than their driver's: one on each, or all on the one left."""
+        """Return the node's amount of "room": actors that request it run on other nodes than their driver's, one on
+        each, or all on the remaining one.
+        """
         if self.options.nodes == 1:
             return 10
         if name in ("n1", self.heads.home):
@@ -140,11 +142,11 @@ class Simulator:
         node.turn()
 
     def hosts_beside(self) -> list[str]:
-        """Hosts that are no nodes."""
+        """Return the hosts that are no nodes."""
         return [*self.shards.hosts, *self.schedulers.hosts]
 
     def bandwidth_of(self, name: str) -> float:
-        """Bytes/s of that node's line."""
+        """Return the bytes/s of a node's line."""
         options = self.options
         last = GUEST if options.has_guest else f"n{options.nodes}"
         return options.bandwidth / (options.slow_line if name == last else 1.0)
@@ -152,12 +154,12 @@ class Simulator:
     # --- time ---
 
     def call_at(self, when: float, function: Callable[..., None], *args: Any) -> None:
-        """Events of one moment happen in the order in which they were asked for."""
+        """Schedule a call; events of the same time happen in the order of their requests."""
         self._event_count += 1
         heapq.heappush(self._events, (when, self._event_count, function, args))
 
     def call_later(self, delay: float, function: Callable[..., None], *args: Any) -> None:
-        """In `delay` seconds."""
+        """Schedule a call in `delay` seconds."""
         self.call_at(self.now + delay, function, *args)
 
     def run(self, until: float, *, unless: Callable[[], bool] | None = None) -> bool:
@@ -174,20 +176,20 @@ class Simulator:
         return False
 
     def draw_delay(self) -> float:
-        """Of one frame."""
+        """Draw the delay of a frame."""
         low, high, tail = DELAYS[self.options.delay]
         delay = self.random.uniform(low, high)
         return delay * 10 if tail and self.random.random() < tail else delay
 
     def draw_turn_delay(self) -> float:
-        """What arrives within this belongs to one turn."""
+        """Draw the time within which arrivals belong to the same turn."""
         longest = self.options.turn_delay_max
         return self.random.uniform(0.0, longest) if longest else 0.0
 
     # --- connections ---
 
     def connection(self, node: Node, source: str, target: str) -> Connection:
-        """From a node to one of its processes, or from a role to another node's role."""
+        """Return the connection from a node to one of its processes, or from a role to another node's role."""
         own = node.connections.get(target)
         if own is not None:
             return own
@@ -242,7 +244,7 @@ class Simulator:
         self.trace.event(self.now, address, "is born")
 
     def start_driver(self, node: Node, number: int, program: Any, args: tuple[Any, ...]) -> Driver:
-        """A driver that runs `program(*args)`."""
+        """Start a driver that runs `program(*args)`."""
         self.pid += 1
         address = f"{node.name}/driver-{number}"
         driver = Driver(self, node, address, self.pid, b"job%05d" % number, program, args)
@@ -255,14 +257,14 @@ class Simulator:
         return driver
 
     def end_process(self, process: Process, cause: str) -> None:
-        """It is dead now; its node hears of it soon.  What it said last may or may not arrive."""
+        """End a process now; its node is told soon.  Its last messages may or may not arrive."""
         if not process.is_alive:
             return
         process.die()
         self.trace.event(self.now, process.address, f"ends: {cause}")
         node, connection = process.node, process.connection
         if self.random.random() < 0.5:
-            connection.generation += 1  # what was under way is lost
+            connection.generation += 1  # frames in flight are lost
         connection.is_up = False
         news: Any
         if process.kind == "worker":
@@ -279,7 +281,7 @@ class Simulator:
         node.arrive("host", node.scheduler.address, news)
 
     def orderly_exit(self, process: Process, cause: str) -> None:
-        """It has said all, and ends: what it said arrives."""
+        """End a process after its last message, so that all its messages arrive."""
         process.die()
         self.trace.event(self.now, process.address, f"ends: {cause}")
         end = process.connection.ends[process.address]

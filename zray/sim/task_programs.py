@@ -12,7 +12,7 @@ Script = Generator[Any, Any, Any]
 
 
 def outcome(ref: Any) -> Script:
-    """The value, or the Failed that stands in its place."""
+    """Return the value, or the Failed in its place."""
     try:
         return (yield Get(ref))
     except RemoteError as error:
@@ -20,7 +20,7 @@ def outcome(ref: Any) -> Script:
 
 
 def outcomes(refs: list[Any]) -> Script:
-    """Of each."""
+    """Return the outcome of each ref."""
     found = []
     for ref in refs:
         found.append((yield from outcome(ref)))
@@ -45,7 +45,7 @@ def total(*numbers: int) -> int:
 
 @remote
 def tree(depth: int, width: int) -> Script:
-    """A task per node of a tree; each gets its children's results."""
+    """Run a task per node of a tree; each gets its children's results."""
     if depth == 0:
         return 1
     refs = []
@@ -72,14 +72,14 @@ def run_deep(depth: int) -> Script:
 
 @remote
 def travel(path: list[str]) -> Script:
-    """Every level waits for the next, which wants another environment."""
+    """Run levels that wait for the next, each in another environment."""
     if not path:
         return 0
     return 1 + (yield Get((yield Submit(travel, (path[1:],), env=path[0]))))
 
 
 def run_environments(chains: int, depth: int, environments: int) -> Script:
-    """More environments than workers, one within the other."""
+    """Use more environments than workers, nested inside each other."""
     refs = []
     for number in range(chains):
         path = [f"env-{(number + level) % environments}" for level in range(depth)]
@@ -91,7 +91,7 @@ def run_environments(chains: int, depth: int, environments: int) -> Script:
 
 @remote
 def spread_out(depth: int) -> Script:
-    """Runs wherever there is room; children too."""
+    """Run tasks and children on all nodes with space."""
     yield Sleep(0.01)
     if not depth:
         return 1
@@ -102,7 +102,7 @@ def spread_out(depth: int) -> Script:
 
 
 def run_code(bundles: int, depth: int, size: int) -> Script:
-    """A program whose tasks need what it brings along; some of it comes when they are under way."""
+    """Run tasks that need the driver's published values, some published while tasks run."""
     refs = []
     for number in range(bundles):
         yield Publish(Big(number, size))
@@ -135,7 +135,7 @@ def run_fan_in(count: int, nap_seconds: float) -> Script:
 
 
 def run_flood(count: int) -> Script:
-    """Many tiny tasks, most of whose refs are dropped at once."""
+    """Submit many tiny tasks, and drop most refs at once."""
     kept = []
     for number in range(count):
         ref = yield Submit(increment, (number,))
@@ -147,7 +147,7 @@ def run_flood(count: int) -> Script:
 
 
 def run_mixed_lengths(count: int) -> Script:
-    """Long tasks among short ones of the same options: none may trap another for good."""
+    """Mix long and short tasks of the same options: none may trap another for good."""
     refs = []
     for number in range(count):
         refs.append((yield Submit(nap, (0.2 if number % 7 == 3 else 1e-4, number))))
@@ -176,7 +176,7 @@ def run_returns(count: int) -> Script:
 
 @remote
 def weigh(seconds: float, number: int, big: Big) -> Script:
-    """Work that takes something along, and has a child."""
+    """Work with a large argument and a child."""
     yield Sleep(seconds)
     return big.size + number + (yield Get((yield Submit(increment, (number,)))))
 
@@ -234,7 +234,7 @@ def wait_inside(count: int) -> Script:
 
 @remote
 def poll_inside(depth: int, timeout: float, seconds: float) -> Script:
-    """Every level looks again and again whether the next one has ended, and works meanwhile."""
+    """Poll the next level repeatedly, and work meanwhile."""
     if depth == 0:
         yield Sleep(seconds)
         return 0
@@ -250,7 +250,7 @@ def poll_inside(depth: int, timeout: float, seconds: float) -> Script:
 
 @remote
 def leave_inside(count: int, timeout: float) -> Script:
-    """It ends while others have its CPU."""
+    """End while others have the CPU."""
     refs = []
     for number in range(count):
         refs.append((yield Submit(nap, (0.01, number))))
@@ -270,7 +270,7 @@ def run_timeouts(count: int) -> Script:
 
 
 def run_polls(depth: int, seconds: float) -> Script:
-    """More waits inside each other than there are workers: some levels run nested, and others are left meanwhile."""
+    """Nest more waits than there are workers: some levels run nested, and others are left meanwhile."""
     refs = []
     for number in range(4):
         refs.append((yield Submit(poll_inside, (depth, 2e-3 * 3**number, seconds))))
@@ -303,14 +303,14 @@ def run_failing(count: int) -> Script:
         refs.append((yield Submit(flaky, (number % 3,), max_retries=-1, retry_exceptions=True)))
         refs.append((yield Submit(fail, ("always",), max_retries=2, retry_exceptions=True)))
         refs.append((yield Submit(increment, (refs[-1],))))
-        # A chain behind a task that is run again.
+        # A chain behind a retried task.
         refs.append((yield Submit(total, (number, number), max_retries=-1)))
         refs.append((yield Submit(increment, (refs[-1],), max_retries=-1)))
     return (yield from outcomes(refs))
 
 
 def run_infeasible() -> Script:
-    """Asks for what no node has: a clear error, and nothing hangs."""
+    """Request resources that no node has: the error is clear, and nothing hangs."""
     ref = yield Submit(increment, (1,), resources={"GPU": 10_000})
     return (yield from outcome(ref))
 

@@ -1,4 +1,4 @@
-"""What happened in a run: a digest of every message, and the last of them in words."""
+"""The trace of a run: a digest of every message, and the last messages as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ..roles.role import Later
 
-# So many of the last messages can be told when a run fails.
+# Number of last messages shown for a failed run.
 TRANSCRIPT_MAX = 20_000
 WORDS_MAX = 240
 
@@ -23,7 +23,7 @@ class Trace:
         self.keeps_messages = True
 
     def frame(self, now: float, source: str, target: str, frame: bytes) -> None:
-        """A frame has arrived: its bytes are in the digest."""
+        """Add an arrived frame's bytes to the digest."""
         self._hash.update(f"{now!r} {source} {target} ".encode())
         self._hash.update(frame)
 
@@ -35,7 +35,7 @@ class Trace:
             self.lines.append((now, source, target, message))
 
     def event(self, now: float, target: str, words: str) -> None:
-        """Something that is no message: a fault, a birth, a death."""
+        """Note an event other than a message: a fault, a birth, a death."""
         self._hash.update(words.encode())
         if self.keeps_messages:
             self.lines.append((now, "", target, words))
@@ -45,13 +45,13 @@ class Trace:
         return self._hash.copy().hexdigest()
 
     def transcript(self, count: int = 200, about: str = "") -> str:
-        """The last `count` lines; about: only those in whose words this occurs."""
+        """Return the last `count` lines; about: only lines that contain this text."""
         lines = [line for line in map(render, self.lines) if about in line]
         return "\n".join(lines[-count:])
 
 
 def render(line: tuple[float, str, str, Any]) -> str:
-    """One line of a transcript."""
+    """Return a line of a transcript."""
     now, source, target, message = line
     if type(message) is str:
         return f"{now:11.6f}  {target}: {message}"
@@ -59,12 +59,12 @@ def render(line: tuple[float, str, str, Any]) -> str:
 
 
 def name_of(message: Any) -> str:
-    """Name of its type, or of what a timer calls."""
+    """Return the name of a message's type, or of a timer's method."""
     return message.action.__qualname__ if type(message) is Later else type(message).__name__
 
 
 def shorten(message: Any) -> str:
-    """A message in words: ids as their last bytes in hex, long things cut."""
+    """Return a message as text: ids as their last bytes in hex, long values cut."""
     if type(message) is Later:
         fields = ", ".join(map(_words, message.arguments))
     else:

@@ -1,6 +1,6 @@
-"""State changes of tasks in simulated runs: each is a row of its table, and is noted.
+"""State changes of tasks in simulated runs: each must be a row of its table, and is recorded.
 
-Methods of `Task` write the state without a look at the table, since each small task takes that way; here they look.
+Methods of `Task` write the state without a check of the table, since each small task calls them; here they check.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EVENTS = {
     "queued": (Event.QUEUED,),
     "ended": (Event.ENDED,),
 }
-taken: set[tuple[int, Event]] = set()  # the rows that have been taken in this process
+taken: set[tuple[int, Event]] = set()  # the rows that occurred in this process
 
 
 def _looks(method: Callable[..., Any], events: tuple[Event, ...]) -> Callable[..., Any]:
@@ -47,7 +47,7 @@ def _notes(happened: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def watch_tasks() -> None:
-    """Have each change of a task's state looked at, from now on in this process."""
+    """Check each change of a task's state, from now on in this process."""
     if hasattr(Task.sent, "__wrapped__"):
         return
     for name, events in EVENTS.items():

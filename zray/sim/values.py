@@ -1,10 +1,9 @@
-"""Values of simulated programs, and the few bytes they become: a codec of the simulator's own.
+"""Values of simulated programs, in the simulator's own compact encoding.
 
     int, str, None, list, tuple (as list), Ref, Handle, Big
     errors: Failed, by the same first bytes as in production (exceptions.TASK_ERROR, SYSTEM_ERROR)
 
-A ref inside a value is found while encoding and handed back, as in production: whoever stores the bytes says
-what they contain.
+The encoder returns the refs inside a value, as in production: the caller that stores the bytes reports these refs.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ import msgspec
 from ..exceptions import SYSTEM_ERROR, TASK_ERROR, ZrayError, decode_system_error
 from ..ids import FIRST_RETURN
 
-VALUE = b"\x01"  # the first byte of what is no error
+VALUE = b"\x01"  # the first byte of a value other than an error
 REF, BIG, HANDLE, DEP, FAILED = 1, 2, 3, 4, 5  # msgpack extension codes
 
 
 class Ref(msgspec.Struct, frozen=True):
-    """A name for a value, as scripts hold it.  Who counts it is the process (see process.py)."""
+    """A name for a value, as held by scripts.  The process counts refs (see process.py)."""
 
     id: bytes
 
@@ -38,20 +37,20 @@ class Handle(msgspec.Struct, frozen=True):
 
 
 class Dep(msgspec.Struct, frozen=True):
-    """In an encoded argument list: the value of the spec's `deps[index]` belongs here."""
+    """A place in an encoded argument list, for the value of the spec's `deps[index]`."""
 
     index: int
 
 
 class Big(msgspec.Struct, frozen=True):
-    """`size` bytes, all `fill`: wrong bytes anywhere are noticed when it is decoded."""
+    """A value of `size` bytes, all `fill`: decoding detects wrong bytes anywhere."""
 
     fill: int
     size: int
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """What stands where a value could not be made.  kind: "task", or the name of the system error."""
+    """A failure in place of a value.  kind: "task", or the name of the system error."""
 
     kind: str
     text: str
@@ -59,19 +58,19 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class UserError(Exception):
-    """What the code of a simulated program raises."""
+    """An error of a simulated program's own code."""
 
 
 class RemoteError(Exception):
-    """What `Get` raises in a script; `failed` says what."""
+    """The error raised by `Get` in a script; `failed` holds the failure."""
 
     def __init__(self, failed: Failed) -> None:
-        super().__init__(failed.text)  # the text alone: one that goes up through many tasks stays as long as it is
+        super().__init__(failed.text)  # the text alone: an error passed up through many tasks keeps its length
         self.failed = failed
 
 
 class CorruptValue(Exception):
-    """Bytes that nobody wrote: a range was reused while somebody could read it."""
+    """Bytes that no process wrote: a range was reused while a reader could still access it."""
 
 
 def encode(value: Any) -> tuple[bytes, tuple[bytes, ...]]:
@@ -82,7 +81,7 @@ def encode(value: Any) -> tuple[bytes, tuple[bytes, ...]]:
 
 
 def _plain(value: Any, contained: dict[bytes, None]) -> Any:
-    """What msgpack knows: extensions for our own types."""
+    """Return the value in msgpack's types: extensions for our own types."""
     kind = type(value)
     if kind is list or kind is tuple:
         return [_plain(item, contained) for item in value]
@@ -102,7 +101,7 @@ def _plain(value: Any, contained: dict[bytes, None]) -> Any:
 
 
 def encode_failure(text: str, is_system: bool) -> bytes:
-    """The error value of a task that raised.  is_system: what it raised began as a system error."""
+    """Return the error value of a task that raised.  is_system: the error began as a system error."""
     return bytes((TASK_ERROR,)) + msgspec.msgpack.encode([text, is_system])
 
 

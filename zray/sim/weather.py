@@ -1,8 +1,8 @@
-"""What is no failure, and no good weather either: lines that clog, frames that come twice, nodes that are slow for a
-while, clocks that differ and jump, and memory or disks that a stranger fills.
+"""Benign faults: lines that clog, frames that arrive twice, nodes slow for a while, clocks that differ and jump, memory
+or disks filled by another program.
 
-Of all this nothing may be lost: who works on is a member.  But for stores that are full, where a put may be refused,
-and for long clogs, in worlds that lose nodes anyway.
+None of these may cost work: a working node stays a member.  Exceptions are full stores, where a put may be refused, and
+long clogs, in worlds that lose nodes anyway.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ if TYPE_CHECKING:
     from .node import Node
     from .simulator import Simulator
 
-# How long a machine has been up: a role has no other clock than that.
+# Uptime of a machine: a role has no other clock.
 UP_SECONDS_MAX = 1e6
-# A cheap quartz is off by less (0.02 %), one that is being corrected too.
+# A cheap quartz is off by less (0.02 %), a clock under correction too.
 PACE = 0.001
-# A machine that was stopped with all that it runs (a virtual one), by the clock that it finds when it goes on.
+# A suspended virtual machine, by the clock after its resumption.
 JUMP_SECONDS = (0.5, 1.5, 30.0, 3_600.0, 86_400.0)
-# All clogs of one swizzle.  Short ones end before the lease of anybody does, whatever else holds its messages up.
+# Length of a swizzle.  Short ones end before any lease, whatever else delays messages.
 SHORT_SECONDS, LONG_SECONDS = 0.4, 6.0
-# What comes again comes a little later.
+# A repeated frame arrives a little later.
 REPEAT_SECONDS = (1e-5, 0.1)
-# A slow node: its turns wait for so long, and its processes take so much longer.
+# A slow node: extra time per turn, and a factor for its processes.
 TURN_SECONDS = (1e-3, 50e-3)
 DRAG = (3.0, 10.0)
-# A stranger's file, before it is removed.
+# Lifetime of another program's file.
 FILL_SECONDS = (1e-3, 1.0)
-# Of a disk that does nothing for a while.
+# Time for which a disk does nothing.
 STALL_SECONDS_MAX = 2.0
-# So many pages may be left.
+# Pages left over.
 PAGES_LEFT_MAX = 4
 
 
 class Weather:
-    """That of one world."""
+    """The benign faults of a world."""
 
     def __init__(self, world: Simulator) -> None:
         self.world = world
-        self.clogged: dict[str, None] = {}  # machines: nothing comes through to others, or from them
+        self.clogged: dict[str, None] = {}  # machines without connection to others
         self.clogs_until = 0.0  # the last line is about to be clogged then
 
     def start(self) -> None:
-        """Draw what happens at a certain time."""
+        """Draw the faults with fixed times."""
         options, world = self.world.options, self.world
         random, now = world.random, world.now
         span = max(0.0, options.fault_seconds - now)
@@ -57,14 +57,14 @@ class Weather:
         for _ in range(options.disk_fills):
             world.call_at(now + random.random() ** 2 * span, self._fill_disk)
         jumping = random.sample(list(world.nodes), min(options.clock_jumps, len(world.nodes)))
-        lid = random.random() * span  # where all of them were asleep, and wake at once
+        lid = random.random() * span  # all were asleep, and wake at once
         for name in jumping:
             world.call_at(now + (lid if options.clocks_differ else random.random() * span), self._jump, name)
 
     # --- clocks ---
 
     def clock(self) -> tuple[float, float]:
-        """Of a machine: by what it is ahead, and how fast it goes."""
+        """Return a machine's clock: its offset, and its pace."""
         if not self.world.options.clocks_differ:
             return 0.0, 1.0
         random = self.world.random
@@ -83,21 +83,21 @@ class Weather:
     # --- lines ---
 
     def is_clogged(self, first: str, second: str) -> bool:
-        """Whether nothing comes through between these two hosts."""
+        """Return whether nothing gets through between these two hosts."""
         if not self.clogged:
             return False
         machines = self.machine(first), self.machine(second)
         return machines[0] != machines[1] and (machines[0] in self.clogged or machines[1] in self.clogged)
 
     def machine(self, name: str) -> str:
-        """The node on whose machine that host is."""
+        """Return the node on whose machine a host runs."""
         host = self.world.shards.hosts.get(name)
         if name in self.world.schedulers.hosts:
             return self.world.heads.name
         return (host.machine or self.world.heads.name) if host is not None else name
 
     def _swizzle(self) -> None:
-        """Some nodes, one after the other; and they come back in another order."""
+        """Clog the lines of some nodes one by one, and free them in another order."""
         world, random, faults = self.world, self.world.random, self.world.faults
         is_long = world.options.loses_nodes and random.random() < 0.5
         count = random.randint(1, max(1, len(world.nodes) - 1))
@@ -124,7 +124,7 @@ class Weather:
         self.apply()
 
     def apply(self) -> None:
-        """Which lines let nothing through has changed."""
+        """Hold and release connections after a change of the clogged lines."""
         world = self.world
         for pair, connection in list(world.between_nodes.items()):
             for source, target in (pair, pair[::-1]):
@@ -135,7 +135,7 @@ class Weather:
                     connection.release(source)
 
     def draw_repeat(self) -> float:
-        """How much later a frame comes once more; 0: it does not."""
+        """Return the delay of a repeated frame; 0: no repetition."""
         world = self.world
         probability = world.options.repeat_probability
         if probability and not world.faults.are_over and world.random.random() < probability:
@@ -157,7 +157,7 @@ class Weather:
         node.turn_seconds, node.drag = 0.0, 1.0
 
     def _fill(self) -> None:
-        """Somebody else takes what is left of a machine's shared memory, or nearly so, and gives it back."""
+        """Fill the rest of a machine's shared memory, or nearly so, and free it later."""
         world, random = self.world, self.world.random
         node = world.nodes[random.choice(list(world.nodes))]
         if node.arena.pages_max < world.options.pages_max:

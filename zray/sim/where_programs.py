@@ -1,4 +1,4 @@
-"""Programs of tasks and actors that say where they run, or would rather."""
+"""Programs of tasks and actors with placement constraints or preferences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Script = Generator[Any, Any, Any]
 EVERY: tuple[str, ...] = ()
 # As many as the largest simulated cluster may have.
 ODD = tuple(f"n{number}" for number in range(1, 400, 2))
-# What is said, and the nodes that do.
+# Constraints, and the permitted nodes.
 WISHES = [
     (Where(node="n1"), ("n1",)),
     (Where(node="n2", is_soft=True), EVERY),
@@ -33,7 +33,7 @@ def is_here(names: tuple[str, ...]) -> Script:
 
 
 def run_choosy(count: int) -> Script:
-    """Tasks: by node, by label, one node after the other."""
+    """Place tasks: by node, by label, one node after the other."""
     refs = []
     for number in range(count):
         for where, names in WISHES:
@@ -46,7 +46,7 @@ def run_choosy(count: int) -> Script:
 
 @remote
 class Resident:
-    """Says whether it is where it should be."""
+    """An actor that tells whether it is on a permitted node."""
 
     world: Any
     process: Any
@@ -73,10 +73,10 @@ def descend(one: Big, two: Big) -> Big:
 
 
 def run_ancestry(depth: int, width: int, size: int, seconds: float) -> Script:
-    """Lines of tasks that take each other's results, made on the second node and let go of but for the last ones;
-    which are fetched only when that node may be gone.
+    """Run lines of tasks on the second node that take each other's results, keep only the last refs, and fetch them
+    when the node may be gone.
 
-    Each line is fetched in turn, and needs tasks of the others, which run again for it: no bound is set on their runs.
+    Each line is fetched in turn, and re-executes tasks of the other lines: their runs are unlimited.
     """
     where = Where(node="n2", is_soft=True)
     line = []
@@ -85,19 +85,19 @@ def run_ancestry(depth: int, width: int, size: int, seconds: float) -> Script:
     for _ in range(depth):
         after = []
         for number in range(width):
-            # Each has two parents, which are of other shards or not.
+            # Each has two parents, whose shards may differ.
             parents = (line[number], line[number - 1])
             after.append((yield Submit(descend, parents, max_retries=-1, where=where)))
         yield Drop(line)
         line = after
-        yield Sleep(0.1)  # they are done, and what they take is gone; nobody has asked for what they return
+        yield Sleep(0.1)  # tasks are done, and their arguments freed; no result has been fetched
     yield Sleep(seconds)
     return (yield from outcomes(line))
 
 
 @remote
 class Giver:
-    """What it returns is large, and follows from its arguments."""
+    """An actor with large results, determined by the arguments."""
 
     world: Any
     process: Any
@@ -115,15 +115,15 @@ def sum_of_fills(one: Big, two: Big) -> int:
 
 
 def run_late_answers(actors: int, count: int, size: int, seconds: float) -> Script:
-    """Actors on the second node, with calls that may be repeated and take each other's answers; these are fetched only
-    when that node may be gone, and the first ones are let go of.  Every second actor does not care for a node.
+    """Call actors on the second node with calls that may be retried and take each other's results; fetch the last
+    results when the node may be gone, and drop the first.  Every second actor has no preference for a node.
     """
     givers, early, late = [], [], []
     for number in range(actors):
         where = Where(node="n2", is_soft=True) if number % 2 == 0 else None
         givers.append((yield Create(Giver, (), where=where, max_restarts=-1)))
     for giver in givers:
-        yield Get((yield Call(giver, "give", (0, 10), max_retries=-1)))  # it is where it is to be
+        yield Get((yield Call(giver, "give", (0, 10), max_retries=-1)))  # the actor has been placed
     for number in range(count):
         giver, other = givers[number % actors], givers[(number + 1) % actors]
         one = yield Call(giver, "give", (number, size), max_retries=-1)
@@ -131,7 +131,7 @@ def run_late_answers(actors: int, count: int, size: int, seconds: float) -> Scri
         three = yield Call(other, "after", (two, one), max_retries=-1)
         early += [one, two] if number % 2 else [one]
         late += [three] if number % 2 else [two, three]
-    yield Sleep(0.5)  # they have ended
+    yield Sleep(0.5)  # the calls have ended
     yield Drop(early)
     yield Sleep(seconds)
     tasks = []

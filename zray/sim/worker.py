@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .node import Node
     from .simulator import Simulator
 
-TASK_SECONDS = (2e-6, 60e-6)  # what a task costs beyond its own sleeps
+TASK_SECONDS = (2e-6, 60e-6)  # cost of a task beyond its own sleeps
 
 
 class Worker(Process):
@@ -43,14 +43,14 @@ class Worker(Process):
         self.packages = packages
         self.job_id = b""
         self.environment = NO_ENVIRONMENT
-        self.code: tuple[Bundle, ...] = ()  # of the job, where its driver is elsewhere
-        self.taken: set[bytes] = set()  # of these
+        self.code: tuple[Bundle, ...] = ()  # of the job, if the driver is on another node
+        self.taken: set[bytes] = set()  # fetched bundles
         self.actor: Any = None
         self.recovery: Recovery | None = None  # of an actor that recovers
         self.is_told_to_stop = False
         self.is_leaving = ""
 
-    # --- what arrives ---
+    # --- arrivals ---
 
     @on(StartTasks)
     def _on_start_tasks(self, message: StartTasks) -> None:
@@ -90,7 +90,7 @@ class Worker(Process):
     # --- tasks ---
 
     def next_task(self) -> bool:
-        """Claim the next one of the queue; an empty window means that the rest is not ours any more."""
+        """Claim the next task of the queue; an empty window means that the rest was reclaimed."""
         executor = self.executor
         if self.is_leaving:
             self._leave()
@@ -115,7 +115,7 @@ class Worker(Process):
         return True
 
     def next_nested(self) -> bool:
-        """A task that this worker waits for, or that one waits for: run it on top."""
+        """Run a task nested in a wait on top of the stack."""
         if not self.executor.nested:
             return False
         spec = self.executor.begun = self.executor.nested.popleft()
@@ -130,20 +130,20 @@ class Worker(Process):
         top.begun_at = self.world.now
         if not options.actor_id:
             self._has_gpus(top, options.resources, self.executor.gpus_inside(spec))
-        function = self.executor.functions.get(spec.function_id)  # what is sent while it begins may replace it
+        function = self.executor.functions.get(spec.function_id)  # a message during the start may replace the entry
         top.body = self._run_task(top, spec, function)
         self.stack.append(top)
         self.world.output.print(self.node, self.address, self.job_id)
         self.world.runs[spec.task_id] = self.world.runs.get(spec.task_id, 0) + 1
 
     def _has_gpus(self, level: Activation, request: Mapping[str, int], gpus: list[str] | None) -> None:
-        """As long as it is there, or, for an actor, as long as this process is."""
+        """Assign GPUs to an activation, or, for an actor, to the process."""
         check_named(request, gpus)
         level.gpus, level.gpu_amount = gpus, sum(amount for key, amount in request.items() if plain_name(key) == GPU)
 
     @property
     def is_once_more(self) -> bool:
-        """Whether the call that it runs had ended before: what it returned is lost."""
+        """Whether the running call is a replay of an ended call with a lost result."""
         spec = self.stack[-1].spec
         return spec is not None and spec.caller == spec.task_id
 
@@ -179,7 +179,7 @@ class Worker(Process):
         return values, contained, False
 
     def returns_of(self, spec: TaskSpec, result: Any) -> Generator[Any, Any, Any]:
-        """What it returned, as it is told; and the refs inside."""
+        """Return a call's results as reported, and the refs inside."""
         num_returns = parse_options(spec.options).num_returns
         results = [result] if num_returns == 1 else list(result or ())
         assert len(results) == num_returns
@@ -197,7 +197,7 @@ class Worker(Process):
         return values, tuple(contained) if any(contained) else ()
 
     def _take_code(self) -> Generator[Any, Any, None]:
-        """As a worker fetches the modules of its job: what came must be what was sent."""
+        """Fetch the job's code as a worker does, and check that it is the sent code."""
         while new := [bundle for bundle in self.code if bundle.object_id not in self.taken]:
             bundle = new[0]
             self.client.hold(bundle.object_id)
@@ -209,7 +209,7 @@ class Worker(Process):
     def _arguments(
         self, top: Activation, spec: TaskSpec, given: list[bytes | StoredValue]
     ) -> tuple[list[Any], bytes | None]:
-        """The arguments; or the error that is among them."""
+        """Return the arguments; or the first error among them."""
         for object_id, value in zip(spec.deps, given, strict=True):
             self.world.checkers.is_read(object_id, self.bytes_of(value), self.address)
         for value in given:
@@ -295,7 +295,7 @@ class Worker(Process):
 
 
 def failure_of(error: Exception) -> bytes:
-    """The error value of a task that raised."""
+    """Return the error value of a task that raised."""
     if isinstance(error, RemoteError):
         return encode_failure(str(error), error.failed.is_system)
     return encode_failure(str(error), False)

@@ -1,8 +1,8 @@
-"""Programs whose results are known: each is run by one thread in order too (sequential.py), and compared.
+"""Programs with known results: each also runs in one thread, in order (sequential.py), for comparison.
 
-A program is a script for a driver: it returns a value that does not depend on time or on order.  What may
-fail under faults is taken through `outcome`, so that one lost task does not hide the rest.
-setup = `draw_*` (how large, from the seed), step = the script, check = Checkers.compare.
+A program is a script for a driver: its result does not depend on time or order.  Results that may fail under faults are
+taken through `outcome`, so that a lost task does not hide the rest. setup = `draw_*` (how large, from the seed), step =
+the script, check = Checkers.compare.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         lambda random: (random.randint(1, 2), random.randint(0, 3), random.choice((1, 5)), 10, "CPU"),
     ),
 }
-# Added to those of some seeds (options.py).
+# Added to the programs of some seeds (options.py).
 GROUP_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "groups": (run_groups, lambda random: (random.randint(1, 5), random.choice(("PACK", "SPREAD", "STRICT_PACK")))),
     "groups_of_actors": (
@@ -121,7 +121,7 @@ GROUP_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
 }
 # As above.
 BACKLOG_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
-    # Nodes with nothing to do get some of what waits at others.
+    # Idle nodes take tasks that wait at others.
     "backlog": (
         run_backlog,
         lambda random: (*random.choice(((10, 0.3), (30, 0.1), (60, 0.05))), random.choice((50, 5_000, 100_000))),
@@ -158,7 +158,9 @@ RECOVERY_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
 
 
 def draw_recovery(random: Random) -> tuple[Any, ...]:
-    """Of actors that recover: calls between checkpoints, calls, where they begin to count, what they ask for."""
+    """Draw for actors that recover: calls between checkpoints, number of calls, start of their count, requested
+    resource.
+    """
     return (
         random.choice((0, 0, 1, 3, 10)),
         random.choice((3, 10, 40)),
@@ -169,32 +171,32 @@ def draw_recovery(random: Random) -> tuple[Any, ...]:
 
 # Run by name only.
 SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
-    # Its tasks take what it brings along, wherever they run.
+    # Its tasks take the driver's published values, wherever they run.
     "code": (
         run_code,
         lambda random: (random.randint(1, 4), random.randint(0, 4), random.choice((10, 500, 60_000))),
     ),
-    # What it asks for comes with a node that joins late.
+    # The requested resource comes with a node that joins late.
     "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),
-    # What it has is lost with the second node, from the last back to the first.
+    # Its results are lost with the second node, from the last back to the first.
     "ancestry": (run_ancestry, lambda random: (random.randint(1, 8), random.randint(1, 5), 5_000, 2.0)),
-    # What its actors on that node have returned is, too.
+    # So are results of its actors on that node.
     "late_answers": (run_late_answers, lambda random: (random.randint(1, 3), random.randint(1, 6), 5_000, 2.0)),
-    # Over lines of some bandwidth its values are under way for a while: faults find them there.
+    # With limited bandwidth, its values are in transit for a while, when faults occur.
     "shared": (
         run_shared,
         lambda random: (random.randint(1, 6), random.randint(1, 6), random.choice((1_500, 40_000, 200_000))),
     ),
-    # Its actors, which recover, call each other and themselves.
+    # Its actors recover, and call each other and themselves.
     "relay": (run_relay, draw_recovery),
-    # Its actor, which recovers, makes others.
+    # Its actor recovers, and creates others.
     "maker": (run_maker, draw_recovery),
-    # The one that is asked for large answers is on a node of that kind, too: may be on the same one.
+    # The actor with large answers is on a node of that kind, too: perhaps the same.
     "couple": (
         run_maker,
         lambda random: (random.choice((0, 0, 1, 3, 10)), random.choice((3, 10, 40)), 1, "room", True),
     ),
-    # Its actor, which recovers, makes others and hands them to a third one.
+    # Its actor recovers, creates others, and passes them to a third actor.
     "giver": (
         run_giver,
         lambda random: (
@@ -203,14 +205,14 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             *(random.choice(("", "room")) for _ in range(3)),
         ),
     ),
-    # Its driver pulls the large answers of an actor that recovers only in the end.
+    # Its driver pulls the large answers of a recovering actor only in the end.
     "hoard": (
         run_hoard,
         lambda random: (random.choice((0, 1, 3, 10)), random.choice((3, 10, 40)), 5_000, "room"),
     ),
     # Its tasks wait for short times, inside each other.
     "polls": (run_polls, lambda random: (random.choice((2, 6, 12)), random.choice((1e-4, 0.003, 0.02)))),
-    # It takes more workers than others do.
+    # It takes more workers than other programs.
     "environments": (
         run_environments,
         lambda random: (random.randint(1, 12), random.randint(0, 5), random.choice((1, 2, 5, 20))),
@@ -219,17 +221,17 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
 PROGRAMS_WITH_ACTORS = frozenset(
     {"counter", "actor_refs", "actor_ends", "own_actors", "named", "spread", "survivors", "crowd", "residents"}
 )
-# Their actors take CPUs: one node alone has none left for the tasks that call them.
+# Their actors take CPUs: a single node has none left for the calling tasks.
 PROGRAMS_OF_CLUSTERS = frozenset({"crowd"})
-# Their actors need two nodes beside the driver's, for as long as they live.
+# Their actors need two nodes beside the driver's, for their whole life.
 PROGRAMS_THAT_NEED_NODES = frozenset({"crowd", "spread", "survivors"})
-# Three of their actors hold room at once, and the first two do so until the third has it.
+# Three of their actors hold "room" at once, and the first two until the third has it.
 PROGRAMS_THAT_NEED_ROOM = frozenset({"couple"})
 PROGRAMS_THAT_NAME_NODES = frozenset({"choosy", "residents"})
 
 
 def program(name: str) -> tuple[Callable[..., Script], Draw]:
-    """The script of that name, and its arguments from a seed."""
+    """Return the script of that name, and its arguments from a seed."""
     for programs in (PROGRAMS, GROUP_PROGRAMS, BACKLOG_PROGRAMS, GROVE_PROGRAMS, GPU_PROGRAMS, RECOVERY_PROGRAMS):
         if name in programs:
             return programs[name]
@@ -237,11 +239,11 @@ def program(name: str) -> tuple[Callable[..., Script], Draw]:
 
 
 def several(parts: list[tuple[str, tuple[Any, ...]]]) -> Script:
-    """A driver's program: one after the other."""
+    """Run programs in sequence, as a driver's program."""
     results = []
     for name, args in parts:
         try:
             results.append((yield from program(name)[0](*args)))
-        except RemoteError as error:  # what it could not go on without
+        except RemoteError as error:  # an error without which the program could not continue
             results.append(error.failed)
     return results
