@@ -1,7 +1,7 @@
 """The global control store (Ray paper 4.3).
 
-A shard alone is `shard.GcsShard`; a node that hosts one needs no more.  Replicated: `chain.ChainMember` (around
-a shard), `client.ChainClient` (on every host that talks to one) and `master.ChainMaster`.
+A shard alone is `shard.GcsShard`; a node that hosts one needs no more.  Replicated: `chain.ChainMember` (around a
+shard), `client.ChainClient` (on every host that uses the shard) and `master.ChainMaster`.
 """
 
 from .shard import GcsShard

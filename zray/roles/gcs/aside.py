@@ -1,7 +1,7 @@
-"""Messages that a member of a chain cannot handle yet: bounded per sender, and what is refused is asked for again.
+"""Messages that a member of a chain cannot handle yet: bounded per sender, and refused ones are requested again.
 
-A client whose messages find no room is told so (ChainAgain) when those that did are done, and sends the others again.
-Each has room of its own, so that one that says too much, or what it should not, delays nobody but itself.
+A client with refused messages is told (ChainAgain) when its accepted messages are done, and sends the others again.
+Limits are per client, so that excessive or invalid messages delay only their sender.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .client import REQUESTS_MAX
 if TYPE_CHECKING:
     from .chain import ChainMember
 
-Waiting = MutableSequence[tuple[str, Any]]  # senders and what they have said
-# Requests of one client: far more than come in the moment that a change of the chain takes; on a full disk,
-# where nothing is done for as long as it lasts, they stay with the client instead.
+Waiting = MutableSequence[tuple[str, Any]]  # senders and their messages
+# Requests of a client: far more than arrive while a chain changes; on a full disk, which stops all work, further ones
+# stay with the client instead.
 ASIDE_MAX = 10_000
 
 
 class Aside:
-    """Of one member."""
+    """The messages that a member holds back."""
 
     PASSING = {"early waiting counts refused": None} | {
         "messages of one sender": (lambda it: it.counts.values(), lambda _: max(ASIDE_MAX, REQUESTS_MAX))
@@ -30,19 +30,19 @@ class Aside:
 
     def __init__(self, member: ChainMember) -> None:
         self.member = member
-        self.early: list[tuple[str, Any]] = []  # of an epoch that we have not heard of
+        self.early: list[tuple[str, Any]] = []  # of an epoch not yet known
         self.waiting: list[tuple[str, Any]] = []  # until we have caught up
-        self.counts: dict[str, int] = {}  # sender -> requests of its that are here
-        self.refused: dict[str, None] = {}  # clients that are to send again
+        self.counts: dict[str, int] = {}  # sender -> number of its requests held
+        self.refused: dict[str, None] = {}  # clients to be told to send again
 
     def put(self, items: Waiting, message: Any) -> None:
-        """Into one of the lists above, or what is held at the entrance, if there is room."""
+        """Add the sender's message to a list above, or to the entrance's, if there is space."""
         member = self.member
         sender = member.sender
         if type(message) is ChainHave:
-            self._drop_questions(sender)  # of an older epoch, and nobody would ask for this one again
+            self._drop_questions(sender)  # of an older epoch, and no other member would repeat the new one
         count, weight = self.counts.get(sender, 0), _weight(message)
-        # After one that was refused come only others that cannot be taken: they have numbers.
+        # After a refused message, later ones cannot be taken either: they are numbered.
         if sender in self.refused or (count and count + weight > ASIDE_MAX):
             if type(message) in (ChainWrite, ChainRead):
                 self.refused[sender] = None
@@ -52,7 +52,7 @@ class Aside:
         items.append((sender, message))
 
     def handle(self, items: list[tuple[str, Any]]) -> None:
-        """What was in one of the lists; it may go into another one."""
+        """Handle the messages of a list, which may add them to another one."""
         member = self.member
         sender = member.sender
         taken, items[:] = list(items), []
@@ -63,7 +63,7 @@ class Aside:
         member.sender = sender
 
     def keep_questions(self) -> None:
-        """Of those that wait: whoever has asked for updates asks again."""
+        """Drop waiting messages except questions: members that asked for updates ask again."""
         for source, message in self.waiting:
             if type(message) is not ChainRead:
                 self.took(source, message)
@@ -76,13 +76,13 @@ class Aside:
                 items.remove(item)
 
     def clear(self) -> None:
-        """All of it, for good."""
+        """Drop all messages for good."""
         for items in (self.early, self.waiting, self.member.entrance.held, self.counts, self.refused):
             items.clear()
         self.member.entrance.owing.clear()
 
     def end_turn(self) -> None:
-        """Whoever has nothing here any more may send the rest."""
+        """Tell clients without held messages to send the refused ones."""
         if not self.refused:
             return
         replica = self.member.replica
@@ -92,7 +92,7 @@ class Aside:
             self.member.send(client, ChainAgain(1 + (session.received if session is not None else 0)))
 
     def took(self, sender: str, message: Any) -> None:
-        """It waits no longer."""
+        """Note that a message is no longer held."""
         self.counts[sender] -= _weight(message)
         if not self.counts[sender]:
             del self.counts[sender]

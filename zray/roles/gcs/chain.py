@@ -1,43 +1,42 @@
-"""One replica of a shard: chain replication (Ray paper 4.3, 4.4).
+"""A replica of a shard: chain replication (Ray paper 4.3, 4.4).
 
-A chain is head, middles, tail.  Requests enter at the head, which numbers them and stamps them with its `now`; each
-member puts them through its own copy of the shard and passes them on; what the shard says leaves from the tail
-alone.  So members with equal sequences have equal states, and each member has all that its successor has: *the
-prefix rule*, on which everything below rests.
+A chain is head, middles, tail.  Requests enter at the head, which numbers and timestamps them; each member applies them
+to its own copy of the shard and passes them on; the shard's messages leave from the tail alone.  So members with equal
+sequences have equal states, and each member has all updates of its successor: *the prefix rule*, the base of everything
+below.
 
     client -> head                   ChainWrite      numbered by the client
     member -> successor              ChainUpdates    numbered by the head
-    tail -> client                   ChainResults    numbered per client; the client's requests so far are done
-    tail -> predecessor ... -> head  ChainAck        updates up to here are at every member: forget them
-    member -> hosted successor       ChainSafe       updates up to here are on its disk
+    tail -> client                   ChainResults    numbered per client; the client's requests up to a number are done
+    tail -> predecessor ... -> head  ChainAck        updates up to here are at every member, and may be forgotten
+    member -> hosted successor       ChainSafe       updates up to here are on the member's disk
     client -> tail -> client         ChainRead, ChainReadReply
 
-A *session* per client is part of the replicated state: the number of its last request, and the results that it
-has not yet confirmed to have.  A request that comes again is known by its number and changes nothing; a result that
-comes again is known to the client by its number.  So each request has its effect once, and each result arrives
-once and in order, whoever dies in between.
+A *session* per client is part of the replicated state: the number of its last request, and its unconfirmed results.
+Duplicate requests and results are recognized by number, and change nothing.  So each request has its effect once, and
+each result arrives once and in order, whatever dies in between.
 
-The chain master alone says who the members are (ChainChanged), each time under a new epoch; it takes members out
-and appends new ones, and never changes their order.  Then:
+Only the chain master changes the members (ChainChanged), each time under a new epoch: it removes and appends members,
+and never changes their order.  Then:
 
-- every member but the head tells its predecessor what it has (ChainHave); the predecessor, once it has caught up
-  itself, sends the updates after that, or, where it no longer remembers them, its whole state (ChainState, in parts;
-  handover), and goes on from there.  Only then has a member *caught up* in this epoch;
-- a member takes updates only of its own epoch, so what an expelled member still passes on changes nothing;
-- the client sends again, to the new head, what is not known to be done; the new tail sends again, to each client, the
-  results that it is not known to have.
+- every member but the head tells its predecessor its last update (ChainHave); the predecessor, once caught up itself,
+    sends the later updates, or, if already forgotten, its whole state (ChainState, in parts; handover), and then the
+    updates after that.  Only then has a member *caught up* in this epoch;
+- a member takes updates only of its own epoch, so updates of an expelled member change nothing;
+- the client sends requests not known to be done to the new head again; the new tail sends unconfirmed results to each
+    client again.
 
-Why nothing acknowledged is lost: the client takes a request for done when the tail says so; the tail has it, so by the
-prefix rule every member has it, whoever of them is left.  One that joins gets the tail's state and then every update,
-while the tail goes on being the tail.  When it is appended it becomes a full member, one that may be left alone, only
-after it has caught up in that epoch (ChainJoined): until then its predecessor may have acknowledged alone.  One that
-joins says that it has caught up when its log has all of it too: as the tail it will be waited for.
+Why nothing acknowledged is lost: a client takes a request for done when the tail says so.  The tail has the request, so
+by the prefix rule every remaining member has it.  A joining member gets the tail's state and then every update, while
+the tail stays the tail.  After being appended, it becomes a full member, able to remain alone, only when caught up in
+that epoch (ChainJoined): until then its predecessor may have acknowledged alone.  A joining member reports this when
+its log is complete too, since clients will wait for the new tail.
 
-Head dies: its successor has all that it had acknowledged, and gets the rest from the clients.  Middle dies: its
-predecessor remembers what the tail has not acknowledged.  Tail dies: its predecessor has all that it had.  A head that
-was expelled and does not know can acknowledge nothing, for its successor takes nothing from it.  A tail that was
-expelled and does not know may answer a ChainRead with what is no longer so: that is why only hints are read there
-(where an object lies); what must be true goes through the chain like a write.
+Head dies: its successor has all acknowledged requests, and gets the rest from the clients.  Middle dies: its
+predecessor remembers the updates not acknowledged by the tail.  Tail dies: its predecessor has all of the tail's
+updates.  An expelled head that was not told can acknowledge nothing, for its successor takes nothing from it.  An
+expelled tail that was not told may answer a ChainRead with outdated facts: so only hints (an object's location) are
+read at the tail; facts that must be true go through the chain like a write.
 """
 
 from __future__ import annotations
@@ -61,18 +60,18 @@ from .stalls import Stalls
 
 
 class ChainMember(Role):
-    """One replica of a shard.  address: its own; shard: the logical name; master: who says what the chain is.
+    """A replica of a shard.  address: its own; shard: the logical name; master: the chain master.
 
-    is_durable: it keeps a log, and what it says as the tail is there for good.  is_hosted: by another node than the
-    head; then that is on its predecessor's disk too (master).  lineage_bytes: what the specs in memory may weigh before
-    they leave it for its store (flushing); 0: they stay.
+    is_durable: the member keeps a log, and its messages as the tail are about durable records.  is_hosted: on a node
+    other than the head; then the records are on its predecessor's disk too (master).  lineage_bytes: limit for specs in
+    memory before some go to the store (flushing); 0: no limit.
     """
 
-    # Updates: those that a member which joins lacked, and those under way.
+    # Updates: those missing in a joining member, and those in flight.
     PASSING = {"history": lambda _: 2 * entrance.HISTORY_MAX, "fresh": None}
     LASTING = {
         **{"members": None, "replica": ...},
-        # A tail whose disk is behind says nothing: it has not looked, either, who of them is lost.
+        # A tail whose disk is behind sends nothing, and has not checked for lost clients either.
         "results.told": lambda self: (
             self.client_count if self.is_tail and self.has_caught_up and self.acknowledged >= self.forgotten else None
         ),
@@ -93,7 +92,7 @@ class ChainMember(Role):
         self.shard = shard
         self.master = master
         self.is_hosted = is_hosted
-        self.replica: Replica | None = None  # until there is a state
+        self.replica: Replica | None = None  # None: no state yet
         self.journal = Journal(self) if is_durable else None
         self.flushing = Flushing(self, lineage_bytes)
         self.handover = Handover(self)
@@ -101,23 +100,23 @@ class ChainMember(Role):
         self.stalls = Stalls(self)
         self.is_recovered = False  # the state is of another life, and of no use but to a chain's first member
         self.epoch = 0
-        self.entered = 0  # the last epoch in which it had all that its predecessor had
+        self.entered = 0  # the last epoch with all updates of the predecessor
         self.members: list[str] = []
         self.joining = ""
         self.is_out = False
         self.has_caught_up = False  # in this epoch
-        self.is_announced = True  # the master knows that we have caught up
-        self.announced_from = 0  # it may know when the log has this update
+        self.is_announced = True  # the master has been told that this member caught up
+        self.announced_from = 0  # the log must have this update before that
         self.aside = Aside(self)
         self.entrance = entrance.Entrance(self)
-        # Updates that the tail has not acknowledged (a tail's: that a joining member lacks), and what is before them.
+        # Updates not acknowledged by the tail (at the tail: missing in a joining member), and the number before them.
         self.history: deque[wire.Update] = deque()
         self.forgotten = 0
         self.acknowledged = 0  # updates that every member has
-        self.told_acknowledged = -1  # our predecessor, in this epoch
-        self.safe_before = 0  # what our predecessor has for good, as far as we know
-        self.joined_sequence = 0  # what a joining member has said it has
-        self.follows = False  # our successor has said what it has: it gets what comes
+        self.told_acknowledged = -1  # sent to the predecessor, in this epoch
+        self.safe_before = 0  # durable updates of the predecessor, as far as known
+        self.joined_sequence = 0  # last update reported by a joining member
+        self.follows = False  # the successor has reported its updates, and gets later ones
         self.fresh: list[wire.Update] = []  # leaves at the end of the turn
         self.handle_with(self.flushing, self.handover, self.entrance, *([self.journal] if self.journal else ()))
 
@@ -126,10 +125,10 @@ class ChainMember(Role):
         self.send(self.master, wire.ChainOffer(self.shard, self.sequence, self.entered))
 
     def recover(self, parts: Iterable[bytes], records: Iterable[bytes]) -> None:
-        """Take up what a log holds: the parts of its snapshot, if there is one, and the records after it.
+        """Recover from a log: the parts of its snapshot, if any, and the records after it.
 
         Raises:
-            ValueError: a record makes no sense.  It is the last one that was taken from `records`.
+            ValueError: a record is malformed: the last one taken from `records`.
         """
         assert self.journal is not None
         self.replica, self.epoch = self.journal.recover(parts, records)
@@ -137,21 +136,21 @@ class ChainMember(Role):
         self.is_recovered = self.replica is not None
         self.forgotten = self.journal.logged = max(self.sequence, 0)
 
-    # --- who we are ---
+    # --- the member's position ---
 
     @property
     def is_head(self) -> bool:
-        """Whether requests enter here."""
+        """Whether requests enter at this member."""
         return bool(self.members) and self.members[0] == self.address
 
     @property
     def is_tail(self) -> bool:
-        """Whether what the shard says leaves from here."""
+        """Whether the shard's messages leave from this member."""
         return bool(self.members) and self.members[-1] == self.address
 
     @property
     def client_count(self) -> int | None:
-        """How many clients are known; None: there is no state."""
+        """The number of known clients; None: no state."""
         return len(self.replica.sessions) if self.replica is not None else None
 
     @property
@@ -160,19 +159,19 @@ class ChainMember(Role):
         return self.is_head or self.is_tail or self.handover.is_awaited
 
     def neighbour(self, step: int) -> str:
-        """The member before (-1) or after us (1); "": there is none."""
+        """Return the member before (-1) or after this one (1), or ""."""
         chain = [*self.members, self.joining] if self.joining else self.members
         index = chain.index(self.address) + step if self.address in chain else -1
         return chain[index] if 0 <= index < len(chain) else ""
 
     @property
     def sequence(self) -> int:
-        """Of the last update that is here; -1: there is no state."""
+        """The number of the last update; -1: no state."""
         return self.replica.sequence if self.replica is not None else -1
 
     @property
     def safe(self) -> int:
-        """The last update that is here for good; where we do not outlive our machine, before us too."""
+        """The last durable update; on a hosted replica, durable at the predecessor too."""
         here = self.journal.logged if self.journal is not None else self.sequence
         return min(here, self.safe_before) if self.is_hosted and self.neighbour(-1) else here
 
@@ -186,7 +185,7 @@ class ChainMember(Role):
         if was_tail:
             self._forget_updates(self.safe)  # of this turn
         elif self.address == self.joining and self.replica is not None:
-            self._forget_updates(self.sequence)  # likewise: all that a line has brought which was cut until now
+            self._forget_updates(self.sequence)  # likewise: updates of a connection that was cut until now
         if self.is_recovered and message.members[:1] != [self.address]:
             self._forget_state()
         self.is_recovered = False
@@ -194,7 +193,7 @@ class ChainMember(Role):
         self.follows = False
         self.fresh.clear()
         self.handover.forget()
-        # Whoever has asked for updates asks again; whoever has a question knows of no change of the tail, perhaps.
+        # Members that asked for updates ask again; clients with questions may not know of a new tail.
         self.aside.keep_questions()
         self.told_acknowledged = -1
         self.safe_before = 0
@@ -213,14 +212,14 @@ class ChainMember(Role):
         if not self.is_head:
             self.send(self.neighbour(-1), wire.ChainHave(self.epoch, self.sequence, self.is_hosted))
         if self.is_tail and not was_tail and self.replica is not None:
-            # What its predecessor in this office had sent may not have arrived.
+            # Messages sent by the former tail may not have arrived.
             self.results.touch_all()
         if self.is_head:
             self.aside.handle(self.aside.waiting)
         self.aside.handle(self.aside.early)
 
     def _enter(self) -> None:
-        """We have all that was acknowledged before this epoch."""
+        """Note that this member has all updates acknowledged before this epoch."""
         self.entered = self.epoch
         if self.journal is not None:
             self.journal.epoch()
@@ -244,7 +243,7 @@ class ChainMember(Role):
             self.journal.forget()
 
     def is_current(self, message: Any) -> bool:
-        """Whether the message is of our epoch.  One of a later epoch is handled when we get there."""
+        """Return whether the message is of this epoch.  Messages of later epochs are handled then."""
         if message.epoch > self.epoch and not self.is_out:
             self.aside.put(self.aside.early, message)
             return False
@@ -253,7 +252,7 @@ class ChainMember(Role):
             return False
         return True
 
-    # --- what is asked (of the head: entrance) ---
+    # --- requests (of the head: entrance) ---
 
     def apply(self, update: wire.Update) -> None:
         """The next step."""
@@ -272,7 +271,7 @@ class ChainMember(Role):
         if message.epoch > self.epoch and not self.is_out:
             self.aside.put(self.aside.early, message)
         elif not self.is_tail:
-            self.reject("a question for the tail")  # its sender hears of the change too, and asks the new one
+            self.reject("a question for the tail")  # the sender is told of the new tail, and asks there
         elif not self.has_caught_up:
             self.aside.put(self.aside.waiting, message)
         else:
@@ -284,7 +283,7 @@ class ChainMember(Role):
     # --- from our predecessor ---
 
     def take_over(self, replica: Replica) -> None:
-        """Its state is ours."""
+        """Adopt the predecessor's state."""
         self.replica = replica
         self.history.clear()
         self.forgotten = self.acknowledged = self.sequence
@@ -292,7 +291,7 @@ class ChainMember(Role):
         if self.journal is not None:
             self.journal.replaced()
         if self.is_tail:
-            # What these updates led to is nobody else's to say.
+            # Only this member can send the results of these updates.
             self.results.touch_all()
 
     @on(wire.ChainUpdates)
@@ -303,7 +302,7 @@ class ChainMember(Role):
             self.receive(message.updates)
 
     def receive(self, updates: list[wire.Update]) -> None:
-        """They are next."""
+        """Apply updates that are next in order."""
         for update in updates:
             if update.sequence > self.sequence:
                 self.apply(update)
@@ -313,7 +312,7 @@ class ChainMember(Role):
             self._enter()
             self.aside.handle(self.aside.waiting)
 
-    # --- from our successor (its questions: handover) ---
+    # --- from the successor (its questions: handover) ---
 
     @on(wire.ChainAck)
     def on_chain_ack(self, message: wire.ChainAck) -> None:
@@ -378,7 +377,7 @@ class ChainMember(Role):
         return self.take_effects()
 
     def _acknowledge(self) -> None:
-        """Upstream; and forget what nobody can ask for any more."""
+        """Acknowledge upstream, and forget updates that no member can request any more."""
         assert self.replica is not None
         if self.is_tail:
             self.acknowledged = max(self.acknowledged, self.safe)
@@ -386,7 +385,7 @@ class ChainMember(Role):
         if self.address == self.joining:
             known = self.replica.sequence
         predecessor = self.neighbour(-1)
-        # One that has no room for more has the head wait, by what it does not acknowledge.
+        # A member without space makes the head wait, by withholding acknowledgements.
         if predecessor and self.has_caught_up and known > self.told_acknowledged and not self.flushing.is_over:
             self.told_acknowledged = known
             self.send(predecessor, wire.ChainAck(self.epoch, known))
@@ -395,7 +394,7 @@ class ChainMember(Role):
     def _forget_updates(self, known: int) -> None:
         limit = known
         if self.is_tail and self.joining:
-            # One that is far behind, and is appended all the same, will be given the whole state again.
+            # A member far behind that is appended anyway will get the whole state again.
             limit = min(known, max(self.joined_sequence, self.sequence - entrance.HISTORY_MAX))
         history = self.history
         while history and history[0].sequence <= limit:

@@ -1,18 +1,18 @@
-"""What a host's roles talk to when they mean a shard that is replicated: it knows where the chain's ends are.
+"""The stand-in for a replicated shard on a host: it knows the ends of the chain.
 
-One per host and shard.  A role sends its request here as if here were the shard (its `Addresses` say so), and what
-the shard says comes from here.
+There is a client per host and shard.  A role sends its request to the client as if to the shard (its `Addresses` say
+so), and the shard's messages come from the client.
 
-    role           a request           numbered and kept until the tail says that it is done; to the head
-    role           LocateObjects       straight to the tail, where nothing of ours is under way ahead of it
+    role           a request           numbered and kept until the tail reports it done; to the head
+    role           LocateObjects       directly to the tail, if no request is pending
     tail           ChainResults        to the roles, each once and in order
     tail           ChainReadReply
-    chain master   ChainChanged        to the new head, again: what is not known to be done
-    chain master   ChainStalled        a disk takes nothing: our host's local scheduler is told, which explains waits
-    our host       HeadChanged         ask the chain master that there is now
+    chain master   ChainChanged        requests not known to be done are sent to the new head again
+    chain master   ChainStalled        a disk takes nothing: the host's local scheduler, which explains waits, is told
+    the host       HeadChanged         ask the new chain master
 
-A chain that is slow, or out of reach, holds back whoever asks: with PENDING_MAX requests that are not done, processes
-of this host say what their links hold, and stop (HoldBack); what they have said is done, whatever it costs.
+Backpressure: a chain that is slow, or out of reach, holds back its clients.  With PENDING_MAX pending requests,
+processes of this host send only what their links hold, and stop (HoldBack); requests already sent are carried out.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from ..replica_effects import ShardStalled
 from ..role import Role, on
 from ..work_effects import HoldBack
 
-REQUESTS_MAX = 100  # in one message
-# So many results are at most unconfirmed when nothing else is to be said.
+REQUESTS_MAX = 100  # in a message
+# At most so many results are unconfirmed when no other message is due.
 CONFIRM_AFTER = 64
-# Requests that the head has been sent and that are not done: what comes of them waits for us at each member.  What a
-# busy node says in some 10 ms, which is longer than a chain takes.
+# Requests sent to the head and not done: their results wait at each member.  As many as a busy node sends in some 10
+# ms, longer than a chain takes.
 SAID_MAX = 2_000
-# Requests that are not done, when processes are held back; with half as many they go on.  Far more than there are where
-# a chain moves, even while it changes; each is some 300 bytes, but for the specs in it, which the node has anyway.
+# Pending requests at which processes are held back; they resume at half as many.  Far more than in a working chain,
+# even while it changes; each is some 300 bytes, except its specs, which the node has anyway.
 PENDING_MAX = 20_000
 
 
 class ChainClient(Role):
-    """address: its own.  shard: the logical name of the shard.  master: who says what its chain is.
+    """The client of a shard.  address: its own.  shard: the logical name.  master: the chain master.
 
-    listener: who is told that what it asks waits for a disk (ShardStalled); "": nobody.
+    listener: told when requests wait for a disk (ShardStalled), or "".
     """
 
-    # What is pending is as much as processes have asked for before they were held back, and what comes of that: some
-    # requests for each task, object and actor that is here, or that was told of since, which is as much as fits into
-    # links; nothing is asked again for want of an answer.  The simulator's checkers count that.
+    # Pending requests are bounded by the processes' requests before they were held back, and their consequences: some
+    # requests for each task, object and actor of this node, or reported since, as many as fit into links; nothing is
+    # repeated for lack of an answer.  The simulator's checkers count them.
     PASSING = {"reads": None, "pending": lambda it: None if it.is_holding else PENDING_MAX} | {
         "questions of one": (lambda it: Counter(who for who, _ in it.reads.values()).values(), lambda _: LOCATING_MAX)
     }
@@ -65,23 +65,23 @@ class ChainClient(Role):
         self.members: list[str] = []
         self.pending: deque[tuple[str, Any]] = deque()  # not known to be done
         self.first = 1  # the number of the first of them
-        self.said = 0  # the number of the last that the head was sent
+        self.said = 0  # the number of the last sent to the head
         self.taken = 0  # the number of the last result
-        self.confirmed = 0  # as the chain knows it
+        self.confirmed = 0  # as known to the chain
         self.read_number = 0
         self.reads: dict[int, tuple[str, scheduling.LocateObjects]] = {}
-        self.is_holding = False  # processes of this host say no more than their links hold
+        self.is_holding = False  # processes of this host send only what their links hold
 
     def start(self) -> None:
-        """Ask who the chain is: once, before anything else."""
+        """Ask for the members of the chain: once, before anything else."""
         self.send(self.master, chain.ChainFollow(self.shard))
 
     @on(HeadChanged)
     def on_head_changed(self, message: HeadChanged) -> None:
-        """The chain master is another one, and the members may be."""
+        """Follow a new chain master, whose members may differ."""
         if self.master == f"{message.former}/chains":
             self.master = f"{message.head}/chains"
-            self.members = []  # those that are left listen to nobody until there is a chain again
+            self.members = []  # remaining members listen to nobody until there is a chain again
             self._stalled([])
             self.start()
 
@@ -141,7 +141,7 @@ class ChainClient(Role):
 
     @on(chain.ChainAgain)
     def on_chain_again(self, message: chain.ChainAgain) -> None:
-        """The head, or the tail, had no room for what we have said last."""
+        """Send again: the head, or the tail, had no space for the last messages."""
         if self.sender in self.members[:1]:
             self.said = max(self.first - 1, min(self.said, message.number - 1))
         if self.sender in self.members[-1:]:
@@ -156,7 +156,7 @@ class ChainClient(Role):
             self.send(target, result)
 
     def end_turn(self, now: float) -> list[Effect]:
-        """Say what is new, in one message."""
+        """Send new requests, in a message."""
         self.now = now
         if self.members:
             start = self.said + 1 - self.first
@@ -168,7 +168,7 @@ class ChainClient(Role):
         return self.take_effects()
 
     def _say(self, start: int) -> None:
-        """What is pending from there on, as much as may be under way; and what we have taken."""
+        """Send pending requests from there on, up to the limit; and confirm received results."""
         fresh = [self.pending[index] for index in range(start, min(len(self.pending), SAID_MAX))]
         self.confirmed = self.taken
         for begin in range(0, len(fresh) or 1, REQUESTS_MAX):

@@ -1,12 +1,13 @@
-"""How requests enter a chain, at its head: in their order, each once, and no more than the members can keep up with.
+"""The entrance of requests into a chain, at its head: in order, each once, and no more than the members can keep up
+with.
 
-Each member remembers the updates that the tail has not acknowledged (`ChainMember.history`).  With so many of them
-under way, or on the head's way to its disk, requests wait here, each client's with room of its own (aside); what
-finds none stays with the client.  So a chain that is slow, or whose disk is full, holds back whoever asks.
+Each member remembers the updates not acknowledged by the tail (`ChainMember.history`).  With too many of them in
+flight, or on their way to the head's disk, requests wait at the entrance, with a limit per client (aside); further ones
+stay with the client.  So a chain that is slow, or has a full disk, holds back its clients.
 
-What a client is told stays at each member until it has confirmed it.  One that asks and does not confirm is *owing*:
-nothing more of what it asks is done, and of what it says only what it confirms is taken, until that is enough
-(ChainAgain).  What others bring about for it is then as much as it has asked for before: subscriptions, copies, holds.
+Results for a client stay at each member until confirmed.  A client that requests without confirming is *owing*: its
+requests are not carried out, and only its confirmations are taken, until enough is confirmed (ChainAgain).  Results
+caused by other clients are limited by its earlier requests: subscriptions, copies, holds.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from .replica import Session, speaks_for
 if TYPE_CHECKING:
     from .chain import ChainMember
 
-# Updates, each of at most client.REQUESTS_MAX requests of one client: far more than are under way in a chain that
-# moves, where each takes some milliseconds.
+# Updates, each of at most client.REQUESTS_MAX requests of a client: far more than are in flight in a working chain,
+# where each takes some milliseconds.
 HISTORY_MAX = 4_096
-# Results of one client that it has not confirmed, when it asks for more: several for each request that may be under
-# way (client.SAID_MAX), of some 300 bytes each; what is large in them is the shard's anyway.
+# Unconfirmed results of a client that sends requests: several for each request that may be in flight (client.SAID_MAX),
+# of some 300 bytes each; large parts belong to the shard anyway.
 RESULTS_MAX = 10_000
 
 
 class Entrance:
-    """Of one member."""
+    """The entrance of a member."""
 
     PASSING = {"held": None}
 
     def __init__(self, member: ChainMember) -> None:
         self.member = member
-        self.held: deque[tuple[str, Any]] = deque()  # requests that wait, the oldest first
-        self.owing: dict[str, None] = {}  # clients that were refused something until they confirm more
+        self.held: deque[tuple[str, Any]] = deque()  # waiting requests, the oldest first
+        self.owing: dict[str, None] = {}  # clients with refused requests until they confirm more
 
     @on(ChainWrite)
     def on_chain_write(self, message: ChainWrite) -> None:
@@ -67,7 +68,7 @@ class Entrance:
         return member.sequence - done >= HISTORY_MAX
 
     def end_turn(self) -> None:
-        """What waits goes on, as far as it may."""
+        """Let waiting requests proceed as far as possible."""
         member = self.member
         if self.held and member.is_head:
             sender = member.sender
@@ -101,7 +102,7 @@ class Entrance:
             member.apply(Update(replica.sequence + 1, now, sender, received + 1, message.taken, requests))
 
     def _owes(self, session: Session, message: ChainWrite) -> bool:
-        """Whether nothing of what it asks may be done, because it has confirmed too little of what it was told."""
+        """Return whether a client's requests are refused because of too many unconfirmed results."""
         if session.client not in self.owing:
             if session.unconfirmed(message.taken) < _results_max():
                 return False
@@ -110,7 +111,7 @@ class Entrance:
         return True
 
     def _forgive(self) -> None:
-        """Whoever has confirmed enough may ask again."""
+        """Let clients that have confirmed enough send again."""
         member = self.member
         if member.replica is None or not member.is_head:
             self.owing.clear()  # they ask the new head
@@ -118,12 +119,12 @@ class Entrance:
         for client_name in list(self.owing):
             session = member.replica.sessions.get(client_name)
             if session is None:
-                del self.owing[client_name]  # it is lost
+                del self.owing[client_name]  # a lost client
             elif len(session.results) <= _results_max() // 2:
                 del self.owing[client_name]
                 member.send(client_name, ChainAgain(1 + session.received))
 
 
 def _results_max() -> int:
-    """A client confirms nothing of its own accord before there are client.CONFIRM_AFTER."""
+    """Return the limit of unconfirmed results: a client confirms nothing by itself before client.CONFIRM_AFTER."""
     return max(RESULTS_MAX, 2 * client.CONFIRM_AFTER)

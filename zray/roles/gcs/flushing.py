@@ -1,16 +1,15 @@
-"""Lineage under a set memory: of tasks recorded long ago, the specs leave memory for the replica's store.
+"""Lineage within a memory limit: specs of tasks recorded long ago move from memory to the replica's store.
 
-They leave in *pages*, the oldest first, when those in memory weigh more than is allowed; what stays of each is its
-place and a digest (`tables.Flushed`), so that nothing but making an object again needs a read.  A page is written once,
-whatever snapshots come after it, and while one is under way too; the store throws it away with a snapshot when neither
-that nor the memory has a use for it.
+They move in *pages*, the oldest first, when the specs in memory exceed the limit.  The place and a digest of each
+remain (`tables.Flushed`), so that only reconstruction needs a read.  A page is written once, whatever snapshots follow
+or are under way; the store drops it with a snapshot when neither the snapshot nor the memory needs it.
 
-Each replica flushes by its own measure, and that is no part of what is replicated: with or without it a
-shard says the same.  When it needs a spec to have an object made again (`GcsShard.wanted`), the head of the chain
-looks, in memory or in its store, and what it finds is a step of the chain like any other (`Update.found`).
+Each replica flushes by its own measure, which is not part of the replicated state: the shard's messages are the same
+either way.  When a shard needs a spec to reconstruct an object (`GcsShard.wanted`), the head of the chain looks in
+memory or in its store, and the result is a step of the chain like any other (`Update.found`).
 
-A shard in an embedded session's node has no store: no other node can join there, so nothing is ever made again from
-what it has recorded.  It keeps no large arguments (tables.NOWHERE).
+A shard in an embedded session's node has no store: no other node can join, so nothing is ever reconstructed from its
+records.  It keeps no large arguments (tables.NOWHERE).
 """
 
 from __future__ import annotations
@@ -29,21 +28,22 @@ from .tables import PLACE_BITS, Flushed, TaskTable, weight_of
 if TYPE_CHECKING:
     from .chain import ChainMember
 
-# What the specs in the memory of one shard may weigh, where nothing else is said: half a million without arguments.
+# Default limit for the specs in a shard's memory: half a million without arguments.
 LINEAGE_BYTES = 256 << 20
-# A page: small enough that a read for one spec costs a millisecond, large enough that a million tasks are few files.
+# Size of a page: small enough that a read for one spec costs a millisecond, large enough that a million tasks are few
+# files.
 PAGE_BYTES = 256 << 10
-# Under way at once: with that, a disk that takes milliseconds for a page keeps up with what comes.
+# Pages in flight: with these, a disk that takes milliseconds per page keeps up.
 PAGES_MAX = 16
-# When it is too much, so much of what is allowed stays.
+# Above the limit, specs are flushed down to this share.
 STAYS = 0.75
-# While the disk takes no pages (it is full), so many times as much at most: then nothing more is taken on.
+# While the disk takes no pages (a full disk), this multiple of the limit stops new requests.
 OVER = 2
 RETRY_SECONDS = 1.0
 
 
 class Flushing:
-    """Of one member.  limit: in bytes; 0: nothing is ever flushed."""
+    """The flushing of a member.  limit: in bytes; 0: nothing is ever flushed."""
 
     PASSING = {"_going": "PAGES_MAX", "_reading": None}
 
@@ -51,17 +51,17 @@ class Flushing:
         self.member = member
         self.limit = limit
         self.refused = ""  # why the last page was not taken
-        self.trouble = ""  # the same, until one is taken again
-        self._oldest: deque[bytes] = deque()  # tasks whose specs are in memory: those that go next
-        self._excess = 0  # bytes of them that are still to go
+        self.trouble = ""  # the same, until a page is taken again
+        self._oldest: deque[bytes] = deque()  # tasks with specs in memory, next to be flushed
+        self._excess = 0  # bytes of them still to be flushed
         self._going: dict[int, list[tuple[bytes, TaskSpec]]] = {}  # token -> a page under way
         self._token = 0
-        self.newest_page = 0  # the last one that we have heard of
+        self.newest_page = 0  # the last one known to be written
         self._reading: dict[int, None] = {}
         self._last_read: tuple[int, list[bytes]] = (-1, [])  # tasks that need each other lie side by side
 
     def end_turn(self) -> None:
-        """Say what the shard wants to know; write the next pages."""
+        """Report specs that the shard wants; write the next pages."""
         assert self.member.replica is not None
         if self.member.replica.shard.wanted:
             self._look()
@@ -74,7 +74,7 @@ class Flushing:
         while len(self._going) < PAGES_MAX:
             if self._excess <= 0:
                 if self._going or tasks.weight <= self.limit:
-                    return  # what is under way is still weighed
+                    return  # specs in flight still count
                 self._excess = tasks.weight - int(self.limit * STAYS)
             if not self._oldest:
                 if self._going:
@@ -103,9 +103,9 @@ class Flushing:
             self.member.perform(WritePage(pack_page(specs), self._token))
 
     def _choose(self, tasks: TaskTable) -> None:
-        """All whose specs are in memory, in the order in which they came; nothing is under way.
+        """Choose all tasks with specs in memory, in order of arrival; for calls without pages in flight.
 
-        They lie behind all that has left memory, so the newest are looked at first, and what has left it not at all.
+        They lie behind all flushed ones, so the newest are examined first, and flushed ones not at all.
         """
         oldest, weight = self._oldest, 0
         for task_id, record in reversed(tasks.records.items()):
@@ -115,13 +115,13 @@ class Flushing:
                 weight += weight_of(spec)
             elif type(spec) is Flushed:
                 break
-        if weight < self._excess:  # others were heard of long before their specs came
+        if weight < self._excess:  # some records came long before their specs
             oldest.clear()
             oldest.extend(task_id for task_id, record in tasks.records.items() if type(record.spec) is TaskSpec)
 
     @on(PageWritten)
     def on_written(self, message: PageWritten) -> None:
-        """PageWritten: its specs leave memory."""
+        """Handle PageWritten: remove its specs from memory."""
         self.trouble = ""
         going = self._going.pop(message.token, [])
         self.newest_page = max(self.newest_page, message.page)
@@ -147,25 +147,25 @@ class Flushing:
         return self.trouble != "" and replica is not None and replica.shard.tasks.weight > OVER * self.limit
 
     def retry(self) -> None:
-        """Write on at the end of this turn: there may be space again."""
+        """Continue writing at the end of this turn: there may be space again."""
         self.refused = ""
 
     def forget(self) -> None:
-        """The member has no state any more, or another one."""
+        """Forget pending pages: the member's state was dropped or replaced."""
         self._oldest.clear()
         self._excess = 0
-        self._going = dict.fromkeys(self._going, [])  # pages that nobody will need
+        self._going = dict.fromkeys(self._going, [])  # pages no longer needed
 
     # --- back again ---
 
     def read(self, page: int) -> None:
-        """Have it read, once."""
+        """Request a page, once."""
         if page not in self._reading:
             self._reading[page] = None
             self.member.perform(ReadPage(page))
 
     def _look(self) -> None:
-        """As the head, for what the shard wants."""
+        """Look up the specs wanted by the shard, as the head."""
         member = self.member
         assert member.replica is not None
         if not member.is_head or member.entrance.is_full:
@@ -187,7 +187,7 @@ class Flushing:
                 self._say(found)
                 found, size = [], 0
                 if member.entrance.is_full:
-                    return  # the rest when there is room
+                    return  # the rest later, when there is space
         if found:
             self._say(found)
 
@@ -210,11 +210,11 @@ class Flushing:
             self._look()  # before another page takes its place
 
     def on_lost(self, message: PageLost) -> None:
-        """PageLost: what lies there cannot be made again."""
+        """Handle PageLost: objects of its tasks cannot be reconstructed."""
         self._reading.pop(message.page, None)
         replica = self.member.replica
         if replica is None or not self.member.is_head or self.member.entrance.is_full:
-            return  # what the shard still wants is looked for again
+            return  # still wanted specs are looked up again
         reason = f"The record of its task cannot be read: {message.reason}"
         found = []
         for object_id in replica.shard.wanted:

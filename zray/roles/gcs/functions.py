@@ -1,11 +1,11 @@
-"""Code at a shard: kept for the jobs that have published it, and for a while after they have ended.
+"""Code at a shard: kept for the jobs that published it, and for a while after their end.
 
-    PublishFunction     whose it is: a job by its home, or what goes on of one on a node (its detached actors there)
-    ReleaseFunctions    that has ended
-    NodeLost            so have all that were named by this node
+    PublishFunction     names the owner: a job by its home, or its remaining part on a node (detached actors)
+    ReleaseFunctions    the owner has ended
+    NodeLost            all owners named by this node have ended
 
-What is nobody's any more are *orphans*, a cache by least recent use: an actor that outlives its job may still be on its
-way to a node that will name it.
+Functions without owner are *orphans*, a cache by least recent use: an actor that outlives its job may still be on its
+way to a node that will name it as owner.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ..latest import Latest
 # Orphans, by count and bytes: as much as a few programs have.
 ORPHANS_COUNT_MAX = 10_000
 ORPHANS_BYTES_MAX = 256 << 20
-# Owners that have ended are remembered, the last so many: what nodes publish for them travels for less than that.
+# Number of remembered ended owners: messages about them arrive long before so many others end.
 ENDED_MAX = 10_000
 
-# The local scheduler that says when it ends, and the job; and who has published it: nobody fills another's share.
+# The local scheduler that reports the end, and the job; and the publishing node: no node fills another's share.
 Job = tuple[str, bytes]
 Owner = tuple[str, bytes, str]
 
 
 class Published(Struct):
-    """What one owner has.  size: bytes of code."""
+    """The functions of an owner.  size: bytes of code."""
 
     LASTING = {"functions": "FUNCTIONS_COUNT_MAX", "size": "FUNCTIONS_BYTES_MAX"}
 
@@ -36,7 +36,7 @@ class Published(Struct):
 
 
 class FunctionTable:
-    """The functions of one shard."""
+    """The functions of a shard."""
 
     LASTING = {"by_id": None, "owners": ..., "orphans": "ORPHANS_COUNT_MAX", "orphan_bytes": "ORPHANS_BYTES_MAX"}
 
@@ -48,7 +48,7 @@ class FunctionTable:
         self.ended: Latest[Job, None] = Latest(ENDED_MAX)
 
     def publish(self, function: Function, owner: Owner, *, is_over: bool) -> None:
-        """is_over: nobody will say any more that this owner has ended."""
+        """Record a function.  is_over: the end of this owner will not be reported any more."""
         function_id = function.function_id
         known = self.by_id.setdefault(function_id, function)
         if not is_over and self._is_owned_by(known, owner):
@@ -57,14 +57,14 @@ class FunctionTable:
             self._orphan(known)
 
     def _is_owned_by(self, function: Function, owner: Owner) -> bool:
-        """Whether there is room for it among what is the owner's: there it is now."""
+        """Add a function to its owner's, if there is space.  Returns whether the owner has it."""
         published = self.owners.get(owner)
         if published is None:
             published = self.owners[owner] = Published()
         function_id, size = function.function_id, published.size + len(function.code)
         if function_id in published.functions:
             return True
-        # The node refuses it itself; what one that does not sends us is nobody's.
+        # The node refuses it itself; functions from other nodes have no owner.
         if len(published.functions) >= FUNCTIONS_COUNT_MAX or size > FUNCTIONS_BYTES_MAX:
             return False
         published.functions[function_id] = None
@@ -75,7 +75,7 @@ class FunctionTable:
         return True
 
     def release(self, job: Job) -> None:
-        """It has ended."""
+        """Release the functions of an ended owner."""
         self.ended[job] = None
         released: dict[bytes, None] = {}
         for owner in [owner for owner in self.owners if owner[:2] == job]:
@@ -87,12 +87,12 @@ class FunctionTable:
                     self._orphan(self.by_id[function_id])
 
     def node_lost(self, node: str) -> None:
-        """It says of nothing any more that it has ended."""
+        """Release the functions of owners whose end a lost node would have reported."""
         for job in dict.fromkeys(owner[:2] for owner in self.owners if owner[0] == node):
             self.release(job)
 
     def find(self, function_id: bytes) -> Function | None:
-        """None: nobody has published it yet, or it was forgotten."""
+        """Return the function; None: not published yet, or forgotten."""
         function = self.by_id.get(function_id)
         if function is not None and function_id in self.orphans:
             del self.orphans[function_id]
@@ -100,7 +100,7 @@ class FunctionTable:
         return function
 
     def _orphan(self, function: Function) -> None:
-        """Nobody's now, and the latest of those."""
+        """Make a function an orphan, as the most recent."""
         if function.function_id in self.orphans:
             del self.orphans[function.function_id]
         else:

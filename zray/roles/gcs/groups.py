@@ -1,12 +1,12 @@
-"""Placement groups at their shard, which is the one authority on where their bundles are.
+"""Placement groups at their shard, the only authority on the places of their bundles.
 
     RegisterGroup -> KeepGroup (to the keeper) -> TryPlaces -> PrepareBundles to the nodes -> BundlesPrepared of all
-        all have: the places are the group's; CommitBundles, GroupLocated to whoever asked
-        one has not, or is lost meanwhile: ReturnBundles to all of them, and KeepGroup again
+        all nodes accept: the places are final; CommitBundles, GroupLocated to the subscribers
+        a node refuses, or is lost meanwhile: ReturnBundles to all of them, and KeepGroup again
     NodeLost: its bundles have no place, and KeepGroup again.  RemoveGroup: ReturnBundles to all.
 
-Each search has a number of its own (`trip`), which no other one of this shard ever has: what is said of an earlier one
-changes nothing.  So no bundle is reserved on two nodes, and none stays reserved for a group that does not have it.
+Each search has a number (`trip`), unique in this shard: messages about an earlier search change nothing.  So no bundle
+is reserved on two nodes, and no reservation remains without a group.
 """
 
 from __future__ import annotations
@@ -25,54 +25,54 @@ if TYPE_CHECKING:
     from .shard import GcsShard
 
 
-# Of a group that nobody has heard of.
+# The spec of an unknown group.
 _NOTHING = wire.GroupSpec([], wire.PACK)
 
 
 class GroupRecord(Struct, eq=False):
-    """One group."""
+    """A placement group."""
 
     PASSING = {"trying": None}
 
     registered: wire.RegisterGroup
     places: list[str]  # of each bundle; "": none
     keeper: str = ""
-    trip: int = 0  # of the search under way, or of the last one
+    trip: int = 0  # of the present or last search
     state: str = wire.PENDING
-    reason: str = ""  # why the present nodes could never have it
-    trying: dict[int, str] = {}  # bundle -> the node that is asked to reserve it, on this trip
-    awaited: dict[str, None] = {}  # those of these nodes that have not answered
+    reason: str = ""  # why the present nodes can never hold it
+    trying: dict[int, str] = {}  # bundle -> the node asked to reserve it, in this search
+    awaited: dict[str, None] = {}  # nodes that have not answered
     subscribers: dict[str, None] = {}
 
     def fact(self) -> wire.GroupFact:
-        """As it is told."""
+        """Return the group as reported to nodes."""
         registered = self.registered
         return wire.GroupFact(registered.group_id, registered.spec, self.state, list(self.places), self.reason)
 
     def copy(self) -> GroupRecord:
-        """One that changes by itself."""
+        """Return an independent copy."""
         own = (list(self.places), dict(self.trying), dict(self.awaited), dict(self.subscribers))
         return replace(self, places=own[0], trying=own[1], awaited=own[2], subscribers=own[3])
 
     def nodes(self) -> dict[str, None]:
-        """Those that have bundles of it, or are asked to."""
+        """Return the nodes with bundles of the group, or asked to reserve some."""
         return dict.fromkeys(node for node in (*self.places, *self.trying.values()) if node)
 
 
 class GroupTable:
-    """Of one shard."""
+    """The placement groups of a shard."""
 
     OF_JOBS = {"records": ..., "by_name": "records"}
 
     def __init__(self) -> None:
         self.records: dict[bytes, GroupRecord] = {}
-        self.frozen: dict[bytes, GroupRecord] | None = None  # as they were when a dump began (state.Frozen)
+        self.frozen: dict[bytes, GroupRecord] | None = None  # as at the start of a dump (state.Frozen)
         self.by_name: dict[tuple[str, str], bytes] = {}
         self.attending: dict[str, None] = {}  # nodes that can be asked for bundles
         self.trips = 0  # searches, ever
 
     def require(self, group_id: bytes, trip: int) -> GroupRecord | None:
-        """The group, to change it, if it is on that search."""
+        """Return the group for a change, if it is in that search."""
         record = self.records.get(group_id)
         if record is None or record.trip != trip:
             return None
@@ -80,7 +80,7 @@ class GroupTable:
         return record
 
     def changes(self, record: GroupRecord) -> None:
-        """The record is about to change: what it was stays in a state that is being handed out."""
+        """Keep the former record for a dump, before a change."""
         group_id = record.registered.group_id
         if self.frozen is not None and self.frozen.get(group_id) is record:
             self.frozen[group_id] = record.copy()
@@ -90,7 +90,7 @@ class GroupTable:
 
 
 def _search(shard: GcsShard, record: GroupRecord) -> None:
-    """Places for the bundles that have none."""
+    """Search places for bundles without one."""
     table = shard.groups
     if record.keeper in shard.lost:
         record.keeper = next(iter(table.attending), "")
@@ -109,7 +109,7 @@ def _search(shard: GcsShard, record: GroupRecord) -> None:
 
 
 def _give_back(shard: GcsShard, record: GroupRecord) -> None:
-    """What was asked for on this trip, by whoever has it."""
+    """Return the bundles reserved in this search."""
     for node in dict.fromkeys(record.trying.values()):
         if node not in shard.lost:
             shard.send(node, wire.ReturnBundles(record.registered.group_id, record.trip))
@@ -135,7 +135,7 @@ def _remove(shard: GcsShard, group_id: bytes, reason: str) -> None:
 
 
 def node_lost(shard: GcsShard, node: str) -> None:
-    """NodeLost: its groups are removed, its bundles of others find another place."""
+    """Handle NodeLost: remove the node's groups, and place its bundles of other groups again."""
     table = shard.groups
     table.attending.pop(node, None)
     for record in list(table.records.values()):
@@ -163,7 +163,7 @@ def node_lost(shard: GcsShard, node: str) -> None:
             _tell(shard, record)
 
 
-# --- who asks ---
+# --- subscribers ---
 
 
 def _tell(shard: GcsShard, record: GroupRecord) -> None:
@@ -172,14 +172,14 @@ def _tell(shard: GcsShard, record: GroupRecord) -> None:
 
 
 class GroupRequests:
-    """Requests of nodes about the groups of one shard."""
+    """Requests of nodes about the groups of a shard."""
 
     def __init__(self, shard: GcsShard) -> None:
         self.shard = shard
 
     @on(wire.AttendShard)
     def attend(self, message: wire.AttendShard) -> None:
-        """AttendShard: groups that no nodes could have are tried once more with each that comes."""
+        """Handle AttendShard: try groups that fitted on no nodes again with each new node."""
         shard = self.shard
         attending = shard.groups.attending
         if message.node in shard.lost or not message.has_bundles or message.node in attending:
@@ -201,7 +201,7 @@ class GroupRequests:
 
     @on(wire.RegisterGroup)
     def register(self, message: wire.RegisterGroup) -> None:
-        """RegisterGroup: a repeat is answered as the first one was."""
+        """Handle RegisterGroup; answer a duplicate like the first."""
         shard = self.shard
         table, spec = shard.groups, message.spec
         if message.node in shard.lost or message.home in shard.lost:
@@ -245,7 +245,7 @@ class GroupRequests:
 
     @on(wire.BundlesPrepared)
     def prepared(self, message: wire.BundlesPrepared) -> None:
-        """BundlesPrepared: the second phase, when all have answered; or the end of the first, when one cannot."""
+        """Handle BundlesPrepared: commit when all nodes have accepted, or search again after a refusal."""
         shard = self.shard
         record = shard.groups.require(message.group_id, message.trip)
         if record is None or message.node not in record.awaited:
@@ -284,7 +284,7 @@ class GroupRequests:
 
     @on(wire.LocateGroup)
     def locate(self, message: wire.LocateGroup) -> None:
-        """LocateGroup: what is not known is removed: groups are registered before anybody can ask."""
+        """Handle LocateGroup: an unknown group was removed, since groups are registered before any question."""
         shard = self.shard
         if message.node in shard.lost:
             shard.reject("a message of a lost node")

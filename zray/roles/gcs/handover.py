@@ -1,10 +1,10 @@
-"""A member's successor gets what it lacks: the updates after what it has, or the whole state (see chain.py).
+"""The transfer to a member's successor: missing updates, or the whole state (see chain.py).
 
-The state goes in parts, some ahead of what the successor has confirmed, while the member goes on as ever: its clients
-notice no more than that a turn takes a few milliseconds.  All parts are of one moment (`Dump`).  What is applied after
-that goes to the successor as it comes, and waits there for the last part.
+The state goes in parts, some ahead of the successor's confirmations, while the member works on: clients only notice
+turns longer by a few milliseconds.  All parts are of the same moment (`Dump`).  Later updates follow at once, and wait
+at the successor for the last part.
 
-What the member has in its store and not in memory (flushing.py) goes ahead of the parts that speak of it.
+Specs in the member's store and not in memory (flushing.py) go ahead of the parts that refer to them.
 
     member -> successor      ChainState, ChainLineage, ChainUpdates ...
     successor -> member      ChainTaken
@@ -24,21 +24,21 @@ from .replica import Dump, Replica
 if TYPE_CHECKING:
     from .chain import ChainMember
 
-# In one message: with what the specs of tasks may weigh, well below what a frame may have.
+# Updates per message: with the size of specs, well below a frame's limit.
 UPDATES_MAX = 100
-# Parts under way: one is encoded while the successor decodes the other.
+# Parts in flight: one is encoded while the successor decodes the other.
 PARTS_AHEAD = 2
 
 
 class Handover:
-    """Of one member."""
+    """The handover of a member."""
 
     PASSING = {"_pages _later": None}
 
     def __init__(self, member: ChainMember) -> None:
         self.member = member
         self.refused = ""  # why the successor cannot have the state
-        self.wants_safe = False  # the successor asks what is on our disk
+        self.wants_safe = False  # the successor asks for our durable updates
         self._told_safe = -1
         # To our successor.
         self._is_asked = False  # for the state, and nothing has gone yet: another dump is under way
@@ -47,12 +47,12 @@ class Handover:
         self._sent = 0  # the number of the last part
         self._taken = 0  # as the successor says
         # From our predecessor.
-        self._coming: Replica | None = None  # as far as it has come
+        self._coming: Replica | None = None  # an incomplete state
         self._pages: dict[int, list[bytes]] = {}
-        self._later: list[Update] = []  # what comes after it
+        self._later: list[Update] = []  # updates after it
 
     def forget(self) -> None:
-        """There is another chain: whoever has asked asks again, and what has come in part comes anew."""
+        """Forget transfers of a former chain: members ask again, and an incomplete state is sent again."""
         self.refused = ""
         self.wants_safe = False
         self._told_safe = -1
@@ -62,8 +62,8 @@ class Handover:
 
     @on(HeadChanged)
     def on_head_changed(self, message: HeadChanged) -> None:
-        """HeadChanged: the chain master is another one.  Nothing more is done in the chain that was; what the member
-        has is offered.
+        """Handle HeadChanged: follow the new chain master.  Work in the former chain stops; the member offers its
+        state.
         """
         member = self.member
         if member.master != f"{message.former}/chains" or member.is_out:
@@ -82,7 +82,7 @@ class Handover:
 
     @on(ChainHave)
     def on_chain_have(self, message: ChainHave) -> None:
-        """ChainHave: send what it lacks."""
+        """Handle ChainHave: send the successor its missing updates."""
         member = self.member
         if not member.is_current(message) or member.sender != member.neighbour(1):
             return
@@ -100,18 +100,18 @@ class Handover:
             self.pass_on(list(islice(member.history, message.sequence - member.forgotten, None)))
 
     def _follow(self) -> None:
-        """What is applied from now on goes to the successor."""
+        """Send later updates to the successor from now on."""
         self.member.follows = True
         self.member.fresh.clear()
 
     def pass_on(self, updates: list[Update]) -> None:
-        """At least one message."""
+        """Send updates, in at least one message."""
         member = self.member
         for start in range(0, len(updates) or 1, UPDATES_MAX):
             member.send(member.neighbour(1), ChainUpdates(member.epoch, updates[start : start + UPDATES_MAX]))
 
     def end_turn(self) -> None:
-        """Begin with the state, if it is asked for: one dump of a replica at a time."""
+        """Begin to send the state, if requested: a single dump of a replica at a time."""
         replica = self.member.replica
         if self._is_asked and replica is not None and not replica.is_dumping:
             self._is_asked = False
@@ -120,7 +120,7 @@ class Handover:
             self._go_on()
 
     def _go_on(self) -> None:
-        """The next parts, each after the pages of what it speaks of."""
+        """Send the next parts, each after the pages that it refers to."""
         member = self.member
         while self._dump is not None and self._sent - self._taken < PARTS_AHEAD:
             self._next = self._next or self._dump.take()
@@ -135,9 +135,9 @@ class Handover:
 
     @on(ChainTaken)
     def on_chain_taken(self, message: ChainTaken) -> None:
-        """ChainTaken: there is room for more."""
+        """Handle ChainTaken: send further parts."""
         member = self.member
-        # One of an older epoch is about a state that nobody wants any more.
+        # A message of an older epoch is about a state no longer wanted.
         if message.epoch == member.epoch and member.sender == member.neighbour(1):
             self._taken = max(self._taken, min(message.number, self._sent))
             self._go_on()
@@ -151,7 +151,7 @@ class Handover:
             self._go_on()
 
     def on_page_lost(self, message: PageLost) -> None:
-        """PageLost: nobody else may have the state without it."""
+        """Handle PageLost: no other member may get the state without the page."""
         if self._dump is not None and self._dump.new_pages and self._dump.new_pages[0] == message.page:
             self._end()
             self.refused = message.reason
@@ -165,11 +165,11 @@ class Handover:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the tail says nothing before it is on our disk.  A successor that was the tail waits no more."""
+        """Whether the tail waits for our disk.  A successor that was the tail does not wait any more."""
         return self.wants_safe and self.member.neighbour(1) == self.member.members[-1]
 
     def tell_what_is_safe(self) -> None:
-        """To a successor that asks for it."""
+        """Report durable updates to a successor that asks for them."""
         member = self.member
         if self.wants_safe and member.follows and member.safe > self._told_safe:
             self._told_safe = member.safe
@@ -179,21 +179,21 @@ class Handover:
 
     @on(ChainSafe)
     def on_chain_safe(self, message: ChainSafe) -> None:
-        """ChainSafe: what is on its disk."""
+        """Handle ChainSafe: note the predecessor's durable updates."""
         member = self.member
         if member.is_current(message) and member.sender == member.neighbour(-1):
             member.safe_before = max(member.safe_before, message.sequence)
 
     @on(ChainLineage)
     def on_chain_lineage(self, message: ChainLineage) -> None:
-        """ChainLineage: a page of what comes after it."""
+        """Handle ChainLineage: keep a page for later parts."""
         member = self.member
         if member.is_current(message) and member.sender == member.neighbour(-1):
             self._pages[message.page] = unpack_page(message.data)
 
     @on(ChainState)
     def on_chain_state(self, message: ChainState) -> None:
-        """ChainState: when the last part is here, it is our state."""
+        """Handle ChainState: add a part, and adopt the state after the last one."""
         member = self.member
         if not member.is_current(message) or member.sender != member.neighbour(-1):
             return
@@ -214,7 +214,7 @@ class Handover:
             member.receive(later)
 
     def put_aside(self, updates: list[Update]) -> bool:
-        """Whether these wait until the state before them is here."""
+        """Hold updates back until the state before them is complete.  Returns whether they are held."""
         if self._coming is None:
             return False
         self._later += updates

@@ -1,11 +1,10 @@
-"""Where actors live: from their creation until they are dead and nobody holds a handle.
+"""The homes of actors: from an actor's creation until it is dead and no handle is left.
 
-unheard of                      who asks waits, if it wants to
-not settled                     who asks waits
-settled                         who asks is told
-its node is lost, a guardian    the guardian will claim it, or say that it does not guard it; who asks is told that it
-                                is coming, and waits
-its node is lost, no guardian   dead: who asks is told which node took it along
+unknown                         askers wait, if they want to
+not settled                     askers wait
+settled                         askers are told
+lost node, with a backup        the backup will claim the actor, or decline; askers are told to wait
+lost node, no backup            dead: askers are told of the lost node
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from ...wire import homes
 from ...wire.message import Message
 from ..role import on
 
-# Actors that went with their nodes are remembered while somebody has a handle, who may still ask, and would wait for
-# ever; and beyond those up to so many.
+# Actors lost with their nodes are remembered while handles exist, whose holders would otherwise wait for ever; and
+# beyond those up to so many.
 LOST_ACTORS_MAX = 10_000
-# Actors that nobody has heard of are asked for up to so many, beside those that are about to settle: the news of one
-# is under way to us when its handle is passed on, and more than that are not there.
+# Limit of unknown actors with askers, beside those about to settle: when a handle is passed on, the actor's
+# announcement is on its way, and there are not more of these.
 ASKERS_MAX = 100_000
 
 
 class Home(Struct, gc=False, eq=False):
-    """Of one actor."""
+    """The home of an actor."""
 
     node: str  # its local scheduler
     life: homes.ActorLife
@@ -38,7 +37,7 @@ class Home(Struct, gc=False, eq=False):
 
 
 class ActorHomes:
-    """The homes of the actors of one shard.  lost: the shard's own table of lost nodes."""
+    """The homes of a shard's actors.  lost: the shard's own table of lost nodes."""
 
     PASSING = {"homes askers": None}
     LASTING = {
@@ -50,21 +49,21 @@ class ActorHomes:
         self, lost: dict[str, None], send: Callable[[str, Message], None], is_held: Callable[[bytes], bool]
     ) -> None:
         self.homes: dict[bytes, Home] = {}
-        self.frozen: dict[bytes, Home] | None = None  # as they were when a dump began (state.Frozen)
-        self.askers: dict[bytes, dict[str, None]] = {}  # actor that is not settled, or not heard of -> who asks
+        self.frozen: dict[bytes, Home] | None = None  # as at the start of a dump (state.Frozen)
+        self.askers: dict[bytes, dict[str, None]] = {}  # actor unknown or not settled -> askers
         self._lost = lost
         self._send = send
         self._is_held = is_held  # whether somebody has a handle, by the handle's object
 
     def changes(self, actor_id: bytes, home: Home) -> None:
-        """The home is about to change: what it was stays in a state that is being handed out."""
+        """Keep the former record for a dump, before a change."""
         if self.frozen is not None and self.frozen.get(actor_id) is home:
             self.frozen[actor_id] = Home(home.node, home.life, home.is_settled, home.guardian, home.is_killed)
 
     # --- claims ---
 
     def actor_at(self, message: homes.ActorAt, sender: str) -> None:
-        """ActorAt: of its new home, or of the one that hands it over to that."""
+        """Handle ActorAt: from the new home, or from the node that hands the actor over."""
         actor_id, node, life = message.actor_id, message.node, message.life
         if sender in self._lost:
             return
@@ -86,7 +85,7 @@ class ActorHomes:
             self._refuse(actor_id, node, life)
             return
         elif not is_new and sender != node:
-            return  # it has claimed it since it was handed over
+            return  # the new home has claimed it since
         self.changes(actor_id, home)
         home.node, home.life, home.is_settled = node, life, message.is_settled
         home.guardian = "" if message.guardian in self._lost else message.guardian
@@ -101,14 +100,14 @@ class ActorHomes:
 
     @on(homes.ActorKilled)
     def on_actor_killed(self, message: homes.ActorKilled) -> None:
-        """ActorKilled: nobody makes it again."""
+        """Handle ActorKilled: the actor is not restarted any more."""
         home = self.homes.get(message.actor_id)
         if home is not None:
             self.changes(message.actor_id, home)
             home.is_killed = True
 
     def actor_unguarded(self, message: homes.ActorUnguarded, sender: str) -> None:
-        """ActorUnguarded: where its node is lost, it is dead now."""
+        """Handle ActorUnguarded: without its node, the actor is dead now."""
         home = self.homes.get(message.actor_id)
         if home is not None and (home.life.birth, home.life.term, home.guardian) == (
             message.birth,
@@ -118,13 +117,13 @@ class ActorHomes:
             self.changes(message.actor_id, home)
             home.guardian = ""
             self._answer(message.actor_id, home)
-            self.handle_gone(message.actor_id)  # the last one may have gone while it was to be made again
+            self.handle_gone(message.actor_id)  # the last handle may have gone during its recovery
             if home.node in self._lost:
                 self._forget_dead()
 
     @on(homes.ActorForgotten)
     def on_actor_forgotten(self, message: homes.ActorForgotten) -> None:
-        """ActorForgotten: unless it was made anew elsewhere."""
+        """Handle ActorForgotten: unless the actor was restarted elsewhere."""
         home = self.homes.get(message.actor_id)
         if home is not None and home.node == message.node:
             del self.homes[message.actor_id]
@@ -153,7 +152,7 @@ class ActorHomes:
         self._answer(actor_id, home, only=message.node)
 
     def _answer(self, actor_id: bytes, home: Home, only: str = "") -> None:
-        """Those that ask, as far as there is something to say.  only: the one that has not been told what there is."""
+        """Answer the askers, if there is news.  only: the asker that has not been told the present state."""
         askers = self.askers.get(actor_id)
         if askers is None:
             return
@@ -171,7 +170,7 @@ class ActorHomes:
     # --- ends ---
 
     def node_lost(self, node: str) -> None:
-        """The node is lost (it stands in the table): what it guarded, what it asked, and what lived there."""
+        """Handle a lost node (already in the table): its backups, its questions, and its actors."""
         for actor_id in list(self.askers):
             self._asks_no_more(actor_id, node)
         for actor_id, home in list(self.homes.items()):
@@ -192,7 +191,7 @@ class ActorHomes:
             del self.homes[actor_id]
 
     def dead_without_handles(self) -> list[bytes]:
-        """Those that nobody can ask for, as far as we have heard."""
+        """Return dead actors without known handles."""
         return [
             actor_id
             for actor_id, home in self.homes.items()
@@ -200,7 +199,7 @@ class ActorHomes:
         ]
 
     def let_go(self, actor_id: bytes, node: str) -> str:
-        """That node let go of its handle.  Returns who is to be told, if nobody has one any more: where it lives."""
+        """Note that a node dropped its handle.  Returns the actor's home to be told, if no handle is left."""
         self._asks_no_more(actor_id, node)
         return self.handle_gone(actor_id)
 

@@ -1,4 +1,4 @@
-"""A replica, looked at from outside: what must hold of it, and what is counted."""
+"""An outside view of a replica: its invariants, and its counters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def check_member(member: ChainMember) -> None:
-    """Assert every invariant of its state."""
+    """Assert every invariant of a member's state."""
     if member.replica is None:
         return
     member.replica.shard.check_everything()
@@ -22,7 +22,7 @@ def check_member(member: ChainMember) -> None:
 
 
 def count_member(member: ChainMember) -> dict[str, Any]:
-    """For status and load reports."""
+    """Return the counters for status and load reports."""
     counts = member.replica.shard.statistics() if member.replica is not None else {}
     if member.journal is not None and member.journal.refused:
         counts["refuses"] = member.journal.refused

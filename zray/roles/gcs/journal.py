@@ -1,10 +1,10 @@
-"""What a replica keeps on disk: its updates, and the epochs that it has entered; now and then all of its state.
+"""The durable log of a replica: its updates and entered epochs; now and then its whole state.
 
-Group commit: while one order is under way, what comes is gathered for the next.  The role counts on nothing that the
-log has not confirmed (`logged`).  A full disk: the same order again, a little later, and until then no more requests.
+Group commit: while an order is in flight, new records are gathered for the next.  The role relies only on confirmed
+records (`logged`).  A full disk: the order is repeated a little later, with no more requests until then.
 
-The state goes in parts, one under way at a time, and what is applied meanwhile goes to the log between them.  Only
-where the log leads to something else than the member has, a new one's, the records wait until the state is there.
+The state goes in parts, one in flight at a time, with updates applied meanwhile in between.  Only if the log belongs to
+another state than the member's (a newly received one), records wait until the state is written.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .replica import Dump, Replica
 if TYPE_CHECKING:
     from .chain import ChainMember
 
-# A start reads at most about so much of a log, or twice the state if that is more.
+# A start reads at most about so much of a log, or twice the state if larger.
 SNAPSHOT_BYTES = 64 << 20
 RETRY_SECONDS = 1.0
-# Records that wait for the disk of a member where nobody else does: one in the middle, or one that joins.  When it is
-# so far behind it keeps none of them, and has its state saved when the disk takes something again.  (For the head's
-# disk and the tail's, and for that of a hosted tail's predecessor, the clients wait: see entrance.)
+# Records that wait for the disk of a member on which no client waits: in the middle, or joining.  Beyond the limit it
+# keeps none of them, and saves its state when the disk works again.  (For the disks of head and tail, and of a hosted
+# tail's predecessor, clients wait: see entrance.)
 GATHERED_MAX = 8_192
 
 
 class Entry(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One record: the member has entered an epoch, or applied an update in it."""
+    """A record: the member has entered an epoch, or applied an update in it."""
 
     epoch: int
     update: Update | None
@@ -45,35 +45,35 @@ _decode = Decoder(Entry).decode
 
 
 class Journal:
-    """Of one member."""
+    """The log of a member."""
 
-    # One that is appended; with as many epochs.
+    # A single append, with as many epochs.
     LASTING = {"_gathered": None, "waiting": lambda _: GATHERED_MAX + 2 * entrance.HISTORY_MAX}
 
     def __init__(self, member: ChainMember) -> None:
         self.member = member
-        self.logged = 0  # all updates up to this one are there for good
-        self.logged_epoch = 0  # and that this epoch was entered
-        self.entered = 0  # the last epoch in which the member had all that its predecessor had
-        self.refused = ""  # why the order under way was not taken; it will be given again
+        self.logged = 0  # all updates up to this one are durable
+        self.logged_epoch = 0  # and the entry into this epoch
+        self.entered = 0  # the last epoch with all updates of the predecessor
+        self.refused = ""  # why the order in flight was refused; it will be repeated
         self.trouble = ""  # the same, until the disk has taken something again: for people
         self._gathered: list[bytes] = []
         self._gathered_to = 0  # the last update among them, or before them
         self._order: AppendToLog | None = None  # under way
-        self._order_to = 0  # the update up to which all is there once it is done
+        self._order_to = 0  # the last update covered by that order
         self._order_epoch = 0
         self._token = 0  # of the last order of any kind
-        self._is_replaced = False  # the log leads to something else than what the member has
-        self._dump: Dump | None = None  # a snapshot that has begun
+        self._is_replaced = False  # the log belongs to another state than the member's
+        self._dump: Dump | None = None  # an unfinished snapshot
         self._part: SaveSnapshot | None = None  # under way
         self._parts = 0
         self._dump_epoch = 0
-        self._is_paused = False  # there was no space for a snapshot, and there must be one
+        self._is_paused = False  # no space for a snapshot, though one is required
         self._bytes = 0  # of records since the last snapshot began, in another life too
         self._snapshot_bytes = 0
 
     def recover(self, parts: Iterable[bytes], records: Iterable[bytes]) -> tuple[Replica | None, int]:
-        """As the function.  What is found counts: a log of lives that each wrote little is made short as well."""
+        """Recover as the function does.  The bytes found count: a log of many short lives is compacted as well."""
         found = list(parts)
         self._snapshot_bytes = sum(map(len, found))
         return recover(self.member.shard, found, self._counted(records))
@@ -84,45 +84,45 @@ class Journal:
             yield record
 
     def update(self, update: Update) -> None:
-        """It has been applied."""
+        """Log an applied update."""
         self._gather(Entry(self.entered, update), update.sequence)
 
     def epoch(self) -> None:
-        """It has been entered, with all that was acknowledged before."""
+        """Log the epoch just entered, with all updates acknowledged before."""
         self.entered = self.member.epoch
         if self.member.replica is not None:
             if self._gathered and _decode(self._gathered[-1]).update is None:
-                self._gathered.pop()  # a disk that takes nothing, and one epoch after another
+                self._gathered.pop()  # a disk that takes nothing, and a series of epochs
             self._gather(Entry(self.entered, None), self.member.replica.sequence)
 
     def _gather(self, entry: Entry, upto: int) -> None:
         if len(self._gathered) >= GATHERED_MAX and not self.member.is_awaited and not self._is_replaced:
             self.replaced()
         if self._is_replaced and self._dump is None:
-            return  # it will be in the snapshot
+            return  # the snapshot will include it
         self._gathered.append(_encode(entry))
         self._gathered_to = upto
 
     def replaced(self) -> None:
-        """The whole state is what counts, whatever the log holds: it is another one, or the log is far behind."""
+        """Log the whole state, regardless of the log's content: the state was replaced, or the log is far behind."""
         self.forget()
         self._is_replaced = True
         self._gathered.clear()
 
     def forget(self) -> None:
-        """The member's state is not what it was."""
+        """Forget the logged position: the member's state was replaced."""
         self.logged = self.logged_epoch = 0
         self._drop()
 
     def _drop(self) -> None:
-        """Of a snapshot; what is under way of it counts no more."""
+        """Drop a snapshot; parts in flight count no more."""
         if self._dump is not None:
             self._dump.close()
         self._dump = self._part = None
 
     @property
     def waiting(self) -> int:
-        """Records that the disk is still to be given; those that come while it gets the state before them aside."""
+        """Return the number of records waiting for the disk, without those during the writing of a new state."""
         return len(self._gathered) if not self._is_replaced else 0
 
     @property
@@ -151,7 +151,7 @@ class Journal:
         if replica is None or replica.is_dumping:
             return False
         if self._is_replaced:
-            # Nothing of what the member had before may come to the log after this.
+            # No earlier record of the member may come to the log after this.
             return self._order is None and not self._is_paused
         return self._bytes > max(SNAPSHOT_BYTES, 2 * self._snapshot_bytes)
 
@@ -173,7 +173,7 @@ class Journal:
         self._token += 1
         self._part = SaveSnapshot(data, self._parts, self._token, is_last)
         if is_last:
-            # Those of the snapshot, and those of the memory; what is being written just now is newer than all.
+            # Pages of the snapshot and of the memory; a page being written now is newer than all.
             self._part.pages = list(dict.fromkeys((*dump.pages, *replica.shard.tasks.pages)))
             self._part.newest_page = self.member.flushing.newest_page
         self.member.perform(self._part)
@@ -203,7 +203,7 @@ class Journal:
 
     @on(LogRefused)
     def on_refused(self, message: LogRefused) -> None:
-        """LogRefused: try again soon; a snapshot that would only have made the log shorter, much later."""
+        """Handle LogRefused: retry soon; a snapshot only for compaction, much later."""
         if self._part is not None and message.token == self._part.token:
             self._drop()
             if not self._is_replaced:
@@ -215,7 +215,7 @@ class Journal:
         self.member.after(RETRY_SECONDS, self.retry)
 
     def retry(self) -> None:
-        """Give the same order again: there may be space.  What has gathered meanwhile comes after it."""
+        """Repeat the order: there may be space.  Records gathered meanwhile follow."""
         if self._is_paused:
             self._is_paused = False
             self.refused = ""
@@ -224,10 +224,10 @@ class Journal:
 
 
 def recover(shard: str, parts: list[bytes], records: Iterable[bytes]) -> tuple[Replica | None, int]:
-    """The replica that a log leads to (None: the log is empty), and its epoch.
+    """Return the replica of a log (None: an empty log), and its epoch.
 
     Raises:
-        ValueError: something makes no sense: the parts, or the record that was taken last.
+        ValueError: malformed data: the parts, or the record taken last.
     """
     replica: Replica | None = None
     epoch = 0

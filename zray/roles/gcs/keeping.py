@@ -1,24 +1,24 @@
-"""Lineage over several shards: a record keeps those of its task's arguments, in whichever shard they are.
+"""Lineage over several shards: a record keeps the records of its task's arguments, in whatever shard.
 
-A shard says of each task of another shard whether one of its own records needs it: once when the first one does,
-once when the last one is gone.  That shard keeps the record meanwhile, with what *it* needs; so a chain of tasks
-is kept from shard to shard, and let go of likewise.
+A shard reports for each task of another shard whether its own records need it: once for the first such record, and once
+after the last is gone.  The other shard keeps the record meanwhile, with its own needs.  So a chain of tasks is kept
+from shard to shard, and released likewise.
 
     shard A    LineageNeeded         to a node, which takes it to shard B
     shard B    LineageNeededReply    to that node, which takes it back
 
-Shards have no connections of their own, and a replica has no clock: nodes carry their words, as they reach every
-shard in any case.  The words from one shard to another are numbered batches, one under way at a time; what comes
-meanwhile gathers, and what is taken back before it was said is never said.  A batch comes once more when the node
-that carries it is lost, or when another node waits for it; it is known by its number.
+Shards have no connections of their own, and a replica has no clock: nodes carry their messages, as they reach every
+shard in any case.  Messages from a shard to another are numbered batches, one in flight at a time; later entries are
+gathered, and entries revoked before sending are dropped.  A batch is sent again if the carrying node is lost, or if
+another node waits for it; its number identifies duplicates.
 
-What a node was told to be recorded or held, other shards have heard of: so those replies wait for the words
-before them.  And a node keeps its holds on what a task takes until the record of that task is acknowledged
-(`local_scheduler/lineage.py`).  So there is never a moment in which nobody keeps what a living record needs.  When a
-node is lost before, what it had recorded may lack what it takes: nobody else has been given a ref on anything made of
-that, and it goes when the shards have told each other so.
+A reply to a node about records or holds implies that other shards were told: so those replies wait for the batches
+before them.  A node keeps its holds on a task's arguments until the task's record is acknowledged
+(`local_scheduler/lineage.py`).  So the needs of a living record are kept at every moment.  If a node is lost before,
+its records may lack arguments: no other node has a ref on their results, and they go when the shards have told each
+other.
 
-What was put is not made again by running a task: no words are spent on it.  A cluster of one shard has no Keeping.
+Puts are not reconstructed by running a task: they are not reported.  A cluster with a single shard has no Keeping.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from ...wire.task_spec import TaskSpec
 if TYPE_CHECKING:
     from .shard import GcsShard
 
-# Of tasks in one batch: with 16 bytes each, far below what a frame may have.
+# Tasks in a batch: with 16 bytes each, far below a frame's limit.
 WORDS_MAX = 10_000
-# A batch whose first carrier is slow, or stopped, goes with one more that waits for it.
+# A batch with a slow or suspended first carrier goes with another node that waits for it.
 CARRIERS_MAX = 2
 
 Reply = RecordTasksReply | HoldAtNodeReply
 
 
 class Peer(Struct, array_like=True, forbid_unknown_fields=True):
-    """What passes between this shard and another one."""
+    """The exchange between this shard and another."""
 
     LASTING = {"carriers": "CARRIERS_MAX", "words": (lambda it: len(it.needed) + len(it.freed), "WORDS_MAX")}
 
-    number: int = 0  # of the last batch that we gave to anybody
-    heard: int = 0  # of the last one that it has heard; the same: none is under way
+    number: int = 0  # of the last batch given to a node
+    heard: int = 0  # of the last acknowledged batch; equal: none in flight
     needed: list[bytes] = field(default_factory=list)  # the batch under way
     freed: list[bytes] = field(default_factory=list)
     carriers: list[str] = field(default_factory=list)
-    coming: dict[bytes, bool] = field(default_factory=dict)  # task -> whether we need it: not said yet
-    last_needed: int = 0  # the last batch in which something is, or will be, newly needed
-    received: int = 0  # the number of the last batch that we have heard of it
+    coming: dict[bytes, bool] = field(default_factory=dict)  # task -> whether needed: not sent yet
+    last_needed: int = 0  # the last batch with new needs, sent or not
+    received: int = 0  # the number of the last batch received from it
 
 
 class Held(Struct, array_like=True, forbid_unknown_fields=True):
-    """A reply that waits: until these shards (number -> batch) have heard of our words."""
+    """A waiting reply: until these shards (number -> batch) have acknowledged our batches."""
 
     target: str
     is_record: bool
@@ -67,7 +67,7 @@ class Held(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class Keeping:
-    """Of one shard of several.  own: its number."""
+    """The cross-shard lineage of a shard.  own: its number."""
 
     PASSING = {"abroad kept_for held": None}
     LASTING = {"peers": ..., "nodes": None, "other shards": (lambda it: len(it.peers), "shards")}
@@ -76,26 +76,26 @@ class Keeping:
         self.own = own
         self.shards = shards
         self.abroad: dict[bytes, None] = {}  # tasks of other shards that our records need
-        self.kept_for: dict[bytes, dict[int, None]] = {}  # tasks of ours -> the shards that need them
+        self.kept_for: dict[bytes, dict[int, None]] = {}  # our tasks -> the shards that need them
         self.peers: dict[int, Peer] = {}
-        self.nodes: dict[str, None] = {}  # that may carry; those heard of last come last
+        self.nodes: dict[str, None] = {}  # possible carriers; the most recent ones last
         self.held: list[Held] = []
 
     def shard_of(self, task_id: bytes) -> int:
-        """The number of the shard that is its one authority."""
+        """Return the number of the shard responsible for a task."""
         return int.from_bytes(task_id[6:16], "big") % self.shards
 
     def peer(self, number: int) -> Peer:
-        """The other shard of that number."""
+        """Return the other shard of that number."""
         peer = self.peers.get(number)
         if peer is None:
             peer = self.peers[number] = Peer()
         return peer
 
-    # --- what our records need ---
+    # --- needs of our records ---
 
     def recorded(self, spec: TaskSpec) -> None:
-        """A record with this spec is new."""
+        """Note a new record with this spec."""
         for object_id in (*spec.deps, *spec.holds):
             task_id = task_of(object_id)
             if task_id not in self.abroad and not is_put(object_id) and self.shard_of(task_id) != self.own:
@@ -103,7 +103,7 @@ class Keeping:
                 self._say(task_id, is_needed=True)
 
     def gone(self, task_id: bytes) -> None:
-        """No record of ours needs it any more."""
+        """Note that no record of ours needs a task any more."""
         if task_id in self.abroad:
             del self.abroad[task_id]
             self._say(task_id, is_needed=False)
@@ -120,19 +120,19 @@ class Keeping:
     # --- the words ---
 
     def met(self, node: str) -> None:
-        """It has said something: it can carry."""
+        """Note that a node has sent a message, so it can carry."""
         self.nodes.pop(node, None)
         self.nodes[node] = None
 
     def waits(self, target: str, reply: Reply) -> bool:
-        """Whether a reply has to wait.  It is sent later then."""
+        """Return whether a reply has to wait, to be sent later."""
         batches = {number: peer.last_needed for number, peer in self.peers.items() if peer.last_needed > peer.heard}
         if batches:
             self.held.append(Held(target, type(reply) is RecordTasksReply, reply.request, batches))
         return bool(batches)
 
     def end_turn(self, shard: GcsShard) -> None:
-        """Give what is new to a node."""
+        """Give new entries to a node."""
         carrier = next(reversed(self.nodes), "")
         for number, peer in self.peers.items():
             if peer.number == peer.heard and peer.coming:
@@ -154,7 +154,7 @@ class Keeping:
         return any(held.target == node for held in self.held)
 
     def heard(self, message: LineageNeededReply) -> bool:
-        """Another shard has heard of a batch.  False: that is nothing new."""
+        """Note that another shard has acknowledged a batch.  False: known already."""
         peer = self.peers.get(message.target)
         if peer is None or message.source != self.own or message.number != peer.number or peer.number == peer.heard:
             return False
@@ -173,13 +173,13 @@ class Keeping:
 
     @staticmethod
     def _has_not_heard(peer: Peer, batch: int) -> bool:
-        # What was taken back makes batches shorter: the last ones may never be.
+        # Revoked entries make batches shorter: the last ones may never be.
         return peer.heard < batch and (peer.number != peer.heard or bool(peer.coming))
 
-    # --- what other shards need ---
+    # --- needs of other shards ---
 
     def received(self, message: LineageNeeded) -> bool:
-        """Whether these words are new."""
+        """Return whether a batch is new."""
         peer = self.peer(message.source)
         if message.number <= peer.received:
             return False
@@ -189,7 +189,7 @@ class Keeping:
     # --- nodes ---
 
     def node_lost(self, node: str) -> None:
-        """It carries nothing any more."""
+        """Remove a lost node from the carriers."""
         self.nodes.pop(node, None)
         for peer in self.peers.values():
             if node in peer.carriers:
@@ -198,9 +198,9 @@ class Keeping:
 
 
 def on_lineage_needed(shard: GcsShard, message: LineageNeeded) -> None:
-    """LineageNeeded, from another shard: keep these records, and let go of those."""
+    """Handle LineageNeeded of another shard: keep some records, and release others."""
     if shard.sender in shard.lost:
-        shard.reject("a message of a lost node")  # another one brings it
+        shard.reject("a message of a lost node")  # another node brings it
         return
     keeping = shard.tasks.keep(message.shards, shard.address, (*shard.groups.attending, shard.sender))
     if keeping is None or message.target != keeping.own or message.source >= keeping.shards:
@@ -216,7 +216,7 @@ def on_lineage_needed(shard: GcsShard, message: LineageNeeded) -> None:
 
 
 def on_lineage_needed_reply(shard: GcsShard, message: LineageNeededReply) -> None:
-    """LineageNeededReply: it has heard."""
+    """Handle LineageNeededReply: the batch was received."""
     keeping = shard.tasks.keeping
     if keeping is None or not keeping.heard(message):
         shard.reject("a batch that was known to be heard")

@@ -1,20 +1,19 @@
-"""What a shard does when a node is lost: it forgets what was there, and has made again what somebody waits for.
+"""A shard's reaction to a lost node: it forgets the node's copies, and has awaited objects reconstructed.
 
-An object without a copy is made by whoever has its task in hand (`TaskTable.makers`); where that node is lost, one
-that waits for the object runs the task again, from the recorded spec (Ray paper 4.8).  An actor's call is made
-once more where that is allowed, but not of one that recovers, nor by one.  What that takes and has no
-copy either, it asks for in turn: so rebuilding is recursive, across shards.  An order may find the work done or
-under way; that is said instead (RebuildObject is no task twice).
+An object without a copy is made by the node that runs its task (`TaskTable.makers`).  If that node is lost, a node that
+waits for the object re-executes the task from the recorded spec (Ray paper 4.8).  An actor's call is re-executed if
+allowed, but never by, or for, an actor that recovers.  Lost arguments are requested in turn: so reconstruction is
+recursive, across shards.  The order may find the work done or under way; the node says so instead (RebuildObject is no
+second task).
 
-A task with max_retries=n runs 1 + n times in all, so its further runs are counted (`TaskTable.attempts`): those that
-nodes tell of, after the death of a worker say, and those that are granted here.
+A task with max_retries=n runs 1 + n times in all, so further runs are counted (`TaskTable.attempts`): those reported by
+nodes, after a worker's death say, and those granted here.
 
-What a task has put comes again where that task runs again.  So whoever has the task in hand is asked whether it does,
-and who waits for the value waits on; when the task is over, and has not put it, it is lost.
+A task's puts are made again when the task runs again.  So the node of the task is asked whether it does, and waiting
+nodes keep waiting; a put not repeated by the end of the task is lost.
 
-A shard of a chain may have the spec in its store and not in memory (flushing.py), and a replica of it in memory all the
-same: so it asks its head for it (`GcsShard.wanted`) and goes on when that is said, which is one of the steps of the
-chain.
+A shard of a chain may have the spec only in its store (flushing.py), while a replica has it in memory.  So the shard
+asks its head for the spec (`GcsShard.wanted`) and continues with the answer, which is a step of the chain.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def node_lost(shard: GcsShard, message: gcs.NodeLost) -> None:
-    """NodeLost: its holds and copies are gone, and what it had in hand nobody makes.  A walk over all records."""
+    """Handle NodeLost: drop the node's holds and copies, and its tasks' makers.  A walk over all records."""
     node, tasks = message.node, shard.tasks
     shard.lost[node] = None
     if tasks.keeping is not None:
@@ -56,7 +55,7 @@ def node_lost(shard: GcsShard, message: gcs.NodeLost) -> None:
         for item in list((record.objects or {}).values()):
             shard.release(item.object_id, node, by_death=not message.is_drained)
             tasks.drop_if_unused(item)
-    bereft.sort(key=lambda item: is_put(item.object_id))  # by whom tasks are made again is known by then
+    bereft.sort(key=lambda item: is_put(item.object_id))  # by then the nodes that re-execute tasks are known
     for item in bereft:
         if tasks.find_object(item.object_id) is item:
             see_to(shard, item)
@@ -95,7 +94,7 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: task_spec.TaskSpec | None
 
 
 def lineage_found(shard: GcsShard, message: chain.LineageFound) -> None:
-    """LineageFound: go on, if that is still asked for."""
+    """Handle LineageFound: continue, if still wanted."""
     shard.wanted.pop(message.object_id, None)
     item = shard.tasks.find_object(message.object_id)
     if item is None or item.sizes or not item.subscribers:
@@ -110,7 +109,7 @@ def lineage_found(shard: GcsShard, message: chain.LineageFound) -> None:
 
 
 def task_is_over(shard: GcsShard, task_id: bytes) -> None:
-    """What it has put, and is nowhere, comes no more."""
+    """Report puts of an ended task lost, if awaited and without a copy."""
     record = shard.tasks.records.get(task_id)
     for item in list(record.objects.values()) if record is not None and record.objects else ():
         if is_put(item.object_id) and item.subscribers and not item.sizes:
@@ -120,7 +119,7 @@ def task_is_over(shard: GcsShard, task_id: bytes) -> None:
 
 
 def is_let_go(shard: GcsShard, object_id: bytes) -> None:
-    """Nobody holds it any more: where that goes for all that its task returns, nobody tells when that is over."""
+    """Treat a task as ended when no holder is left for any of its returns, since no node reports its end then."""
     task_id = task_of(object_id)
     record = shard.tasks.records.get(task_id)
     if record is None or record.holder or not record.objects or is_put(object_id):
@@ -142,7 +141,7 @@ def _give_up(shard: GcsShard, item: ObjectRecord, reason: str, *, has_task: bool
 
 
 def cannot_rebuild(shard: GcsShard, message: gcs.CannotRebuild) -> None:
-    """CannotRebuild: the next that waits for it, if there is one; of a put, that its task does not run again."""
+    """Handle CannotRebuild: ask the next waiting node, if any; a put is lost, since its task does not run again."""
     if is_put(message.object_id):
         put = shard.tasks.find_object(message.object_id)
         if put is not None and not put.sizes:
@@ -153,7 +152,7 @@ def cannot_rebuild(shard: GcsShard, message: gcs.CannotRebuild) -> None:
     if makers.get(task_id) == message.node:
         del makers[task_id]
         if message.was_granted and shard.tasks.attempts.get(task_id):
-            shard.tasks.attempts[task_id] -= 1  # it has not run
+            shard.tasks.attempts[task_id] -= 1  # the task has not run
     item = shard.tasks.find_object(message.object_id)
     if item is not None and not item.sizes:
         item.subscribers.pop(message.node, None)
