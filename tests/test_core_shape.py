@@ -13,6 +13,12 @@ MOST = {
     "lines of imports": 3_234,
     "fields with foreign writers": 128,
 }
+# Features that came after the limits were set, and what each of them has added.
+ADDED = {
+    "cancel": {"files": 3, "code lines": 298, "statements": 253, "lines of imports": 39},
+}
+for added in ADDED.values():
+    MOST.update({name: MOST[name] + count for name, count in added.items()})
 # A count that is lower than its limit by so much has to be written down.
 SLACK = 0.01
 

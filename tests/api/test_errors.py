@@ -437,4 +437,4 @@ def test_errors_of_tasks_can_be_pickled():
 
 def test_what_comes_later_is_refused_in_words():
     with pytest.raises(NotImplementedError):
-        zray.cancel(zray.put(1))
+        zray.timeline()

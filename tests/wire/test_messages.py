@@ -258,6 +258,9 @@ TAGS = {
     273: "LookUpActorNames",
     274: "ActorNamesListed",
     275: "HoldCalls",
+    276: "CancelTask",
+    277: "InterruptTask",
+    278: "CancelTaskReply",
     290: "ListWork",
     291: "WorkListed",
 }
@@ -373,6 +376,7 @@ HOST_MESSAGES = {
     "HostExpelled",
     "HostGoodbye",
     "HostHello",
+    "InterruptTask",
     "HostRefused",
     "HostRemoved",
     "HostWelcome",

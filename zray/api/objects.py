@@ -11,7 +11,6 @@ from ..exceptions import GetTimeoutError, ZrayError
 from ..host import context
 from ..object_ref import ObjectRef
 from ..options.checks import check_timeout, check_wait
-from ..ray_names import absent
 from .sessions import require_runtime
 
 T = TypeVar("T")
@@ -207,9 +206,44 @@ def as_completed(
 
 
 def cancel(ref: ObjectRef[Any], *, force: bool = False, recursive: bool = True) -> None:
-    """Absent: cancelling a task.
+    """Cancel a task or an actor's call, wherever it is; a ref of `put`, and one whose value is there, is left alone.
+
+    `get` of its refs raises TaskCancelledError then, and it is not retried.  A task that runs has KeyboardInterrupt
+    raised in it; the value of a task that catches that, or is faster, counts.  An async actor's call has
+    `asyncio.CancelledError` raised where it awaits.  Nothing interrupts a call of another actor: it may ask
+    `get_runtime_context().is_canceled()`, and what it returns does not count.
+
+    Args:
+        ref: any ref that the task or call returns.
+        force: end the worker of a task that runs, as for C code that does not return.  Default: False.
+        recursive: cancel what a running task has submitted, and what it submits later, too.  Default: True.
 
     Raises:
-        NotImplementedError: always; says what to do instead.
+        TypeError: `ref` is no ref, or an option is not a bool.
+        ValueError: `force` for an actor's call: see kill().
+
+    Example:
+        >>> ref = simulate.remote(hours=10)
+        >>> zray.cancel(ref)
+        >>> zray.get(ref)
+        Traceback (most recent call last):
+        zray.exceptions.TaskCancelledError: Task simulate was cancelled
     """
-    raise absent.not_built(absent.NAMES, "zray.cancel")
+    from ..ids import is_put, task_of
+    from ..options.remote_options import check_flag
+    from ..wire.tasks import CancelTask
+
+    if not isinstance(ref, ObjectRef):
+        raise TypeError(f"cancel() takes the ref of a task, not {type(ref).__name__}; for an actor see kill().")
+    check_flag("force", force)
+    check_flag("recursive", recursive)
+    runtime = require_runtime(ref)
+    if is_put(ref.id):
+        return
+    if force:
+        reply = runtime.ask(lambda request: CancelTask(task_of(ref.id), True, recursive, request=request))
+        if reply.error:
+            raise ValueError(reply.error)
+        return
+    runtime.say(CancelTask(task_of(ref.id), False, recursive))
+    runtime.flush()

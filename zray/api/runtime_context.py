@@ -144,8 +144,17 @@ class RuntimeContext:
         return current_call.get() or getattr(self._runtime, "call", None)
 
     def is_canceled(self) -> bool:
-        """Whether the task is to end.  Always False: `zray.cancel` is absent."""
-        return False
+        """Whether `zray.cancel` was called for the task or call that runs here; False in a driver.
+
+        Raises:
+            RuntimeError: this is a call of an async actor, where `asyncio.CancelledError` is raised instead.
+        """
+        cancelling = getattr(self._runtime, "cancelling", None)
+        if cancelling is None:
+            return False
+        if getattr(getattr(self._runtime, "actor", None), "async_calls", None) is not None:
+            raise RuntimeError("is_canceled() is not for calls of async actors: they see asyncio.CancelledError.")
+        return bool(cancelling.is_canceled())
 
     def get_actor_id(self) -> str | None:
         """Id of the actor; None outside of actors."""

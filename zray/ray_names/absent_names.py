@@ -26,7 +26,6 @@ ASK = "Use `OptunaSearch`, or pass an object with `ask` and `tell` to `AskTellSe
 
 # Functions, classes and modules, by full name.
 NAMES = {
-    "zray.cancel": "End an actor with `zray.kill`; let long tasks ask an actor now and then whether to stop.",
     "zray.timeline": "Return time stamps with the results; `zray microbenchmark` measures the machine.",
     "zray.ObjectRefGenerator": "Give `num_returns=n`, or return a list of refs: `[zray.put(x) for x in values]`.",
     "zray.LoggingConfig": "Configure `logging` in the program and at the start of tasks.",

@@ -43,6 +43,7 @@ Reply = (
     actors.FindActorReply
     | actors.ActorNamesFound
     | session.StatusReply
+    | tasks.CancelTaskReply
     | hosts.NodesReply
     | reasons.ExplainReply
     | groups.CreateGroupReply

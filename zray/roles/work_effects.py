@@ -21,6 +21,12 @@ class StopWorkers(Struct, gc=False):
     are_stopped: bool
 
 
+class InterruptWorker(Struct, gc=False):
+    """Interrupt the user code of a worker, which finds out by InterruptTask for which task that is meant."""
+
+    worker: str
+
+
 class HearAgain(Struct):
     """What a role has kept as it came: have it handle that now, in that order, ahead of anything else.
 
@@ -70,4 +76,4 @@ class ActorsHaveStopped(Struct, gc=False):
     """The session may end now (SessionEnds)."""
 
 
-WorkEffect = HoldBack | StopWorkers | HearAgain | HeadIsAlone | ActorsHaveStopped | WriteLine
+WorkEffect = HoldBack | StopWorkers | InterruptWorker | HearAgain | HeadIsAlone | ActorsHaveStopped | WriteLine

@@ -111,6 +111,14 @@ class FindNames(Struct):
     """Answer: the names of all named actors, in order."""
 
 
+class Cancel(Struct):
+    """Cancel a task, or a call."""
+
+    ref: Any
+    force: bool = False
+    recursive: bool = True
+
+
 class Kill(Struct):
     """Kill an actor at once."""
 

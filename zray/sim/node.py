@@ -30,7 +30,7 @@ from ..roles.replica_effects import (
 from ..roles.replica_keeper import ReplicaKeeper
 from ..roles.role import Role, acts_at_end_of_turn
 from ..roles.services import Services
-from ..roles.work_effects import HeadIsAlone, HearAgain, HoldBack, StopWorkers, WriteLine
+from ..roles.work_effects import HeadIsAlone, HearAgain, HoldBack, InterruptWorker, StopWorkers, WriteLine
 from ..wire.message import Bulk
 from ..wire.objects import AbandonObject, AllocateObject
 from ..wire.session import Ack, Goodbye
@@ -288,6 +288,9 @@ class Node:
         else:
             self.world.kill_before_birth.add(effect.worker)
 
+    def _interrupt_worker(self, role: Role, effect: InterruptWorker) -> None:
+        """What runs finds out by InterruptTask."""
+
     def _open_window(self, role: Role, effect: e.OpenWindow) -> None:
         if effect.worker in self.windows:
             self.windows[effect.worker] += effect.count
@@ -414,6 +417,7 @@ PERFORM: dict[type, Any] = {
     e.SetTimer: Node._set_timer,
     e.StartWorker: Node._start_worker,
     e.KillWorker: Node._kill_worker,
+    InterruptWorker: Node._interrupt_worker,
     e.OpenWindow: Node._open_window,
     e.ReclaimTasks: Node._reclaim_tasks,
     e.ForgetProcess: Node._forget_process,

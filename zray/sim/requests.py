@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..exceptions import encode_system_error
-from ..ids import function_id, named_group_id, put_id, return_id
+from ..ids import function_id, named_group_id, put_id, return_id, task_of
 from ..roles.local_scheduler.pool import START_FAILURES_MAX
 from ..wire.actors import CreateActor, FindActor, FindActorNames, KillActor
 from ..wire.environment import NO_ENVIRONMENT, Environment
@@ -16,7 +16,7 @@ from ..wire.groups import CreateGroup, FindGroups, GroupSpec, RemoveGroup
 from ..wire.objects import AllocateObject, AllocateRefused
 from ..wire.scheduling import Bundle, PublishCode
 from ..wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec, encode_options
-from ..wire.tasks import Function, PublishFunction
+from ..wire.tasks import CancelTask, Function, PublishFunction
 from ..wire.where import Where
 from . import language as say
 from .values import Dep, Handle, Ref, RemoteError, decode, decode_failure, encode
@@ -315,6 +315,10 @@ def _kill(process: Process, top: Activation, request: say.Kill) -> None:
     process.client.say(KillActor(request.actor.actor_id, request.no_restart))
 
 
+def _cancel(process: Process, top: Activation, request: say.Cancel) -> None:
+    process.client.say(CancelTask(task_of(request.ref.id), request.force, request.recursive))
+
+
 def _drop(process: Process, top: Activation, request: say.Drop) -> None:
     for ref in request.refs:
         top.refs.remove(ref.id)
@@ -400,6 +404,7 @@ ANSWER: dict[type, Any] = {
     say.Find: _find,
     say.FindNames: _find_names,
     say.Kill: _kill,
+    say.Cancel: _cancel,
     say.Drop: _drop,
     say.Keep: _keep,
     say.Runs: _runs,

@@ -119,7 +119,7 @@ class Sequential:
             return True
         if kind is say.Look:
             return self._value(request.view)
-        return None  # Publish, Sleep, Drop, Keep, Close, ExitActor: no answer
+        return None  # Publish, Sleep, Cancel, Drop, Keep, Close, ExitActor: no answer
 
     def _construct(self, handle: Handle, request: say.Create) -> Any:
         try:

@@ -16,8 +16,8 @@ from ..wire.environment import NO_ENVIRONMENT
 from ..wire.groups import plain_name
 from ..wire.objects import AllocateRefused
 from ..wire.scheduling import Bundle
-from ..wire.task_spec import StoredValue, TaskSpec, parse_options
-from ..wire.tasks import Function, JobStarted, StartTasks, StopWorker
+from ..wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
+from ..wire.tasks import Function, InterruptTask, JobStarted, StartTasks, StopWorker
 from . import language as say
 from .checkpoints import Recovery
 from .gpus import check_named
@@ -49,6 +49,7 @@ class Worker(Process):
         self.recovery: Recovery | None = None  # of an actor that recovers
         self.is_told_to_stop = False
         self.is_leaving = ""
+        self.interrupted: set[bytes] = set()  # cancelled tasks: those that have not begun do not, others end so or not
 
     # --- arrivals ---
 
@@ -73,6 +74,10 @@ class Worker(Process):
         self.actor_gpus = Activation(message.spec.task_id)
         self._has_gpus(self.actor_gpus, message.options.resources, message.gpus)
         self.stack.append(top)
+
+    @on(InterruptTask)
+    def _on_interrupt_task(self, message: InterruptTask) -> None:
+        self.interrupted.add(message.task_id)
 
     @on(StopWorker)
     def _on_stop_worker(self, message: StopWorker) -> None:
@@ -159,6 +164,8 @@ class Worker(Process):
             yield say.Compute(costs.worker_task)
         yield from self._take_code()
         options = parse_options(spec.options)
+        if spec.task_id in self.interrupted:
+            return self._cancelled(options)
         if options.actor_id:
             code = getattr(self.actor, options.method)
         else:
@@ -175,8 +182,14 @@ class Worker(Process):
         except (UserError, RemoteError) as raised:
             wants_retry = options.retry_exceptions
             return [failure_of(raised)] * max(1, options.num_returns), (), wants_retry
+        if spec.task_id in self.interrupted and self.world.random.random() < 0.7:
+            return self._cancelled(options)
         values, contained = yield from self.returns_of(spec, result)
         return values, contained, False
+
+    @staticmethod
+    def _cancelled(options: TaskOptions) -> tuple[list[bytes], tuple[()], bool]:
+        return [encode_system_error("TaskCancelledError", "cancelled")] * max(1, options.num_returns), (), False
 
     def returns_of(self, spec: TaskSpec, result: Any) -> Generator[Any, Any, Any]:
         """Return a call's results as reported, and the refs inside."""

@@ -22,6 +22,7 @@ from .actor_programs import (
     run_spread,
     run_survivors,
 )
+from .cancel_programs import run_cancels
 from .giver_programs import run_giver
 from .gpus import run_gpus
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
@@ -175,6 +176,11 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "code": (
         run_code,
         lambda random: (random.randint(1, 4), random.randint(0, 4), random.choice((10, 500, 60_000))),
+    ),
+    # Some of its tasks and calls are cancelled, wherever they are.
+    "cancels": (
+        run_cancels,
+        lambda random: (random.randint(1, 8), random.randint(1, 3), random.choice((0.0, 0.001, 0.02)), random.random()),
     ),
     # The requested resource comes with a node that joins late.
     "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),

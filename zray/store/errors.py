@@ -72,7 +72,8 @@ def serialize_cancellation(error: KeyboardInterrupt, function_name: str, *, skip
     """Return the error of a task that raised KeyboardInterrupt: cancelled, as in Ray.  The text includes the
     traceback.
     """
-    text = f"Task {function_name} raised {type(error).__name__}, so it counts as cancelled:\n"
+    how = getattr(error, "how", f"raised {type(error).__name__}, so it counts as cancelled")
+    text = f"Task {function_name} {how}:\n"
     text += _traceback_text(error, skip_frames).rstrip()
     clean = text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate in a message
     return encode_system_error("TaskCancelledError", clean)

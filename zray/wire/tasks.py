@@ -9,6 +9,8 @@ local scheduler    ObjectsReady      values, for the process that submitted or a
 driver, worker     WaitObjects       request for a reply when so many objects are there; the process blocks
 local scheduler    WaitReply
 driver, worker     CancelWait        end of a wait
+driver, worker     CancelTask -> CancelTaskReply     end of a task that nobody needs any more
+local scheduler    InterruptTask     the same, for the worker that has the task
 worker             AwaitRoom         start of a wait for space in a full store, until CancelWait
 """
 
@@ -187,6 +189,33 @@ class AwaitRoom(Message, tag=routed(25, "worker -> local")):
     """
 
     request: int
+
+
+class CancelTask(Message, tag=routed(276, "driver, worker -> local -> local")):
+    """A request to end a task: with the worker that runs the task, where `force` says so; with its children.
+
+    `trip`: the sender had placed the task at the receiver, on that attempt.  0: the sender does not know where the task
+    is.  `request`: a process wants CancelTaskReply; 0: it does not.
+    """
+
+    task_id: TaskID
+    force: bool = False
+    recursive: bool = True
+    trip: Natural = 0
+    request: Natural = 0
+
+
+class CancelTaskReply(Message, tag=routed(278, "local -> driver, worker")):
+    """The answer to CancelTask `request`; `error`: why the task cannot be cancelled in that way."""
+
+    request: int
+    error: Text = ""
+
+
+class InterruptTask(Message, tag=routed(277, "local -> worker")):
+    """An order to end a task that the worker has; the effect InterruptWorker follows."""
+
+    task_id: TaskID
 
 
 class JobStarted(Message, tag=routed(19, "local -> worker")):

@@ -57,6 +57,8 @@ class Call(Struct, eq=False):
     """A run of a task or of an actor's method; what it submits, it submits as this."""
 
     spec: TaskSpec
+    outer: Call | None = None  # the task below, inside whose wait this one runs
+    is_open: bool = True  # its code runs: an exception may be raised in it
     submitter: Submitter | None = None  # None: made when it first submits, of which few tasks do
 
 

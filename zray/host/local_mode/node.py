@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import encode_system_error
-from ...wire import actors, groups, hosts, task_spec
+from ...wire import actors, groups, hosts, task_spec, tasks
 from ...wire.amounts import HEAD_NODE, NODE_PREFIX, STORE_MEMORY, in_words, init_arguments, is_enough, why_nowhere
 from ...wire.message import Message
 from ...wire.where import NODE_ID_LABEL, Where, matches, no_such_labels, no_such_node, nobody_can
@@ -195,6 +195,8 @@ class LocalNode:
 
 
 _ANSWERS: dict[type, Any] = {
+    # A task has ended when `.remote()` returns: there is nothing to cancel.
+    tasks.CancelTask: lambda node, message: tasks.CancelTaskReply(message.request),
     groups.CreateGroup: LocalNode._create_group,
     groups.FindGroups: LocalNode._find_groups,
     actors.FindActor: LocalNode._find_actor,

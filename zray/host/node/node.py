@@ -293,6 +293,7 @@ class Node:
                 effect.worker, effect.worker_id, effect.packages
             ),
             effects.KillWorker: lambda role, effect: self.workers.kill(effect.worker),
+            work_effects.InterruptWorker: lambda role, effect: self.workers.interrupt(effect.worker),
             effects.OpenWindow: lambda role, effect: self.workers.open_window(effect.worker, effect.count),
             effects.ReclaimTasks: self._reclaim,
             work_effects.StopWorkers: lambda role, effect: self.workers.stop(are_stopped=effect.are_stopped),

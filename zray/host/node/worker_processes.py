@@ -115,6 +115,11 @@ class Workers:
         if not self.environments.order(worker, "kill"):
             self._order("kill", worker)
 
+    def interrupt(self, worker: str) -> None:
+        """InterruptWorker."""
+        if not self.environments.order(worker, "interrupt"):
+            self._order("interrupt", worker)
+
     def stop(self, *, are_stopped: bool) -> None:
         """StopWorkers."""
         if are_stopped:

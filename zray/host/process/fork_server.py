@@ -97,6 +97,10 @@ class ForkServer:
             pid = self.pid_by_worker.get(str(order[1]))
             if pid is not None:
                 self.send_signal(pid, signal.SIGKILL)
+        elif order[0] == "interrupt":
+            pid = self.pid_by_worker.get(str(order[1]))
+            if pid is not None:
+                os.kill(pid, signal.SIGURG)  # not reaped: the number is still its
         elif order[0] in ("stop", "continue"):
             self.signal_all(signal.SIGSTOP if order[0] == "stop" else signal.SIGCONT)
 

@@ -31,6 +31,7 @@ from .checkpoints import NotAsBefore, Recovery
 from .exit import crash, leave
 from .exit_errors import ActorExit, farewell, is_success
 from .failures import failure
+from .function_loading import function_of
 from .outcomes import several
 
 if TYPE_CHECKING:
@@ -101,10 +102,10 @@ class ActorHost:
             for task_id, path in ((worker.root.task_id, b""), (spec.task_id, worker.path_of(spec)))
         )
         worker.root = stray
-        worker.call = Call(spec, stray if self.order.checkpoint else constructor)
+        worker.call = Call(spec, submitter=stray if self.order.checkpoint else constructor)
         threads.fit(self.options.resources)
         try:
-            cls = worker.function_of(spec.function_id)
+            cls = function_of(worker, spec.function_id)
             suggest(cls)
             args, kwargs = worker.arguments_of(spec)
             if self.async_calls is not None:
@@ -259,6 +260,8 @@ class ActorHost:
         worker = self.worker
         if self.leavers and spec.task_id in self.leavers and spec is not self.last_call:
             result = self.outcome_of(spec, ActorExit(0))  # user code has caught the first exception
+        if worker.cancelling.cancelled:
+            result = worker.cancelling.outcome(spec, result)
         values, contained, wants_retry = result
         begun_lines.write_own()
         with worker.lock:

@@ -191,6 +191,15 @@ class AsyncCalls:
         for spec in batch:
             self.tasks[spec.task_id] = spec, create_task(self._run(spec))
 
+    def cancel(self, task_id: bytes) -> None:
+        """Cancel a call, from any thread: CancelledError is raised where it awaits."""
+        self.loop.call_soon_threadsafe(self._cancel, task_id)
+
+    def _cancel(self, task_id: bytes) -> None:
+        known = self.tasks.get(task_id)
+        if known is not None:
+            known[1].cancel()
+
     def _method_of(self, spec: TaskSpec) -> Any:
         found = self.methods.get(spec.options)
         if found is None:

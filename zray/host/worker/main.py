@@ -16,16 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import posix_ipc
 
-from ...exceptions import DeserializationError
 from ...ids import child_path, is_child, return_id, root_task_id, stray_task_id
-from ...ids import function_id as id_of_code
 from ...ray_names import ray_imports
 from ...roles.latest import Latest
 from ...roles.task_executor import TaskExecutor
 from ...store import unpickling
 from ...store.arguments import deserialize_arguments
 from ...store.errors import deserialize_error
-from ...store.functions import CodeInStore, deserialize_function
 from ...store.values import deserialize, deserialize_writable, is_error, serialize
 from ...version import __version__
 from ...wire import actors, tasks
@@ -45,12 +42,13 @@ from ..process import visible_gpus
 from ..process.math_threads import threads
 from ..process.titles import WorkerTitle
 from ..session.session import Session
-from .async_tasks import runnable
 from .background_waits import Aside
+from .cancelling import Cancelling
 from .code_changes import CodeChanges
 from .environment_variables import set_env_vars
 from .exit import Parting, leave
 from .failures import failure
+from .function_loading import function_of
 from .outcomes import several
 from .run_queue_delay import CoreWaits
 
@@ -101,12 +99,14 @@ class Worker(Runtime):
         self.calls: Counter[bytes] = Counter()  # of functions with max_calls
         self.parting: Parting | None = None  # this process ends after the task in hand
         self.call: Call | None = None  # the call in the main thread and in threads started by the call
+        self.ended_spec: TaskSpec | None = None  # the last task that has ended
         self.first_submit = threading.Lock()  # several threads of a task may be its first to submit
         self.main_thread = threading.get_ident()
         self.sent_at = 0.0
         # The actor's brief methods, by the options of their calls.
         self.brief: Latest[bytes, None] = Latest(BRIEF_MAX)
         self.aside = Aside(self)
+        self.cancelling = Cancelling(self)
         self.title = WorkerTitle(self)
         self.log_room = LogRoom(session.worker_log_path(worker_id, self.pid))
         self.core_waits = CoreWaits()  # of the main thread, which constructs the worker
@@ -151,6 +151,8 @@ class Worker(Runtime):
                     self.functions.pop(function_id, None)
         elif kind is tasks.JobStarted:
             self._join_job(message)  # type: ignore[arg-type]
+        elif kind is tasks.InterruptTask:
+            self.cancelling.told(message.task_id)  # type: ignore[attr-defined]
         elif kind is session_wire.GoodbyeReply:
             self.said_goodbye = True
         else:
@@ -317,14 +319,15 @@ class Worker(Runtime):
 
     def run_task(self, spec: TaskSpec) -> None:
         """Run a task, and note the outcome."""
-        outer, self.call = self.call, Call(spec)
+        outer = self.call
+        call = self.call = Call(spec, outer)
         if spec.options != self.fitted:
             self.fit_threads(spec)
         began = time.perf_counter()
         wants_retry = False
         value = None  # lives until noted: its refs keep their objects alive
         try:
-            function = self.functions.get(spec.function_id) or self.function_of(spec.function_id)
+            function = self.functions.get(spec.function_id) or function_of(self, spec.function_id)
             args, kwargs = self.arguments_of(spec)
             value = function(*args, **kwargs)
             del args, kwargs
@@ -342,6 +345,7 @@ class Worker(Runtime):
         except Leave:
             raise
         except BaseException as error:
+            call.is_open = False  # nothing is raised in what follows
             took = time.perf_counter() - began
             values, contained, wants_retry = failure(self, spec, error)
             value = error  # lives as long, for the same reason
@@ -349,6 +353,9 @@ class Worker(Runtime):
             self.calls[spec.function_id] += 1
             if self.calls[spec.function_id] >= max_calls and self.parting is None:
                 self.parting = Parting("max_calls")
+        call.is_open = False
+        if self.cancelling.cancelled:
+            self.cancelling.ends(spec, has_returned=not isinstance(value, BaseException))
         self.call = outer
         begun_lines.write_own(ends_bar=True)
         executor = self.executor
@@ -358,6 +365,7 @@ class Worker(Runtime):
             if not was_held_up:
                 executor.ran_for(spec.function_id, took * 1e6)
             self.note(spec, values, contained, wants_retry=wants_retry)
+            self.ended_spec = spec
         value = None  # an error's traceback has this frame, which would keep the error alive
 
     def fit_threads(self, spec: TaskSpec) -> None:
@@ -386,6 +394,8 @@ class Worker(Runtime):
         Raises:
             the error in an argument's place.
         """
+        if self.cancelling.cancelled:
+            self.cancelling.check(spec)
         if self.has_new_code:
             self.code_changes.take()
         if not spec.deps:
@@ -401,27 +411,6 @@ class Worker(Runtime):
             else:
                 resolved.append(deserialize_writable(value) if writable else deserialize(value))
         return deserialize_arguments(spec.args, resolved)
-
-    def function_of(self, function_id: bytes) -> Callable[..., Any]:
-        """Return the function, unpickled once; or each time if its closure has refs, since a cache would keep them."""
-        if self.has_new_code:
-            self.code_changes.take()
-        restored = self.restored_count
-        code = self.executor.functions[function_id].code
-        if id_of_code(code) != function_id:
-            raise DeserializationError(
-                f"The code of a function ({len(code)} bytes) does not match its hash, so it is not loaded."
-            )
-        function = deserialize_function(code)
-        if type(function) is CodeInStore:
-            found = self.get((function.ref,), None)[0]
-            restored = self.restored_count  # that ref is not part of the closure
-            function = deserialize_function(found)
-        function = runnable(function)
-        with self.lock:
-            if self.restored_count == restored and not self.has_new_code:
-                self.functions[function_id] = function
-        return function  # type: ignore[no-any-return]
 
     # --- nested ---
 
@@ -442,6 +431,8 @@ class Worker(Runtime):
                 self.fit_threads(self.call.spec)
             self.waiting.blocked = outer
             self.flush()
+            if self.call is not None and self.cancelling.cancelled:
+                self.cancelling.check(self.call.spec)
         return True
 
     def throw_nested_out(self) -> None:

@@ -436,6 +436,9 @@ class Calls:
             self.node.lifecycle.fail_with(task, self.node.ends.grave(task))
             return
         actor.inflight.pop(task.spec.task_id, None)
+        if task.spec.task_id in self.node.cancels.asked:
+            self.node.cancels.fail(task)
+            return
         task.queued()
         actor.queue.append_first(task, has_begun=has_begun)
         self.touch(actor.actor_id)

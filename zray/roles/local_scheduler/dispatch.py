@@ -110,6 +110,9 @@ class Dispatch:
         if task.job.is_over:
             self.node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
             return
+        if self.node.cancels.asked and task.spec.task_id in self.node.cancels.asked:
+            self.node.cancels.fail(task)
+            return
         if not task.returned():
             return
         queue = self.queue_of(task)

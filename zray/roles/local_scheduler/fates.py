@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...wire import gcs, scheduling
+from ...wire import gcs, scheduling, tasks
 from ..effects import ReclaimTasks
 from ..latest import Latest
 from ..role import on
@@ -138,7 +138,7 @@ class Fates:
         if task.missing:
             node.trips.stop_waiting((task,))
         if task.state == TaskState.READY:
-            self._take_out(task)
+            self.take_out(task)
         elif task.state >= FORWARDED:
             self.ended[task_id] = task.trip
             self.has_arrived(task_id, task.trip, task.forward.peer)
@@ -148,7 +148,7 @@ class Fates:
             node.perform(ReclaimTasks(worker.address, len(worker.inflight)))
         self._was_never_here(task)
 
-    def _take_out(self, task: Task) -> None:
+    def take_out(self, task: Task) -> None:
         """Take a ready task out of its queue."""
         queue = task.job.queues.get((task.depth, task.spec.options))
         if queue is not None and queue.tasks and queue.tasks[-1] is task:
@@ -164,6 +164,9 @@ class Fates:
     def has_arrived(self, task_id: bytes, trip: int, place: str) -> None:
         """A task is there.  If it has ended meanwhile, that node need not run it."""
         if self.ended and self.ended.get(task_id) == trip and place in self.node.members.peers:
+            if task_id in self.node.cancels.asked:
+                self.node.send(place, tasks.CancelTask(task_id, trip=trip))
+                return
             self.node.send(place, scheduling.EndTasks([(task_id, trip)]))
 
     @on(scheduling.EndTasks)

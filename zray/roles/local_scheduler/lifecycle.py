@@ -87,6 +87,8 @@ class Lifecycle:
                 queue = dispatch.enqueue(task)
             else:
                 dispatch.append(task, queue)
+        if self.node.cancels.parents:
+            self.node.cancels.submitted(message.specs)
 
     def _is_known(self, spec: TaskSpec, options: TaskOptions, process: Process) -> bool:
         """Whether it runs, or ran, already: a parent that runs again submits the same tasks.  It holds them then."""
@@ -226,6 +228,8 @@ class Lifecycle:
                 self.node.notices.raised(task)
                 self.run_again(task)
                 continue
+            if self.node.cancels.asked:
+                self.node.cancels.has_ended(result.task_id)
             if is_call and worker.actor is not None and worker.actor.shipping is not None:
                 if worker.actor.shipping.withhold(task, result, process):
                     continue
@@ -242,6 +246,8 @@ class Lifecycle:
     def may_retry(self, task: Task) -> bool:
         """Whether one more attempt is allowed."""
         limit = task.options.max_retries
+        if task.spec.task_id in self.node.cancels.asked:
+            return False
         return (limit < 0 or task.attempts < limit) and not task.job.is_over
 
     def run_again(self, task: Task) -> None:

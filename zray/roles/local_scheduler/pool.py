@@ -386,6 +386,8 @@ class WorkerPool:
                 continue  # it has ended with who had asked for it, and its worker was killed for that
             if task.job.is_over:
                 node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
+            elif task.spec.task_id in node.cancels.asked:
+                node.cancels.fail(task)
             elif node.lifecycle.may_retry(task):
                 if is_blamed:
                     task.tried(task.attempts + 1)

@@ -50,6 +50,7 @@ from .actor_room import ActorRoom
 from .addresses import Addresses
 from .bundles import Bundles
 from .calls import Calls
+from .cancels import Cancels
 from .code import JobCode
 from .departures import Departures
 from .dispatch import Dispatch
@@ -141,7 +142,7 @@ class LocalScheduler(Role):
         self.dispatch = Dispatch(self)
         self.calls = Calls(self)
         self.actor_room = ActorRoom(self)
-        self.ends, self.fates = ActorEnds(self), Fates(self)
+        self.ends, self.fates, self.cancels = ActorEnds(self), Fates(self), Cancels(self)
         self.lifecycle = Lifecycle(self)
         self.function_table = Functions(self)
         self.lineage, self.undoing, self.task_states = Lineage(self), Undoing(self), TaskStates()
@@ -185,7 +186,7 @@ class LocalScheduler(Role):
             *(self.remote_calls, self.results, self.members, self.recovery, self.infeasible, self.flights, self.drain),
             *(self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
             *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room),
-            self.recovery.puts,
+            *(self.recovery.puts, self.cancels),
         )
 
     # --- processes ---

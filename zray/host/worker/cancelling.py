@@ -1,0 +1,143 @@
+"""Cancelled tasks and calls of one worker.
+
+    a task that has not begun       ends where it would begin
+    a task that runs                an exception is raised in its code, in the main thread of the worker
+    a call of an async actor        its asyncio task is cancelled
+    a call of any other actor       nothing interrupts it: `is_canceled()` is true, and what it returns does not count
+
+The node sends InterruptTask and then the signal SIGURG, whose default action is none.  The signal's handler runs in the
+main thread, also in the middle of a sleep or a lock.  It reads the message, and raises where user code runs or a wait
+sleeps.  In the middle of zray's own work it sends the signal again a little later.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ...exceptions import encode_system_error
+from ...roles.latest import Latest
+from ...wire.task_spec import TaskSpec, parse_options
+from ..client.interrupts import AGAIN_SECONDS, may_interrupt
+from ..client.runtime import Runtime
+from ..client.task_context import current_call
+from .outcomes import Failure
+
+if TYPE_CHECKING:
+    from .main import Worker
+
+# The signal may overtake its message, and several of them may come as one: so many further looks follow the last news.
+LOOKS_MAX = 20
+# Calls of an actor that were cancelled and have not ended; more than an actor may have under way.
+CALLS_MAX = 10_000
+
+
+class TaskInterrupt(KeyboardInterrupt):
+    """The exception that ends the code of a cancelled task; `except Exception` does not catch it, as in Ray."""
+
+    how = "was cancelled"
+
+
+class Cancelling:
+    """The cancelled tasks and calls of one worker; the task that runs may be among them, and tasks below it."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.cancelled: Latest[bytes, None] = Latest(CALLS_MAX)
+        self.heard_count = 0
+        self.raised_in = b""  # the task in which the exception was raised: once, so that it can clean up
+        self.is_look = False  # the next signal is one of our own
+        self.looks_left = 0
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGURG, self._on_signal)
+
+    def told(self, task_id: bytes) -> None:
+        """Note InterruptTask, with the lock held, if the task has not ended: it may run again later, uncancelled."""
+        self.heard_count += 1
+        actor = self.worker.actor
+        if actor is not None:
+            self.cancelled[task_id] = None
+            if actor.async_calls is not None:
+                actor.async_calls.cancel(task_id)
+        elif any(spec.task_id == task_id for spec in self._unfinished()):
+            self.cancelled[task_id] = None
+
+    def _unfinished(self) -> list[TaskSpec]:
+        executor, call = self.worker.executor, self.worker.call
+        specs = [*executor.queue, *executor.nested]
+        if executor.begun is not None and executor.begun is not self.worker.ended_spec:
+            specs.append(executor.begun)
+        while call is not None:
+            specs.append(call.spec)
+            call = call.outer
+        return specs
+
+    def check(self, spec: TaskSpec) -> None:
+        """Raise TaskInterrupt in a task or call that is cancelled."""
+        if spec.task_id in self.cancelled and spec.task_id != self.raised_in:
+            self.raised_in = spec.task_id
+            raise TaskInterrupt("cancelled")
+
+    def ends(self, spec: TaskSpec, *, has_returned: bool) -> None:
+        """Forget a task that has ended; the value of one that caught the exception counts, and its user is told."""
+        if spec.task_id == self.raised_in:
+            self.raised_in = b""
+        if self.cancelled.pop(spec.task_id, self) is None and has_returned:
+            name = self.worker.name_of(spec)
+            text = f"zray: task {name} was cancelled, and has returned a value: it caught the exception, or was faster."
+            print(text, file=sys.stderr, flush=True)
+
+    def outcome(self, spec: TaskSpec, result: Failure) -> Failure:
+        """Return what a call of an actor leaves behind: not its value, if it is cancelled."""
+        if self.cancelled.pop(spec.task_id, self) is not None:
+            return result
+        text = f"The call of {self.worker.name_of(spec)} was cancelled."
+        count = max(1, parse_options(spec.options).num_returns)
+        return [encode_system_error("TaskCancelledError", text)] * count, (), False
+
+    def is_canceled(self) -> bool:
+        """Return whether the task or call that this thread runs is cancelled."""
+        call = current_call.get() or self.worker.call
+        return call is not None and call.spec.task_id in self.cancelled
+
+    # --- the signal ---
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        worker = self.worker
+        if os.getpid() != worker.pid:
+            return  # in a process that user code has forked
+        is_look, self.is_look = self.is_look, False
+        if worker.connection.is_inside():
+            self._look_again()
+            return
+        call, heard_count = worker.call, self.heard_count
+        may_raise = may_interrupt(frame)  # before the look, which ends the sleep of a wait
+        Runtime.receive_until(worker, lambda: False, time.monotonic())  # what is there
+        if not is_look or self.heard_count != heard_count:
+            self.looks_left = LOOKS_MAX
+        is_cancelled = call is not None and call.spec.task_id in self.cancelled
+        if is_cancelled and call is not None and call.is_open and worker.actor is None:
+            if may_raise:
+                self.check(call.spec)
+            elif self.raised_in != call.spec.task_id:
+                self._look_again()
+        elif not is_cancelled and self.looks_left:
+            self.looks_left -= 1
+            self._look_again()
+
+    def _look_again(self) -> None:
+        # Not a Thread: the main thread may hold a lock that starting one takes.  The system may allow no more of them.
+        with suppress(RuntimeError):
+            _thread.start_new_thread(self._signal_soon, ())
+
+    def _signal_soon(self) -> None:
+        time.sleep(AGAIN_SECONDS)
+        self.is_look = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)

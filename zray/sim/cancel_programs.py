@@ -1,0 +1,78 @@
+"""Programs that cancel: each task has its value, or TaskCancelledError; nothing else is disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from .language import Call, Cancel, Create, Drop, Get, Sleep, Submit, remote
+from .task_programs import increment, nap, outcome
+from .values import Failed
+
+Script = Generator[Any, Any, Any]
+CANCELLED = ("TaskCancelledError", "TaskForceCancelledError")
+
+
+@remote
+def doomed_branch(depth: int, seconds: float) -> Script:
+    """A task whose children are cancelled with it."""
+    yield Sleep(seconds)
+    if not depth:
+        return 1
+    refs = []
+    for _ in range(2):
+        refs.append((yield Submit(doomed_branch, (depth - 1, seconds))))
+    return 1 + sum((yield Get(refs)))
+
+
+@remote
+class SlowAdder:
+    def add(self, number: int, seconds: float) -> Script:
+        """A call that takes a while."""
+        yield Sleep(seconds)
+        return number + 1
+
+
+@remote
+def cancel_for(refs: list[Any]) -> Script:
+    """Cancel tasks of another process, on some node."""
+    for ref in refs:
+        yield Cancel(ref)
+    return len(refs)
+
+
+def is_right(ref: Any, value: Any) -> Script:
+    """True for the value and for a cancel; else what came."""
+    found = yield from outcome(ref)
+    if type(found) is Failed and (found.kind in CANCELLED or "cancelled" in found.text):
+        return True  # it, or a child whose value it takes
+    return found == value or found
+
+
+def run_cancels(count: int, depth: int, seconds: float, share: float) -> Script:
+    """Tasks that wait, are queued, forwarded or run, and calls; a share of them is cancelled, some by force.
+
+    A task beside them, and the same actor, are not disturbed.
+    """
+    actor = yield Create(SlowAdder)
+    due: list[tuple[Any, Any, bool]] = []  # ref, value, is a task
+    for number in range(count):
+        slow = yield Submit(nap, (seconds, number))
+        due.append((slow, number, True))
+        due.append(((yield Submit(increment, (slow,))), number + 1, True))
+        due.append(((yield Submit(doomed_branch, (depth, seconds))), 2 ** (depth + 1) - 1, True))
+        due.append(((yield Call(actor, "add", (number, seconds))), number + 1, False))
+    beside = yield Submit(increment, (1,))
+    yield Sleep(share * seconds * count)
+    every = max(1, round(1 / (share + 0.1)))
+    for index, (ref, _, is_task) in enumerate(due):
+        if index % every == 0:
+            yield Cancel(ref, force=is_task and index % 3 == 0, recursive=index % 5 != 0)
+    helper = yield Submit(cancel_for, ([ref for ref, _, _ in due[1::5]],))
+    found = []
+    for ref, value, _ in due:
+        found.append((yield from is_right(ref, value)))
+    last = yield Call(actor, "add", (7, 0.0))
+    found += [(yield from outcome(beside)), (yield from outcome(last)), (yield from outcome(helper))]
+    yield Drop([ref for ref, _, _ in due])
+    return found
