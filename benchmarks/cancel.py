@@ -22,11 +22,11 @@ class Counter:
         self.count = 0
 
     def begin(self) -> None:
-        """One more."""
+        """Count one more."""
         self.count += 1
 
     def begun(self) -> int:
-        """All of them."""
+        """Return how many have begun."""
         return self.count
 
 

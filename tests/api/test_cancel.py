@@ -23,7 +23,7 @@ def driver(nothing_left):
 
 @zray.remote
 class Log:
-    """What tasks say while they run."""
+    """Words that tasks say while they run."""
 
     def __init__(self):
         self.said = []
@@ -199,7 +199,7 @@ def test_children_are_cancelled_with_their_parent_if_that_is_asked_for(log):
     assert fails(left)
 
 
-def test_what_has_ended_or_was_put_is_left_alone():
+def test_value_that_is_there_or_was_put_is_left_alone():
     for number in range(200):
         ref = quick.remote(number)
         assert zray.get(ref, timeout=WAIT) == number
@@ -210,7 +210,7 @@ def test_what_has_ended_or_was_put_is_left_alone():
     assert zray.get(ref) == 3
 
 
-def test_what_is_no_ref_of_a_task_is_refused():
+def test_argument_that_is_no_ref_of_a_task_is_refused():
     actor = Log.remote()
     for wrong in (actor, [quick.remote()], None, "id"):
         with pytest.raises(TypeError, match="takes the ref of a task"):

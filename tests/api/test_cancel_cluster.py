@@ -5,12 +5,10 @@ import select
 import pytest
 
 import zray
+from tests.api.test_cancel import WAIT, Log, fails, has_said
 from tests.gates import until
 from zray.cluster_utils import Cluster
-from zray.exceptions import TaskCancelledError
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-WAIT = 20.0  # s: for what comes within milliseconds
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +24,6 @@ def cluster(nothing_left):
 def ids(cluster):
     with zray.init(address=cluster.address):
         yield [node.node_id for node in cluster.list_all_nodes()]
-
-
-@zray.remote(num_cpus=0)
-class Log:
-    def __init__(self):
-        self.said = []
-
-    def say(self, word):
-        self.said.append(word)
-
-    def words(self):
-        return self.said
 
 
 @zray.remote
@@ -60,18 +46,8 @@ def there(node_id):
     return NodeAffinitySchedulingStrategy(node_id)
 
 
-def fails(ref):
-    with pytest.raises(TaskCancelledError):
-        zray.get(ref, timeout=WAIT)
-    return True
-
-
-def has_said(log, word):
-    until(lambda: word in zray.get(log.words.remote(), timeout=WAIT))
-
-
 def test_task_of_another_node_is_cancelled_where_it_runs_or_is_queued(ids):
-    log = Log.remote()
+    log = Log.options(num_cpus=0).remote()
     for other in ids:
         running = waits.options(scheduling_strategy=there(other)).remote(log, other)
         has_said(log, other)
@@ -85,7 +61,7 @@ def test_task_of_another_node_is_cancelled_where_it_runs_or_is_queued(ids):
 
 @pytest.mark.parametrize("where", [0, 1])
 def test_task_is_cancelled_from_another_node(ids, where):
-    log = Log.remote()
+    log = Log.options(num_cpus=0).remote()
     running = waits.options(scheduling_strategy=there(ids[0])).remote(log, "begun")
     has_said(log, "begun")
     zray.get(cancel_from_here.options(scheduling_strategy=there(ids[where])).remote([running]), timeout=WAIT)
@@ -105,7 +81,7 @@ class Sync:
 
 
 def test_call_of_an_actor_of_another_node_is_told(ids):
-    log = Log.remote()
+    log = Log.options(num_cpus=0).remote()
     actor = Sync.options(scheduling_strategy=there(ids[1])).remote()
     ref, queued = actor.runs.remote(log), actor.quick.remote()
     has_said(log, "runs")

@@ -57,28 +57,28 @@ class RuntimeContext:
 
     @property
     def job_id(self) -> HexID:
-        """As get_job_id(), under Ray's older name.  The text has the methods hex() and binary()."""
+        """Return the same as get_job_id(): Ray\'s older name.  The text has the methods hex() and binary()."""
         return HexID(self.get_job_id())
 
     @property
     def node_id(self) -> HexID:
-        """As get_node_id(), under Ray's older name."""
+        """Return the same as get_node_id(): Ray\'s older name."""
         return HexID(self.get_node_id())
 
     @property
     def worker_id(self) -> HexID:
-        """As get_worker_id(), under Ray's older name."""
+        """Return the same as get_worker_id(): Ray\'s older name."""
         return HexID(self.get_worker_id())
 
     @property
     def task_id(self) -> HexID | None:
-        """As get_task_id(), under Ray's older name."""
+        """Return the same as get_task_id(): Ray\'s older name."""
         found = self.get_task_id()
         return None if found is None else HexID(found)
 
     @property
     def actor_id(self) -> HexID | None:
-        """As get_actor_id(), under Ray's older name."""
+        """Return the same as get_actor_id(): Ray\'s older name."""
         found = self.get_actor_id()
         return None if found is None else HexID(found)
 
@@ -216,12 +216,12 @@ class RuntimeContext:
         return {"GPU": visible_gpus.of_current(self._runtime)}
 
     def get_resource_ids(self) -> dict[str, list[str]]:
-        """As get_accelerator_ids(), under Ray's older name."""
+        """Return the same as get_accelerator_ids(): Ray\'s older name."""
         return self.get_accelerator_ids()
 
     @property
     def current_placement_group_id(self) -> str | None:
-        """As get_placement_group_id(), under Ray's older name."""
+        """Return the same as get_placement_group_id(): Ray\'s older name."""
         return self.get_placement_group_id()
 
     def get_placement_group_id(self) -> str | None:

@@ -289,7 +289,7 @@ class Node:
             self.world.kill_before_birth.add(effect.worker)
 
     def _interrupt_worker(self, role: Role, effect: InterruptWorker) -> None:
-        """What runs finds out by InterruptTask."""
+        """Do nothing: the task that runs finds out by InterruptTask."""
 
     def _open_window(self, role: Role, effect: e.OpenWindow) -> None:
         if effect.worker in self.windows:

@@ -33,8 +33,9 @@ from .outcomes import Failure
 if TYPE_CHECKING:
     from .main import Worker
 
-# The signal may overtake its message, and several of them may come as one: so many further looks follow the last news.
-LOOKS_MAX = 20
+# The signal may overtake its message, and several of them may come as one: so many further looks follow the last news,
+# each after twice the time; 4 s in all, since threads of a busy machine may wait for as long.
+LOOKS_MAX = 11
 # Calls of an actor that were cancelled and have not ended; more than an actor may have under way.
 CALLS_MAX = 10_000
 
@@ -130,14 +131,14 @@ class Cancelling:
                 self._look_again()
         elif not is_cancelled and self.looks_left:
             self.looks_left -= 1
-            self._look_again()
+            self._look_again(AGAIN_SECONDS * 2 ** (LOOKS_MAX - 1 - self.looks_left))
 
-    def _look_again(self) -> None:
+    def _look_again(self, seconds: float = AGAIN_SECONDS) -> None:
         # Not a Thread: the main thread may hold a lock that starting one takes.  The system may allow no more of them.
         with suppress(RuntimeError):
-            _thread.start_new_thread(self._signal_soon, ())
+            _thread.start_new_thread(self._signal_soon, (seconds,))
 
-    def _signal_soon(self) -> None:
-        time.sleep(AGAIN_SECONDS)
+    def _signal_soon(self, seconds: float) -> None:
+        time.sleep(seconds)
         self.is_look = True
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)

@@ -42,7 +42,7 @@ class Cancels:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.asked: Latest[bytes, None] = Latest(ASKED_MAX)
+        self.asked: Latest[bytes, tuple[bool, bool]] = Latest(ASKED_MAX)  # force, recursive
         self.parents: Latest[bytes, bool] = Latest(ASKED_MAX)  # by force or not
 
     @on(tasks.CancelTask)
@@ -70,9 +70,9 @@ class Cancels:
         if task.state == TaskState.DONE or task.spec.task_id in self.asked:
             return
         if task.options.actor_id:
-            self._cancel_call(task)
+            self._cancel_call(task, recursive)
         elif task.state == TaskState.SENT:
-            self._interrupt(task, force)
+            self._interrupt(task, force, recursive)
         else:
             if task.state == TaskState.READY:
                 self.node.fates.take_out(task)
@@ -106,17 +106,14 @@ class Cancels:
         return f"Task {task.options.name or self.node.lifecycle.function_name(task.spec.function_id)}"
 
     def _tell_place(self, task: Task, force: bool, recursive: bool) -> None:
-        task_id, place = task.spec.task_id, task.forward.peer
-        self.node.fates.ended[task_id] = task.trip
-        self.asked[task_id] = None
-        if place in self.node.members.peers:
-            self.node.send(place, tasks.CancelTask(task_id, force, recursive, task.trip))
+        self.asked[task.spec.task_id] = force, recursive
+        self.node.fates.ended_elsewhere(task)
 
     # --- what a worker has ---
 
-    def _interrupt(self, task: Task, force: bool) -> None:
+    def _interrupt(self, task: Task, force: bool, recursive: bool) -> None:
         node, worker, task_id = self.node, task.worker, task.spec.task_id
-        self.asked[task_id] = None
+        self.asked[task_id] = force, recursive
         if worker is None:
             return
         if force:
@@ -152,17 +149,17 @@ class Cancels:
 
     # --- calls ---
 
-    def _cancel_call(self, task: Task) -> None:
+    def _cancel_call(self, task: Task, recursive: bool) -> None:
         node, actor_id = self.node, task.options.actor_id
         actor, route = node.calls.actors.get(actor_id), node.routes.by_actor.get(actor_id)
         if actor is not None and task.state == TaskState.CALL and actor.queue.take_out(task):
             self._end(task)
             node.calls.touch(actor_id)
         elif actor is not None:
-            self._interrupt(task, force=False)
+            self._interrupt(task, False, recursive)
         elif route is not None and route.take_queued(lambda call: call is task):
             self._end(task)
             node.routes.calls_ended(route)
         elif route is not None and route.home:
-            self.asked[task.spec.task_id] = None
-            node.send(route.home, tasks.CancelTask(task.spec.task_id))
+            self.asked[task.spec.task_id] = False, recursive
+            node.send(route.home, tasks.CancelTask(task.spec.task_id, False, recursive))

@@ -134,14 +134,13 @@ class Fates:
 
     def end(self, task: Task) -> None:
         """End a task, wherever it is: nobody wants its results."""
-        node, worker, task_id = self.node, task.worker, task.spec.task_id
+        node, worker = self.node, task.worker
         if task.missing:
             node.trips.stop_waiting((task,))
         if task.state == TaskState.READY:
             self.take_out(task)
         elif task.state >= FORWARDED:
-            self.ended[task_id] = task.trip
-            self.has_arrived(task_id, task.trip, task.forward.peer)
+            self.ended_elsewhere(task)
         elif task.state == TaskState.SENT and worker is not None:
             worker.has_ended_tasks = True
             # What it has not begun comes back.  Then we look at what it has.
@@ -161,13 +160,17 @@ class Fates:
 
     # --- tasks on other nodes ---
 
+    def ended_elsewhere(self, task: Task) -> None:
+        """Tell the node of a forwarded task that has ended here; now, or when it is placed."""
+        self.ended[task.spec.task_id] = task.trip
+        self.has_arrived(task.spec.task_id, task.trip, task.forward.peer)
+
     def has_arrived(self, task_id: bytes, trip: int, place: str) -> None:
         """A task is there.  If it has ended meanwhile, that node need not run it."""
         if self.ended and self.ended.get(task_id) == trip and place in self.node.members.peers:
-            if task_id in self.node.cancels.asked:
-                self.node.send(place, tasks.CancelTask(task_id, trip=trip))
-                return
-            self.node.send(place, scheduling.EndTasks([(task_id, trip)]))
+            asked = self.node.cancels.asked.get(task_id)
+            ends = scheduling.EndTasks([(task_id, trip)])
+            self.node.send(place, ends if asked is None else tasks.CancelTask(task_id, *asked, trip))
 
     @on(scheduling.EndTasks)
     def on_end_tasks(self, message: scheduling.EndTasks) -> None:

@@ -22,7 +22,7 @@ from .task import Task
 
 
 class RouteState(IntEnum):
-    """What is known of the actor's home."""
+    """Knowledge of the actor's home."""
 
     LOCATING = 0  # its shard has not said where it is, or that it will say so
     COMING = 1  # its shard will say so when the actor has a home
