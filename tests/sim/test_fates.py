@@ -92,6 +92,30 @@ def test_work_of_a_killed_actor_ends_at_once(nodes, seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_resources_of_a_killed_actors_work_are_free_within_a_second(nodes, seed, monkeypatch):
+    monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)
+    world = Simulator(Options(seed=seed, nodes=nodes, cpus=8, delay="local"))
+    world.run(0.3)
+    place, other = ("", "") if nodes == 1 else ("n2", "n3")
+
+    def killer():
+        asks = yield Create(AsksThenDies, where=Where(node=place) if place else None)
+        yield Get((yield Call(asks, "ask", (place, other))))
+        yield Sleep(0.5)
+        yield Kill(asks)
+        others = []
+        for _ in range(7):  # one CPU is that of the task whose ref this program holds
+            others.append((yield Submit(rest, (0.01,), resources=CPU, where=Where(node=other) if other else None)))
+        ready, _ = yield Wait(others, 7, timeout=1.0)
+        return len(ready)
+
+    driver = world.start_driver(world.nodes["n1"], 1, killer, ())
+    assert world.run(10.0, unless=lambda: driver.is_done)
+    assert driver.result == 7
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("shards", [1, 2])
 def test_work_of_the_actors_of_a_lost_node_ends(shards, seed, monkeypatch):
     monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)

@@ -119,7 +119,7 @@ def test_hyperopt_draws_from_every_kind_of_space(hyperopt):
 
     space = {
         "a": tune.loguniform(1e-4, 1e-1),
-        "b": tune.qloguniform(1, 100, 5),
+        "b": tune.qloguniform(5, 100, 5),
         "c": tune.randint(0, 5),
         "d": tune.lograndint(1, 100),
         "e": tune.randn(1, 2),

@@ -67,11 +67,15 @@ class ControllerNames:
         objective = self.objective
         if objective is None:
             return
-        value = objective.value(result)
-        trial.best = objective.best([(trial.best, trial.best), (value, value)])
+        value = objective.finite(result)
+        if value is None:
+            return  # NaN, infinite values and no values are never the best
+        sign = objective.sign
+        if trial.best is None or sign * value > sign * trial.best:
+            trial.best = value
         ever = self.best_ever
-        if ever is None or objective.best([(ever.best, ever), (trial.best, trial)]) is trial:
-            self.best_ever = trial if trial.best is not None else None
+        if ever is None or ever.best is None or sign * trial.best > sign * ever.best:
+            self.best_ever = trial
 
     @property
     def objective(self: Controller) -> Objective | None:  # type: ignore[misc]

@@ -37,6 +37,8 @@ def filled_result(trial: Trial, event: Report, experiment_id: str, facts: dict[s
         "iterations_since_restore": event.iteration - trial.started_iteration,
         "time_since_restore": event.time_total_s - trial.started_time_s,
     }
+    if _COUNTED.isdisjoint(metrics):
+        return result
     numbers = {key: value for key in _COUNTED if isinstance(value := metrics.get(key), (int, float))}
     if "timesteps_this_iter" in numbers and "timesteps_total" not in metrics:
         result["timesteps_total"] = _former(former, "timesteps_total") + numbers["timesteps_this_iter"]
@@ -50,7 +52,7 @@ def filled_result(trial: Trial, event: Report, experiment_id: str, facts: dict[s
 
 
 # Metrics from which others are computed.
-_COUNTED = ("timesteps_this_iter", "timesteps_total", "episodes_this_iter", "mean_loss")
+_COUNTED = frozenset(("timesteps_this_iter", "timesteps_total", "episodes_this_iter", "mean_loss"))
 
 
 def _former(result: dict[str, Any], key: str) -> int | float:

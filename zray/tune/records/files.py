@@ -39,6 +39,10 @@ FORMATS = frozenset(("json", "csv"))
 INTEGER_BITS_MAX = 1_024
 
 
+# Values of these types, and of no derived ones, are written as they are: nearly all of a result.
+_AS_THEY_ARE = frozenset((str, float, bool, type(None)))
+
+
 def plain(value: Any) -> Any:
     """A value as JSON has it: numbers of numpy and torch as numbers, small arrays as lists, other objects as text."""
     if value is None or isinstance(value, (bool, float, str)):
@@ -46,7 +50,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, int):
         return value if value.bit_length() <= INTEGER_BITS_MAX else hex(value)
     if isinstance(value, dict):
-        return {key if type(key) is str else text_of(key): plain(item) for key, item in value.items()}
+        return {
+            key if type(key) is str else text_of(key): item if type(item) in _AS_THEY_ARE else plain(item)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
     name = getattr(value, "__name__", None)
@@ -182,7 +189,8 @@ class TrialFiles:
             if new:
                 self._add_columns(new)
             self._known = flat.keys()
-        self._writer.writerow([_cell(flat.get(key)) for key in self.columns])
+        cells = [_cell(cell) if type(cell) is str else cell for cell in map(flat.get, self.columns)]
+        self._writer.writerow(cells)  # None is an empty cell
 
     def _add_columns(self, new: list[str]) -> None:
         """A later result has more keys: the file is written anew, with empty cells before."""
@@ -368,7 +376,5 @@ class RecordsRepair:
                 files.replace([*self._written[key], *missing][:count])
 
 
-def _cell(value: Any) -> Any:
-    if type(value) is str and "\0" in value:  # no reader of csv takes it
-        return value.replace("\0", "\\0")
-    return "" if value is None else value
+def _cell(text: str) -> str:
+    return text.replace("\0", "\\0") if "\0" in text else text  # no reader of csv takes it
