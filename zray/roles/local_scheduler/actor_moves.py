@@ -59,7 +59,7 @@ class ActorMoves:
         node, spec = self.node, actor.creation.spec
         ask = self.asks[actor.actor_id] = Ask(actor)
         self.tell_home(actor, is_settled=False)
-        actor.entry.share().is_released = False  # held until it has left, also where only others have handles
+        actor.entry.share().holds()  # held until it has left, also where only others have handles
         node.lineage.flush()
         request = node.acks.next_request()
         shared = [actor.entry.object_id, *spec.deps, *spec.holds, *node.code.leaving(actor.job)]
@@ -158,8 +158,7 @@ class ActorMoves:
         """One that was made elsewhere; with the calls on it that have waited here already."""
         node = self.node
         entry = node.objects.require(spec.task_id + FIRST_RETURN)
-        shared = entry.share()
-        shared.is_released = shared.is_released or (entry.holders is None and not entry.count)
+        entry.share_unheld()
         route = node.routes.by_actor.get(spec.task_id)
         if route is not None:
             entry.actor = None

@@ -17,7 +17,8 @@ from ...wire import actors, limits
 from ..latest import Latest
 from ..role import on
 from .found_elsewhere import FoundElsewhere
-from .tables import Actor, ActorState, ObjectEntry, Process
+from .objects import ObjectEntry
+from .tables import Actor, ActorState, Process
 from .weak_handles import WeakHandles
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ class ActorNames:
             if actor is not None and entry.actor is None:
                 actor.is_going = False  # it had calls to end before it left
                 entry.actor = actor
-                entry.value = NOTHING if actor.state == ActorState.ALIVE else entry.value
+                if actor.state == ActorState.ALIVE:
+                    self.node.objects.place(entry, NOTHING)
         self.node.send(process.address, actors.FindActorReply(question.request, actor_id, message.handle))
 
     @on(actors.FindActorNames)

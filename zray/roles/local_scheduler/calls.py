@@ -29,9 +29,10 @@ from .journals import new_journal
 from .logs import nothing
 from .names import MADE_ANEW, died
 from .nested import find_again
+from .objects import ObjectEntry
 from .resources import CPU
 from .shipping import new_shipping
-from .tables import Actor, ActorState, Job, ObjectEntry, Worker
+from .tables import Actor, ActorState, Job, Worker
 from .task import Task, TaskState
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Calls:
         node = self.node
         node.recovery.made_after_all(entry)
         node.objects.forget_value(entry)
-        entry.pushed_to = None
+        entry.is_to_be_pushed_again()
         task = Task(spec, parse_options(spec.options), entry, job, state=TaskState.CALL)
         entry.task = task
         node.small_values.forget_task(spec.task_id)

@@ -194,8 +194,7 @@ class Copy:
         for object_id in dict.fromkeys(spec.deps):
             entry = node.objects.entries[object_id]
             if entry.value is None:
-                entry.waiting = entry.waiting or []
-                entry.waiting.append(step)
+                entry.waits(step)
                 step.missing += 1
                 if entry.task is None or entry.task.state >= FORWARDED:
                     wanted.append(entry)
@@ -301,7 +300,7 @@ class Copy:
         for object_id in dict.fromkeys(step.spec.deps):
             entry = entries[object_id]
             if entry.waiting is not None:
-                entry.waiting = [waiter for waiter in entry.waiting if waiter is not step] or None
+                entry.wait_no_more((id(step),))
         self.node.objects.drop_all((*step.spec.deps, *step.spec.holds))
 
     # --- ends ---

@@ -113,8 +113,8 @@ class Departures:
         # Also when it was recorded before: the reply is the acknowledgement that we need.
         self.node.lineage.record_one(task.spec, request, task.attempts)
         for entry in self.node.lifecycle.returns_of(task):
-            entry.share().is_released = False  # what is recorded is held
-            entry.is_recorded = True
+            entry.share().holds()  # what is recorded is held
+            entry.recorded()
         return 1 + self.node.remote._hold_at_shards([entry.object_id for entry in task.more or ()], request)
 
     def go(self, task: Task, *, is_quiet: bool) -> None:

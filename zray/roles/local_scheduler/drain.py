@@ -23,7 +23,8 @@ from ...wire import drains, gcs, task_spec
 from ...wire.where import Where
 from ..role import on
 from .going import Going
-from .tables import ActorState, ObjectEntry, ReadyQueue
+from .objects import ObjectEntry
+from .tables import ActorState, ReadyQueue
 from .task import FORWARDED, TaskState
 
 if TYPE_CHECKING:
@@ -319,8 +320,7 @@ class Taking:
     def _fetch(self, entry: ObjectEntry, asker: str, size: int) -> None:
         shared = entry.share()
         if not shared.is_fetching:
-            shared.size = shared.size or size
-            shared.locations = shared.locations or (asker,)
+            shared.lies_at(shared.locations or (asker,), shared.size or size)
             self.node.fetches.begin(entry, shared)
 
     def _set_timer(self) -> None:

@@ -25,8 +25,9 @@ from ..effects import ReclaimTasks
 from ..latest import Latest
 from ..role import on
 from .names import died
+from .objects import ObjectEntry
 from .route import Route
-from .tables import Actor, ActorState, ObjectEntry, Process, Worker
+from .tables import Actor, ActorState, Process, Worker
 from .task import FORWARDED, ChildTask, Task, TaskState
 
 if TYPE_CHECKING:

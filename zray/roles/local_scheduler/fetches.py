@@ -21,7 +21,9 @@ from ...wire.objects import FetchFailed, FetchObject, FetchWaits, ObjectFetched,
 from ...wire.task_spec import StoredValue
 from ..role import on
 from .making_room import MakingRoom
-from .tables import ObjectEntry, Process, Shared
+from .objects import ObjectEntry
+from .sharing import Shared
+from .tables import Process
 from .task import FORWARDED, Task, TaskState
 
 if TYPE_CHECKING:
@@ -54,18 +56,18 @@ class Fetches:
         object_id, size = entry.object_id, shared.size
         is_ordered = object_id in self.ordered
         if is_ordered and not shared.is_fetching:
-            shared.is_fetching = True
+            shared.ordered()
             return  # given up a moment ago: when that is confirmed, the shard is asked where it is now
         if shared.is_fetching and (self.ordered.get(object_id, True) or not is_urgent):
             return
         if self._is_still_here(object_id, size):
             if not is_ordered:
-                shared.is_fetching = True
+                shared.ordered()
                 self.ordered[object_id] = True
                 self.node.after(0.0, self.take_what_is_here, object_id)
             return
         if not is_ordered:
-            shared.is_fetching = True
+            shared.ordered()
             self.node.load.fetch_begins(object_id, size)
         self.ordered[object_id] = is_urgent
         order = FetchObject(object_id, size, list(shared.locations), size <= self.node.inline_bytes_max, is_urgent)
@@ -146,15 +148,14 @@ class Fetches:
         elif type(message.value) is StoredValue:
             node.objects.freed_places.append(object_id)
         if is_wanted:
-            contained, entry.contained = entry.contained, ()
-            node.objects.drop_all(contained)
+            node.objects.drop_all(entry.take_contained())
         self.failed(FetchFailed(object_id, "an object inside of it was lost with its node"))
 
     def _is_here(self, entry: ObjectEntry, message: ObjectFetched) -> None:
         node = self.node
         self.ordered.pop(message.object_id, None)
         if entry.shared is not None:
-            entry.shared.is_fetching = False
+            entry.shared.came()
         node.trips.is_made(entry)  # it may be made again: the shard had heard of no copy when this one was ordered
         node.object_is_here(entry, message.value, message.contained)
 
@@ -165,8 +166,7 @@ class Fetches:
         self.node.load.fetch_ends(message.object_id, has_come=False)
         entry, guards = self.node.objects.entries.get(message.object_id), self.node.guards
         if entry is not None and entry.value is None and entry.shared is not None:
-            entry.shared.is_fetching = False
-            entry.shared.locations = ()
+            entry.shared.failed()
             if message.is_definite and not entry.waiting and not entry.watchers and entry.object_id in guards.wanted:
                 pass  # no room for a copy that nobody needs now
             elif message.is_definite:
@@ -189,7 +189,7 @@ class Fetches:
         if doomed and not entry.waiting and not entry.watchers:
             return
         calls = [task for task in entry.waiting_tasks() if task.state == TaskState.CALL]
-        entry.shared.is_lost = True  # to us: what stands here is no copy
+        entry.shared.lost()  # to us: what stands here is no copy
         self.node.object_is_here(entry, encode_system_error("ObjectStoreFullError", reason))
         self._stop_for(calls, reason)  # which fail in their turns
 

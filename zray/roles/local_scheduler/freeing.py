@@ -20,8 +20,9 @@ from ...wire.task_spec import StoredValue
 from ..role import on
 
 if TYPE_CHECKING:
+    from .objects import ObjectEntry
     from .scheduler import LocalScheduler
-    from .tables import ObjectEntry, Process
+    from .tables import Process
 
 
 def _free(node: LocalScheduler, entry: ObjectEntry) -> None:
@@ -33,8 +34,7 @@ def _free(node: LocalScheduler, entry: ObjectEntry) -> None:
             objects.freed_places.append(object_id)
     objects.forget_value(entry)
     objects.place(entry, error_of_freed(object_id))
-    contained, entry.contained = entry.contained, ()
-    objects.drop_all(contained)
+    objects.drop_all(entry.take_contained())
     if entry.shared is not None and not entry.is_released:
         node.remote.value_is_here(entry)  # a small one now
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...wire import objects as wire
 from ...wire.task_spec import StoredValue
 from ..role import on
-from .tables import ObjectEntry
+from .objects import ObjectEntry
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -59,20 +59,17 @@ class Holding:
             value = put.value
             if put.contained:
                 objects.contain(entry, put.contained)
-            entry.value = value
-            entry.pushed_to = process
+            objects.place(entry, value)
+            entry.pushed(process)
             if type(value) is StoredValue:
                 # The writer knows the place: that counts as told.
                 objects.pin(put.object_id, process)
                 objects.dies_no_more(put.object_id)
                 node.to_seal.append(put.object_id)
-            elif len(value) > objects.small_max:  # type: ignore[arg-type]
-                objects.inline_bytes += len(value)  # type: ignore[arg-type]
             if entry.task is not None:
                 continue  # a call's that has run on another node (answers): it gets this when it is answered
             if entry.waiting is not None:
-                waiting, entry.waiting = entry.waiting, None
-                for task in waiting:
+                for task in entry.take_waiting():
                     node.lifecycle.argument_is_here(task)
             if entry.watchers is not None:
                 node.waits.object_is_here(entry)

@@ -13,7 +13,8 @@ from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
 from ..role import on
 from .copies import Step
-from .tables import Job, ObjectEntry, Process, ReadyQueue
+from .objects import ObjectEntry
+from .tables import Job, Process, ReadyQueue
 from .task import FORWARDED, ChildTask, Forward, RebuiltTask, Task, TaskState
 
 if TYPE_CHECKING:
@@ -141,11 +142,8 @@ class Lifecycle:
         if options.num_returns != 1:
             self._make_further_returns(task, None)
         for entry in self.returns_of(task):
-            entry.is_recorded = True
-            shared = entry.share()
-            shared.is_quiet = False
-            # Not among the holders, unless somebody here has refs on it already.
-            shared.is_released = shared.is_released or (entry.holders is None and not entry.count)
+            entry.recorded()
+            entry.share_unheld().told_to_all()
         self.node.tasks[spec.task_id] = task
         if len(spec.args) > self.node.objects.small_max:
             self.node.objects.inline_bytes += len(spec.args)
@@ -168,9 +166,7 @@ class Lifecycle:
                         elsewhere = [entry]
                     else:
                         elsewhere.append(entry)
-                if entry.waiting is None:
-                    entry.waiting = []
-                entry.waiting.append(task)
+                entry.waits(task)
                 missing += 1
         for object_id in spec.holds:
             self.node.objects.retain(object_id)

@@ -215,7 +215,7 @@ class Lineage:
             if entry is None or entry.is_released:
                 gone.append(object_id)
             else:
-                entry.is_recorded = True
+                entry.recorded()
         return gone
 
     @staticmethod
@@ -251,7 +251,7 @@ class Lineage:
         specs = specs_by_shard.setdefault(shard, []) if shard else []
         for task in tasks:
             entry = task.entry
-            entry.is_recorded = True
+            entry.recorded()
             if shard:
                 specs.append(task.spec)
             else:
@@ -260,7 +260,7 @@ class Lineage:
                 dead.append(entry.object_id)
             for other in task.more or ():
                 if other.task is not None or other.value is not None:
-                    other.is_recorded = True
+                    other.recorded()
                     further.append(other.object_id)
         if shard:
             messages = _in_messages(specs)

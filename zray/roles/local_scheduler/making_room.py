@@ -20,8 +20,8 @@ from ..role import on
 from ..work_effects import RoomWanted
 
 if TYPE_CHECKING:
+    from .objects import ObjectEntry
     from .scheduler import LocalScheduler
-    from .tables import ObjectEntry
 
 # Many may find no room at once: what was offered a moment ago is not offered again.  The next time is so much later,
 # the one after that twice as much, and so on, as long as anybody may wait.

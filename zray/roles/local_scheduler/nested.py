@@ -308,7 +308,7 @@ def find_again(node: LocalScheduler, actor_id: bytes, options: ActorOptions, pro
         actor.is_going = False  # it had calls to end before it left
         entry.actor = actor
         if entry.value is None and actor.state == ActorState.ALIVE:
-            entry.value = NOTHING
+            node.objects.place(entry, NOTHING)
     elif actor is None and grave is None and node.calls.is_elsewhere(actor_id):
         node.routes.name_found(actor_id, "")
         return

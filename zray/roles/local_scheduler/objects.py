@@ -9,14 +9,133 @@ the turn (`freed_places`, `freed_recorded`, `freed_shared`, `freed_actors`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Container, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ...wire.task_spec import StoredValue
-from .tables import ObjectEntry, Process, Shared
+from .sharing import Shared
+from .task import Task
+
+if TYPE_CHECKING:
+    from .tables import Process, Wait
 
 # Values of no more bytes are not counted (small_values): an entry and its task weigh as much.
 SMALL_BYTES_MAX = 1024
+
+
+class ObjectEntry(Struct, gc=False, eq=False):
+    """One object as this node sees it.
+
+    holders: the processes with refs on it: None, one Process, or a set of them.
+    count: queued and running tasks that take it, stored objects that contain it, waits for it.
+    shared: None until other nodes may know it; from then on its end is the shard's to say.
+
+    Each field costs 8 bytes per object, in steps of 16.
+    """
+
+    object_id: bytes
+    holders: Any = None
+    value: bytes | StoredValue | None = None  # None: not here
+    count: int = 0
+    task: Any = None  # the Task that makes it, while unfinished here
+    waiting: Any = None  # list of Tasks, and of Steps of actors' logs (copies)
+    watchers: Any = None  # list of Waits
+    contained: tuple[bytes, ...] = ()
+    pushed_to: Any = None  # the Process that was sent the value when it came
+    shared: Shared | None = None
+    is_recorded: bool = False  # the shard has its task's spec
+    actor: Any = None  # the Actor whose handles are refs on this object
+
+    def share(self) -> Shared:
+        """Other nodes may know it from now on."""
+        shared = self.shared
+        if shared is None:
+            shared = self.shared = Shared()
+        return shared
+
+    def share_unheld(self) -> Shared:
+        """Other nodes may know it; this node is not among the holders, unless somebody here has refs on it already."""
+        shared = self.share()
+        if self.holders is None and not self.count:
+            shared.releases()
+        return shared
+
+    def waiting_tasks(self) -> list[Task]:
+        """The tasks that wait for it."""
+        return [waiter for waiter in self.waiting or () if isinstance(waiter, Task)]
+
+    @property
+    def is_released(self) -> bool:
+        """Whether this node has let go of it, and only the shard's word is awaited."""
+        return self.shared is not None and self.shared.is_released
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether what stands here is the error that it is lost."""
+        return self.shared is not None and self.shared.is_lost
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a copy on another node is known."""
+        return self.shared is not None and bool(self.shared.locations)
+
+    def waits(self, waiter: Any) -> None:
+        """Have a task, or a step of an actor's log, wait for the value."""
+        if self.waiting is None:
+            self.waiting = [waiter]
+        else:
+            self.waiting.append(waiter)
+
+    def wait_no_more(self, doomed: Container[int]) -> None:
+        """Take waiters out, by their `id`."""
+        self.waiting = [waiter for waiter in self.waiting or () if id(waiter) not in doomed] or None
+
+    def take_waiting(self) -> Any:
+        """Take out all that waits for the value."""
+        waiting, self.waiting = self.waiting, None
+        return waiting
+
+    def take_contained(self) -> tuple[bytes, ...]:
+        """Take out the refs inside; the caller drops them."""
+        contained, self.contained = self.contained, ()
+        return contained
+
+    def came(self, value: bytes | StoredValue) -> Any:
+        """The value is here; return what has waited for it."""
+        self.value = value
+        waiting, self.waiting = self.waiting, None
+        return waiting
+
+    def pushed(self, process: Process) -> None:
+        """A process is being sent the value."""
+        self.pushed_to = process
+
+    def is_to_be_pushed_again(self) -> None:
+        """The value that a process was sent is no more."""
+        self.pushed_to = None
+
+    def recorded(self) -> None:
+        """The shard has its task's spec."""
+        self.is_recorded = True
+
+    def watched(self, wait: Wait) -> None:
+        """Have a wait of a process watch for the value."""
+        if self.watchers is None:
+            self.watchers = [wait]
+        else:
+            self.watchers.append(wait)
+
+    def unwatched(self, wait: Wait) -> None:
+        """Take a wait out, if it watches."""
+        if self.watchers is not None and wait in self.watchers:
+            self.watchers.remove(wait)
+
+    def take_watchers(self) -> list[Wait]:
+        """Take out the waits that watch for the value."""
+        watchers, self.watchers = self.watchers, None
+        return watchers or []
 
 
 class ObjectTable:
@@ -126,8 +245,7 @@ class ObjectTable:
 
     def _rejoin(self, entry: ObjectEntry, shared: Shared) -> None:
         """It is held: the shard must hear so, where it has heard the opposite."""
-        if shared.is_released:
-            shared.is_released = False
+        if shared.holds():
             self.rejoined.append(entry.object_id)
 
     def drop(self, object_id: bytes) -> None:
@@ -193,7 +311,7 @@ class ObjectTable:
 
     def let_go(self, entry: ObjectEntry, shared: Shared) -> None:
         """This node holds it no more: the shard is to hear so."""
-        shared.is_released = True
+        shared.releases()
         self.freed_shared.append(entry.object_id)
         if self.is_by_death:
             self.by_death[entry.object_id] = None
@@ -211,14 +329,14 @@ class ObjectTable:
         if entry.actor is not None:
             (self.bereft_actors if self.is_by_death else self.freed_actors).append(entry.actor)
             entry.actor = None
-        contained, entry.contained = entry.contained, ()
+        contained = entry.take_contained()
         self.forget_value(entry)
         return contained
 
-    def place(self, entry: ObjectEntry, value: bytes) -> None:
-        """It is here, and nobody waits for it."""
+    def place(self, entry: ObjectEntry, value: bytes | StoredValue) -> None:
+        """Note a value for which nobody waits."""
         entry.value = value
-        if len(value) > self.small_max:
+        if type(value) is bytes and len(value) > self.small_max:
             self.inline_bytes += len(value)
 
     def forget_value(self, entry: ObjectEntry) -> None:
@@ -238,7 +356,8 @@ class ObjectTable:
         is_made_quietly = entry.task is not None and entry.task.is_quiet
         entry.shared = None
         if is_made_quietly:
-            entry.share().is_quiet = True  # that was of an earlier run's, and this one is not the shard's business
+            # The word was about an earlier run's value; this one is not the shard's business.
+            entry.share().told_to_origin_alone()
         entry.is_recorded = False
         self.is_by_death = by_death
         self.free_if_unreferenced(entry)

@@ -28,8 +28,9 @@ from ..role import on
 from .task import FORWARDED, Task
 
 if TYPE_CHECKING:
+    from .objects import ObjectEntry
     from .scheduler import LocalScheduler
-    from .tables import ObjectEntry, Worker
+    from .tables import Worker
 
 # What it takes to make again what a task took is kept up to so many objects, and bytes; where it is more, only what the
 # task took itself.  (A program may pass a value from task to task without end, each with something new.)

@@ -21,7 +21,8 @@ from ...wire.groups import plain_name
 from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX, Explain
 from ...wire.task_spec import StoredValue
 from .lending import Frame
-from .tables import Actor, ActorState, ObjectEntry, Worker
+from .objects import ObjectEntry
+from .tables import Actor, ActorState, Worker
 from .task import FORWARDED, Task, TaskState
 
 if TYPE_CHECKING:

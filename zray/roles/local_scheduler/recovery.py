@@ -21,8 +21,9 @@ from ...wire import gcs, scheduling, task_spec, where
 from ..latest import LOST_MAX, Latest
 from ..role import on
 from . import once_more
+from .objects import ObjectEntry
 from .puts import Puts
-from .tables import Job, ObjectEntry, Process
+from .tables import Job, Process
 from .task import FORWARDED, Event, Task, TaskState
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ class Recovery:
             node.routes.job_ended(job)
         for entry in list(node.objects.entries.values()):
             shared = entry.shared
-            if shared is not None and gone in shared.locations:
-                shared.locations = tuple(place for place in shared.locations if place != gone)
+            if shared is not None and shared.node_lost(gone):
                 is_wanted = bool(entry.waiting or entry.watchers)
                 if is_wanted and entry.value is None and not shared.locations and not shared.is_fetching:
                     node.remote.subscribe(entry)
@@ -221,16 +221,15 @@ class Recovery:
         self._drop_orphans(entry)
         if entry.is_released or node.objects.entries.get(message.object_id) is not entry:
             return
-        entry.shared.is_fetching = False
-        entry.shared.is_lost = True
+        entry.shared.lost()
         kind = "ObjectReconstructionFailedError" if message.has_task else "ObjectLostError"
         node.object_is_here(entry, encode_system_error(kind, message.reason))
 
     def _forget_loss(self, entry: ObjectEntry) -> None:
         assert entry.shared is not None
-        entry.shared.is_lost = False
+        entry.shared.loss_forgotten()
         self.node.objects.forget_value(entry)
-        entry.pushed_to = None
+        entry.is_to_be_pushed_again()
 
     def made_after_all(self, entry: ObjectEntry) -> None:
         """Its task runs again here: the error that stands in its place goes."""

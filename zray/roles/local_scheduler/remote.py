@@ -24,7 +24,7 @@ from ...ids import return_id
 from ...wire import gcs, limits, scheduling, task_spec
 from ...wire import objects as objects_wire
 from ..role import on
-from .tables import ObjectEntry
+from .objects import ObjectEntry
 from .task import FORWARDED, Event, Task, TaskState
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Remote:
             # Its values would go to its origin alone: they stay as long as it takes to announce them.
             released = [entry for entry in returns if entry.is_released]
             for entry in released:
-                entry.share().is_released = False
+                entry.share().holds()
             self._hold_at_shards([entry.object_id for entry in released], 0)
 
     def share_value(self, entry: ObjectEntry) -> None:
@@ -302,8 +302,8 @@ class Remote:
             return
         shared = entry.shared
         lost = node.recovery.lost
-        shared.size = message.size
-        shared.locations = tuple(place for place in message.holders if place != node.address and place not in lost)
+        others = (place for place in message.holders if place != node.address and place not in lost)
+        shared.lies_at(others, message.size)
         if not shared.locations:
             self.subscribe(entry)  # the shard has not heard of that loss
             return

@@ -48,7 +48,7 @@ class Results:
 
     def begin_quietly(self, task: Task) -> None:
         """It holds nothing that its origin would have to wait for: most are done before that need hear of them."""
-        task.entry.shared.is_quiet = True
+        task.entry.shared.told_to_origin_alone()
         self.unaccepted[task.spec.task_id] = task
 
     def accept(self) -> None:
@@ -104,7 +104,7 @@ class Results:
                     node.object_is_here(entry, value)
                 continue
             back.append(value.size if type(value) is StoredValue else len(value))  # type: ignore[arg-type]
-            entry.share().is_released = False
+            entry.share().holds()
             objects.retain(entry.object_id)
             self.unheld.setdefault(task.origin, []).append(entry.object_id)
             node.remote._hold_at_shards([entry.object_id], 0)
@@ -151,7 +151,7 @@ class Results:
         self.node.objects.drop_all(self.unheld.pop(lost, []))
         for task in self.node.tasks.values():
             if task.is_quiet and task.origin == lost:
-                task.entry.shared.is_quiet = False
+                task.entry.shared.told_to_all()
                 self.unaccepted.pop(task.spec.task_id, None)
 
     # --- taken ---

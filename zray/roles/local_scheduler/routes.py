@@ -16,8 +16,9 @@ from ...ids import FIRST_RETURN, return_id
 from ...wire import actors, homes, where
 from ..role import on
 from .names import MADE_ANEW, gone_error, name_of_call
+from .objects import ObjectEntry
 from .route import Leaving, Route
-from .tables import Job, ObjectEntry
+from .tables import Job
 from .task import Task
 from .unpulled import Asked, Unpulled
 
@@ -302,8 +303,7 @@ class Routes:
 
     def _lies_at(self, entry: ObjectEntry, size: int, home: str) -> None:
         node, shared = self.node, entry.share()
-        shared.size = size
-        shared.locations = (home,)
+        shared.lies_at((home,), size)
         comes_unasked = entry.holders is not None and size <= node.small_values.bytes_max
         if entry.waiting or entry.watchers or comes_unasked:
             node.fetches.begin(entry, shared)

@@ -74,7 +74,7 @@ from .load import Load
 from .logs import Logs
 from .members import Members
 from .notices import Notices
-from .objects import ObjectTable
+from .objects import ObjectEntry, ObjectTable
 from .output import Output
 from .pool import WorkerPool
 from .recovery import Recovery
@@ -86,7 +86,7 @@ from .routes import Routes
 from .small_values import SmallValues
 from .stealing import Stealing
 from .strategies import Strategies
-from .tables import Job, ObjectEntry, Process
+from .tables import Job, Process
 from .task import Task, TaskStates
 from .trips import Trips
 from .undoing import Undoing
@@ -268,7 +268,7 @@ class LocalScheduler(Role):
         """A value has come: made, put or fetched.  Tell who takes it, who waits, and who submitted it."""
         if entry.value is not None:
             value = self.small_values.replaced(entry, value)
-        entry.value = value
+        waiting = entry.came(value)
         if contained:
             self.objects.contain(entry, contained)
         if type(value) is StoredValue:
@@ -276,9 +276,7 @@ class LocalScheduler(Role):
             self.to_seal.append(entry.object_id)
         elif len(value) > self.objects.small_max:  # type: ignore[arg-type]
             self.objects.inline_bytes += len(value)  # type: ignore[arg-type]
-        waiting = entry.waiting
         if waiting is not None:
-            entry.waiting = None
             for task in waiting:
                 self.lifecycle.argument_is_here(task)
         if entry.watchers is not None:
@@ -300,7 +298,7 @@ class LocalScheduler(Role):
     def push(self, entry: ObjectEntry, process: Process) -> None:
         """Give the value to a process, in this turn's ObjectsReady."""
         value = entry.value
-        entry.pushed_to = process
+        entry.pushed(process)
         if type(value) is StoredValue:
             self.objects.pin(entry.object_id, process)
         if not process.results:

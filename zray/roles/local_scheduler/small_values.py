@@ -20,8 +20,9 @@ from ...wire.task_spec import StoredValue
 from ..role import on
 
 if TYPE_CHECKING:
+    from .objects import ObjectEntry
     from .scheduler import LocalScheduler
-    from .tables import ObjectEntry, Process
+    from .tables import Process
     from .task import Task
 
 # Of one node, in bytes: a program that keeps more small values than that has some hundred thousand of a few kilobytes,

@@ -21,6 +21,7 @@ from .task import Task
 
 if TYPE_CHECKING:
     from .lending import Frame
+    from .objects import ObjectEntry
 
 # Tasks of functions that were refused follow at once.
 REFUSED_MAX = 10_000
@@ -172,67 +173,6 @@ class Worker(Struct, eq=False):
             self.reach_us = min(2 * self.reach_us, INFLIGHT_US_BUSY)
         elif self.reach_us > INFLIGHT_US_MAX:
             self.reach_us = max(INFLIGHT_US_MAX, self.reach_us - self.reach_us // 64)
-
-
-class Shared(Struct, gc=False, eq=False):
-    """What this node knows of an object beyond itself, where other nodes may know the object too."""
-
-    is_released: bool = False  # this node has told the shard that it no longer holds it
-    is_fetching: bool = False
-    is_lost: bool = False  # its value here says so, and is no copy of it
-    locations: tuple[str, ...] = ()  # the other nodes that are known to have a copy
-    size: int = -1  # bytes, once known
-    is_quiet: bool = False  # who had the task that makes it placed here knows alone what that returns
-
-
-class ObjectEntry(Struct, gc=False, eq=False):
-    """One object as this node sees it.
-
-    holders: the processes with refs on it: None, one Process, or a set of them.
-    count: queued and running tasks that take it, stored objects that contain it, waits for it.
-    shared: None until other nodes may know it; from then on its end is the shard's to say.
-
-    Each field costs 8 bytes per object, in steps of 16.
-    """
-
-    object_id: bytes
-    holders: Any = None
-    value: bytes | StoredValue | None = None  # None: not here
-    count: int = 0
-    task: Any = None  # the Task that makes it, while unfinished here
-    waiting: Any = None  # list of Tasks, and of Steps of actors' logs (copies)
-    watchers: Any = None  # list of Waits
-    contained: tuple[bytes, ...] = ()
-    pushed_to: Any = None  # the Process that was sent the value when it came
-    shared: Shared | None = None
-    is_recorded: bool = False  # the shard has its task's spec
-    actor: Any = None  # the Actor whose handles are refs on this object
-
-    def share(self) -> Shared:
-        """Other nodes may know it from now on."""
-        shared = self.shared
-        if shared is None:
-            shared = self.shared = Shared()
-        return shared
-
-    def waiting_tasks(self) -> list[Task]:
-        """The tasks that wait for it."""
-        return [waiter for waiter in self.waiting or () if isinstance(waiter, Task)]
-
-    @property
-    def is_released(self) -> bool:
-        """Whether this node has let go of it, and only the shard's word is awaited."""
-        return self.shared is not None and self.shared.is_released
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether what stands here is the error that it is lost."""
-        return self.shared is not None and self.shared.is_lost
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether a copy on another node is known."""
-        return self.shared is not None and bool(self.shared.locations)
 
 
 class Wait(Struct, gc=False, eq=False):

@@ -24,8 +24,9 @@ from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
 from ...wire.task_spec import RESOURCE_UNIT
 from ..role import on
 from .departures import TASKS_PER_TURN
+from .objects import ObjectEntry
 from .resources import CPU
-from .tables import ObjectEntry, ReadyQueue
+from .tables import ReadyQueue
 from .task import FORWARDED, UNDER_WAY, Event, Task, TaskState
 
 if TYPE_CHECKING:
@@ -212,15 +213,14 @@ class Trips:
     @staticmethod
     def _wait_no_more(entry: ObjectEntry, gone: set[int]) -> None:
         if entry.waiting is not None:
-            entry.waiting = [waiter for waiter in entry.waiting if id(waiter) not in gone] or None
+            entry.wait_no_more(gone)
 
     def wait_again(self, task: Task) -> bool:
         """It is back.  Whether it waits for what it takes."""
         for object_id in task.spec.deps:
             entry = self.node.objects.entries[object_id]
             if entry.value is None:
-                entry.waiting = entry.waiting or []
-                entry.waiting.append(task)
+                entry.waits(task)
                 task.waits_for(task.missing + 1)
         return bool(task.missing)
 

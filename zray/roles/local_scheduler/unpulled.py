@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ...ids import return_id
 from ...wire.task_spec import TaskSpec
-from .tables import ObjectEntry
+from .objects import ObjectEntry
 from .task import Task, TaskState
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Unpulled:
 
     def said_to_be_lost(self, entry: ObjectEntry) -> None:
         """By its shard: by word from before it was given again, or ahead of word that its node is lost."""
-        entry.share().locations = (self.by_object[entry.object_id].home,)
+        entry.share().lies_at((self.by_object[entry.object_id].home,))
         self.look_for(entry)
 
     def actor_is_gone(self, actor_id: bytes) -> None:

@@ -15,7 +15,8 @@ from ...exceptions import ProtocolError
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import AwaitRoom, CancelWait, WaitObjects, WaitReply
 from ..role import on
-from .tables import ObjectEntry, Process, Wait
+from .objects import ObjectEntry
+from .tables import Process, Wait
 from .task import FORWARDED
 
 if TYPE_CHECKING:
@@ -54,9 +55,7 @@ class Waits:
                 self._fetch(wait, entry)
                 continue
             wait.pending[object_id] = None
-            if entry.watchers is None:
-                entry.watchers = []
-            entry.watchers.append(wait)
+            entry.watched(wait)
         process.wait_by_request[message.request] = wait
         if self._is_satisfied(wait):
             wait.is_over = True
@@ -99,8 +98,7 @@ class Waits:
 
     def object_is_here(self, entry: ObjectEntry) -> None:
         """Tell those that wait for it."""
-        watchers, entry.watchers = entry.watchers, None
-        for wait in watchers:
+        for wait in entry.take_watchers():
             if wait.is_over or entry.object_id not in wait.pending:
                 continue
             del wait.pending[entry.object_id]
@@ -150,9 +148,7 @@ class Waits:
     def _let_go(self, wait: Wait) -> None:
         objects = self.node.objects
         for object_id in wait.pending:
-            watchers = objects.entries[object_id].watchers
-            if watchers is not None and wait in watchers:
-                watchers.remove(wait)
+            objects.entries[object_id].unwatched(wait)
             objects.drop(object_id)
         objects.drop_all(wait.ready)
 

@@ -1,0 +1,133 @@
+"""Objects that other nodes may know of, as one node sees them: who holds them, and where copies are.
+
+    the shard's view of this node:   HELD <-> RELEASED
+    this node's own copy:            AWAITED -> FETCHING -> AWAITED       it is here, or another place is looked for
+                                     AWAITED -> LOST -> AWAITED           an error stands in its place, until it is made
+
+Whether the value is here is said by the entry's `value` alone; LOST names an error that stands there.  An order of the
+object manager outlives the entry (`fetches.ordered`), and so does a question to a shard (`remote.subscribed`).
+
+Rule 1: A node that has RELEASED an object takes no part in the count that frees its copies.
+Rule 2: An object that is FETCHING is on order, or was a moment ago and is given up (`fetches.begin`).
+Rule 3: Nothing outside of this file changes what is known of a shared object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from msgspec import Struct
+
+
+class Copy(IntEnum):
+    """The copy of a shared object that this node has, or is to have."""
+
+    AWAITED = 0  # made here or elsewhere, or known to lie elsewhere (`locations`); nothing is ordered
+    FETCHING = 1
+    LOST = 2  # the value here says so, and is no copy of it
+
+
+class Event(IntEnum):
+    """Events that move the copy on."""
+
+    ORDERED = 0  # of the object manager
+    CAME = 1  # the ordered copy
+    FAILED = 2  # the order
+    LOST = 3  # no node has it, or it has no room here
+    FORGOTTEN = 4  # the error goes: the value is made again
+
+
+AWAITED, FETCHING, LOST = Copy
+TRANSITIONS = {
+    (AWAITED, Event.ORDERED): FETCHING,
+    (FETCHING, Event.CAME): AWAITED,
+    (AWAITED, Event.CAME): AWAITED,
+    (FETCHING, Event.FAILED): AWAITED,
+    (AWAITED, Event.FAILED): AWAITED,
+    (AWAITED, Event.LOST): LOST,
+    (FETCHING, Event.LOST): LOST,
+    (LOST, Event.FORGOTTEN): AWAITED,
+}
+
+
+class Shared(Struct, gc=False, eq=False):
+    """Knowledge of an object beyond itself, where other nodes may know the object too."""
+
+    is_released: bool = False  # this node has told the shard that it no longer holds it
+    copy: Copy = AWAITED
+    locations: tuple[str, ...] = ()  # the other nodes that are known to have a copy
+    size: int = -1  # bytes, once known
+    is_quiet: bool = False  # only the node that had its task placed here knows what that returns
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether a copy is on its way here."""
+        return self.copy is FETCHING
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the value here is the error that it is lost."""
+        return self.copy is LOST
+
+    def _enter(self, event: Event) -> None:
+        self.copy = TRANSITIONS[self.copy, event]
+
+    # --- the shard's view of this node ---
+
+    def holds(self) -> bool:
+        """Hold it; return whether the shard has heard the opposite."""
+        was_released, self.is_released = self.is_released, False
+        return was_released
+
+    def releases(self) -> None:
+        """Let go of it: the shard is to hear so."""
+        self.is_released = True
+
+    # --- this node's copy ---
+
+    def ordered(self) -> None:
+        """A copy is on order."""
+        self._enter(Event.ORDERED)
+
+    def came(self) -> None:
+        """The ordered copy is here."""
+        self._enter(Event.CAME)
+
+    def failed(self) -> None:
+        """The order ended without a copy: the places that were known are none."""
+        self._enter(Event.FAILED)
+        self.locations = ()
+
+    def lost(self) -> None:
+        """An error stands in its place here."""
+        self._enter(Event.LOST)
+
+    def loss_forgotten(self) -> None:
+        """The error goes: the value is made again."""
+        self._enter(Event.FORGOTTEN)
+
+    # --- copies of other nodes ---
+
+    def lies_at(self, places: Iterable[str], size: int | None = None) -> None:
+        """These other nodes, and no more, are known to have copies."""
+        self.locations = tuple(places)
+        if size is not None:
+            self.size = size
+
+    def node_lost(self, place: str) -> bool:
+        """Forget the copy of a node; return whether it had one."""
+        if place not in self.locations:
+            return False
+        self.locations = tuple(other for other in self.locations if other != place)
+        return True
+
+    # --- results that one other node alone waits for ---
+
+    def told_to_origin_alone(self) -> None:
+        """Its task was placed here by a node that alone knows of what it returns."""
+        self.is_quiet = True
+
+    def told_to_all(self) -> None:
+        """The shards hear of it as of others."""
+        self.is_quiet = False
