@@ -16,7 +16,7 @@ from zray.host.links import host_link, process_links
 from zray.host.links.host_link import Neighbour
 from zray.host.links.process_links import Peer, Peers
 from zray.host.security.keyring import Key
-from zray.roles.local_scheduler import waits
+from zray.roles.local_scheduler.objects import waits
 from zray.wire import link
 from zray.wire.codec import Letter, decode
 from zray.wire.gcs import GiveUpNode, NodeLost

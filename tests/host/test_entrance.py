@@ -19,7 +19,7 @@ from zray.host.cluster.registration import ENTRY_SECONDS, LATE_SECONDS, Entrance
 from zray.host.links.host_link import Neighbour
 from zray.host.process import node_processes
 from zray.host.security.keyring import Key, Token
-from zray.roles.local_scheduler.lease import LEASE_SECONDS, Lease
+from zray.roles.local_scheduler.membership.lease import LEASE_SECONDS, Lease
 from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 
 TOTAL = {"CPU": 10_000}

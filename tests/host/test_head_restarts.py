@@ -20,7 +20,7 @@ from tests.gates import Gate, Tally, is_running, until, until_ended
 from zray.cluster_utils import Cluster
 from zray.host.client import control
 from zray.host.process.process_utils import children_of
-from zray.roles.local_scheduler.lease import RETURN_SECONDS
+from zray.roles.local_scheduler.membership.lease import RETURN_SECONDS
 
 pytestmark = pytest.mark.slow
 

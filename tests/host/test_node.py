@@ -16,7 +16,7 @@ from tests.gates import is_running, until, until_ended
 from tests.leftovers import SHARED_MEMORY, segments, windows
 from tests.scripts import environment, run_script, start_script
 from zray.host import context
-from zray.roles.local_scheduler.pool import PRESTARTED_MAX
+from zray.roles.local_scheduler.tasks.pool import PRESTARTED_MAX
 from zray.store.sweeper import sweep
 
 LEFTOVER_DEADLINE_S = 20.0

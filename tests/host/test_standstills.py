@@ -17,7 +17,7 @@ from zray.host.process import node_processes
 from zray.host.process.node_processes import DRIVER_WAIT_MIN
 from zray.host.process.process_utils import children_of
 from zray.host.session.session import lasting_sessions
-from zray.roles.local_scheduler.lease import LEASE_SECONDS
+from zray.roles.local_scheduler.membership.lease import LEASE_SECONDS
 from zray.roles.monitor import SILENT_TICKS_MAX, TICK_SECONDS
 from zray.wire.orders import RevokeKey
 

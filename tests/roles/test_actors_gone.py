@@ -7,7 +7,7 @@ from tests.roles.desk import DRIVER, Acknowledged, Desk
 from zray.exceptions import decode_system_error
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import ProcessJoined, ProcessLeft
-from zray.roles.local_scheduler.actor_names import KILLED_SECONDS
+from zray.roles.local_scheduler.routes.actor_names import KILLED_SECONDS
 from zray.wire.actors import (
     ActorNameTaken,
     ActorRegistered,

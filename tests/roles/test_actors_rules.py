@@ -9,8 +9,8 @@ from tests.roles.desk import DRIVER
 from tests.roles.test_local_scheduler import SchedulerMachine
 from zray.ids import return_id
 from zray.roles import effects as e
-from zray.roles.local_scheduler.journals import DEATHS_MAX
-from zray.roles.local_scheduler.pool import START_FAILURES_MAX
+from zray.roles.local_scheduler.actor_logs.journals import DEATHS_MAX
+from zray.roles.local_scheduler.tasks.pool import START_FAILURES_MAX
 from zray.wire.actors import KillActor
 from zray.wire.objects import ReleaseObjects
 from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions

@@ -9,7 +9,7 @@ from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.global_scheduler import scheduler as global_scheduler
 from zray.roles.global_scheduler.placement import UNREPORTED_MAX, NodeLoad
 from zray.roles.latest import Latest
-from zray.roles.local_scheduler import dispatch
+from zray.roles.local_scheduler.tasks import dispatch
 from zray.roles.object_manager import manager
 from zray.roles.relay import TUNNELS_MAX, Relay
 from zray.wire.gcs import (

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.roles.desk import DRIVER, JOB, Desk
 from zray.ids import put_id, return_id
 from zray.roles.effects import ProcessLeft
-from zray.roles.local_scheduler.code import BUNDLES_MAX
+from zray.roles.local_scheduler.tasks.code import BUNDLES_MAX
 from zray.wire.actors import ActorAccepted, ActorHandedOver, ActorStarted, CreateActor, PlaceActor, SpillActor
 from zray.wire.gcs import (
     AddLocations,

@@ -3,7 +3,7 @@
 from tests.roles.desk import DRIVER, FUNCTION, JOB, Desk
 from tests.roles.test_trips import OTHER, acknowledge
 from zray.roles.effects import ProcessLeft
-from zray.roles.local_scheduler.departures import (
+from zray.roles.local_scheduler.forwarding.departures import (
     AWAY_MIN,
     LOOK_AGAIN_SECONDS,
     PATIENCE_SECONDS,

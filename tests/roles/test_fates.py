@@ -8,7 +8,7 @@ from zray.exceptions import decode_system_error
 from zray.host.process.process_utils import how_it_ended
 from zray.ids import return_id
 from zray.roles import effects as e
-from zray.roles.local_scheduler import undoing
+from zray.roles.local_scheduler.objects import undoing
 from zray.wire.objects import HoldObjects, ReleaseObjects
 from zray.wire.task_spec import ActorOptions, TaskOptions, encode_options
 from zray.wire.tasks import SubmitTasks

@@ -8,7 +8,7 @@ from tests.roles.object_desk import Desk as Store
 from zray.exceptions import ObjectStoreFullError, decode_system_error
 from zray.ids import return_id
 from zray.roles import effects as e
-from zray.roles.local_scheduler.fetches import ROOM_SECONDS_MAX
+from zray.roles.local_scheduler.objects.fetches import ROOM_SECONDS_MAX
 from zray.roles.local_scheduler.task import TaskState
 from zray.roles.object_manager.room import ROOM_SECONDS
 from zray.roles.work_effects import RoomWanted

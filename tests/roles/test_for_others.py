@@ -4,7 +4,7 @@ import pytest
 
 from tests.roles.desk import DRIVER, FUNCTION, Acknowledged, Desk
 from zray.ids import return_id
-from zray.roles.local_scheduler.trips import LACKING_MAX
+from zray.roles.local_scheduler.forwarding.trips import LACKING_MAX
 from zray.wire.gcs import NodeJoined, NodeLost, ObjectLocated, SubscribeObject
 from zray.wire.objects import FetchObject, HoldObjects
 from zray.wire.scheduling import SpillTask

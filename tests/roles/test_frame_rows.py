@@ -6,8 +6,8 @@ from tests.roles.desk import DRIVER, FUNCTION, Desk
 from tests.roles.test_lending import OneCpu, spec_of
 from tests.roles.test_timed_waits import Timed
 from zray.ids import return_id
-from zray.roles.local_scheduler import pool
-from zray.roles.local_scheduler.lending import TRANSITIONS, FrameState, Lending
+from zray.roles.local_scheduler.tasks import pool
+from zray.roles.local_scheduler.tasks.lending import TRANSITIONS, FrameState, Lending
 from zray.wire.actors import CreateActor, StartActor
 from zray.wire.objects import PutObject, PutObjects
 from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, StoredValue, TaskSpec

@@ -4,7 +4,7 @@ from tests.roles.desk import DRIVER, FUNCTION, Desk
 from zray.exceptions import ActorUnschedulableError, TaskUnschedulableError, decode_system_error
 from zray.ids import return_id
 from zray.roles import effects as e
-from zray.roles.local_scheduler import batches, functions
+from zray.roles.local_scheduler.tasks import batches, functions
 from zray.wire.actors import ActorExited, ActorStarted, CreateActor
 from zray.wire.gcs import FetchFunction, FetchFunctionReply, ReleaseFunctions
 from zray.wire.task_spec import ActorOptions, TaskSpec

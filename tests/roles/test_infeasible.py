@@ -5,7 +5,7 @@ import pytest
 from tests.roles.desk import Desk
 from zray.exceptions import decode_system_error
 from zray.roles import effects as e
-from zray.roles.local_scheduler.infeasible import NOTICES_MAX, WARN_SECONDS
+from zray.roles.local_scheduler.forwarding.infeasible import NOTICES_MAX, WARN_SECONDS
 from zray.roles.local_scheduler.task import TaskState
 from zray.wire.actors import CreateActor, SpillActor
 from zray.wire.gcs import HoldAtNodeReply, NodeJoined, NodeLost

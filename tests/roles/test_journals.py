@@ -5,7 +5,7 @@ import pytest
 from tests.roles.desk import DRIVER, FUNCTION, Desk
 from zray.exceptions import decode_system_error
 from zray.ids import FIRST_RETURN, children_prefix, put_id, return_id, stray_task_id
-from zray.roles.local_scheduler import journals, nested
+from zray.roles.local_scheduler.actor_logs import journals, nested
 from zray.wire.actors import ActorSaved, ActorStarted, CreateActor, StartActor
 from zray.wire.objects import PutObject, PutObjects, ReleaseObjects
 from zray.wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec, encode_options

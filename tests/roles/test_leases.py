@@ -5,8 +5,8 @@ import pytest
 from tests.roles.desk import Desk
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostProbed, ProbeHost
-from zray.roles.local_scheduler.lease import RETURN_SECONDS
-from zray.roles.local_scheduler.members import LOAD_SECONDS
+from zray.roles.local_scheduler.membership.lease import RETURN_SECONDS
+from zray.roles.local_scheduler.membership.members import LOAD_SECONDS
 from zray.roles.monitor import RETURN_TICKS_MAX, TICK_SECONDS
 from zray.roles.work_effects import HoldBack, StopWorkers
 from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost

@@ -2,7 +2,7 @@
 
 from tests.roles.desk import Desk
 from zray.ids import return_id
-from zray.roles.local_scheduler.actor_room import SHORT_TASK_SECONDS
+from zray.roles.local_scheduler.tasks.actor_room import SHORT_TASK_SECONDS
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, encode_options
 from zray.wire.tasks import CancelWait, TaskResult, TasksFinished, WaitObjects, WaitReply
 

@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from tests.roles.desk import DRIVER, JOB, Desk
-from zray.roles.local_scheduler import lineage
-from zray.roles.local_scheduler.lineage import PORTION_COUNT, YOUNG_MAX, YOUTH_SECONDS
 from zray.roles.local_scheduler.log_batches import BATCH_BYTES_MAX
+from zray.roles.local_scheduler.objects import lineage
+from zray.roles.local_scheduler.objects.lineage import PORTION_COUNT, YOUNG_MAX, YOUTH_SECONDS
 from zray.wire import limits
 from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, RecordTasks, RecordTasksReply, ReleaseAtNode
 from zray.wire.objects import ReleaseObjects

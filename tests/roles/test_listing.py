@@ -5,8 +5,8 @@ from tests.roles.desk import DRIVER, JOB, Acknowledged, Desk
 from zray.exceptions import TASK_ERROR, encode_system_error
 from zray.ids import return_id
 from zray.roles.effects import WorkerExited
-from zray.roles.local_scheduler import ended as ended_module
-from zray.roles.local_scheduler import listing as module
+from zray.roles.local_scheduler.reporting import ended as ended_module
+from zray.roles.local_scheduler.reporting import listing as module
 from zray.wire.actors import KillActor
 from zray.wire.listing import ActorFact, ListWork, TaskFact, WorkListed
 from zray.wire.task_spec import ActorOptions, TaskOptions, encode_options

@@ -3,7 +3,7 @@
 from tests.roles.desk import FUNCTION, JOB
 from tests.roles.test_trips import OTHER, desk_with_a_peer
 from zray.roles.global_scheduler.placement import NodeLoad
-from zray.roles.local_scheduler.load import IDLE_REPORT_SECONDS
+from zray.roles.local_scheduler.forwarding.load import IDLE_REPORT_SECONDS
 from zray.roles.work_effects import CountStore, StoreCounted
 from zray.wire.amounts import STORE_MEMORY
 from zray.wire.scheduling import LoadReport, PlaceTask

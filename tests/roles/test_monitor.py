@@ -5,7 +5,7 @@ import pytest
 from tests.roles.desk import Desk
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost, Send
-from zray.roles.local_scheduler.lease import LEASE_SECONDS
+from zray.roles.local_scheduler.membership.lease import LEASE_SECONDS
 from zray.roles.monitor import LOSSES_TOLD, RETURN_TICKS_MAX, TICK_SECONDS, Monitor
 from zray.roles.role import Later
 from zray.wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode

@@ -2,7 +2,7 @@
 
 from tests.roles.desk import Desk
 from zray.roles import effects as e
-from zray.roles.local_scheduler.notices import NOTICE_SECONDS, NOTICES_MAX
+from zray.roles.local_scheduler.reporting.notices import NOTICE_SECONDS, NOTICES_MAX
 from zray.roles.work_effects import WriteLine
 from zray.sim.trace import name_of
 from zray.wire.gcs import NodeLost

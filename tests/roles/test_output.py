@@ -4,7 +4,7 @@ import pytest
 
 from tests.roles.desk import DRIVER, JOB, Desk
 from zray.roles import effects as e
-from zray.roles.local_scheduler.output import FLUSH_PIECES_MAX
+from zray.roles.local_scheduler.reporting.output import FLUSH_PIECES_MAX
 from zray.wire.gcs import NodeJoined, NodeLost
 from zray.wire.output import FlushOutput, JobOutput, OutputFlushed, OutputHeard
 from zray.wire.scheduling import JobEnded, JobFacts, PlaceTask

@@ -6,7 +6,7 @@ from tests.roles.desk import FUNCTION, JOB
 from tests.roles.test_code import Node
 from tests.roles.test_trips import OTHER, TASK, acknowledge, desk_with_a_peer
 from zray.ids import return_id
-from zray.roles.local_scheduler import undoing
+from zray.roles.local_scheduler.objects import undoing
 from zray.roles.local_scheduler.task import FORWARDED
 from zray.wire.actors import ResultsHeld
 from zray.wire.drains import CopiesTaken, TakeCopies

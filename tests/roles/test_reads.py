@@ -4,7 +4,7 @@ import pytest
 
 from tests.roles.test_begun import ACTOR, N1, N2, GuardedDesk, GuardianDesk
 from zray.ids import FIRST_RETURN, children_prefix
-from zray.roles.local_scheduler import reads
+from zray.roles.local_scheduler.actor_logs import reads
 from zray.wire.actors import CallsFinished, ForwardCalls
 from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeLost
 from zray.wire.homes import ActorClaimed, ActorGuarded

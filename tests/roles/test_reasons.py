@@ -2,7 +2,7 @@
 
 from tests.roles.desk import DRIVER, FUNCTION
 from tests.roles.reasons_desk import Node, ref
-from zray.roles.local_scheduler.reasons import DEPTH_MAX
+from zray.roles.local_scheduler.reporting.reasons import DEPTH_MAX
 from zray.wire.actors import ActorStarted
 from zray.wire.environment import Environment
 from zray.wire.reasons import ASKED_MAX, LINE_CHARACTERS_MAX, LINES_MAX

@@ -6,7 +6,7 @@ import pytest
 
 from tests.roles.desk import Desk
 from zray.roles.gcs.tables import TaskRecord
-from zray.roles.local_scheduler.objects import ObjectEntry
+from zray.roles.local_scheduler.objects.table import ObjectEntry
 from zray.roles.local_scheduler.task import Task
 from zray.wire.gcs import ObjectLocated, SubscribeObject
 from zray.wire.objects import FetchFailed, FetchObject

@@ -5,7 +5,7 @@ import pytest
 from tests.roles.desk import DRIVER
 from tests.roles.test_restarts import ACTOR, N2, N3, Elsewhere
 from zray.ids import return_id
-from zray.roles.local_scheduler.route import OPEN, TRANSITIONS, Route
+from zray.roles.local_scheduler.routes.route import OPEN, TRANSITIONS, Route
 from zray.wire.gcs import NodeLost
 from zray.wire.homes import ActorLocated
 from zray.wire.objects import ReleaseObjects

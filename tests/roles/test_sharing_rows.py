@@ -5,7 +5,7 @@ import pytest
 from tests.roles.desk import DRIVER, Desk
 from zray.exceptions import decode_system_error
 from zray.ids import return_id
-from zray.roles.local_scheduler.sharing import AWAITED, FETCHING, LOST, TRANSITIONS, Event, Shared
+from zray.roles.local_scheduler.objects.sharing import AWAITED, FETCHING, LOST, TRANSITIONS, Event, Shared
 from zray.wire.gcs import ObjectLocated, ObjectLost, RebuildObject, SubscribeObject
 from zray.wire.objects import FetchFailed, FetchObject, FreeObjects, HoldObjects, ObjectFetched, ReleaseObjects
 from zray.wire.task_spec import StoredValue, TaskSpec

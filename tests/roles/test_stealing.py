@@ -7,7 +7,7 @@ from tests.roles.test_trips import OTHER, TASK, acknowledge, desk_with_a_peer
 from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.global_scheduler.placement import NodeLoad
 from zray.roles.global_scheduler.stealing import PORTION_MAX, thefts
-from zray.roles.local_scheduler.stealing import PORTION_SECONDS, TRIPS_MAX
+from zray.roles.local_scheduler.forwarding.stealing import PORTION_SECONDS, TRIPS_MAX
 from zray.roles.local_scheduler.tables import WorkerState
 from zray.roles.local_scheduler.task import TaskState
 from zray.wire.drains import DrainNode

@@ -6,8 +6,8 @@ from tests.roles.desk import DRIVER, Desk
 from tests.roles.test_leases import run_lease
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostProbed
-from zray.roles.local_scheduler import suspension
-from zray.roles.local_scheduler.lineage import YOUTH_SECONDS
+from zray.roles.local_scheduler.membership import suspension
+from zray.roles.local_scheduler.objects.lineage import YOUTH_SECONDS
 from zray.roles.work_effects import HearAgain, HoldBack, OthersUnheard, StopWorkers
 from zray.wire.gcs import HeartbeatReply, NodeJoined, NodeLost, RecordTasks, RegisterNode
 from zray.wire.reasons import Explain, ExplainReply

@@ -2,8 +2,8 @@
 
 from tests.roles.test_lending import OneCpu
 from zray.ids import return_id
-from zray.roles.local_scheduler import pool
-from zray.roles.local_scheduler.lending import FrameState
+from zray.roles.local_scheduler.tasks import pool
+from zray.roles.local_scheduler.tasks.lending import FrameState
 from zray.wire.task_spec import TaskSpec
 from zray.wire.tasks import (
     AwaitRoom,

@@ -3,7 +3,7 @@
 import pytest
 
 from zray.roles import effects as e
-from zray.roles.local_scheduler import undoing
+from zray.roles.local_scheduler.objects import undoing
 from zray.wire.gcs import ObjectLocated
 from zray.wire.objects import HoldObjects, ObjectFetched
 from zray.wire.task_spec import StoredValue

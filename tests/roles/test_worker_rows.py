@@ -7,7 +7,7 @@ from tests.roles.test_environments import PACKAGES, spec_of, starting
 from tests.roles.test_lending import OneCpu
 from tests.roles.test_shutdowns import ShutdownDesk
 from zray.roles.effects import ProcessLeft, WorkerStartFailed
-from zray.roles.local_scheduler.pool import TRANSITIONS, WorkerPool
+from zray.roles.local_scheduler.tasks.pool import TRANSITIONS, WorkerPool
 from zray.wire.objects import ReleaseObjects
 from zray.wire.task_spec import ActorOptions
 from zray.wire.tasks import WaitObjects

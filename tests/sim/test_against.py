@@ -33,7 +33,7 @@ def test_runs_are_equal_where_only_a_message_has_another_name(other):
 
 
 def test_first_line_that_differs_is_named_with_the_lines_before_it(other):
-    change(other, "LOAD_SECONDS = 0.1", "LOAD_SECONDS = 0.11", "zray/roles/local_scheduler/members.py")
+    change(other, "LOAD_SECONDS = 0.1", "LOAD_SECONDS = 0.11", "zray/roles/local_scheduler/membership/members.py")
     told = compare(Tree(ROOT, "this tree"), other, SEEDS, ASKED).splitlines()
     place = next(number for number, line in enumerate(told) if line.startswith("--- line "))
     assert 0 < place <= 40 and told[place].endswith(" of seed 1")

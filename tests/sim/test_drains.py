@@ -3,7 +3,7 @@
 import pytest
 
 from zray.roles.effects import DrainOrdered
-from zray.roles.local_scheduler import drain
+from zray.roles.local_scheduler.membership import drain
 from zray.roles.replica_effects import MachineIsFree
 from zray.sim.language import Call, Create, Drop, Get, Put, Sleep, Submit, remote
 from zray.sim.main import run_program, run_seed

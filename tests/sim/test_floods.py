@@ -2,8 +2,8 @@
 
 import pytest
 
-from zray.roles.local_scheduler.actor_room import SHORT_TASK_SECONDS
-from zray.roles.local_scheduler.dispatch import LEASE_SECONDS
+from zray.roles.local_scheduler.tasks.actor_room import SHORT_TASK_SECONDS
+from zray.roles.local_scheduler.tasks.dispatch import LEASE_SECONDS
 from zray.sim.actor_programs import Counter
 from zray.sim.cuts import GUEST
 from zray.sim.faults import MEETING_SECONDS

@@ -3,7 +3,7 @@
 import pytest
 
 from zray.ids import is_put
-from zray.roles.local_scheduler import puts
+from zray.roles.local_scheduler.objects import puts
 from zray.sim import faults
 from zray.sim.language import Call, Create, Drop, Get, Put, Sleep, Submit, remote
 from zray.sim.object_programs import join_big, make_big

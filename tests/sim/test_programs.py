@@ -107,7 +107,7 @@ def often(random):
 @pytest.mark.parametrize("seed", [37, 56, 57, 65])
 def test_what_actors_that_recover_have_made_is_found_from_another_node_too(seed, orphans_bytes_max, monkeypatch):
     """The actors' homes are asked for; who has a handle on them keeps it.  So is what was under way to them."""
-    from zray.roles.local_scheduler import answers
+    from zray.roles.local_scheduler.actor_logs import answers
 
     monkeypatch.setattr(answers, "ORPHANS_BYTES_MAX", orphans_bytes_max)  # the last one is kept in any case
     survives("maker", seed, monkeypatch)
@@ -141,7 +141,7 @@ def test_so_are_those_of_calls_that_are_in_the_last_checkpoint(seed, monkeypatch
 @pytest.mark.parametrize("seed", [1, 3, 134])
 def test_large_answers_count_little_against_what_is_kept_of_calls_of_calls(seed, monkeypatch):
     """Only refs on them are kept: those calls ran twice, as if their answers lay in the node's memory."""
-    from zray.roles.local_scheduler import nested
+    from zray.roles.local_scheduler.actor_logs import nested
 
     monkeypatch.setattr(nested, "NESTED_BYTES_MAX", 4_000)
     survives("couple", seed, monkeypatch)
@@ -169,7 +169,7 @@ def test_an_actor_that_is_handed_on_before_the_call_that_made_it_has_ended_is_no
 @pytest.mark.parametrize("late_calls_max", [3, 1000])
 def test_large_answers_that_nobody_has_pulled_are_given_again_within_a_bound(late_calls_max, monkeypatch):
     """Their caller's node knows of them, and they lay on the lost node alone.  What is in a checkpoint may be lost."""
-    from zray.roles.local_scheduler import shipping
+    from zray.roles.local_scheduler.actor_logs import shipping
     from zray.sim import recovery_programs
 
     monkeypatch.setattr(shipping, "LATE_CALLS_MAX", late_calls_max)
@@ -214,7 +214,7 @@ def test_actors_that_recover_have_each_effect_once(nodes):
 
 def test_calls_behind_many_that_had_run_before_their_node_was_lost_run_on_the_next(monkeypatch):
     """They are sent again together; of the first ones the answers are known, as many as are under way at once."""
-    from zray.roles.local_scheduler import calls
+    from zray.roles.local_scheduler.actors import calls
     from zray.sim import recovery_programs
 
     monkeypatch.setattr(calls, "CALLS_IN_FLIGHT_MAX", 1)

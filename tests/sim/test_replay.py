@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.scripts import ROOT
-from zray.roles.local_scheduler.pool import WorkerPool
+from zray.roles.local_scheduler.tasks.pool import WorkerPool
 from zray.sim import main as simulate
 from zray.sim.main import run_seed
 from zray.sim.options import Wanted
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.sim
 
 # A handler that raises, in the runs where a worker cannot be started: some, and never the first message.
 PLANT = """
-from zray.roles.local_scheduler.pool import WorkerPool
+from zray.roles.local_scheduler.tasks.pool import WorkerPool
 
 def raise_instead(self, message):
     raise KeyError("planted")

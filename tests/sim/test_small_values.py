@@ -2,7 +2,8 @@
 
 import pytest
 
-from zray.roles.local_scheduler import objects, small_values
+from zray.roles.local_scheduler.objects import small_values
+from zray.roles.local_scheduler.objects import table as objects
 from zray.sim.faults import MEETING_SECONDS
 from zray.sim.language import Drop, Get, Put, Sleep, Submit, remote
 from zray.sim.options import Options

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zray.roles.local_scheduler.stealing import TRIPS_MAX
+from zray.roles.local_scheduler.forwarding.stealing import TRIPS_MAX
 from zray.sim.faults import MEETING_SECONDS
 from zray.sim.language import Call, Create, Drop, Get, Sleep, Submit, remote
 from zray.sim.options import Options

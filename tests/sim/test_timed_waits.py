@@ -2,7 +2,7 @@
 
 import pytest
 
-from zray.roles.local_scheduler import pool
+from zray.roles.local_scheduler.tasks import pool
 from zray.roles.task_executor import TaskExecutor
 from zray.sim.main import run_program
 

@@ -146,7 +146,7 @@ def test_a_system_error_is_allowed_where_workers_are_killed():
 
 def test_a_hang_is_found_and_told(monkeypatch):
     """A planted bug: the node forgets to tell waiting processes."""
-    from zray.roles.local_scheduler.waits import Waits
+    from zray.roles.local_scheduler.objects.waits import Waits
 
     monkeypatch.setattr(Waits, "send_replies", lambda self: self.replies.clear())
     outcome = run_options(Options(seed=3, programs=("fan_in",), nodes=1))
@@ -157,7 +157,7 @@ def test_a_hang_is_found_and_told(monkeypatch):
 
 def test_a_leak_is_found(monkeypatch):
     """A planted bug: arguments are never let go of."""
-    from zray.roles.local_scheduler.objects import ObjectTable
+    from zray.roles.local_scheduler.objects.table import ObjectTable
 
     monkeypatch.setattr(ObjectTable, "drop_all", lambda self, object_ids: None)
     outcome = run_options(Options(seed=3, programs=("fan_in",)))

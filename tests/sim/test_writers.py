@@ -2,7 +2,7 @@
 
 import pytest
 
-from zray.roles.local_scheduler.lending import FrameState
+from zray.roles.local_scheduler.tasks.lending import FrameState
 from zray.sim.language import Drop, Get, Put, Sleep, Submit, Wait, remote
 from zray.sim.options import Options
 from zray.sim.simulator import Simulator

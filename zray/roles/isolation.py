@@ -2,8 +2,8 @@
 
 A head that hears nobody cannot tell that from all having died at once, which is rarer.  So when no node on another
 machine is heard of, at least two of them, and a look from outside reaches none, the verdict on them waits: they are
-suspended meanwhile (local_scheduler/suspension.py), and go on when they are heard of again.  For as long as they wait
-for us by themselves; then the verdict falls after all.
+suspended meanwhile (local_scheduler/membership/suspension.py), and go on when they are heard of again.  Until then they
+wait for us by themselves; then the verdict falls after all.
 
 Of one node alone its death is the likelier cause: it is judged as ever.  So is one of several that are silent while
 others are heard of.

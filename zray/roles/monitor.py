@@ -16,7 +16,7 @@ Dialog (who says it -> what we do):
 
 A connection that broke tells little: the process may have ended, or the network between us.  Only where its machine
 says that nobody listens on its port any more is the process known to be dead.  Otherwise the verdict waits until the
-node's lease is over (local_scheduler/lease.py): it has fenced itself when it falls.
+node's lease is over (local_scheduler/membership/lease.py): it has fenced itself when it falls.
 
 The node of a program outside of the cluster (kind "driver") runs nothing of others: it may be cut off, or asleep,
 for `driver_wait` seconds, and is told so with each answer.  Not where its connection was closed while it was being

@@ -12,7 +12,7 @@ from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.shard import GcsShard
 from ..roles.gcs.tables import TaskRecord, parents_of
 from ..roles.kept import bounds_of, left_of
-from ..roles.local_scheduler.pool import LIMITED_MAX
+from ..roles.local_scheduler.tasks.pool import LIMITED_MAX
 from ..roles.monitor import Monitor
 from .gpus import check_shared
 from .values import Failed, decode_failure, is_error

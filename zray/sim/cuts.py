@@ -23,7 +23,7 @@ BETWEEN_SECONDS = (0.05, 2.0)
 MARGIN_SECONDS = 1.5
 # If a message may take 0.4 s: the extra time of a heartbeat and its answer.
 FAR_SECONDS = 1.0
-# The effect of a clock jump on its lease (roles/local_scheduler/lease.py).
+# The effect of a clock jump on its lease (roles/local_scheduler/membership/lease.py).
 JUMP_SECONDS = 1.0
 # The time beyond the permitted silence.
 TOO_LONG_SECONDS = (3.0, 10.0)

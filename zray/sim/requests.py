@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..exceptions import encode_system_error
 from ..ids import function_id, named_group_id, put_id, return_id, task_of
-from ..roles.local_scheduler.pool import START_FAILURES_MAX
+from ..roles.local_scheduler.tasks.pool import START_FAILURES_MAX
 from ..wire.actors import CreateActor, FindActor, FindActorNames, KillActor
 from ..wire.environment import NO_ENVIRONMENT, Environment
 from ..wire.groups import CreateGroup, FindGroups, GroupSpec, RemoveGroup

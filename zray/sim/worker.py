@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..exceptions import encode_system_error
 from ..ids import return_id
 from ..roles.local_scheduler.gpus import GPU
-from ..roles.local_scheduler.pool import EXITED_IN_ORDER
+from ..roles.local_scheduler.tasks.pool import EXITED_IN_ORDER
 from ..roles.role import on
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
 from ..wire.environment import NO_ENVIRONMENT

@@ -75,7 +75,7 @@ class ControllerNames:
             trial.best = value
         ever = self.best_ever
         if ever is None or ever.best is None or sign * trial.best > sign * ever.best:
-            self.best_ever = trial
+            self.best_ever: Trial | None = trial
 
     @property
     def objective(self: Controller) -> Objective | None:  # type: ignore[misc]

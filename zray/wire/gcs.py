@@ -296,7 +296,7 @@ class HeartbeatReply(Message, tag=routed(124, "monitor -> local")):
     """The node is still a member.
 
     Its lease runs from the time at which it sent heartbeat `number`.  `seconds` is the length of the lease; 0 means the
-    default of all nodes (local_scheduler/lease.py).
+    default of all nodes (local_scheduler/membership/lease.py).
     """
 
     number: Natural = 0

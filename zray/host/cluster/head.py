@@ -3,7 +3,7 @@ head's own process or in others (head_processes.py).
 
 One shard of one replica, and one global scheduler, are roles of the head's own process.  Larger numbers run as
 processes.  The own shard's log is read before the head listens: nodes wait long for a head that is absent, but not for
-a head that is silent (local_scheduler/lease.py).
+a head that is silent (local_scheduler/membership/lease.py).
 """
 
 from __future__ import annotations

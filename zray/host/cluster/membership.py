@@ -23,7 +23,7 @@ import zmq
 from ...exceptions import AuthenticationError, ProtocolError, ZrayError
 from ...roles.effects import Finding, HeadChanged, MeetHost, ProbeHost, Send
 from ...roles.local_scheduler.addresses import Addresses
-from ...roles.local_scheduler.lease import HEAD_WAIT_SECONDS
+from ...roles.local_scheduler.membership.lease import HEAD_WAIT_SECONDS
 from ...roles.work_effects import HoldBack
 from ...version import __version__
 from ...wire import gcs, hosting, hosts, scheduling

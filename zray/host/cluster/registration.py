@@ -1,7 +1,7 @@
 """Registration of a node that joins: sent when the link to the head is up, and not before.
 
-The node's lease runs from then on (local_scheduler/lease.py).  If fifty nodes start at once on two cores, a handshake
-may take longer than a lease lasts.
+The node's lease runs from then on (local_scheduler/membership/lease.py).  If fifty nodes start at once on two cores, a
+handshake may take longer than a lease lasts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...roles.local_scheduler.lease import Lease
+from ...roles.local_scheduler.membership.lease import Lease
 from ...wire.message import Local
 from ..links.host_link import Loop, Neighbour
 

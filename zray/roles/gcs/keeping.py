@@ -14,9 +14,9 @@ another node waits for it; its number identifies duplicates.
 
 A reply to a node about records or holds implies that other shards were told: so those replies wait for the batches
 before them.  A node keeps its holds on a task's arguments until the task's record is acknowledged
-(`local_scheduler/lineage.py`).  So the needs of a living record are kept at every moment.  If a node is lost before,
-its records may lack arguments: no other node has a ref on their results, and they go when the shards have told each
-other.
+(`local_scheduler/objects/lineage.py`).  So the needs of a living record are kept at every moment.  If a node is lost
+before, its records may lack arguments: no other node has a ref on their results, and they go when the shards have told
+each other.
 
 Puts are not reconstructed by running a task: they are not reported.  A cluster with a single shard has no Keeping.
 """

@@ -20,8 +20,8 @@ from .call_queue import CallQueue
 from .task import Task
 
 if TYPE_CHECKING:
-    from .lending import Frame
-    from .objects import ObjectEntry
+    from .objects.table import ObjectEntry
+    from .tasks.lending import Frame
 
 # Tasks of functions that were refused follow at once.
 REFUSED_MAX = 10_000
@@ -30,7 +30,7 @@ REFUSED_MAX = 10_000
 class Process(Struct, eq=False):
     """A driver or a worker, as a holder of references and a receiver of values."""
 
-    PASSING = {"wait_by_request": "waits.WAITS_MAX", "results": None}
+    PASSING = {"wait_by_request": "objects.waits.WAITS_MAX", "results": None}
 
     address: str
     kind: str
@@ -44,9 +44,12 @@ class Process(Struct, eq=False):
 class Job(Struct, eq=False):
     """One driver's program: its workers, its queues, what its workers must know."""
 
-    LASTING = {"queues": "queues_max", "facts.code": "code.BUNDLES_MAX", "noticed": "infeasible.NOTICED_MAX"} | {
-        "functions": "functions.FUNCTIONS_COUNT_MAX",
-        "code_bytes": "functions.FUNCTIONS_BYTES_MAX",
+    LASTING = {
+        "queues": "queues_max",
+        "facts.code": "tasks.code.BUNDLES_MAX",
+        "noticed": "forwarding.infeasible.NOTICED_MAX",
+        "functions": "tasks.functions.FUNCTIONS_COUNT_MAX",
+        "code_bytes": "tasks.functions.FUNCTIONS_BYTES_MAX",
     }
 
     job_id: bytes
@@ -103,8 +106,12 @@ INFLIGHT_US_MAX, INFLIGHT_US_BUSY = 4_000, 64_000
 class Worker(Struct, eq=False):
     """A worker process and what it was given."""
 
-    PASSING = {"inflight": "batches.INFLIGHT_COUNT_MAX", "frames": "behind_waits.FRAMES_COUNT_MAX", "stale": None}
-    LASTING = {"functions": "batches.LEARNED_COUNT_MAX"}
+    PASSING = {
+        "inflight": "tasks.batches.INFLIGHT_COUNT_MAX",
+        "frames": "tasks.behind_waits.FRAMES_COUNT_MAX",
+        "stale": None,
+    }
+    LASTING = {"functions": "tasks.batches.LEARNED_COUNT_MAX"}
 
     address: str
     worker_id: int
@@ -205,7 +212,7 @@ class ActorState(enum.IntEnum):
 class Actor(Struct, eq=False):
     """One actor that lives on this node."""
 
-    LASTING = {"journal": ..., "calls": (lambda it: it.under_way(), "calls.CALLS_IN_FLIGHT_MAX")}
+    LASTING = {"journal": ..., "calls": (lambda it: it.under_way(), "actors.calls.CALLS_IN_FLIGHT_MAX")}
 
     actor_id: bytes
     creation: Task

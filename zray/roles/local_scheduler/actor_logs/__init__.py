@@ -1,0 +1,1 @@
+"""Logs of actors that recover: call log, backup copies on other nodes, replay and output commit."""

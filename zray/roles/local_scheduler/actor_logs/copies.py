@@ -1,0 +1,352 @@
+"""What an actor of another node recovers from, as far as it is here (dialog of wards): at its guardian, or at its next
+home while it is handed over.
+
+A call counts as here when the shards know that this node holds what it takes, and the values are here; then those
+before it are too.  A checkpoint counts when its object is here, and all calls that are in it: their answers came with
+them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ....ids import FIRST_RETURN
+from ....wire.task_spec import TaskSpec, parse_options
+from ....wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
+from ..tables import Job
+from ..task import FORWARDED
+from .answers import drop_orphans
+from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal, new_journal
+from .reads import is_kept
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+
+@final
+class Step(Struct, gc=False, eq=False):
+    """A call or a checkpoint that is not yet here altogether.  missing: values, and the word of the shards.
+
+    spec: its deps are all that is to be here; of a call, what it takes and what is to come beside that.
+    """
+
+    spec: TaskSpec
+    copy: Copy
+    job: Job  # for which what it takes is made again, should it be lost
+    missing: int = 0
+    is_over: bool = False  # nobody waits for it any more
+    is_void: bool = False
+    call: LoggedCall | None = None
+    nested: NestedAnswer | None = None  # or what one of its calls has made
+    begun: BegunCall | None = None  # or one that has not ended
+    count: int = 0  # calls in the checkpoint; or which one of those, or of readonly ones, it is
+    all_of: Sequence[bytes] = ()  # what was made by calls in it
+    beside: Sequence[bytes] = ()  # those of its deps that lie at the actor's home, and maybe nowhere else
+
+
+class Copy:
+    """Of the journal of one actor."""
+
+    def __init__(self, node: LocalScheduler, job_of: Callable[[], Job], changed: Callable[[Copy], None]) -> None:
+        self.node = node
+        self.job_of = job_of  # for whom what it takes is made again, should it be lost
+        self.changed = changed  # told when there is more of it, or it is broken
+        self.journal = new_journal(node)
+        self.answers: dict[bytes, Answer] = {}
+        self.epoch = 0
+        self.may_hear = False  # its home lives: shards may yet hear of what it makes
+        self.is_based = False  # what the log begins with is here
+        self.seen = 0  # without so many calls it is another state than somebody has seen (LogStart)
+        self.broken = ""  # why nothing can be had of it
+        self.steps: deque[Step] = deque()
+        self.offered: Step | None = None
+        self.pulls: list[Step] = []  # what is to come here, and nobody waits for
+        self.nested_count = 0
+        self.answered = 0  # the last checkpoint that was offered and need not be any more, by its count
+
+    @classmethod
+    def of(
+        cls,
+        journal: Journal,
+        answers: dict[bytes, Answer],
+        job_of: Callable[[], Job],
+        changed: Callable[[Copy], None],
+    ) -> Copy:
+        """Of an actor that leaves this node: all that it recovers from is here."""
+        copy = cls(journal.node, job_of, changed)
+        copy.journal, copy.answers, copy.is_based = journal, answers, True
+        return copy
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that has come is here."""
+        return self.is_based and not self.steps and self.offered is None
+
+    def why_not(self) -> str:
+        """Why the actor cannot be had from it; "": it can."""
+        if self.broken:
+            return self.broken
+        if not self.is_based or self.journal.count < self.seen:
+            return "its checkpoint and calls had not yet been copied to another node"
+        return ""
+
+    # --- what comes ---
+
+    def start(self, message: LogStart) -> None:
+        """LogStart."""
+        self.close()
+        self.epoch, self.answered, self.nested_count, self.broken = message.epoch, 0, 0, ""
+        self.journal.count, self.seen = message.count, message.seen
+        self.journal.is_full = False
+        self.is_based = not message.checkpoint
+        if message.checkpoint:
+            self._offer(message.checkpoint, message.count, beside=message.beside)
+        self.changed(self)
+
+    def calls(self, message: LogCalls) -> None:
+        """LogCalls."""
+        if message.epoch != self.epoch or self.broken:
+            return
+        for answer in message.answers:
+            self.answers[answer.task_id] = answer
+        if message.forgotten:
+            self._forget(dict.fromkeys(message.forgotten))
+        for nested in message.nested:
+            self.nested_count += 1
+            if nested.is_made:
+                self._nested(nested, () if nested.values else (nested.actor_id + FIRST_RETURN,))
+            elif nested.large and nested.is_beside and nested.actor_id != message.actor_id:
+                self._nested(nested, (), nested.large)
+            elif nested.large:
+                self._nested(nested, nested.large)
+            else:
+                self.journal.nested.answered(nested)
+        for call in message.calls:
+            self._call(call)
+        for begun in message.begun:
+            self.nested_count += 1
+            spec = _with(begun.spec, begun.beside)
+            step = Step(spec, self, self.job_of(), begun=begun, count=self.nested_count)
+            step.beside = begun.beside
+            self._put(step)
+        for task_id in message.taken:
+            self.answers.pop(task_id, None)
+            self.journal.read_is_over(task_id)
+        self._advance()
+
+    def _forget(self, made: dict[bytes, None]) -> None:
+        """What these came to, that is here or is to come."""
+        for step in self.steps:
+            if (step.nested is not None or step.begun is not None) and step.spec.task_id in made:
+                step.is_void = True
+        for task_id in made:
+            self.journal.nested.forget_one(task_id)
+            self.journal.begun_ended(task_id)
+
+    def _call(self, call: LoggedCall) -> None:
+        spec, count = call.spec, 0
+        if is_kept(call):
+            count = self.nested_count = self.nested_count + 1
+        if not self.steps and not spec.deps and not spec.holds:
+            self._apply(call)
+            return
+        whole = _with(spec, call.beside)
+        step = Step(whole, self, self.job_of(), call=call, is_void=call.is_void, count=count)
+        step.beside = call.beside
+        self._put(step)
+
+    def _nested(self, nested: NestedAnswer, holds: Sequence[bytes], deps: Sequence[bytes] = ()) -> None:
+        spec = TaskSpec(nested.task_id, b"", deps=tuple(deps), holds=tuple(holds))
+        self._put(Step(spec, self, self.job_of(), nested=nested, count=self.nested_count))
+
+    def _put(self, step: Step) -> None:
+        self.steps.append(step)
+        self._await(step)
+
+    def checkpoint(self, message: LogCheckpoint) -> None:
+        """LogCheckpoint."""
+        if message.epoch == self.epoch and not self.broken and self.offered is None:
+            self._offer(message.object_id, message.count, message.all_of, message.beside)
+
+    def _offer(self, object_id: bytes, count: int, all_of: Sequence[bytes] = (), beside: Sequence[bytes] = ()) -> None:
+        spec = TaskSpec(object_id[:16], b"", deps=(object_id, *beside))
+        self.offered = Step(spec, self, self.job_of(), count=count)
+        self.offered.all_of, self.offered.beside = all_of, beside
+        self._await(self.offered)
+        self._advance()
+
+    def _await(self, step: Step) -> None:
+        node, spec = self.node, step.spec
+        step.missing = 1
+        wanted = []
+        for object_id in (*spec.deps, *spec.holds):
+            entry = node.objects.retain(object_id)
+            if entry.value is None and entry.task is None:
+                entry.share()
+        for object_id in step.beside:
+            # Lost with the actor's former node, it may have been put again at this one.
+            node.recovery.made_after_all(node.objects.entries[object_id])
+        for object_id in dict.fromkeys(spec.deps):
+            entry = node.objects.entries[object_id]
+            if entry.value is None:
+                entry.waits(step)
+                step.missing += 1
+                if entry.task is None or entry.task.state >= FORWARDED:
+                    wanted.append(entry)
+        request = node.acks.next_request()
+        object_ids = list(dict.fromkeys((*spec.deps, *spec.holds)))
+        expected = node.remote._hold_at_shards(object_ids, request)
+        node.acks.expect(request, expected, lambda: self.argument_is_here(step))
+        for entry in wanted:
+            node.remote.want(entry)
+
+    # --- what is here ---
+
+    def argument_is_here(self, step: Step) -> None:
+        """Note that one thing has come for which a step waits."""
+        if step.is_over:
+            return
+        step.missing -= 1
+        if step.missing:
+            return
+        if step in self.pulls:
+            self.pulls.remove(step)
+            self._let_go(step)
+            return
+        self._advance()
+
+    def _advance(self) -> None:
+        """Take what is here, in order."""
+        while not self.broken and self.steps and not self.steps[0].missing:
+            step = self.steps.popleft()
+            if step.nested is not None:
+                if not step.is_void:
+                    self._apply_nested(step.nested, (*step.spec.deps, *step.spec.holds))
+                self._let_go(step)
+                continue
+            if step.begun is not None:
+                if not step.is_void:
+                    self.journal.begin(step.begun)
+                self._let_go(step)
+                continue
+            assert step.call is not None
+            if not step.is_void and self.journal.is_void(step.call.spec) and not is_kept(step.call):
+                self.broken = "the arguments of a call to replay are lost with it"
+            self._apply(step.call)
+            self._let_go(step)
+        offered = self.offered
+        if not self.broken and offered is not None and not offered.missing:
+            if not self.is_based or self.journal.count >= offered.count:
+                self._take_checkpoint(offered)
+        if self.broken:
+            self.close()
+        self.changed(self)
+
+    def _apply(self, call: LoggedCall) -> None:
+        spec, answer = call.spec, call.answer
+        self.journal.begun_ended(spec.task_id)
+        is_wanted = answer is not None and (answer.is_nested or answer.origin not in self.node.recovery.lost)
+        if not parse_options(spec.options).is_readonly:
+            self.journal.append(spec, has_failed=call.has_failed)
+        elif is_wanted and is_kept(call) and not self.journal.is_void(spec):
+            self.journal.reads.keep(spec, self.journal.count)
+        else:
+            self.journal.nested.forget_read(spec.task_id)
+        if answer is not None and is_wanted:
+            self.answers[answer.task_id] = answer
+        if self.journal.is_full:
+            self.broken = (
+                f"more than {JOURNAL_CALLS_MAX:,} calls or {JOURNAL_BYTES_MAX >> 20} MiB of their arguments came since "
+                "its last checkpoint"
+            )
+
+    def _apply_nested(self, nested: NestedAnswer, holds: Sequence[bytes]) -> None:
+        node = self.node
+        self.journal.nested.answered(nested, holds)
+        for object_id in holds:
+            if nested.is_made:
+                node.routes.follow(nested.actor_id, wait=self.may_hear)
+            elif nested.is_beside:
+                continue
+            elif node.objects.entries[object_id].value is None:
+                node.remote.subscribe(node.objects.entries[object_id])
+        if nested.is_beside and any(node.objects.entries[object_id].value is None for object_id in nested.large):
+            # The actor's own: it lies nowhere before the call that it answers is here.
+            spec = TaskSpec(nested.task_id, b"", deps=tuple(nested.large))
+            self.pulls.append(Step(spec, self, self.job_of()))
+            self._await(self.pulls[-1])
+
+    def _take_checkpoint(self, step: Step) -> None:
+        entries = self.node.objects.entries
+        if not any(entries[object_id].is_lost for object_id in step.spec.deps):
+            self.journal.goes_on_from(step.spec.deps[0], step.count)
+            self.is_based = True
+            self.journal.nested.forget_all(step.all_of)
+        elif not self.is_based:
+            self.broken = "its checkpoint could not be copied to another node"
+        self.answered = step.count
+        self.offered = None
+        self._let_go(step)
+
+    def _let_go(self, step: Step) -> None:
+        """What it takes is not waited for, nor held, for its sake."""
+        entries = self.node.objects.entries
+        step.is_over = True
+        for object_id in dict.fromkeys(step.spec.deps):
+            entry = entries[object_id]
+            if entry.waiting is not None:
+                entry.wait_no_more((id(step),))
+        self.node.objects.drop_all((*step.spec.deps, *step.spec.holds))
+
+    # --- ends ---
+
+    def sender_lost(self, *, was_made: bool) -> None:
+        """Before it has said that it is ours; so it is, but it may not be here.  was_made: it ran elsewhere."""
+        if not self.is_based and self.offered is None:
+            self.is_based, self.broken = True, self.why_not() if was_made else ""
+        self.changed(self)
+
+    def home_lost(self) -> None:
+        """The actor's own node is lost."""
+        self.may_hear = False
+        self.journal.nested.ask_again()
+
+    def node_lost(self, lost: str) -> None:
+        """Nobody there sends a call again, but for actors that may be made again."""
+        kept = (answer for answer in self.answers.values() if answer.is_nested or answer.origin != lost)
+        self.answers = {answer.task_id: answer for answer in kept}
+        drop_orphans(self.answers, self.node)
+        self.journal.reads.only(self.answers)
+
+    def cut(self) -> None:
+        """What is not here altogether nobody has seen anything of."""
+        while self.steps:
+            self._let_go(self.steps.pop())
+        while self.pulls:
+            self._let_go(self.pulls.pop())
+        if self.offered is not None:
+            step, self.offered = self.offered, None
+            self._let_go(step)
+
+    def close(self) -> None:
+        """It is not needed any more."""
+        self.cut()
+        self.journal.close()
+        self.answers = {}
+
+    def acknowledgement(self, actor_id: bytes) -> CallsLogged | None:
+        """What the actor's home is to know."""
+        if not self.is_based and not self.broken:
+            return None
+        missing = next((step.count for step in self.steps if step.count), self.nested_count + 1)
+        return CallsLogged(actor_id, self.epoch, self.journal.count, self.answered, self.broken, missing - 1)
+
+
+def _with(spec: TaskSpec, beside: Sequence[bytes]) -> TaskSpec:
+    """That call, as far as there is to be waited for: together with these."""
+    return replace(spec, deps=(*spec.deps, *beside)) if beside else spec

@@ -1,0 +1,245 @@
+"""Actors that recover (`checkpoint_interval`): what their next process needs to be where this one is.
+
+    a call's result comes       it is noted, in the order in which the actor has run them
+    ActorSaved                  the state after all of them is an object: they are noted no more
+    the process dies            StartActor takes the state and the calls since along; the worker runs these again, in
+                                order, and says nothing of what they return: that has been said
+
+Calls that were under way run afterwards, as calls do that may be repeated.  A readonly call is not noted, but for its
+answer's sake (`reads`).  So the state is what it would be without the death, and each call's effect is in it once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from ....exceptions import is_error_value
+from ....ids import ObjectID, children_prefix, is_put, task_of
+from ....wire import task_spec, tasks, wards
+from ..tables import Actor
+from ..task import Task
+from .nested import Nested
+from .reads import Reads
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# What one StartActor can take along: calls, and bytes of their arguments as far as these travel in messages.  Who has
+# more loses the ability to recover until its next checkpoint: the node's memory is for others too.
+JOURNAL_CALLS_MAX = 100_000
+JOURNAL_BYTES_MAX = 16 << 20
+# An actor whose process has died so often in a row while it ran calls, or ran them again, and has ended none, dies:
+# what it runs kills it.
+DEATHS_MAX = 10
+
+
+class Journal(Struct, eq=False):
+    """Of one actor."""
+
+    LASTING = {"calls": "JOURNAL_CALLS_MAX", "size": "JOURNAL_BYTES_MAX", "nested": ...}
+
+    node: LocalScheduler
+    nested: Nested  # what its calls have made
+    reads: Reads  # readonly ones that are run again among the others, for their answers
+    checkpoint: bytes = b""  # the object with its state; b"": as constructed
+    calls: deque[task_spec.TaskSpec] = field(default_factory=deque)  # since then
+    begun: dict[bytes, wards.BegunCall] = {}  # those that its guardian knows to run after them
+    failed: set[bytes] = set()  # those of `calls` that returned an error
+    count: int = 0  # calls that it has run, those in the checkpoint included
+    size: int = 0  # bytes of what `calls` take
+    is_full: bool = False  # some of those since are not there
+    deaths: int = 0  # in a row, without a call that ended
+    strays: bytes = b""  # what its threads make beyond them begins like that
+
+    @property
+    def first(self) -> int:
+        """So many calls are in the checkpoint."""
+        return self.count - len(self.calls)
+
+    def note(self, task: Task, result: tasks.TaskResult, *, is_alone: bool) -> None:
+        """It has run this call.  is_alone: there is no other node, so readonly ones are never run again."""
+        self.deaths = 0
+        self.begun_ended(task.spec.task_id)
+        if not task.options.is_readonly:
+            self.append(task.spec, has_failed=is_error_value(result.values[0]) if result.values else False)
+        elif is_alone:
+            self.nested.forget_read(task.spec.task_id)
+
+    def append(self, spec: task_spec.TaskSpec, *, has_failed: bool) -> None:
+        """The next call."""
+        self.count += 1
+        if self.is_full:
+            return
+        for object_id in (*spec.deps, *spec.holds):
+            self.node.objects.retain(object_id)
+        self.calls.append(spec)
+        if has_failed:
+            self.failed.add(spec.task_id)
+        self.size += self.size_of(spec)
+        if len(self.calls) > JOURNAL_CALLS_MAX or self.size > JOURNAL_BYTES_MAX:
+            self._clear()
+            self.is_full = True
+
+    def begin(self, call: wards.BegunCall) -> None:
+        """It has begun this call, which has made others."""
+        if call.spec.task_id not in self.begun:
+            self.begun[call.spec.task_id] = call
+            for object_id in (*call.spec.deps, *call.spec.holds):
+                self.node.objects.retain(object_id)
+
+    def begun_ended(self, task_id: bytes) -> None:
+        """That call is one that it has run, or is not to be run."""
+        call = self.begun.pop(task_id, None)
+        if call is not None:
+            self.node.objects.drop_all((*call.spec.deps, *call.spec.holds))
+
+    def give_up(self, task_id: bytes) -> None:
+        """That call, which had begun, is not run again."""
+        self.nested.forget(task_id)
+        if task_id in self.begun and self.nested.forgotten is not None:
+            self.nested.forgotten.append(task_id)
+        self.begun_ended(task_id)
+
+    def size_of(self, spec: task_spec.TaskSpec) -> int:
+        """Bytes that it takes."""
+        size = len(spec.args)
+        for object_id in spec.deps:
+            value = self.node.objects.entries[object_id].value
+            if type(value) is bytes:
+                size += len(value)
+        return size
+
+    def stored_by(self, spec: task_spec.TaskSpec) -> int:
+        """Bytes of what it takes that lies in the store."""
+        values = (self.node.objects.entries[object_id].value for object_id in spec.deps)
+        return sum(value.size for value in values if type(value) is task_spec.StoredValue)
+
+    def saved(self, object_id: bytes, count: int) -> None:
+        """Its state after `count` calls is that object.  Their results came ahead of it: it is all that it has run."""
+        if count != self.count:
+            self.node.reject("a checkpoint of calls that nobody knows")
+            return
+        self.goes_on_from(object_id, count)
+        self.is_full = False
+
+    def goes_on_from(self, object_id: bytes, count: int) -> None:
+        """The state after `count` of its calls is that object."""
+        objects = self.node.objects
+        objects.retain(object_id)
+        if self.checkpoint:
+            objects.drop(self.checkpoint)
+        self.checkpoint = object_id
+        while self.calls and self.first < count:
+            spec = self.calls.popleft()
+            self.failed.discard(spec.task_id)
+            self.size -= self.size_of(spec)
+            objects.drop_all((*spec.deps, *spec.holds))
+        self.reads.begin_at(count)
+
+    def read_is_over(self, task_id: bytes) -> None:
+        """Nobody asks for what that call has returned; not again, if it was a readonly one."""
+        prefix = children_prefix(task_id)
+        if self.reads.drop(task_id) and prefix in self.nested.by_parent and not self.nested.are_under_way((prefix,)):
+            self.nested.forget_all((prefix,))
+
+    def to_run_again(self, again: Collection[ObjectID]) -> list[task_spec.TaskSpec]:
+        """The calls since the checkpoint, in order; of readonly ones those that return some of that."""
+        wanted = {task_of(object_id) for object_id in again}
+        return [
+            spec
+            for spec in self.reads.among(self.calls, self.first)
+            if spec.task_id not in self.reads.by_id or spec.task_id in wanted
+        ]
+
+    def died(self, *, was_busy: bool) -> str:
+        """Its process is dead.  Why there is to be no other one; "": there is."""
+        self.deaths += was_busy
+        if self.is_full:
+            return (
+                f"it cannot recover, as more than {JOURNAL_CALLS_MAX:,} calls or {JOURNAL_BYTES_MAX >> 20} MiB of "
+                "their arguments came since its last checkpoint; a smaller checkpoint_interval avoids that"
+            )
+        if self.deaths >= DEATHS_MAX:
+            return (
+                f"its process has died {self.deaths} times in a row before it finished a call: one of the "
+                f"{len(self.calls)} calls since its last checkpoint, or the next one, kills it"
+            )
+        return ""
+
+    def _clear(self) -> None:
+        while self.calls:
+            spec = self.calls.popleft()
+            self.node.objects.drop_all((*spec.deps, *spec.holds))
+        self.reads.clear()
+        self.failed.clear()
+        self.size = 0
+
+    def refs(self) -> list[bytes]:
+        """What it takes to be there again."""
+        specs = (*self.calls, *self.reads.specs(), *(call.spec for call in self.begun.values()))
+        refs = [object_id for spec in specs for object_id in (*spec.deps, *spec.holds)]
+        refs += self.nested.refs()
+        return [*refs, self.checkpoint] if self.checkpoint else refs
+
+    def logged(self, spec: task_spec.TaskSpec, answer: wards.Answer | None = None) -> wards.LoggedCall:
+        """A call that it has run, as its guardian is told."""
+        has_failed = spec.task_id in self.failed
+        if not spec.deps and not spec.holds:
+            return wards.LoggedCall(spec, answer=answer, has_failed=has_failed)
+        return wards.LoggedCall(spec, self.is_void(spec), answer, self.beside(spec.deps, spec.holds), has_failed)
+
+    def beside(self, values: Iterable[ObjectID], refs: Iterable[ObjectID] = ()) -> list[ObjectID]:
+        """What goes along with these values and refs: what refs there refer to, was put, and may be nowhere else.
+
+        Nobody could make that again, and what is run again would find it lost.
+        """
+        entries, found = self.node.objects.entries, dict[bytes, None]()
+        to_see = [*refs, *(inside for object_id in values for inside in entries[object_id].contained)]
+        while to_see:
+            object_id = to_see.pop()
+            if object_id not in found and is_put(object_id) and self._is_only_here(object_id):
+                found[object_id] = None
+                to_see.extend(entries[object_id].contained)
+        return list(found)
+
+    def _is_only_here(self, object_id: ObjectID) -> bool:
+        entry = self.node.objects.entries.get(object_id)
+        return entry is not None and entry.value is not None and not entry.is_lost and not entry.is_elsewhere
+
+    def done_with(self, actor: Actor) -> list[bytes]:
+        """Prefixes of what those calls have made that are in the checkpoint: these are not run again.
+
+        Of those that are not, some may have begun in a process that is dead, or on a node that is lost.
+        """
+        if not self.nested.by_parent:
+            return []
+        others = [task.spec for task in (*actor.inflight.values(), *actor.queue)]
+        others += [*self.reads.specs(), *(call.spec for call in self.begun.values())]
+        needed = {children_prefix(spec.task_id) for spec in (*self.calls, *others)}
+        if not self.checkpoint:
+            needed.add(children_prefix(actor.actor_id))  # its constructor
+        return [prefix for prefix in self.nested.by_parent if prefix not in needed]
+
+    def is_void(self, spec: task_spec.TaskSpec) -> bool:
+        """Whether the call, which has run here, changed nothing, as one of its arguments was lost."""
+        entries = self.node.objects.entries
+        return any(entries[object_id].is_lost for object_id in spec.deps)
+
+    def close(self) -> None:
+        """The actor is dead."""
+        self._clear()
+        for task_id in list(self.begun):
+            self.begun_ended(task_id)
+        self.nested.close()
+        if self.checkpoint:
+            self.node.objects.drop(self.checkpoint)
+            self.checkpoint = b""
+
+
+def new_journal(node: LocalScheduler) -> Journal:
+    """Return an empty log."""
+    return Journal(node, Nested(node), Reads(node))

@@ -1,0 +1,237 @@
+"""What actors recover from on other nodes, of one node: the logs of its own (`shipping`), and others' (`copies`).
+
+A result that leaves for another node has a receipt: when that is acknowledged nobody keeps the answer any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ....wire import actors, wards
+from ...role import on
+from ..names import died
+from ..tables import Actor
+from ..task import Task
+from .copies import Copy
+from .shipping import Shipping
+from .unheard import UnheardActors
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+
+class Taking(Struct, gc=False, eq=False):
+    """Results from another node, which keeps them until it hears that they need not be."""
+
+    home: str
+    receipt: int
+    count: int = 1  # those that may still be asked for again, and one until all were looked at
+
+
+def nothing() -> None:
+    """Nobody is to be told."""
+
+
+class Logs:
+    """Of one node: the logs of its actors, and those that it has of others."""
+
+    PASSING = {"touched copies given receipts": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.unheard = UnheardActors(node)
+        self.touched: dict[bytes, Shipping] = {}
+        self.copies: dict[bytes, Copy] = {}  # whose senders are to hear how far they are, at the end of this turn
+        self.given: dict[str, list[tuple[bytes, bytes]]] = {}  # by caller's node: (actor, call) of this turn's results
+        self.receipts: dict[int, tuple[str, list[tuple[bytes, bytes]]]] = {}
+        self.receipt_count = 0
+        self.taking: Taking | None = None  # the results that are looked at
+
+    def say_begun(self) -> None:
+        """End of a turn, ahead of what leaves in it."""
+        for shipping in list(self.touched.values()):
+            if shipping.is_started:
+                shipping.begun.say()
+
+    def pump(self) -> None:
+        """End of a turn."""
+        touched, self.touched = self.touched, {}
+        for shipping in touched.values():
+            shipping.pump()
+        copies, self.copies = self.copies, {}
+        for actor_id, copy in copies.items():
+            guard = self.node.guards.guarded.get(actor_id)
+            message = copy.acknowledgement(actor_id)
+            if guard is not None and guard.copy is copy and message is not None:
+                self.node.send(guard.home, message)
+
+    # --- receipts ---
+
+    def gives(self, task: Task) -> None:
+        """The result of this call leaves for its caller's node."""
+        if self.may_be_asked_again(task):
+            self.given.setdefault(task.origin, []).append((task.options.actor_id, task.spec.task_id))
+
+    def may_be_asked_again(self, task: Task) -> bool:
+        """Whether its actor recovers, and its result is kept until the caller's node has it."""
+        actor = self.node.calls.actors.get(task.options.actor_id)
+        return actor is not None and actor.shipping is not None and task.spec.task_id in actor.shipping.answers.given
+
+    def receipt(self, origin: str) -> int:
+        """Of the results that leave for there now; 0: there is nothing to be acknowledged."""
+        given = self.given.pop(origin, None)
+        if given is None or origin in self.node.recovery.lost:
+            return 0
+        self.receipt_count += 1
+        self.receipts[self.receipt_count] = (origin, given)
+        return self.receipt_count
+
+    def begin_taking(self, home: str, receipt: int) -> None:
+        """These results come from there."""
+        self.taking = Taking(home, receipt) if receipt else None
+
+    def receipt_waits(self) -> Callable[[], None]:
+        """One of them may be asked for again, until this is called."""
+        taking = self.taking
+        if taking is None:
+            return nothing
+        taking.count += 1
+        return partial(self._taken, taking)
+
+    def end_taking(self) -> None:
+        """All of them were looked at."""
+        if self.taking is not None:
+            self._taken(self.taking)
+            self.taking = None
+
+    def _taken(self, taking: Taking) -> None:
+        taking.count -= 1
+        if not taking.count and taking.home not in self.node.recovery.lost:
+            self.node.send(taking.home, wards.AnswersTaken(taking.receipt))
+
+    @on(wards.AnswersTaken)
+    def on_answers_taken(self, message: wards.AnswersTaken) -> None:
+        """AnswersTaken."""
+        origin, given = self.receipts.get(message.receipt, ("", []))
+        if origin != self.node.sender:
+            self.node.reject("results taken that were not given")
+            return
+        del self.receipts[message.receipt]
+        for actor_id, task_id in given:
+            actor = self.node.calls.actors.get(actor_id)
+            if actor is not None and actor.shipping is not None:
+                actor.shipping.answers.has(task_id)
+
+    # --- copies ---
+
+    def _copy(self, actor_id: bytes) -> Copy | None:
+        """The one that the sender has begun."""
+        node = self.node
+        guard = node.guards.guarded.get(actor_id)
+        if guard is not None and guard.home == node.sender:
+            return guard.copy
+        actor = node.calls.actors.get(actor_id)
+        if actor is not None and node.moves.offers.get(actor_id) == node.sender:
+            incoming: Copy | None = actor.incoming
+            return incoming
+        return None
+
+    @on(wards.LogStart, wards.LogCalls, wards.LogCheckpoint)
+    def on_log(self, message: wards.LogStart | wards.LogCalls | wards.LogCheckpoint) -> None:
+        """LogStart, LogCalls, LogCheckpoint."""
+        copy = self._copy(message.actor_id)
+        if copy is None:
+            self.node.reject("the log of an actor that is not guarded here")
+        elif type(message) is wards.LogStart:
+            copy.start(message)
+        elif type(message) is wards.LogCalls:
+            copy.calls(message)
+        elif type(message) is wards.LogCheckpoint:
+            copy.checkpoint(message)
+
+    @on(wards.CallsLogged)
+    def on_calls_logged(self, message: wards.CallsLogged) -> None:
+        """CallsLogged."""
+        actor = self.node.calls.actors.get(message.actor_id)
+        if actor is not None and actor.shipping is not None and actor.guardian == self.node.sender:
+            actor.shipping.acknowledged(message)
+
+    # --- actors that come ---
+
+    def has_come(self, actor: Actor) -> None:
+        """It is ours, and its log is here, or a part: when it is here altogether it may start."""
+        copy, actor_id = actor.incoming, actor.actor_id
+        if copy is None or self.node.moves.offers.get(actor_id):
+            return
+        if copy.broken or (copy.is_whole and copy.why_not()):
+            self.node.ends.bury(actor, died(actor.options, f"died: its node was lost, and {copy.why_not()}"))
+        elif copy.is_whole:
+            actor.incoming = None
+            self.install(actor, copy)
+            self.node.calls.touch(actor_id)
+
+    def install(self, actor: Actor, copy: Copy) -> None:
+        """It goes on from what is here."""
+        copy.cut()
+        actor.journal.close()
+        actor.journal = copy.journal
+        shipping = actor.shipping
+        if shipping.is_started:
+            actor.journal.nested.forgotten = []
+        actor.journal.nested.settle()
+        shipping.is_unseen = False
+        shipping.answers.inherit(copy.answers)
+        actor.journal.reads.only(shipping.answers.inherited)
+        shipping.offered_count = actor.journal.first
+        if shipping.is_started:
+            shipping.acked = actor.journal.count  # its guardian is who sent all this
+
+    def made_is_gone(self, actor_id: bytes, lost: str = "") -> None:
+        """It is not to be had any more.  lost: it went with that node.
+
+        If another one has made it, of ours or of those that we guard: that has not seen this, if it was on the same
+        node, or is nowhere yet.
+        """
+        node = self.node
+        if actor_id in node.guards.guarded:
+            return  # we claim it ourselves: whether it is had again is said then
+        for guard in node.guards.guarded.values():
+            if guard.copy is not None and guard.home in node.recovery.lost and lost in ("", guard.home):
+                guard.copy.journal.nested.is_gone(actor_id)
+        for actor in node.calls.actors.values():
+            if actor.incoming is not None:
+                actor.incoming.journal.nested.is_gone(actor_id)
+            elif actor.journal is not None and actor.journal.nested.is_settling:
+                actor.journal.nested.is_gone(actor_id)
+
+    def node_lost(self, lost: str) -> None:
+        """Nobody there asks again for what it was not told."""
+        self.given.pop(lost, None)
+        for receipt in [receipt for receipt, (origin, _) in self.receipts.items() if origin == lost]:
+            del self.receipts[receipt]
+        for actor in list(self.node.calls.actors.values()):
+            if actor.shipping is not None:
+                actor.shipping.answers.node_lost(lost)
+            if actor.incoming is not None:
+                actor.incoming.node_lost(lost)
+        for guard in self.node.guards.guarded.values():
+            if guard.copy is not None:
+                guard.copy.node_lost(lost)
+
+    @on(actors.ActorSaved)
+    def on_actor_saved(self, message: actors.ActorSaved) -> None:
+        """ActorSaved."""
+        node = self.node
+        actor = node.calls.actors.get(message.actor_id)
+        if actor is None or actor.journal is None or actor.worker is None or actor.worker.address != node.sender:
+            node.reject("a checkpoint of an actor that is none")
+            return
+        actor.journal.saved(message.object_id, message.call_count)
+        if actor.shipping is not None:
+            actor.shipping.saved()
+        if actor.shipping is None or not actor.shipping.is_on:
+            actor.journal.nested.forget_all(actor.journal.done_with(actor))

@@ -1,0 +1,337 @@
+"""What was made by the calls of an actor that recovers, and by its constructor: calls, and actors.
+
+When those run again (`journals`) they make the same ones, with the same ids.  Each call is to have its effect once, and
+who waited for its result gets the same one; so what it came to is kept here, for as long as it could be made again:
+
+    made by a call of the actor      its returns are held: known, it is not run again
+    ended                            its answer goes to the guardian too, ahead of the call that may have seen it; where
+                                     it is large a ref, which is good while another node has a copy; the guardian pulls
+                                     one of what was made on the actor's own node
+    that call is in a checkpoint, is readonly, or is given up    nobody makes it again
+
+An actor that was made is the same one when it is made again.  Its handle is held here as long as the process of its
+maker has one, and by the guardian too: the next process finds it.  One that has ended meanwhile is not made once more;
+only one that was lost with the very node of its maker, and with it the calls on it.
+
+Not what the actor's threads make beyond its calls: nothing says in which order they would do so again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ....ids import FIRST_RETURN, PARENT_HASH_BYTES, TASK_ID_BYTES, ObjectID, children_prefix, return_id
+from ....wire.task_spec import ActorOptions, StoredValue
+from ....wire.wards import NestedAnswer
+from ..names import LOST_WITH_ACTOR, died
+from ..routes.actor_names import NOTHING
+from ..routes.route import LOCATING
+from ..tables import ActorState, Process
+from ..task import Task
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# So many calls of one actor's calls, and bytes of what they returned, are kept; what is beyond is run once more with
+# the call that made it.  As for the journal itself: the node's memory is for others too.
+NESTED_CALLS_MAX = 100_000
+NESTED_BYTES_MAX = 16 << 20
+# Of what is large only refs are kept: so many bytes of it stay in object stores, though nobody else may want them any
+# more; the stores are for others too.  One that is larger is kept where there is no other.
+NESTED_STORED_MAX = 256 << 20
+
+
+class NestedCall(Struct, gc=False, eq=False):
+    """One of them."""
+
+    actor_id: bytes  # on whom; an actor that was made: itself
+    answer: NestedAnswer | None = None  # None: it has not ended
+    held: tuple[bytes, ...] = ()  # its returns, where the actor lives
+    size: int = 0  # bytes of what it returned that is in its answer
+    stored: int = 0  # and of what is not
+    is_actor: bool = False
+
+
+class Nested(Struct, eq=False):
+    """Of one actor."""
+
+    LASTING = {"count": "NESTED_CALLS_MAX", "size": "NESTED_BYTES_MAX"}
+
+    node: LocalScheduler
+    by_parent: dict[bytes, dict[bytes, NestedCall]] = {}  # by the prefix of what the call makes
+    count: int = 0
+    size: int = 0
+    stored: int = 0
+    forgotten: list[bytes] | None = None  # what the guardian is to forget, too; None: it has no log
+    is_settling: bool = False  # the actor has come from a lost node, and has no process yet
+
+    # --- where the actor lives ---
+
+    def made(self, task: Task) -> None:
+        """By a call of the actor that is under way, or is run again."""
+        task_id = task.spec.task_id
+        if self.count < NESTED_CALLS_MAX and self._find(task_id) is None:
+            call = self._add(task_id, NestedCall(task.options.actor_id))
+            self._hold(call, [return_id(task_id, n) for n in range(1, max(1, task.options.num_returns) + 1)])
+
+    def made_actor(self, actor_id: bytes) -> None:
+        """By the same."""
+        if self.count < NESTED_CALLS_MAX and self._find(actor_id) is None:
+            self._hold(self._add(actor_id, NestedCall(actor_id, is_actor=True)), [actor_id + FIRST_RETURN])
+
+    def has_made(self, actor_id: bytes) -> bool:
+        """Whether a run before this one has made that actor."""
+        call = self._find(actor_id)
+        return call is not None and call.is_actor
+
+    def let_go(self, object_ids: Iterable[ObjectID]) -> list[NestedAnswer]:
+        """The actor's process has no refs on these any more: nor will the next one, once it is as far.  What is new."""
+        news = []
+        for object_id in object_ids:
+            call = self._find(object_id[:TASK_ID_BYTES])
+            if call is not None and call.is_actor and call.held:
+                held, call.held = call.held, ()
+                self.node.objects.drop_all(held)
+                news.append(_made(call))
+        return news
+
+    def ended(
+        self,
+        task: Task,
+        values: Sequence[bytes | StoredValue | int],
+        contained: tuple[tuple[bytes, ...], ...],
+        *,
+        is_beside: bool,
+    ) -> NestedAnswer | None:
+        """It came to this, which is new.  is_beside: on this node."""
+        task_id = task.spec.task_id
+        call = self._find(task_id)
+        if call is None or call.answer is not None or call.is_actor:
+            return None
+        call.answer = NestedAnswer(task_id, call.actor_id, _as_told(values, contained, len(call.held)), is_beside)
+        self._weigh(call)
+        is_stored_too_much = call.stored and self.stored > max(NESTED_STORED_MAX, call.stored)
+        if self.size > NESTED_BYTES_MAX or is_stored_too_much:
+            self.forget_one(task_id)
+            return None
+        return call.answer
+
+    def settle(self) -> None:
+        """The actor lives here now: what its calls made is known, as far as it is here."""
+        node = self.node
+        self.is_settling = True
+        for answer in [answer for answer in self.answers() if not answer.is_made]:
+            call, values = self._find(answer.task_id), answer.values
+            assert call is not None
+            if not all(self._is_to_be_had(object_id) for object_id in answer.large):
+                # It has had its effect, and is not called once more for what it had returned: better no state than a
+                # wrong one.  (Both nodes that had it are lost: its callee's, and the actor's own.)
+                values = [value if type(value) is bytes else LOST_WITH_ACTOR for value in values]
+            before, call.held = call.held, tuple(return_id(answer.task_id, n) for n in range(1, len(values) + 1))
+            for object_id, value in zip(call.held, values, strict=True):
+                entry = node.objects.retain(object_id)
+                if type(value) is int:
+                    continue
+                if entry.is_lost:
+                    node.recovery.made_after_all(entry)
+                if entry.value is None and entry.task is None:
+                    node.object_is_here(entry, value)  # type: ignore[arg-type]
+            node.objects.drop_all(before)
+
+    def has_ended(self, task_id: bytes) -> bool:
+        """Whether that call has, and had its effect: what it returned is here, or elsewhere, or lost."""
+        call = self._find(task_id)
+        return call is not None and call.answer is not None and bool(call.held)
+
+    def _is_to_be_had(self, object_id: bytes) -> bool:
+        """As far as is known: its shard is asked where it is."""
+        entry = self.node.objects.entries.get(object_id)
+        if entry is None or entry.is_lost:
+            return False
+        return entry.value is not None or entry.is_elsewhere or object_id in self.node.remote.subscribed
+
+    def leave(self) -> None:
+        """The actor goes to another node; what its calls made stays noted."""
+        for calls in list(self.by_parent.values()):
+            for task_id, call in list(calls.items()):
+                if call.is_actor or (call.answer is not None and call.answer.large):
+                    continue
+                held, call.held = call.held, ()
+                self.node.objects.drop_all(held)
+                if call.answer is None:
+                    self.forget_one(task_id)
+
+    # --- everywhere ---
+
+    def answered(self, answer: NestedAnswer, holds: Sequence[bytes] = ()) -> None:
+        """It is noted here, for another node's actor.  holds: of what it has returned, or made, as long."""
+        self.forget_one(answer.task_id)
+        if answer.is_made:
+            call = self._add(answer.task_id, NestedCall(answer.actor_id, is_actor=True))
+        else:
+            call = self._add(answer.task_id, NestedCall(answer.actor_id, answer))
+            self._weigh(call)
+        self._hold(call, holds)
+
+    def answers(self) -> Iterable[NestedAnswer]:
+        """Of those that have ended; and the actors that were made."""
+        for calls in self.by_parent.values():
+            for call in calls.values():
+                if call.is_actor:
+                    yield _made(call)
+                elif call.answer is not None:
+                    yield call.answer
+
+    def handles(self) -> list[bytes]:
+        """What is held of actors that were made."""
+        return [
+            held for calls in self.by_parent.values() for call in calls.values() if call.is_actor for held in call.held
+        ]
+
+    def refs(self) -> Iterable[bytes]:
+        """What another node is to hold with it."""
+        yield from self.handles()
+        for answer in self.answers():
+            yield from answer.large
+
+    def ask_again(self) -> None:
+        """The actor's node is lost: what its shard has not heard of one that it made, it will not hear."""
+        routes = self.node.routes
+        for handle in self.handles():
+            route = routes.by_actor.get(handle[:TASK_ID_BYTES])
+            if route is not None and route.state == LOCATING:
+                routes.locate(route, wait=False)
+
+    def is_unsure(self) -> bool:
+        """Whether it is not known where some of those are, or that they are lost."""
+        found = (self.node.routes.by_actor.get(handle[:TASK_ID_BYTES]) for handle in self.handles())
+        return self.is_settling and any(route is not None and route.state == LOCATING for route in found)
+
+    def is_gone(self, actor_id: bytes) -> None:
+        """That actor was lost with the actor that has made it: it is made anew."""
+        call = self._find(actor_id)
+        if call is not None and call.is_actor and call.held:
+            self.forget_on(actor_id)
+
+    def are_under_way(self, prefixes: Iterable[bytes]) -> bool:
+        """Whether some of what begins like that has not ended."""
+        return any(
+            call.answer is None and not call.is_actor for prefix in prefixes for call in self.by_parent[prefix].values()
+        )
+
+    def forget_read(self, parent: bytes) -> bool:
+        """That call, a readonly one, is not run again.  Whether it has made any."""
+        prefix = children_prefix(parent)
+        has_made = prefix in self.by_parent
+        self.forget_all((prefix,))
+        return has_made
+
+    def forget(self, parent: bytes) -> None:
+        """That call is run again, as it has asked for that: what it makes is made again."""
+        if self.by_parent:
+            for task_id in list(self.by_parent.get(children_prefix(parent), ())):
+                self._forget_everywhere(task_id)
+
+    def forget_on(self, actor_id: bytes) -> None:
+        """That actor is made anew, by who called it."""
+        for calls in list(self.by_parent.values()):
+            for task_id in [task_id for task_id, call in calls.items() if call.actor_id == actor_id]:
+                self._forget_everywhere(task_id)
+
+    def forget_all(self, prefixes: Iterable[bytes]) -> None:
+        """What begins like that is not made again."""
+        for prefix in prefixes:
+            for task_id in list(self.by_parent.get(prefix, ())):
+                self.forget_one(task_id)
+
+    def close(self) -> None:
+        """All of it."""
+        self.forget_all(list(self.by_parent))
+
+    def _find(self, task_id: bytes) -> NestedCall | None:
+        calls = self.by_parent.get(task_id[:PARENT_HASH_BYTES])
+        return calls.get(task_id) if calls is not None else None
+
+    def _add(self, task_id: bytes, call: NestedCall) -> NestedCall:
+        self.by_parent.setdefault(task_id[:PARENT_HASH_BYTES], {})[task_id] = call
+        self.count += 1
+        return call
+
+    def _hold(self, call: NestedCall, object_ids: Sequence[bytes]) -> None:
+        call.held = tuple(object_ids)
+        for object_id in object_ids:
+            self.node.objects.retain(object_id)
+
+    def _weigh(self, call: NestedCall) -> None:
+        assert call.answer is not None
+        for value in call.answer.values:
+            if type(value) is int:
+                call.stored += value
+            else:
+                call.size += len(value)  # type: ignore[arg-type]
+        self.size += call.size
+        self.stored += call.stored
+
+    def _forget_everywhere(self, task_id: bytes) -> None:
+        call = self._find(task_id)
+        if self.forgotten is not None and call is not None and (call.answer is not None or call.is_actor):
+            self.forgotten.append(task_id)
+        self.forget_one(task_id)
+
+    def forget_one(self, task_id: bytes) -> None:
+        """What that came to."""
+        calls = self.by_parent.get(task_id[:PARENT_HASH_BYTES])
+        call = calls.pop(task_id, None) if calls is not None else None
+        if calls is None or call is None:
+            return
+        if not calls:
+            del self.by_parent[task_id[:PARENT_HASH_BYTES]]
+        self.count -= 1
+        self.size -= call.size
+        self.stored -= call.stored
+        self.node.objects.drop_all(call.held)
+
+
+def _made(call: NestedCall) -> NestedAnswer:
+    return NestedAnswer(call.actor_id, call.actor_id, [] if call.held else [0])
+
+
+def find_again(node: LocalScheduler, actor_id: bytes, options: ActorOptions, process: Process) -> None:
+    """A call that runs again makes an actor that its first run has made: the process has a handle on that one."""
+    entry = node.objects.require(actor_id + FIRST_RETURN)
+    node.objects.hold(entry, process)
+    actor, grave = node.calls.actors.get(actor_id), node.ends.graves.get(actor_id)
+    if actor is not None and actor.state != ActorState.DEAD:
+        actor.is_going = False  # it had calls to end before it left
+        entry.actor = actor
+        if entry.value is None and actor.state == ActorState.ALIVE:
+            node.objects.place(entry, NOTHING)
+    elif actor is None and grave is None and node.calls.is_elsewhere(actor_id):
+        node.routes.name_found(actor_id, "")
+        return
+    elif entry.value is None:
+        grave = grave or died(options, "has ended before its creator has recovered")
+        node.ends.graves[actor_id] = grave
+        node.object_is_here(entry, grave)
+        return
+    if entry.value is not None:
+        node.push(entry, process)
+
+
+def _as_told(
+    values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...], count: int
+) -> list[bytes | int]:
+    """As values are told to other nodes: of what has refs inside, or is large, the size."""
+    told: list[bytes | int] = []
+    for index in range(max(1, count)):
+        value = values[index] if index < len(values) else values[0] if values else b""
+        if type(value) is StoredValue:
+            told.append(value.size)
+        elif type(value) is bytes and index < len(contained) and contained[index]:
+            told.append(len(value))
+        else:
+            told.append(value)  # type: ignore[arg-type]
+    return told

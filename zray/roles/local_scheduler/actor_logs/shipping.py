@@ -1,0 +1,427 @@
+"""What actors of this node recover from elsewhere (dialog of wards).  The other side: `copies`.
+
+    a call's result comes           it goes into the log, and is held back here
+    its arguments are shared        LogCalls, in order, once per turn -> the guardian
+    CallsLogged                     the guardian has what it takes: results up to there leave
+    the state was saved             LogCheckpoint, one at a time
+    the caller's node has a result  AnswersTaken: nobody will ask for it again
+
+So nobody has seen more of the actor than its guardian could bring about again, and a call that is sent again, as its
+answer was lost with the node, gets that answer from the log.  Readonly calls are not run again for the state's sake,
+and their results wait for what they may have seen.  But one that is sent again would see what was called after it: so
+its answer is in the log, too, ahead of the next call that is, unless its caller's node has it by then.  Where that is
+large the call is there, at once (`reads`).
+
+Results are held back as soon as there is a node that could guard the actor.  Where there is none, or the log cannot be
+kept (`broken`: it grew too long, or its checkpoint finds no room there), they leave at once, until the next checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from ....ids import FIRST_RETURN, return_id
+from ....wire.message import Message
+from ....wire.task_spec import StoredValue
+from ....wire.tasks import TaskResult
+from ....wire.wards import BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
+from ..log_batches import in_batches, size_of_call, size_of_nested
+from ..tables import Actor, Process
+from ..task import Task
+from .answers import Answers
+from .begun import BegunCalls
+from .journals import Journal
+from .reads import read_ended
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# A checkpoint waits for what its calls have called, while the guardian has at most so many calls and bytes since.
+LATE_CALLS_MAX = 1000
+LATE_BYTES_MAX = 1 << 20
+# Or bytes of what these take that lies in stores, where the log holds it; callers that pull results let it go on.
+LATE_STORED_MAX = 64 << 20
+
+
+class Item(Struct, gc=False, eq=False):
+    """What the guardian is to be sent, in order: a call, what one of its own came to, or a message."""
+
+    call: LoggedCall | None = None
+    nested: NestedAnswer | None = None
+    message: Message | None = None
+    is_ready: bool = True  # the shards know that we hold what it takes
+
+
+class Withheld(Struct, gc=False, eq=False):
+    """A result that nobody has seen."""
+
+    count: int  # calls that it may have seen
+    said: int  # and, if it may have to be given again, which word of the log says how; 0: none
+    task: Task
+    values: list[bytes | StoredValue]
+    contained: tuple[tuple[bytes, ...], ...]
+
+
+class Shipping(Struct, eq=False):
+    """Of one actor."""
+
+    node: LocalScheduler
+    actor: Actor
+    answers: Answers
+    begun: BegunCalls
+    epoch: int = 0
+    is_on: bool = False  # a guardian has the log, or is to have it: results wait for that
+    is_started: bool = False  # it is being sent
+    is_known: bool = False  # the shard knows who the guardian is
+    is_unseen: bool = True  # no result has ever left
+    acked: int = -1  # calls whose effect the guardian could bring about
+    queue: deque[Item] = field(default_factory=deque)
+    withheld: deque[Withheld] = field(default_factory=deque)
+    # Answers that its calls got, which the guardian may not have yet: (their number, whom to tell when it has).
+    undelivered: deque[tuple[int, Callable[[], None]]] = field(default_factory=deque)
+    delivered: int = 0  # of this epoch: so many were sent, and calls that have begun
+    heard: int = 0  # of these the guardian has so many
+    offered: bytes = b""  # the checkpoint that it is asked to pull
+    offered_count: int = 0
+    is_offer_said: bool = True
+    awaited: set[bytes] = set()  # calls in it whose large answers are to be with their callers first
+    unoffered_size: int = 0  # bytes that the calls since then take
+    unoffered_stored: int = 0  # and of what they take that is large
+    offered_all_of: list[bytes] = []  # the calls that these were made by are in it
+    held: list[bytes] = []  # what the log's beginning takes, until it is there
+
+    # --- the log ---
+
+    def begin(self) -> None:
+        """A guardian is chosen: it is to have all.  Until it does nothing more is seen."""
+        self.stop()
+        self.is_on = True
+        self.node.logs.unheard.guarded_soon(self.actor.actor_id)
+        self.epoch += 1
+
+    def start(self) -> None:
+        """Send it what there is."""
+        journal: Journal = self.actor.journal
+        if journal.is_full or not self.is_on:
+            self.is_on = False
+            self.node.logs.unheard.guarded(self.actor.actor_id)
+            self.release()
+            return
+        self.is_started = True
+        journal.nested.forget_all(journal.done_with(self.actor))
+        self.offered_count, self.is_offer_said = journal.first, True
+        self.unoffered_size = self.unoffered_stored = 0
+        first, *others = self._as_messages(self.epoch)
+        self.delivered = sum(1 for _ in journal.nested.answers()) + len(journal.reads.by_id) + len(journal.begun)
+        for item in self.withheld:
+            item.said = self.delivered
+        self.undelivered = deque((self.delivered, done) for _, done in self.undelivered)
+        if journal.checkpoint:
+            self.offered, self.offered_count = journal.checkpoint, journal.first
+            self.node.objects.retain(self.offered)
+        refs = self.held = journal.refs()
+        for object_id in refs:
+            self.node.objects.retain(object_id)
+        journal.nested.forgotten = []
+        self._put(Item(message=first), refs, is_log=True)
+        for message in others:
+            self._put(Item(message=message), ())
+        self.begun.start(self.delivered)
+
+    def _as_messages(self, epoch: int) -> Iterable[Message]:
+        """All of it, from its beginning on."""
+        actor_id, journal = self.actor.actor_id, self.actor.journal
+        beside = journal.beside([journal.checkpoint]) if journal.checkpoint else []
+        hidden = self.withheld[0] if self.withheld else None
+        seen = hidden.count - (not hidden.task.options.is_readonly) if hidden is not None else journal.count
+        yield LogStart(actor_id, epoch, journal.first, journal.checkpoint, beside, seen)
+        answers = self.answers.all()
+        self.answers.reads.clear()
+        journal.reads.only(answers)
+        calls, specs = [], list(journal.reads.among(journal.calls, journal.first))
+        for spec in reversed(specs):  # one that was run twice was answered the last time
+            calls.append(journal.logged(spec, answers.pop(spec.task_id, None)))
+        calls.reverse()
+        for answer in answers.values():
+            yield LogCalls(actor_id, epoch, [], [answer])
+        for nested in in_batches(journal.nested.answers(), size_of_nested):
+            yield LogCalls(actor_id, epoch, [], nested=nested)
+        for batch in in_batches(calls, size_of_call):
+            yield LogCalls(actor_id, epoch, batch)
+        for begun in in_batches(journal.begun.values(), lambda call: len(call.spec.args)):
+            yield LogCalls(actor_id, epoch, [], begun=begun)
+
+    def send_all_to(self, home: str) -> None:
+        """The actor goes there; the shards know all that it takes."""
+        for message in self._as_messages(0):
+            self.node.send(home, message)
+
+    def ran(self, task: Task) -> None:
+        """The actor has run this call.  What readonly ones come to is looked at in `withhold`."""
+        self.begun.ended(task.spec.task_id)
+        if self.is_started and not task.options.is_readonly:
+            self.log_reads()
+            spec, call = task.spec, self.actor.journal.logged(task.spec)
+            self.unoffered_size += self.actor.journal.size_of(spec)
+            self.unoffered_stored += self.actor.journal.stored_by(spec)
+            self._put(Item(call=call), (*spec.deps, *spec.holds))
+
+    def log_reads(self, *more: LoggedCall) -> None:
+        """The answers of readonly calls, ahead of those that follow."""
+        reads, self.answers.reads = self.answers.reads, {}
+        for read in (*reads.values(), *more):
+            self._put(Item(call=read), ())
+
+    def says(self, call: BegunCall | LoggedCall) -> int:
+        """The log: it has begun; or a readonly one is to be run again, if need be.  Which of its words that is."""
+        self.delivered += 1
+        message = LogCalls(self.actor.actor_id, self.epoch, [])
+        (message.calls if type(call) is LoggedCall else message.begun).append(call)  # type: ignore[arg-type]
+        self._put(Item(message=message), (*call.spec.deps, *call.spec.holds))
+        return self.delivered
+
+    def has_heard(self, count: int) -> bool:
+        """Whether the guardian has so many of these words, and would be the one that is asked for the actor."""
+        return self.is_on and self.is_known and self.heard >= count
+
+    def is_there(self, count: int, said: int) -> bool:
+        """Whether so many calls have done the same, and the begun ones will, should this node be lost now."""
+        unheard = self.node.logs.unheard
+        return self.has_heard(said) and self.acked >= count and not unheard.awaits_maker(self.actor.actor_id)
+
+    def nested_ended(self, answer: NestedAnswer, done: Callable[[], None]) -> None:
+        """A call that one of its calls has made; done: when it would not be made again on another node either."""
+        if not self.is_on:
+            done()
+            return
+        if self.is_started:
+            self.delivered += 1
+            self._put(Item(nested=answer), answer.large)
+            self._offer()
+        large = answer.large  # held until it is there, though the call that made it may have ended by then
+        for object_id in large:
+            self.node.objects.retain(object_id)
+
+        def is_there() -> None:
+            self.node.objects.drop_all(large)
+            done()
+
+        self.undelivered.append((self.delivered, is_there))
+
+    def made(self, answer: NestedAnswer) -> None:
+        """An actor, by one of its calls; or its process has no handle on that any more."""
+        if self.is_started:
+            self.delivered += 1
+            refs = () if answer.values else (answer.actor_id + FIRST_RETURN,)
+            self._put(Item(nested=answer), refs, is_log=True)
+        if self.is_on and not answer.values:
+            self.node.logs.unheard.made(answer.actor_id)
+            self.undelivered.append((self.delivered, partial(self.node.logs.unheard.maker_said, answer.actor_id)))
+
+    def saved(self) -> None:
+        """Its state was saved."""
+        if self.is_started:
+            self._offer()
+        elif self.actor.guardian and not self.is_on:
+            self.begin()  # what was wrong with the log is over
+            if self.actor.is_guarded:
+                self.shard_knows()
+            self.start()
+
+    def _offer(self) -> None:
+        """The last checkpoint; not one that makes the guardian forget calls whose own are under way, for a while.
+
+        If this node were lost, nobody would make those again.
+        """
+        journal = self.actor.journal
+        if not self.offered and journal.checkpoint and journal.first > self.offered_count and not journal.is_full:
+            if not self._is_late and journal.nested.are_under_way(journal.done_with(self.actor)):
+                return
+            self.unoffered_size = self.unoffered_stored = 0
+            self.offered, self.offered_count = journal.checkpoint, journal.first
+            self.node.objects.retain(self.offered)
+            self.offered_all_of = journal.done_with(self.actor)
+            self.is_offer_said, self.awaited = False, self.answers.large_given()
+        self.say_offer()
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the guardian has too much since its checkpoint."""
+        count = self.actor.journal.count - self.offered_count
+        is_large = self.unoffered_size > LATE_BYTES_MAX or self.unoffered_stored > LATE_STORED_MAX
+        return is_large or count > LATE_CALLS_MAX
+
+    def say_offer(self) -> None:
+        """When callers have what is large of what the calls in it returned: these would return it again till then."""
+        if not self.is_offer_said and (self._is_late or self.awaited.isdisjoint(self.answers.given)):
+            self.is_offer_said, self.awaited = True, set()
+            actor_id, offered = self.actor.actor_id, self.offered
+            beside = self.actor.journal.beside([offered])
+            message = LogCheckpoint(actor_id, self.epoch, offered, self.offered_count, self.offered_all_of, beside)
+            self._put(Item(message=message), (offered,))
+
+    def _put(self, item: Item, refs: Iterable[bytes], *, is_log: bool = False) -> None:
+        """Behind what there is, when the shards know that we hold what it takes."""
+        node, refs, nested = self.node, list(dict.fromkeys(refs)), self.actor.journal.nested
+        if nested.forgotten:
+            message = LogCalls(self.actor.actor_id, self.epoch, [], forgotten=nested.forgotten)
+            self.queue.append(Item(message=message))
+            nested.forgotten = []
+        self.queue.append(item)
+        if refs:
+            item.is_ready = False
+            node.lineage.flush()
+            request = node.acks.next_request()
+            expected = node.remote._share(refs, request, is_log=is_log)
+            node.acks.expect(request, expected, lambda: self._is_ready(item))
+        node.logs.touched[self.actor.actor_id] = self
+
+    def _is_ready(self, item: Item) -> None:
+        item.is_ready = True
+        self.node.logs.touched[self.actor.actor_id] = self
+
+    def pump(self) -> None:
+        """End of a turn: what is ready leaves."""
+        calls: list[LoggedCall] = []
+        nested: list[NestedAnswer] = []
+        while self.queue and self.queue[0].is_ready:
+            item = self.queue.popleft()
+            if item.call is not None:
+                calls.append(item.call)
+            elif item.nested is not None:
+                nested.append(item.nested)
+            else:
+                self._send_calls(calls, nested)
+                calls, nested = [], []
+                self.node.send(self.actor.guardian, item.message)  # type: ignore[arg-type]
+        if self.is_started and self.answers.is_due and not (calls or nested or self.queue):
+            self._send(LogCalls(self.actor.actor_id, self.epoch, []))
+        self._send_calls(calls, nested)
+
+    def _send_calls(self, calls: list[LoggedCall], nested: list[NestedAnswer]) -> None:
+        """What calls may have seen goes ahead of them."""
+        actor_id, epoch = self.actor.actor_id, self.epoch
+        batches = [LogCalls(actor_id, epoch, [], nested=batch) for batch in in_batches(nested, size_of_nested)]
+        for batch in in_batches(calls, size_of_call):
+            if len(batches) == 1 and not batches[0].calls:
+                batches[0].calls = batch
+            else:
+                batches.append(LogCalls(actor_id, epoch, batch))
+        for message in batches:
+            self._send(message)
+
+    def _send(self, message: LogCalls) -> None:
+        message.taken, self.answers.taken, self.answers.is_due = self.answers.taken, [], False
+        self.node.send(self.actor.guardian, message)
+
+    def acknowledged(self, message: CallsLogged) -> None:
+        """CallsLogged, of its guardian."""
+        if message.epoch != self.epoch or not self.is_started:
+            return
+        if message.broken:
+            self.stop(is_known=True)
+            self.release()
+            return
+        self.acked, self.heard = message.count, message.nested
+        while self.undelivered and self.undelivered[0][0] <= message.nested:
+            self.undelivered.popleft()[1]()
+        held, self.held = self.held, []
+        self.node.objects.drop_all(held)
+        if self.offered and message.offered >= self.offered_count:
+            self.actor.journal.nested.forget_all(self.offered_all_of)
+            self._let_go_of_offer()
+            self._offer()
+        self.release()
+
+    def _let_go_of_offer(self) -> None:
+        if self.offered:
+            offered, self.offered, self.offered_all_of, self.is_offer_said = self.offered, b"", [], True
+            self.node.objects.drop(offered)
+
+    def stop(self, *, is_known: bool = False) -> None:
+        """Nobody has the log."""
+        self.is_on = self.is_started = False
+        self.node.logs.unheard.guarded(self.actor.actor_id)
+        self.is_known = self.is_known and is_known
+        self.acked, self.heard = -1, 0
+        self.begun.stop()
+        self.queue.clear()
+        self.actor.journal.nested.forgotten = None
+        self.answers.taken.clear()
+        self._let_go_of_offer()
+        held, self.held = self.held, []
+        self.node.objects.drop_all(held)
+
+    def shard_knows(self) -> None:
+        """Who guards it."""
+        self.is_known = True
+        self.node.logs.unheard.guarded(self.actor.actor_id)
+        self.release()
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether its guardian has all that was seen of it, and all that it has run."""
+        return self.is_started and self.is_known and self.acked >= self.actor.journal.count
+
+    # --- results ---
+
+    def withhold(self, task: Task, result: TaskResult, process: Process) -> bool:
+        """Whether this result is not to be seen yet.  Its call stands in the log already, unless it is readonly."""
+        node = self.node
+        answer = self.answers.give(task, result)
+        call = self.queue[-1].call if self.queue else None
+        said = read_ended(self, task, answer) if task.options.is_readonly else 0
+        if call is not None and call.spec.task_id == task.spec.task_id:
+            call.answer = answer
+        if task.spec.caller == self.actor.actor_id:
+            node.calls.nested_ended(
+                task, result.values, result.contained
+            )  # of its own: in the log with the call itself
+        if not self.is_on or (not self.withheld and self.is_there(self.actor.journal.count, said)):
+            self.is_unseen = False
+            return False
+        for index, value in enumerate(result.values, 1):
+            if type(value) is StoredValue:
+                object_id = return_id(task.spec.task_id, index)
+                node.objects.pin(object_id, process)
+                node.to_seal.append(object_id)
+        for inside in result.contained:
+            for object_id in inside:
+                node.objects.retain(object_id)
+        task.queued()
+        self.withheld.append(Withheld(self.actor.journal.count, said, task, result.values, result.contained))
+        return True
+
+    def release(self) -> None:
+        """What may be seen."""
+        self.begun.leave()
+        while self.undelivered and not self.is_on:
+            self.undelivered.popleft()[1]()
+        while self.withheld:
+            item = self.withheld[0]
+            if self.is_on and not self.is_there(item.count, item.said):
+                return
+            self.withheld.popleft()
+            self.is_unseen = False
+            node, task = self.node, item.task
+            node.small_values.forget_task(task.spec.task_id)
+            node.lifecycle.finish(task, item.values, item.contained)
+            for inside in item.contained:
+                node.objects.drop_all(inside)
+            node.calls.touch(self.actor.actor_id)
+
+    def close(self) -> None:
+        """The actor is dead, for good: what it has said is said."""
+        self.stop()
+        self.release()
+        self.answers.close()
+
+
+def new_shipping(node: LocalScheduler, actor: Actor) -> Shipping:
+    """Return the state of an actor's log that no other node has so far."""
+    return Shipping(node, actor, Answers(node, actor), BegunCalls(node, actor))

@@ -1,0 +1,445 @@
+"""Actors of this node and the calls on them.  For those of other nodes: `routes`, `remote_calls`, `actor_moves`.
+
+An actor has a worker of its own for life.  Calls of one caller arrive in order and leave in order (call_queue), many at
+a time.  The actor's handles are refs on the first return of its creation task: without them, the actor leaves.
+
+States (ActorState) and where the actor then is:
+    REGISTERING   waits for the shard to grant its name, or for its origin to hand it over
+    PENDING       in `wanting`: arguments, resources or a process are missing
+    STARTING      its constructor runs on its worker
+    ALIVE         calls flow
+    RESTARTING    its worker died and may be replaced: in `wanting` again
+    DEAD          not in `actors`; its error stands in `graves` while its handles live
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ....exceptions import encode_system_error
+from ....ids import FIRST_RETURN, children_prefix, stray_task_id
+from ....wire import actors, groups, homes, tasks, wards
+from ....wire.task_spec import ActorOptions, StoredValue, TaskSpec, as_logged, parse_options
+from ...effects import OpenWindow
+from ...role import on
+from ..actor_logs.journals import new_journal
+from ..actor_logs.logs import nothing
+from ..actor_logs.nested import find_again
+from ..actor_logs.shipping import new_shipping
+from ..names import MADE_ANEW, died
+from ..objects.table import ObjectEntry
+from ..resources import CPU
+from ..routes.actor_names import NOTHING
+from ..tables import Actor, ActorState, Job, Worker
+from ..task import Task, TaskState
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# Calls sent to a serial actor ahead of the one that runs.  They can go nowhere else, so only memory bounds it.
+CALLS_IN_FLIGHT_MAX = 512
+
+
+def _never(task: Task, batch: dict[bytes, Task]) -> bool:
+    """Calls that run side by side wait for their arguments here: nothing says which of them is the first to end."""
+    return False
+
+
+class Calls:
+    """Actors by id."""
+
+    PASSING = {"actors": ..., "touched": None, "wanting": "actors"}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.actors: dict[bytes, Actor] = {}
+        self.wanting: dict[bytes, Actor] = {}  # waits for arguments, resources or a worker
+        self.promised: dict[str, int] = {}  # resources of those that wait and are to start here
+        self.touched: dict[bytes, None] = {}  # actors to look at, at the end of the turn
+
+    # --- creation ---
+
+    @on(actors.CreateActor)
+    def create(self, message: actors.CreateActor) -> None:
+        """CreateActor."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        spec, options = message.spec, message.options
+        if process is None or process.job.is_over:
+            node.reject("an actor of a process or a job that is gone")
+            return
+        object_id = spec.task_id + FIRST_RETURN
+        maker = self._recovering(process.worker, spec.task_id)
+        if maker is not None and maker.journal.nested.has_made(spec.task_id):
+            find_again(node, spec.task_id, options, process)
+            return
+        known = self.actors.get(spec.task_id)
+        entry = node.objects.require(object_id)
+        if known is not None:
+            is_twice = node.objects.is_held_by(entry, process)
+            node.objects.hold(entry, process)
+            if is_twice or options.detached:
+                node.reject("an actor created twice")
+                return
+            # Its creator runs again, and expects an actor as it was made: the first one goes (it would have gone
+            # with its creator, had nobody else had a handle).
+            if known.worker is not None:
+                node.pool.kill(known.worker)
+            self.node.ends.bury(known, died(options, MADE_ANEW))
+        node.routes.made_anew(spec.task_id)
+        node.objects.hold(entry, process)
+        if maker is not None:
+            maker.journal.nested.forget_on(spec.task_id)
+            maker.journal.nested.made_actor(spec.task_id)
+        actor = self.make(spec, options, node.guards.new_life(), process.job, entry)
+        actor.behind = node.actor_room.ahead_of(actor)
+        if maker is not None and maker.shipping is not None:
+            maker.shipping.made(wards.NestedAnswer(spec.task_id, spec.task_id, []))
+        node.guards.made_anew(actor)
+        refusal = node.infeasible.why_not_ever(actor) or node.function_table.why_refused(actor)
+        if refusal:
+            self.node.ends.bury(actor, encode_system_error("ActorUnschedulableError", refusal))
+        elif options.name:
+            node.moves.settle_later(actor)
+            node.names.register(actor)
+        else:
+            self.want_worker(actor, ActorState.PENDING)
+
+    def make(self, spec: TaskSpec, options: ActorOptions, life: homes.ActorLife, job: Job, entry: ObjectEntry) -> Actor:
+        """An actor of this node, or one that may become it."""
+        node = self.node
+        node.recovery.made_after_all(entry)
+        node.objects.forget_value(entry)
+        entry.is_to_be_pushed_again()
+        task = Task(spec, parse_options(spec.options), entry, job, state=TaskState.CALL)
+        entry.task = task
+        node.small_values.forget_task(spec.task_id)
+        node.tasks[spec.task_id] = task
+        node.objects.inline_bytes += len(spec.args) if len(spec.args) > node.objects.small_max else 0
+        actor = Actor(task.spec.task_id, task, options, life, job, entry)
+        entry.actor = actor
+        if options.checkpoint_interval >= 0:
+            actor.journal = new_journal(node)
+            if not node.is_embedded:
+                actor.shipping = new_shipping(node, actor)
+        self.actors[actor.actor_id] = actor
+        node.lifecycle.retain_arguments(task)
+        for dep in (*spec.deps, *spec.holds):
+            # A restart runs the constructor again: its arguments live as long as the actor may.
+            node.objects.retain(dep)
+        return actor
+
+    def want_worker(self, actor: Actor, state: ActorState, *, may_leave: bool = True) -> None:
+        """It is to start here; or on another node, if there is no room here now."""
+        actor.state = state
+        self.node.code.lasts(actor)
+        self.wanting[actor.actor_id] = actor
+        self.touch(actor.actor_id)
+        if state == ActorState.PENDING and may_leave:
+            if actor.options.where is not None and actor.options.where.group:
+                self.node.groups.settle(actor)
+                return
+            if self._leaves(actor):
+                self.node.moves.ask(actor)
+                return
+            self.node.moves.settled_here(actor)
+        self.promise(actor.options)
+
+    def _leaves(self, actor: Actor) -> bool:
+        """Whether another node is to have it, if one can."""
+        node, where = self.node, actor.options.where
+        if node.strategies.is_bound(where):
+            return False
+        no_room = node.infeasible.may_find_room_elsewhere(actor) and not self.has_room_for(actor.options)
+        request = actor.options.resources
+        return no_room or node.strategies.would_go(where, request) or node.strategies.spares_gpus(where, request)
+
+    def has_room_for(self, options: ActorOptions, *, may_borrow: bool = False, are_apart: bool = False) -> bool:
+        """Whether it could start here now, those that are to start here aside.
+
+        may_borrow: also on CPUs that are lent out by tasks that wait; these go on only when they get them back.
+        are_apart: it is several in one, and whether they find GPUs is for the caller to see.
+        """
+        if self.is_barred(options):
+            return False
+        free, promised = self.node.resources.free, self.promised
+        for name, amount in options.resources.items():
+            left = free.get(name, 0) - promised.get(name, 0)
+            if not may_borrow and left >= amount and groups.plain_name(name) == CPU:
+                left -= self.node.dispatch.lending.lent(name)
+            if left < amount:
+                return False
+        return are_apart or self.node.resources.gpus.fits(options.resources)
+
+    def is_barred(self, options: ActorOptions) -> bool:
+        """Whether this node takes no actor like it, room or not."""
+        drain = self.node.drain
+        return self.node.members.is_guest or (drain.is_on and drain.may_go(options.resources, options.where))
+
+    def promise(self, options: ActorOptions, count: int = 1) -> None:
+        """So many more are to start here: -1 when one has."""
+        for name, amount in options.resources.items():
+            self.promised[name] = self.promised.get(name, 0) + count * amount
+
+    def wanting_worker_changed(self) -> None:
+        """Look at all that wait for a worker again."""
+        for actor_id in self.wanting:
+            self.touch(actor_id)
+
+    def no_worker_to_be_had(self, packages: str, error: str, reason: str) -> None:
+        """Give up on all that wait for a worker with these packages."""
+        for actor in list(self.wanting.values()):
+            if actor.options.environment.packages == packages:
+                self.node.ends.bury(actor, encode_system_error(error, reason))
+
+    def touch(self, actor_id: bytes) -> None:
+        """Look at it at the end of the turn."""
+        self.touched[actor_id] = None
+
+    def take_worker(self, worker: Worker) -> bool:
+        """A fresh worker has come: an actor that has all else takes it."""
+        for actor in self.wanting.values():
+            if actor.options.environment.packages == worker.packages and self._has_all_but_a_worker(actor):
+                self.node.pool.take_for(actor, worker)
+                self._start(actor, worker)
+                self.wanting_worker_changed()  # it may have been ordered for another one
+                return True
+        return False
+
+    def _has_all_but_a_worker(self, actor: Actor) -> bool:
+        if actor.incoming is not None:
+            return False  # what it recovers from
+        if actor.journal is not None and actor.journal.nested.is_unsure():
+            return False
+        if actor.creation.missing or (self.node.groups.unsettled and not self.node.groups.stays(actor)):
+            return False
+        fits = self.node.resources.fits(actor.options.resources) and not self.node.actor_room.overtakes(actor)
+        return fits and (not self.node.moves.asks or self.node.moves.stays(actor))
+
+    def _place(self, actor: Actor) -> None:
+        if not self._has_all_but_a_worker(actor):
+            return
+        if (worker := self.node.pool.take_for(actor)) is not None:
+            self._start(actor, worker)
+        else:
+            self.node.pool.start_for_actor(actor.options.environment.packages)
+
+    def _start(self, actor: Actor, worker: Worker) -> None:
+        node = self.node
+        del self.wanting[actor.actor_id]
+        self.promise(actor.options, -1)
+        gpus = node.dispatch.lending.begin(worker, actor.options.resources, 0).gpus
+        node.resources.hold(actor.options.resources)
+        node.dispatch.is_dirty = True  # tasks that it leaves no room for go elsewhere
+        worker.moves(node.now)
+        actor.worker, actor.pid = worker, worker.process.pid if worker.process is not None else 0
+        actor.state = ActorState.STARTING
+        spec, names = actor.creation.spec, node.resources.gpus.names_of(gpus)
+        functions = node.dispatch.batches.functions_for(worker, [spec])
+        node.function_table.keep(actor)
+        order = actors.StartActor(spec, actor.options, functions, [], actor.life.restart_count, gpus=names)
+        journal = actor.journal
+        if journal is not None:
+            journal.nested.is_settling = False
+            journal.strays = children_prefix(stray_task_id(node.node_id, worker.worker_id))
+            order.checkpoint, order.call_count, order.failed = journal.checkpoint, journal.first, sorted(journal.failed)
+            if actor.shipping is not None:
+                order.again = actor.shipping.answers.to_be_made_again((*journal.calls, *journal.reads.specs()))
+            order.calls = journal.to_run_again(order.again)
+        order.arguments = node.dispatch.batches.arguments_for(worker, [spec, *order.calls])
+        node.send(worker.address, order)
+
+    @on(actors.ActorStarted)
+    def started(self, message: actors.ActorStarted) -> None:
+        """ActorStarted: its constructor returned."""
+        actor = self.actors.get(message.actor_id)
+        if actor is None or actor.worker is None or actor.worker.address != self.node.sender:
+            return
+        actor.state, actor.down_since, actor.has_shutdown = ActorState.ALIVE, None, message.has_shutdown
+        if actor.shipping is not None:
+            actor.shipping.answers.made_again((*actor.journal.calls, *actor.journal.reads.specs()))
+            actor.shipping.begun.run_first()
+        self.creation_done(actor, NOTHING)
+        self.touch(actor.actor_id)
+
+    @on(actors.ActorStartFailed)
+    def start_failed(self, message: actors.ActorStartFailed) -> None:
+        """ActorStartFailed: the user's constructor raised; every call gets that error."""
+        actor = self.actors.get(message.actor_id)
+        if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
+            self.node.pool.kill(actor.worker)
+            self.node.ends.bury(actor, message.error)
+
+    def creation_done(self, actor: Actor, value: bytes) -> None:
+        """Once: the object behind the handles is there."""
+        task = actor.creation
+        if self.node.small_values.forget_task(task.spec.task_id) is not None:
+            self.node.lifecycle.finish(task, [value])
+
+    # --- calls ---
+
+    def submit(self, task: Task) -> None:
+        """A call, in order of arrival."""
+        actor_id = task.options.actor_id
+        actor = self.actors.get(actor_id)
+        task.queued()
+        if actor is None and not task.origin and actor_id not in self.node.ends.graves and self.is_elsewhere(actor_id):
+            self.node.routes.submit(task)
+            return
+        self.node.lifecycle.retain_arguments(task)
+        if actor is None:
+            self.node.lifecycle.fail_with(task, self.node.ends.grave(task))
+            return
+        if actor.down_since is not None and self.node.ends.restarts.refuses(actor, task):
+            return
+        actor.queue.append(task)
+        self.touched[actor_id] = None
+
+    def is_elsewhere(self, actor_id: bytes) -> bool:
+        """Whether it may be on another node, or was on one that is lost: its shard says what becomes of it."""
+        node = self.node
+        return node.members.has_had_others or actor_id in node.guards.guarded or actor_id in node.routes.by_actor
+
+    def pump(self) -> None:
+        """End of a turn: send what can be sent, place what can be placed, see off who leaves."""
+        touched, self.touched = self.touched, {}
+        for actor_id in touched:
+            actor = self.actors.get(actor_id)
+            if actor is None:
+                continue
+            if actor.state == ActorState.ALIVE and not actor.is_going or actor.queue:
+                self._send_calls(actor)
+            if actor.actor_id in self.wanting:
+                self._place(actor)
+            if actor.is_going and not actor.queue and not actor.inflight:
+                self.node.ends.see_off(actor)
+
+    def _send_calls(self, actor: Actor) -> None:
+        worker = actor.worker
+        if actor.state != ActorState.ALIVE or worker is None or not actor.queue or self.node.drain.going.is_held(actor):
+            return
+        limit = max(CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
+        busy = len(actor.inflight) + (len(actor.shipping.withheld) if actor.shipping is not None else 0)
+        if busy > limit // 2:
+            return
+        is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
+        may_follow = self._makers_are_in if is_serial else _never
+        batch = actor.queue.take(limit - busy, may_follow)
+        while batch and actor.shipping is not None and actor.shipping.answers.are_known:
+            batch = actor.shipping.answers.again(batch)
+            if batch:
+                break
+            batch = actor.queue.take(limit - busy, may_follow)  # all of those had run: nothing that ends calls us again
+        if batch:
+            specs = []
+            for task in batch.values():
+                task.sent(worker)
+                specs.append(task.spec)
+            if not actor.inflight:
+                worker.begins(self.node.now)
+            actor.inflight.update(batch)
+            arguments = self.node.dispatch.batches.arguments_for(worker, specs)
+            self.node.perform(OpenWindow(worker.address, len(specs)))
+            self.node.send(worker.address, tasks.StartTasks(specs, [], arguments))
+
+    def arguments_are_here(self, task: Task) -> None:
+        """A call, or an actor's creation, lacks nothing any more."""
+        actor = self.actors.get(task.options.actor_id or task.spec.task_id)
+        if actor is not None:
+            if task is not actor.creation:
+                actor.queue.arguments_are_here(task)
+            self.touched[actor.actor_id] = None
+
+    def _makers_are_in(self, task: Task, batch: dict[bytes, Task]) -> bool:
+        """Whether each missing argument is what an earlier call of the same batch will return.
+
+        A call of an earlier batch may have returned by now, and its value not kept: then this call would come
+        back, and those behind it would overtake it.
+        """
+        entries = self.node.objects.entries
+        for object_id in task.spec.deps:
+            entry = entries[object_id]
+            if entry.value is None:
+                maker = entry.task
+                if maker is None or maker.spec.task_id not in batch:
+                    return False
+        return True
+
+    def call_ended(self, task: Task, worker: Worker, result: tasks.TaskResult) -> None:
+        """Its worker has answered."""
+        actor = worker.actor
+        if actor is not None:
+            actor.inflight.pop(task.spec.task_id, None)
+            self.touched[actor.actor_id] = None
+            if actor.journal is not None:
+                actor.journal.note(task, result, is_alone=actor.shipping is None)
+                if actor.shipping is not None:
+                    actor.shipping.ran(task)
+
+    def made_by_call(self, task: Task, worker: Worker | None) -> bool:
+        """A call of an actor of this node makes this one; again, if that recovers.  Whether it waits for a guardian."""
+        maker = self._recovering(worker, task.spec.task_id)
+        if maker is None:
+            return False
+        task.spec.options = as_logged(task.spec.options)
+        maker.journal.nested.made(task)
+        return maker.shipping is not None and maker.shipping.begun.hold_back(task)
+
+    def has_ended(self, task_id: bytes, worker: Worker | None) -> bool:
+        """Whether an actor that recovers makes this call again, and it has ended: it is not called once more."""
+        maker = self._recovering(worker, task_id)
+        return maker is not None and maker.journal.nested.has_ended(task_id)
+
+    def is_asked_again(self, task_id: bytes, actor_id: bytes) -> bool:
+        """Whether that actor is here, has run this call for a caller whose node is lost, and is to answer it again."""
+        actor = self.actors.get(actor_id)
+        return actor is not None and actor.shipping is not None and task_id in actor.shipping.answers.inherited
+
+    @staticmethod
+    def _recovering(worker: Worker | None, task_id: bytes) -> Actor | None:
+        """The actor that makes this, in a call or in its constructor, and does so again if it recovers."""
+        actor = worker.actor if worker is not None else None
+        if actor is None or actor.journal is None or task_id.startswith(actor.journal.strays):
+            return None
+        return actor
+
+    def nested_ended(
+        self, task: Task, values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...] = ()
+    ) -> None:
+        """A call that an actor has made."""
+        node = self.node
+        actor, callee = self.actors.get(task.spec.caller), self.actors.get(task.options.actor_id)
+        answer = None
+        if actor is not None and actor.journal is not None:
+            answer = actor.journal.nested.ended(task, values, contained, is_beside=callee is not None)
+        if callee is None or callee.shipping is None:
+            done = node.logs.receipt_waits() if answer is not None else nothing
+        else:
+            done = partial(callee.shipping.answers.has, task.spec.task_id)
+        if answer is not None and actor is not None and actor.shipping is not None:
+            actor.shipping.nested_ended(answer, done)
+        else:
+            done()
+
+    def run_again(self, task: Task) -> None:
+        """It has asked for that: what it makes is made again, too."""
+        actor = self.actors.get(task.options.actor_id)
+        if actor is not None and actor.journal is not None:
+            actor.journal.nested.forget(task.spec.task_id)
+        self.requeue(task)
+
+    def requeue(self, task: Task, *, has_begun: bool = False) -> None:
+        """It goes first again.  has_begun: as in CallQueue.append_first."""
+        actor = self.actors.get(task.options.actor_id)
+        if actor is None:
+            self.node.lifecycle.fail_with(task, self.node.ends.grave(task))
+            return
+        actor.inflight.pop(task.spec.task_id, None)
+        if task.spec.task_id in self.node.cancels.asked:
+            self.node.cancels.fail(task)
+            return
+        task.queued()
+        actor.queue.append_first(task, has_begun=has_begun)
+        self.touch(actor.actor_id)

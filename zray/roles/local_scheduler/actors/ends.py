@@ -1,0 +1,300 @@
+"""Ends of actors: by their last handle, by kill(), by themselves, with their job or their process; and restarts.
+
+Actors' classes may have `__ray_shutdown__` or `__del__`: both run before their processes end in order.
+
+An actor that leaves, or whose last handle is gone, sees to that by itself.  Where its job or its node ends, it is told
+to stop in place of being killed, and is killed after SHUTDOWN_SECONDS.  A serial actor in the middle of a call stops
+when that call has ended in time.  Nothing waits for other actors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ....exceptions import encode_system_error
+from ....ids import FIRST_RETURN
+from ....wire.actors import SHUTDOWN_SECONDS, ActorExited, ActorRemoved, KillActor
+from ....wire.amounts import name_of
+from ....wire.tasks import StopWorker
+from ...effects import WorkerExited
+from ...latest import Latest
+from ...role import on
+from ...work_effects import ActorsHaveStopped, SessionEnds
+from ..names import died, in_words, name_of_call
+from ..routes.actor_names import name_key
+from ..routes.route import Route
+from ..tables import Actor, ActorState, Job, Worker
+from ..task import Task
+from .restarts import Restarts
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# Errors of dead actors are remembered while somebody has a handle, up to so many.
+GRAVES_MAX = 10_000
+# A worker ends its methods itself; this much later it is taken for stuck.
+GRACE_SECONDS = 0.5
+
+
+class ActorEnds:
+    """Of the actors of this node."""
+
+    LASTING = {"stopping": "node.pool.workers"}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.restarts = Restarts(node)
+        # Worker -> when it is killed, at the latest; all of them are in the pool.
+        self.stopping: dict[str, float] = {}
+        self.timer_is_set = False
+        self.session_ends = False
+        self.graves: Latest[bytes, bytes] = Latest(GRAVES_MAX)  # actor -> the error value that its calls get
+
+    def handles_gone(self) -> None:
+        """The last refs on some actors' objects have gone: they leave after the calls they have.
+
+        They leave at once where a process has died with the last handle.
+        """
+        objects = self.node.objects
+        while objects.bereft_actors:
+            self.node.fates.has_no_handle(objects.bereft_actors.pop(0))
+        actors, objects.freed_actors = objects.freed_actors, []
+        for actor in actors:
+            if type(actor) is Route:
+                self.node.routes.calls_ended(actor)
+                continue
+            entry = self.node.objects.entries.get(actor.actor_id + FIRST_RETURN)
+            if entry is not None and entry.actor is actor:
+                continue  # it was found by its name since, while it had calls to end
+            self.graves.pop(actor.actor_id, None)
+            if actor.actor_id not in self.node.calls.actors:
+                self.node.moves.forget(actor.actor_id)
+            elif not actor.options.detached:
+                actor.is_going = True
+                if not actor.queue and not actor.inflight:
+                    self.see_off(actor)
+
+    def is_ending(self, actor: Actor) -> bool:
+        """Whether it leaves, at the end of this turn if not before: no handle is left, and nothing to do."""
+        if actor.state == ActorState.DEAD:
+            return True
+        if actor.queue or actor.inflight or actor.state == ActorState.STARTING or actor.options.detached:
+            return False
+        return actor.is_going or actor in self.node.objects.freed_actors
+
+    def see_off(self, actor: Actor) -> None:
+        """It leaves, now that it has nothing to do.  Its name is free at once, whatever it does before its end."""
+        if actor.worker is not None and actor.state == ActorState.ALIVE:
+            self._free_name(actor)
+            actor.killed = "its last handle was dropped"
+            self.node.pool.happened(actor.worker, "stops")
+            self.stop(actor, actor.worker)
+            actor.state = ActorState.DEAD
+        elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
+            self.bury(actor, died(actor.options, "has ended: its last handle was dropped"))
+
+    @on(KillActor)
+    def kill(self, message: KillActor) -> None:
+        """KillActor: kill -9; may be restarted only if asked for and allowed."""
+        actor = self.node.calls.actors.get(message.actor_id)
+        if actor is None:
+            if self.node.sender in self.node.processes and message.actor_id not in self.graves:
+                self.node.routes.kill(message)
+            return
+        if message.no_restart:
+            if actor.worker is not None:
+                self.node.pool.kill(actor.worker)
+            self.bury(actor, died(actor.options, "was killed by kill()"))
+        elif actor.worker is not None:
+            self.node.pool.kill(actor.worker)
+
+    @on(ActorExited)
+    def exited(self, message: ActorExited) -> None:
+        """ActorExited: it leaves by itself, and is not restarted."""
+        actor = self.node.calls.actors.get(message.actor_id)
+        if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
+            self.node.pool.happened(actor.worker, "stops")
+            self.bury(actor, encode_system_error("ActorDiedError", message.reason))
+
+    def end_job(self, job: Job) -> None:
+        """Its driver is gone: its actors too, but for the detached."""
+        for actor in list(self.node.calls.actors.values()):
+            if actor.job is job and not actor.options.detached:
+                if actor.worker is not None:
+                    self.end(actor, actor.worker)
+                self.bury(actor, died(actor.options, "has ended with the driver that made it"))
+
+    def worker_exited(self, actor: Actor, message: WorkerExited) -> None:
+        """Its process is dead: restart it, or bury it.  Calls that had begun are lost, unless they may be repeated."""
+        self.node.resources.hold_no_more(actor.options.resources)
+        if self.node.calls.actors.get(actor.actor_id) is not actor:
+            return  # buried before
+        node = self.node
+        actor.worker = None
+        inflight = list(actor.inflight.values())
+        begun_count = max(0, len(inflight) - message.unclaimed)
+        may_restart = actor.options.max_restarts < 0 or actor.life.restart_count < actor.options.max_restarts
+        if actor.journal is not None and may_restart and not actor.killed:
+            actor.killed = actor.journal.died(was_busy=begun_count > 0 or actor.state == ActorState.STARTING)
+        if actor.state == ActorState.DEAD or actor.killed or not may_restart:
+            text = f"The {in_words(actor.options)} died"
+            if (count := actor.life.restart_count) and not actor.killed:
+                text += f" after {count} restart{'s' * (count > 1)} (max_restarts={actor.options.max_restarts})"
+            text += f": {actor.killed}." if actor.killed else "."
+            self.bury(actor, encode_system_error("ActorDiedError", text, message.details(name_of(node.address))))
+            return
+        actor.life = replace(actor.life, restart_count=actor.life.restart_count + 1)
+        node.guards.restarted(actor)
+        place = f"pid={message.pid}, node={name_of(node.address)}"
+        node.notices.restarted(actor, f"its process died ({place}: {message.cause})")
+        for position, task in reversed(list(enumerate(inflight))):
+            begun = position < begun_count
+            limit = task.options.max_retries
+            if not begun or limit < 0 or task.attempts < limit:
+                task.tried(task.attempts + begun)
+                self.node.calls.requeue(task, has_begun=begun and actor.journal is not None)
+            else:
+                actor.inflight.pop(task.spec.task_id, None)
+                if actor.journal is not None:
+                    actor.journal.give_up(task.spec.task_id)
+                text = f"The {in_words(actor.options)} died while it ran {name_of_call(task)}; it is restarted."
+                details = message.details(name_of(node.address))
+                node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text, details))
+        self.restarts.begin(actor)
+        node.calls.want_worker(actor, ActorState.RESTARTING)
+
+    def bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
+        """It is dead for good: all its calls get the error."""
+        node = self.node
+        if self.node.calls.actors.pop(actor.actor_id, None) is None:
+            return
+        is_placed_here = node.moves.withdrawn(actor)
+        node.keeping.actor_ended(actor.actor_id)
+        if self.node.calls.wanting.pop(actor.actor_id, None) is not None and is_placed_here:
+            self.node.calls.promise(actor.options, -1)
+        actor.state = ActorState.DEAD
+        actor.death = error
+        if was_named:
+            node.ended.actor_ended(actor)
+        node.calls.creation_done(actor, error)
+        spec = actor.creation.spec
+        node.objects.drop_all((*spec.deps, *spec.holds))
+        if actor.shipping is not None:
+            actor.shipping.close()
+        if actor.incoming is not None:
+            actor.incoming.close()
+        if actor.journal is not None:
+            actor.journal.close()
+        for task in [*actor.inflight.values(), *actor.queue]:
+            node.lifecycle.fail_with(task, error)
+        actor.inflight.clear()
+        actor.queue.clear()
+        node.function_table.forget_waiters()
+        node.guards.dismiss(actor, is_dead=was_named)
+        node.function_table.actor_ended(actor)
+        if was_named:
+            self._free_name(actor)
+        actor.worker = None
+        entry = node.objects.entries.get(actor.actor_id + FIRST_RETURN)
+        if entry is not None and entry.actor is actor:
+            self.graves[actor.actor_id] = error
+        else:
+            if actor.options.name:
+                node.names.weak.deaths[actor.actor_id] = error
+            node.moves.forget(actor.actor_id)  # a handle that comes later is one of another, made anew
+
+    def _free_name(self, actor: Actor) -> None:
+        options = actor.options
+        if options.name:
+            shard = self.node.addresses.shard_of(name_key(options.namespace, options.name))
+            self.node.send(shard, ActorRemoved(actor.actor_id))
+
+    def grave(self, call: Task) -> bytes:
+        """The error value that a call on a dead actor gets."""
+        grave = self.graves.get(call.options.actor_id) or self.node.names.weak.deaths.get(call.options.actor_id)
+        if grave is None:
+            text = f"{name_of_call(call)} finds no actor: the actor has ended, or never existed."
+            grave = encode_system_error("ActorDiedError", text)
+        return grave
+
+    # --- methods that run first ---
+
+    def can_stop(self, actor: Actor) -> bool:
+        """True if it has something to run first."""
+        return actor.has_shutdown and actor.state == ActorState.ALIVE and actor.worker is not None
+
+    def are_due(self) -> bool:
+        """Whether the end of the session has to wait for any."""
+        if self.node.members.is_fenced and not self.node.drain.is_done:
+            return False  # others run it again already
+        return bool(self.stopping) or any(map(self.can_stop, self.node.calls.actors.values()))
+
+    def spared(self) -> set[str]:
+        """Workers that are told to stop, where others are killed since the node has left its cluster in order."""
+        if not self.node.drain.is_done:
+            return set()
+        stoppable = (actor.worker for actor in self.node.calls.actors.values() if self.can_stop(actor))
+        return {*self.stopping, *(worker.address for worker in stoppable if worker is not None)}
+
+    def stop(self, actor: Actor, worker: Worker) -> None:
+        """Tell it to stop; nobody waits for that yet."""
+        if actor.has_shutdown:
+            self.stopping[worker.address] = math.inf
+        self.node.send(worker.address, StopWorker())
+
+    def end(self, actor: Actor, worker: Worker) -> None:
+        """End an actor whose job or session is over: tell it to stop and wait for that, or kill it."""
+        if self.can_stop(actor):
+            self.stop(actor, worker)
+        if not self.waits_for(worker):
+            self.node.pool.kill(worker)
+
+    def waits_for(self, worker: Worker) -> bool:
+        """Whether it was told to stop.  From now on its time is limited."""
+        if worker.address not in self.stopping:
+            return False
+        deadline = self.node.now + SHUTDOWN_SECONDS + GRACE_SECONDS
+        self.stopping[worker.address] = min(self.stopping[worker.address], deadline)
+        self._set_timer()
+        return True
+
+    @on(SessionEnds)
+    def on_session_ends(self, message: SessionEnds) -> None:
+        """SessionEnds: no call begins on those that stop."""
+        self.session_ends = True
+        for actor in self.node.calls.actors.values():
+            if actor.worker is not None and self.can_stop(actor):
+                self.stop(actor, actor.worker)
+                actor.killed = "its session has ended"
+                actor.state = ActorState.DEAD
+        for address in list(self.stopping):
+            self.waits_for(self.node.pool.workers[address])
+        self._look()
+
+    def has_stopped(self, address: str) -> None:
+        """Note a worker that has stopped, or was killed."""
+        if self.stopping.pop(address, None) is not None:
+            self._look()
+
+    def _look(self) -> None:
+        if self.session_ends and not self.stopping:
+            self.node.perform(ActorsHaveStopped())
+
+    def _set_timer(self) -> None:
+        deadline = min(self.stopping.values(), default=math.inf)
+        if not self.timer_is_set and deadline < math.inf:
+            self.timer_is_set = True
+            self.node.after(max(0.0, deadline - self.node.now), self.kill_overdue)
+
+    def kill_overdue(self) -> None:
+        """Kill what has not stopped in time."""
+        self.timer_is_set = False
+        for address in [address for address, deadline in self.stopping.items() if deadline <= self.node.now]:
+            del self.stopping[address]
+            if (worker := self.node.pool.workers.get(address)) is not None:
+                self.node.pool.kill(worker)
+        self._look()
+        self._set_timer()

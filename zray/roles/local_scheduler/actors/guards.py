@@ -1,0 +1,388 @@
+"""Actors that outlive their node (dialog of homes).
+
+    here, and may ever be restarted     somebody guards it: its maker, where it was handed over; else the first peer
+    here, and its guardian is lost      another one
+    we guard it, and its node is lost   the shard is asked for it (ActorAt, of the next term); ActorClaimed: it is made
+                                        again here, or where there is room, unless that has happened too often
+
+A guardian holds what the constructor takes; and has copies, where the actor is detached.  It makes nothing before the
+shard has said that the actor is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ....exceptions import encode_system_error
+from ....wire import actors, scheduling, task_spec, where
+from ....wire import homes as wire
+from ...role import on
+from ..actor_logs.copies import Copy
+from ..groups.bundles import as_asked
+from ..names import MADE_ANEW, died, in_words
+from ..routes.actor_names import name_key
+from ..tables import Actor, ActorState, Job
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+
+class Guard(Struct, gc=False, eq=False):
+    """An actor that we have made again if its home is lost."""
+
+    LASTING = {"copy": ...}
+
+    spec: task_spec.TaskSpec
+    options: task_spec.ActorOptions
+    life: wire.ActorLife
+    job_id: bytes
+    job: scheduling.JobFacts
+    home: str
+    is_over: bool = False  # its job has ended
+    is_dead: bool = False  # it had ended before its home did
+    is_drained: bool = False  # its home has left, and was not lost
+    copy: Copy | None = None  # what it recovers from, if it does
+
+
+class Guards:
+    """Of one node: those whom we guard, and who guards ours."""
+
+    PASSING = {"guarded": ..., "wanted": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.guarded: dict[bytes, Guard] = {}
+        self.wanted: dict[bytes, None] = {}  # objects of which we are to have copies, for detached actors
+        self.birth_count = 0
+
+    def new_life(self) -> wire.ActorLife:
+        """Of an actor that is made here."""
+        self.birth_count += 1
+        return wire.ActorLife(f"{self.node.address}#{self.birth_count}")
+
+    # --- actors that live here ---
+
+    def choose(self, actor: Actor) -> None:
+        """Somebody is to guard it, if that has a meaning."""
+        node = self.node
+        if actor.guardian or not actor.options.may_move or node.calls.actors.get(actor.actor_id) is not actor:
+            return
+        members = node.members
+        others = (peer for peer in members.peers if peer not in members.outside and peer not in members.leaving)
+        guardian = next(others, "")
+        if not guardian:
+            return
+        if actor.shipping is not None:
+            if not actor.options.detached and actor.job.home == node.address:
+                return  # it ends with its driver, which is on this node
+            actor.shipping.begin()
+        actor.guardian = guardian
+        spec = actor.creation.spec
+        node.lineage.flush()
+        request = node.acks.next_request()
+        expected = node.remote._share([*spec.deps, *spec.holds, *node.code.leaving(actor.job)], request)
+        node.acks.expect(request, expected, lambda: self._ask(actor, guardian))
+
+    def _ask(self, actor: Actor, guardian: str) -> None:
+        """The shards know that we hold what it takes."""
+        node = self.node
+        if actor.guardian == guardian and node.calls.actors.get(actor.actor_id) is actor:
+            job = actor.job
+            options = as_asked(actor.options)
+            shipping = actor.shipping
+            is_unseen = shipping is not None and shipping.is_unseen
+            message = wire.GuardActor(actor.creation.spec, options, actor.life, job.job_id, job.facts, is_unseen)
+            node.send(guardian, message)
+            if shipping is not None:
+                shipping.start()
+
+    @on(wire.ActorGuarded)
+    def on_actor_guarded(self, message: wire.ActorGuarded) -> None:
+        """ActorGuarded: from now on it outlives us."""
+        node = self.node
+        actor = node.calls.actors.get(message.actor_id)
+        if actor is None or actor.life.birth != message.birth or actor.guardian != node.sender:
+            return
+        actor.is_guarded = True
+        node.moves.tell_home(actor)
+
+    def restarted(self, actor: Actor) -> None:
+        """Its process was replaced here."""
+        if actor.guardian:
+            self.node.send(actor.guardian, wire.ActorRestarted(actor.actor_id, actor.life))
+
+    def dismiss(self, actor: Actor, *, is_dead: bool) -> None:
+        """It needs none any more."""
+        if actor.guardian:
+            self.node.send(actor.guardian, wire.UnguardActor(actor.actor_id, actor.life.birth, is_dead))
+            actor.guardian = ""
+            if actor.shipping is not None:
+                actor.shipping.stop()
+
+    def another(self, actor: Actor) -> None:
+        """The one that it had is gone."""
+        actor.guardian = ""
+        actor.is_guarded = False
+        if actor.shipping is not None:
+            actor.shipping.stop()
+        if self.node.moves.is_settled(actor):
+            self.choose(actor)
+        if actor.shipping is not None and not actor.shipping.is_on:
+            actor.shipping.release()
+
+    def node_joined(self) -> None:
+        """There may have been nobody who could guard them."""
+        for actor in list(self.node.calls.actors.values()):
+            if not actor.guardian and self.node.moves.is_settled(actor):
+                self.choose(actor)
+
+    # --- actors that live elsewhere ---
+
+    def hand_over(self, actor: Actor, home: str) -> bool:
+        """It leaves for there.  Whether we guard it from now on: if that has a meaning."""
+        node, actor_id, options, job = self.node, actor.actor_id, actor.options, actor.job
+        life = replace(actor.life, term=actor.life.term + 1)
+        guardian = node.address if options.may_move else ""
+        # Should that node die before it can say so itself, it must not be looked for here.
+        message = wire.ActorAt(actor_id, home, life, is_settled=False, guardian=guardian)
+        node.send(node.addresses.shard_of(actor_id), message)
+        self._let_go(actor_id)
+        if guardian:
+            guard = Guard(actor.creation.spec, options, life, job.job_id, job.facts, home)
+            self.guarded[actor_id] = guard
+            if actor.shipping is not None:
+                answers = actor.shipping.answers.all()
+                actor.journal.nested.leave()
+                guard.copy = Copy.of(actor.journal, answers, self._job_of(guard), self._changed(actor_id))
+            if options.detached:
+                self._have_copies(actor.creation.spec.deps)
+        return bool(guardian)
+
+    @on(wire.GuardActor)
+    def on_guard_actor(self, message: wire.GuardActor) -> None:
+        """GuardActor."""
+        node, spec = self.node, message.spec
+        home = node.sender
+        if node.members.comes_early(message):
+            return
+        if home not in node.members.peers:
+            node.reject("an actor of a lost node to guard")
+            return
+        if node.drain.is_on:
+            node.send(home, wire.GuardianLeaves())
+            return
+        arguments = (*spec.deps, *spec.holds)
+        node.remote_calls.join_holders(arguments, home, wire.ActorGuarded(spec.task_id, message.life.birth))
+        for object_id in arguments:
+            node.objects.retain(object_id)
+        self._let_go(spec.task_id)
+        guard = Guard(spec, message.options, message.life, message.job_id, message.job, home)
+        self.guarded[spec.task_id] = guard
+        if guard.options.checkpoint_interval >= 0:
+            guard.copy = Copy(node, self._job_of(guard), self._changed(spec.task_id))
+            guard.copy.is_based = message.is_unseen
+            guard.copy.may_hear = True
+        if message.options.detached:
+            self._have_copies(spec.deps)
+
+    def _have_copies(self, object_ids: tuple[bytes, ...]) -> None:
+        """Whoever has put them may be gone when they are needed, and the actor's node with its copies."""
+        node = self.node
+        for object_id in object_ids:
+            self.wanted[object_id] = None
+            entry = node.objects.require(object_id)
+            if entry.value is None and entry.task is None:
+                node.remote.want(entry)
+
+    def _changed(self, actor_id: bytes) -> Callable[[Copy], None]:
+        """Its home is to hear how far the copy is, at the end of the turn."""
+
+        def changed(copy: Copy) -> None:
+            self.node.logs.copies[actor_id] = copy
+
+        return changed
+
+    def _job_of(self, guard: Guard) -> Callable[[], Job]:
+        """The job of an actor that we guard; not one of ours, where nobody would say when it ends."""
+
+        def job_of() -> Job:
+            node, job_id, facts = self.node, guard.job_id, guard.job
+            job = node.jobs.get(job_id)
+            if job is None:
+                is_over = guard.is_over or facts.home in node.recovery.lost or node.ended_jobs.get(job_id) == facts.home
+                job = node.code.job_of(job_id, facts, is_detached=guard.options.detached or is_over)
+                job.is_over = is_over and not guard.options.detached
+            return job
+
+        return job_of
+
+    @on(wire.ActorRestarted)
+    def on_actor_restarted(self, message: wire.ActorRestarted) -> None:
+        """ActorRestarted."""
+        guard = self.guarded.get(message.actor_id)
+        if guard is not None and guard.home == self.node.sender and guard.life.birth == message.life.birth:
+            guard.life = message.life
+
+    @on(wire.UnguardActor)
+    def on_unguard_actor(self, message: wire.UnguardActor) -> None:
+        """UnguardActor."""
+        node, guard = self.node, self.guarded.get(message.actor_id)
+        if guard is None or guard.life.birth != message.birth or guard.home != node.sender:
+            return
+        if guard.home in node.recovery.lost:
+            guard.is_dead = guard.is_dead or message.is_dead
+            return  # we have claimed it since, and bury it when it is ours
+        self._let_go(message.actor_id)
+        self._say_unguarded(message.actor_id, message.birth, guard.life.term)
+        if message.is_dead:
+            self._free_name(guard)
+
+    def _say_unguarded(self, actor_id: bytes, birth: str, term: int) -> None:
+        self.node.send(self.node.addresses.shard_of(actor_id), wire.ActorUnguarded(actor_id, birth, term))
+
+    @on(wire.ActorOrphaned)
+    def on_actor_orphaned(self, message: wire.ActorOrphaned) -> None:
+        """ActorOrphaned: where we guard it, we claim it when we hear of that loss, or have."""
+        guard = self.guarded.get(message.actor_id)
+        if guard is None or guard.life.birth != message.birth:
+            self._say_unguarded(message.actor_id, message.birth, message.term)
+
+    def _free_name(self, guard: Guard) -> None:
+        """Its node has said so too; but if that is lost, nobody may have heard it."""
+        options = guard.options
+        if options.name:
+            shard = self.node.addresses.shard_of(name_key(options.namespace, options.name))
+            self.node.send(shard, actors.ActorRemoved(guard.spec.task_id))
+
+    def _let_go(self, actor_id: bytes) -> None:
+        guard = self.guarded.pop(actor_id, None)
+        if guard is not None:
+            if self.wanted and guard.options.detached:
+                kept = (other.spec.deps for other in self.guarded.values() if other.options.detached)
+                self.wanted = dict.fromkeys(object_id for deps in kept for object_id in deps)
+            self.node.objects.drop_all((*guard.spec.deps, *guard.spec.holds))
+            if guard.copy is not None:
+                guard.copy.close()
+
+    def end_job(self, job_id: bytes, home: str) -> None:
+        """Its driver, of that node, is gone."""
+        for guard in self.guarded.values():
+            if guard.job_id == job_id and guard.job.home == home:
+                guard.is_over = True
+
+    def code_added(self, message: scheduling.CodeAdded) -> None:
+        """CodeAdded: what they may need when they are made again."""
+        for guard in self.guarded.values():
+            if guard.job_id == message.job_id and guard.job.home == self.node.sender:
+                guard.job = guard.job.updated(message.facts)
+
+    def made_anew(self, actor: Actor) -> None:
+        """Its creator runs again, here: the shard makes no other life of it again, and may have let us before."""
+        self._let_go(actor.actor_id)
+
+    # --- losses ---
+
+    def node_lost(self, lost: str, *, is_drained: bool) -> None:
+        """What lived there is to be made again; what it guarded, another one guards."""
+        node = self.node
+        for actor_id, guard in self.guarded.items():
+            if guard.home == lost:
+                guard.is_drained = is_drained
+                if guard.copy is not None:
+                    guard.copy.home_lost()
+                guard.life = replace(guard.life, term=guard.life.term + 1)
+                message = wire.ActorAt(actor_id, node.address, guard.life, is_settled=False)
+                node.send(node.addresses.shard_of(actor_id), message)
+        for actor in list(node.calls.actors.values()):
+            if actor.guardian == lost:
+                self.another(actor)
+
+    @on(wire.ActorClaimed)
+    def on_actor_claimed(self, message: wire.ActorClaimed) -> None:
+        """ActorClaimed: of one that we guarded, or that was handed over to us; or the shard knows its guardian now."""
+        node, actor_id = self.node, message.actor_id
+        guard = self.guarded.get(actor_id)
+        if guard is not None and guard.life == message.life and guard.home not in node.members.peers:
+            self._adopt(guard, message)
+            return
+        actor = node.calls.actors.get(actor_id)
+        if actor is None or (actor.life.birth, actor.life.term) != (message.life.birth, message.life.term):
+            return
+        actor.unclaimed = max(0, actor.unclaimed - 1)
+        was_offered = actor_id in node.moves.offers
+        if was_offered:
+            node.moves.claimed(actor, message)
+        if actor.shipping is not None and actor.is_guarded and not actor.unclaimed:
+            actor.shipping.shard_knows()
+        if not was_offered and actor.options.name and actor.is_guarded:
+            node.names.register(actor)
+
+    @on(wire.ActorRefused)
+    def on_actor_refused(self, message: wire.ActorRefused) -> None:
+        """ActorRefused: it was made anew, or is another node's."""
+        node, actor_id = self.node, message.actor_id
+        guard = self.guarded.get(actor_id)
+        if guard is not None and guard.life.birth == message.birth:
+            self._let_go(actor_id)
+            node.logs.made_is_gone(actor_id)
+            if message.is_gone:
+                self._free_name(guard)
+        actor = node.calls.actors.get(actor_id)
+        if actor is None or actor.life.birth != message.birth:
+            return
+        if actor_id in node.moves.offers:
+            node.moves.give_up(actor)
+            return
+        if actor.worker is not None:
+            node.pool.kill(actor.worker)
+        node.ends.bury(actor, died(actor.options, MADE_ANEW), was_named=False)
+
+    def _adopt(self, guard: Guard, claim: wire.ActorClaimed) -> None:
+        """It is ours: have it made again, or bury it."""
+        node, spec, options = self.node, guard.spec, guard.options
+        facts = guard.job
+        known = node.jobs.get(guard.job_id)
+        is_over = not options.detached and (guard.is_over or (known is None and facts.home in node.recovery.lost))
+        job = node.code.job_of(guard.job_id, facts, is_detached=options.detached or is_over)
+        actor = node.moves.receive(spec, options, guard.life, job)
+        lost = f"its node {where.host_of(guard.home)} is lost ({node.recovery.lost.get(guard.home)})"
+        copy, guard.copy = guard.copy, None
+        why_not = copy.why_not() if copy is not None else ""
+        if copy is not None and why_not:
+            copy.close()
+        elif copy is not None:
+            node.logs.install(actor, copy)
+        self._let_go(spec.task_id)
+        count = actor.life.restart_count
+        if is_over:
+            text = f"The driver that made the {in_words(options)} has ended."
+        elif guard.is_dead:
+            text = f"The {in_words(options)} has ended."
+        elif claim.is_killed:
+            text = f"The {in_words(options)} was killed by kill()."
+        elif not claim.is_held and not options.detached:
+            text = f"The {in_words(options)} has ended: its last handle was dropped."
+        elif 0 <= options.max_restarts <= count:
+            often = f" after {count} restart{'s' * (count > 1)} (max_restarts={options.max_restarts})"
+            text = f"The {in_words(options)} died{often}: {lost}."
+        elif why_not:
+            text = f"The {in_words(options)} died: {lost}, and {why_not}."
+        else:
+            text = ""
+        refusal = "" if text else node.infeasible.why_not_ever(actor)
+        if text or refusal:
+            kind = "ActorDiedError" if text else "ActorUnschedulableError"
+            node.ends.bury(actor, encode_system_error(kind, text or refusal))
+            return
+        actor.life = replace(actor.life, restart_count=count + 1)
+        node.notices.restarted(actor, str(lost))
+        if not guard.is_drained:
+            node.ends.restarts.begin(actor)
+        if options.name:
+            node.names.register(actor)
+        else:
+            node.calls.want_worker(actor, ActorState.PENDING)

@@ -1,0 +1,394 @@
+"""Actors that find no room where they were made.
+
+    no room here now -> the arguments and the handle are shared -> SpillActor -> (global scheduler) -> PlaceActor ->
+    the other node has room and holds the arguments -> ActorAccepted -> handed over: from here on its calls are
+    forwarded, and the other node claims it at its shard (guards).  ActorDeferred: nobody had room; it starts here when
+    there is, or asks again, also for CPUs that tasks have lent out: they may wait for it.
+
+Until it is handed over it is this node's, so that two nodes never have it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ....exceptions import encode_system_error
+from ....ids import FIRST_RETURN
+from ....wire import actors, homes, scheduling
+from ....wire.task_spec import ActorOptions, TaskSpec
+from ....wire.where import nobody_can
+from ...role import on
+from ..actor_logs.copies import Copy
+from ..names import died, in_words, name_of_call
+from ..routes.route import Route
+from ..tables import Actor, ActorState, Job
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# An actor that nobody has room for asks again after so long.
+ASK_AGAIN_SECONDS = 0.2
+
+
+class Ask(Struct, gc=False, eq=False):
+    """An actor of ours that would rather be elsewhere."""
+
+    actor: Actor
+    is_shared: bool = False  # the shards know that we hold what leaves with it
+    is_deferred: bool = False  # nobody had room; it waits for the timer, or for room here
+    times_deferred: int = 0  # nobody had room that no task has lent out
+
+
+class ActorMoves:
+    """Actors on their way to this node, or from it."""
+
+    PASSING = {"asks offers": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.asks: dict[bytes, Ask] = {}
+        # Actors that are here, but not ours before their origin says so; "": it has, and the shard is asked.
+        self.offers: dict[bytes, str] = {}
+        self.timer_is_set = False
+
+    def ask(self, actor: Actor) -> None:
+        """There is no room for it here: its refs are shared, and then a global scheduler asked."""
+        node, spec = self.node, actor.creation.spec
+        ask = self.asks[actor.actor_id] = Ask(actor)
+        self.tell_home(actor, is_settled=False)
+        actor.entry.share().holds()  # held until it has left, also where only others have handles
+        node.lineage.flush()
+        request = node.acks.next_request()
+        shared = [actor.entry.object_id, *spec.deps, *spec.holds, *node.code.leaving(actor.job)]
+        if actor.journal is not None:
+            shared += actor.journal.refs()
+        node.acks.expect(request, node.remote._share(shared, request), lambda: self._may_leave(ask))
+
+    def tell_home(self, actor: Actor, *, is_settled: bool = True) -> None:
+        """Its shard is to know that it is ours, and who guards it."""
+        node = self.node
+        if not node.is_embedded:
+            guardian = actor.guardian if actor.is_guarded else ""
+            actor.unclaimed += bool(actor.life.term or guardian)
+            message = homes.ActorAt(actor.actor_id, node.address, actor.life, is_settled, guardian)
+            node.send(node.addresses.shard_of(actor.actor_id), message)
+
+    def settled_here(self, actor: Actor) -> None:
+        """It was made here, and stays."""
+        self.tell_home(actor)
+        self.node.guards.choose(actor)
+
+    def is_settled(self, actor: Actor) -> bool:
+        """Whether its home is this node for good."""
+        is_to_go = actor.actor_id in self.asks or actor.actor_id in self.node.groups.unsettled
+        return actor.state != ActorState.REGISTERING and not is_to_go
+
+    def settle_later(self, actor: Actor) -> None:
+        """It was made here, and waits for its name.  Who finds it by that counts on its object at the shard."""
+        if not self.node.is_embedded:
+            self.tell_home(actor, is_settled=False)
+            actor.entry.share()
+            self.node.remote._hold_at_shards([actor.entry.object_id], 0)
+
+    def _may_leave(self, ask: Ask) -> None:
+        """The shards have acknowledged what leaves with it."""
+        ask.is_shared = True
+        if self.asks.get(ask.actor.actor_id) is ask:
+            self._send_up(ask)
+
+    def _send_up(self, ask: Ask) -> None:
+        node, actor = self.node, ask.actor
+        spec, job = actor.creation.spec, actor.job
+        if actor.options.where is not None and actor.options.where.group:
+            if not node.groups.send_actor(actor, ask.times_deferred):
+                self._ask_again_later(ask)
+            return
+        if actor.options.where is not None and actor.options.where.is_spread:
+            node.load.says_if_busy()
+        schedulers = node.addresses.global_schedulers
+        of_job = (job.job_id, job.facts)
+        message = actors.SpillActor(spec, actor.options, node.address, actor.life, *of_job, ask.times_deferred > 0)
+        node.send(schedulers[spec.task_id[-1] % len(schedulers)], message)
+
+    @on(actors.PlaceActor)
+    def on_place_actor(self, message: actors.PlaceActor) -> None:
+        """PlaceActor: if there is room."""
+        node, spec = self.node, message.spec
+        if self._had(message):
+            return
+        options = node.groups.options_here(message)
+        known = node.calls.actors.get(spec.task_id)
+        is_lost = message.origin not in node.members.peers
+        has_ended = message.job.home in node.recovery.lost or node.has_ended(message.job_id, message.job)
+        is_over = has_ended and not message.options.detached  # it was on its way when we were told
+        has_room = options is not None and node.calls.has_room_for(options, may_borrow=message.may_borrow)
+        is_wanted = options is not None and known is None and not is_lost and not is_over
+        if options is None or not is_wanted or not has_room:
+            if options is not None and is_wanted and not (options.where is not None and options.where.group):
+                node.actor_room.wish(spec.task_id, message.job_id, options)
+            node.send(message.origin, actors.ActorDeferred(spec.task_id))
+            return
+        node.actor_room.wishes.pop(spec.task_id, None)
+        job = node.code.job_of(message.job_id, message.job, is_detached=options.detached)
+        self.offers[spec.task_id] = message.origin
+        accepted = actors.ActorAccepted(spec.task_id, message.life.birth)
+        node.remote_calls.join_holders((*spec.deps, *spec.holds), message.origin, accepted)
+        node.calls.promise(options)
+        actor = self.receive(spec, options, replace(message.life, term=message.life.term + 1), job)
+        if actor.life.restart_count:
+            node.ends.restarts.begin(actor)
+        if actor.journal is not None:
+            actor.incoming = Copy(node, lambda: actor.job, lambda _: node.logs.has_come(actor))
+
+    def _had(self, message: actors.PlaceActor) -> bool:
+        """Whether it came here, and is dead, while this was on its way: who sends it asks more than once."""
+        entry = self.node.objects.entries.get(message.spec.task_id + FIRST_RETURN)
+        dead = entry.actor if entry is not None else None
+        return (
+            type(dead) is Actor
+            and dead.state == ActorState.DEAD
+            and dead.life.birth == message.life.birth
+            and dead.life.term > message.life.term
+        )
+
+    def receive(self, spec: TaskSpec, options: ActorOptions, life: homes.ActorLife, job: Job) -> Actor:
+        """One that was made elsewhere; with the calls on it that have waited here already."""
+        node = self.node
+        entry = node.objects.require(spec.task_id + FIRST_RETURN)
+        entry.share_unheld()
+        route = node.routes.by_actor.get(spec.task_id)
+        if route is not None:
+            entry.actor = None
+        actor = node.calls.make(spec, options, life, job, entry)
+        node.names.left.pop(spec.task_id, None)
+        if route is not None:
+            node.routes.come_here(route)
+        return actor
+
+    @on(actors.ActorAccepted)
+    def on_actor_accepted(self, message: actors.ActorAccepted) -> None:
+        """ActorAccepted: it goes, if it is still to go."""
+        node, home = self.node, self.node.sender
+        ask = self.asks.get(message.actor_id)
+        if node.members.comes_early(message) or home not in node.members.peers:
+            return
+        if ask is None or ask.actor.life.birth != message.birth:
+            node.send(home, homes.ActorRefused(message.actor_id, message.birth))
+            return
+        del self.asks[message.actor_id]
+        if ask.actor.shipping is not None:
+            ask.actor.shipping.send_all_to(home)
+        life = replace(ask.actor.life, term=ask.actor.life.term + 1)
+        node.send(home, actors.ActorHandedOver(message.actor_id, life))
+        node.code.moved(ask.actor.job, home)
+        is_guarded = node.guards.hand_over(ask.actor, home)
+        if ask.actor.options.name:
+            # Should that node die before it can say so itself, the name must not be said to be ours.
+            node.names.register(ask.actor, home, node.address if is_guarded else "")
+            node.names.left[ask.actor.actor_id] = home
+        node.routes.settle(self._leaves(ask.actor), home)
+        spec = ask.actor.creation.spec
+        if is_guarded:
+            for object_id in (*spec.deps, *spec.holds):
+                node.objects.retain(object_id)
+        self._has_left(ask.actor)
+
+    def _leaves(self, actor: Actor) -> Route:
+        """It is another node's: this is the way there, for the calls that it has here."""
+        node, task, entry = self.node, actor.creation, actor.entry
+        del node.calls.actors[actor.actor_id]
+        node.calls.wanting.pop(actor.actor_id, None)
+        node.small_values.forget_task(actor.actor_id)
+        task.ended()
+        entry.task = entry.actor = None
+        node.function_table.forget_waiters()
+        route = node.routes.begin(actor.actor_id)
+        calls = actor.queue.as_they_came()
+        actor.queue.clear()
+        for call in calls:
+            if call.origin:
+                what = f"The {in_words(actor.options)} was restarted, or moved to another node"
+                text = f"{what}, before {name_of_call(call)} began."
+                node.lifecycle.fail_with(call, encode_system_error("ActorUnavailableError", text))
+            else:
+                node.routes.queue(route, call)
+        if actor.down_since is not None:
+            node.ends.restarts.home_lost(route, actor.down_since)
+        return node.routes.attach(route)
+
+    def _has_left(self, actor: Actor) -> None:
+        """Nothing is kept for it here."""
+        node, entry, spec = self.node, actor.entry, actor.creation.spec
+        arguments = (*spec.deps, *spec.holds)
+        node.objects.drop_all((*arguments, *arguments))  # for the constructor now, and for another one
+        if entry.waiting or entry.watchers:
+            node.remote.want(entry)
+        node.objects.free_if_unreferenced(entry)
+        if actor.shipping is not None:
+            actor.shipping.close()
+        route = node.routes.by_actor.get(actor.actor_id)
+        if route is not None:
+            node.routes.calls_ended(route)
+
+    @on(actors.ActorHandedOver)
+    def on_handed_over(self, message: actors.ActorHandedOver) -> None:
+        """ActorHandedOver: it is ours, if the shard agrees."""
+        actor, origin = self.node.calls.actors.get(message.actor_id), self.node.sender
+        if actor is None:  # it has ended here before it was ours
+            if origin in self.node.members.peers:
+                is_dead = message.actor_id in self.node.ends.graves
+                self.node.send(origin, homes.UnguardActor(message.actor_id, message.life.birth, is_dead))
+            return
+        if self.offers.get(message.actor_id) != origin or actor.life.birth != message.life.birth:
+            return
+        self.offers[message.actor_id] = ""
+        actor.life = message.life
+        if actor.options.may_move:
+            actor.guardian, actor.is_guarded = origin, True
+            if actor.shipping is not None:
+                actor.shipping.is_on = actor.shipping.is_started = True
+        self.tell_home(actor)
+        self.node.logs.has_come(actor)
+
+    def claimed(self, actor: Actor, claim: homes.ActorClaimed) -> None:
+        """It is ours."""
+        node = self.node
+        if claim.is_killed or not (claim.is_held or actor.options.detached):
+            how = "was killed by kill()" if claim.is_killed else "has ended: its last handle was dropped"
+            node.ends.bury(actor, died(actor.options, how))
+            return
+        del self.offers[actor.actor_id]
+        node.calls.promise(actor.options, -1)
+        node.logs.has_come(actor)
+        if node.calls.actors.get(actor.actor_id) is not actor:
+            return
+        node.calls.want_worker(actor, ActorState.PENDING, may_leave=False)
+        node.guards.choose(actor)
+
+    def give_up(self, actor: Actor) -> None:
+        """It was offered to us, and is not to be ours after all."""
+        node = self.node
+        del self.offers[actor.actor_id]
+        node.calls.promise(actor.options, -1)
+        node.guards.dismiss(actor, is_dead=False)
+        if actor.incoming is not None:
+            actor.incoming.close()
+        route, entry = self._leaves(actor), actor.entry
+        self._has_left(actor)
+        if entry.is_released and entry.object_id not in node.objects.freed_shared:
+            node.objects.forget_released(entry)  # the shard's word on it goes to its home
+        node.ends.handles_gone()
+        if node.routes.by_actor.get(actor.actor_id) is route:
+            node.routes.locate(route, wait=False)
+
+    def withdrawn(self, actor: Actor) -> bool:
+        """It is being buried, perhaps while it asks, or before it is handed over.  Whether it was to start here."""
+        is_asking = self.asks.pop(actor.actor_id, None) is not None
+        is_asking = self.node.groups.unsettled.pop(actor.actor_id, None) is not None or is_asking
+        if self.offers.pop(actor.actor_id, None) is not None:
+            self.node.calls.promise(actor.options, -1)
+        elif is_asking or actor.state == ActorState.REGISTERING:
+            self.tell_home(actor)
+        return not is_asking
+
+    @on(actors.ActorDeferred)
+    def deferred(self, message: actors.ActorDeferred) -> None:
+        """ActorDeferred: nobody had room."""
+        ask = self.asks.get(message.actor_id)
+        if ask is not None:
+            ask.times_deferred += 1
+            self._ask_again_later(ask)
+
+    def placed(self, actor_id: bytes, *, is_lost: bool) -> None:
+        """TaskPlaced: it is offered to a node; to nobody, if that was lost before the global scheduler heard of it."""
+        ask = self.asks[actor_id]
+        if is_lost and not ask.is_deferred:
+            self._ask_again_later(ask)
+
+    def _ask_again_later(self, ask: Ask) -> None:
+        ask.is_deferred = True
+        self.node.calls.touch(ask.actor.actor_id)
+        if not self.timer_is_set:
+            self.timer_is_set = True
+            self.node.after(ASK_AGAIN_SECONDS, self.ask_in_time)
+
+    def stays(self, actor: Actor) -> bool:
+        """Whether it may start here: nobody else may be about to have it."""
+        ask = self.asks.get(actor.actor_id)
+        if ask is None:
+            return True
+        if not self.may_stay(ask) or not self.node.calls.has_room_for(actor.options, may_borrow=True):
+            return False
+        del self.asks[actor.actor_id]
+        self.settled_here(actor)
+        self.node.calls.promise(actor.options)
+        return True
+
+    def may_stay(self, ask: Ask) -> bool:
+        """Whether it would start here if there were room."""
+        where, request = ask.actor.options.where, ask.actor.options.resources
+        if where is not None and (where.group or not self.node.strategies.may_run_here(where, request)):
+            return False
+        return ask.is_deferred and not self.node.calls.is_barred(ask.actor.options)
+
+    def ask_in_time(self) -> None:
+        """Ask again for the actors that nobody had room for."""
+        self.timer_is_set = False
+        for ask in list(self.asks.values()):
+            if ask.is_deferred:
+                ask.is_deferred = False
+                self._send_up(ask)
+
+    def group_located(self, group_id: bytes) -> None:
+        """Those of it need not wait for their turn to ask."""
+        for ask in list(self.asks.values()):
+            where = ask.actor.options.where
+            if ask.is_deferred and where is not None and where.group == group_id:
+                ask.is_deferred = False
+                self._send_up(ask)
+
+    @on(scheduling.SpillRefused)
+    def on_spill_refused(self, message: scheduling.SpillRefused) -> None:
+        """SpillRefused: of an actor, or of a task."""
+        node, ask = self.node, self.asks.get(message.task_id)
+        node.members.are_leaving(message.leaving)
+        if ask is None:
+            node.remote.on_spill_refused(message)
+            return
+        actor, options = ask.actor, ask.actor.options
+        is_met = node.strategies.is_met(options.where, options.resources)
+        if not message.is_final and (is_met or node.infeasible.is_patient(actor.job)):
+            node.infeasible.note_actor(actor)
+            self._ask_again_later(ask)
+        else:
+            error = nobody_can("hold this actor", message.reason)
+            if not message.is_final:
+                error = node.infeasible.text("hold this actor", message.reason, options.resources)
+            node.ends.bury(actor, encode_system_error("ActorUnschedulableError", error))
+
+    def forget(self, actor_id: bytes) -> None:
+        """It was ours, is dead, and nobody holds a handle."""
+        if not self.node.is_embedded:
+            self.node.send(self.node.addresses.shard_of(actor_id), homes.ActorForgotten(actor_id, self.node.address))
+
+    def node_lost(self, lost: str) -> None:
+        """What asks may have been offered to it.  What it offered is ours, unless somebody else has it."""
+        for actor_id, origin in self.offers.items():
+            if origin == lost:
+                self.offers[actor_id] = ""
+                actor = self.node.calls.actors.get(actor_id)
+                if actor is None:  # an offer whose bytes were refused
+                    continue
+                self.tell_home(actor)
+                if actor.incoming is not None:
+                    actor.incoming.sender_lost(was_made=actor.life.restart_count > 0)
+        self.ask_again()
+
+    def ask_again(self) -> None:
+        """What was asked may have been lost.  Who accepts second is told that it is gone."""
+        for ask in list(self.asks.values()):
+            if ask.is_shared and not ask.is_deferred:
+                self._send_up(ask)

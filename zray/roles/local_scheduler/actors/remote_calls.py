@@ -1,0 +1,105 @@
+"""Calls that other nodes make on actors of this one, and what they come to.  The other end: `routes`.
+
+call:   ForwardCalls -> the actor's node runs it as its own -> CallsFinished.  Small values come with that; what is
+        large, or has refs inside, stays there until the caller's node has joined its holders (results).
+        Refs that a call takes are held here until the other node has joined theirs (CallsAccepted).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....wire import actors, scheduling, task_spec
+from ...role import on
+from ..objects import once_more
+from ..tables import Job, Process
+from ..task import Task
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# One message of calls or results holds at most so much.
+BATCH_BYTES_MAX = 1 << 20
+BATCH_COUNT_MAX = 1000
+
+
+class RemoteCalls:
+    """Those that are under way here."""
+
+    PASSING = {"results": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.results: dict[str, list[actors.CallResult]] = {}  # by origin, of this turn
+
+    def pump(self) -> None:
+        """End of a turn: results leave."""
+        for origin in list(self.results):
+            self._leave(origin)
+
+    def _leave(self, origin: str) -> None:
+        batch = self.results.pop(origin, None)
+        if batch:
+            self.node.send(origin, actors.CallsFinished(batch, self.node.logs.receipt(origin)))
+
+    @on(actors.ForwardCalls)
+    def on_forward_calls(self, message: actors.ForwardCalls) -> None:
+        """ForwardCalls."""
+        node, origin = self.node, self.node.sender
+        attempts = message.attempts or [0] * len(message.specs)
+        for spec, attempt in zip(message.specs, attempts, strict=False):
+            options = task_spec.parse_options(spec.options)
+            known, actor = node.tasks.get(spec.task_id), node.calls.actors.get(options.actor_id)
+            if known is not None:
+                # Its caller runs again, on another node; or the call ran ahead of it.
+                node.task_states.comes_from(known, origin)
+                if actor is not None and actor.shipping is not None:
+                    actor.shipping.answers.asked_for(spec.task_id, origin)
+                node.reject("a call forwarded twice")
+                if spec.deps or spec.holds:
+                    node.send(origin, actors.CallsAccepted([spec.task_id]))
+                continue
+            if actor is not None and actor.shipping is not None and actor.shipping.answers.inherited and not attempt:
+                actor.shipping.answers.caller_goes_on(origin)
+            job = actor.job if actor is not None else Job(b"", scheduling.JobFacts())
+            task = node.lifecycle.accept_placed(spec, options, job, origin)
+            task.tried(attempt)
+            if spec.task_id in message.answered and actor is not None and actor.shipping is not None:
+                actor.shipping.answers.asked.add(spec.task_id)
+            if spec.deps or spec.holds:
+                self.join_holders((*spec.deps, *spec.holds), origin, actors.CallsAccepted([spec.task_id]))
+            once_more.submit(node, task)
+
+    def join_holders(self, arguments: tuple[bytes, ...], origin: str, reply: Any) -> None:
+        """The refs came from the origin, which holds them until it has the reply."""
+        node = self.node
+        for object_id in arguments:
+            entry = node.objects.require(object_id)
+            if entry.value is None and entry.task is None:
+                entry.share()
+        request = node.acks.next_request()
+        expected = node.remote._hold_at_shards(list(dict.fromkeys(arguments)), request)
+        node.acks.expect(request, expected, lambda: node.send(origin, reply), origin)
+
+    def finish(
+        self, task: Task, values: list[Any], contained: tuple[tuple[bytes, ...], ...], writer: Process | None
+    ) -> None:
+        """A call of another node has ended here."""
+        self.node.results.give(task, values, contained, lambda back: self._tell(task, back), writer)
+
+    def _tell(self, task: Task, back: list[bytes | int]) -> None:
+        """Its caller's node, at the end of this turn; or at once, where it acknowledges this one later than others."""
+        origin, logs = task.origin, self.node.logs
+        is_alone = any(type(value) is int for value in back) and logs.may_be_asked_again(task)
+        if is_alone:
+            self._leave(origin)
+        batch = self.results.setdefault(origin, [])
+        batch.append(actors.CallResult(task.spec.task_id, back))
+        logs.gives(task)
+        size = sum(len(value) for value in back if type(value) is bytes)
+        if is_alone or len(batch) == BATCH_COUNT_MAX or size > 1000:
+            self._leave(origin)
+
+    def node_lost(self, lost: str) -> None:
+        """Nobody there waits for anything."""
+        self.results.pop(lost, None)

@@ -1,0 +1,189 @@
+"""What a node says of its load: how long a task would wait here, and how fast arguments come."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ....wire import groups, scheduling
+from ....wire.allowed import kind_of
+from ....wire.amounts import STORE_MEMORY
+from ....wire.task_spec import RESOURCE_UNIT
+from ...latest import Latest
+from ...role import on
+from ...work_effects import CountStore, StoreCounted
+from ..resources import CPU
+from ..task import Task, TaskState
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, until one is measured
+# Transfers of less tell how far it is, not how much comes through.
+MEASURED_BYTES_MIN = 1 << 20
+# One that has lasted so long is counted though others go on.
+MEASURED_SECONDS_MAX = 1.0
+MEASURE_WEIGHT = 0.2
+# A run that lasts longer than is known of its function says something only when it lasts so long: the news of its end
+# may be late, on a machine that is busy.
+LONG_US = 100_000
+# What was placed here and is done already still counts until the next report, ten times a second: a node that has
+# nothing left of it says so at once, so often at most.
+IDLE_REPORT_SECONDS = 0.01
+# Global schedulers that have placed some here, of heads and hosts that came one after the other: nobody has so many.
+PLACERS_MAX = 1_000
+# Queued tasks that are looked at to know what the queue holds.
+SAMPLE_MAX = 100
+
+
+class Load:
+    """Of one node."""
+
+    PASSING = {"fetching": "node.fetches.ordered", "awaiting": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.bandwidth = BANDWIDTH_FIRST_GUESS
+        self.fetching: dict[bytes, int] = {}  # large objects under way, and their sizes
+        self.fetched_bytes = 0  # since `fetching_since`
+        self.fetching_since = 0.0
+        # Global scheduler -> tasks that it has placed here, whether we have been told of it yet or not: what we do not
+        # count it takes to be on its way for good.
+        self.placed_counts: Latest[str, int] = Latest(PLACERS_MAX)
+        self.awaiting: dict[bytes, Task] = {}  # placed tasks that may wait for their arguments
+        self.is_behind = False  # a global scheduler has placed some since the last report
+        self.reported_at = -IDLE_REPORT_SECONDS
+        self.said_busy = False  # in the last report
+        self.store_bytes = 0  # of the object store, for people; 0: they are told nothing of it
+        self.store_used = 0  # bytes of the object store, as of the report before
+
+    def count_store(self) -> None:
+        """Have the object manager say how much of its store is in use, by the next report."""
+        if self.store_bytes:
+            self.node.send(self.node.addresses.object_manager, CountStore())
+
+    @on(StoreCounted)
+    def on_store_counted(self, message: StoreCounted) -> None:
+        """StoreCounted."""
+        self.store_used = message.used
+
+    # --- bandwidth: of all transfers together, while there are any ---
+
+    def fetch_begins(self, object_id: bytes, size: int) -> None:
+        """An object is asked for."""
+        if size >= MEASURED_BYTES_MIN:
+            if not self.fetching:
+                self.fetching_since, self.fetched_bytes = self.node.now, 0
+            self.fetching[object_id] = size
+
+    def fetch_ends(self, object_id: bytes, *, has_come: bool) -> None:
+        """It is here, or does not come."""
+        size = self.fetching.pop(object_id, None)
+        if size is None:
+            return
+        self.fetched_bytes += size if has_come else 0
+        seconds = self.node.now - self.fetching_since
+        if self.fetched_bytes and seconds > 0 and (not self.fetching or seconds > MEASURED_SECONDS_MAX):
+            self.bandwidth += MEASURE_WEIGHT * (self.fetched_bytes / seconds - self.bandwidth)
+            self.fetching_since, self.fetched_bytes = self.node.now, 0
+
+    def fetch_seconds(self, size: int) -> float:
+        """How long so many bytes would take."""
+        return size / self.bandwidth
+
+    # --- tasks ---
+
+    def task_is_placed(self) -> None:
+        """By the sender, whatever becomes of it: global schedulers are told of theirs.  Peers place tasks too."""
+        counts, sender = self.placed_counts, self.node.sender
+        if sender in counts or (kind_of(sender) == "global" and sender not in self.node.flights.gone):
+            counts[sender] = counts.get(sender, 0) + 1
+            self.is_behind = True
+
+    # --- reports ---
+
+    def report(self) -> None:
+        """To all global schedulers."""
+        self.is_behind, self.reported_at, self.said_busy = False, self.node.now, self._is_busy()
+        for scheduler in self.node.addresses.global_schedulers:
+            self.node.send(scheduler, self._report_for(scheduler))
+
+    def all_is_done(self) -> None:
+        """No worker has a task: what was placed here is no reason any more to place others elsewhere."""
+        if not self._queue_count() and self.node.now - self.reported_at >= IDLE_REPORT_SECONDS:
+            self.report()
+
+    def says_if_busy(self) -> None:
+        """Actors are about to be spread: they are to be told of tasks that have come since the last report."""
+        if not self.said_busy and self._is_busy():
+            self.report()
+
+    def _is_busy(self) -> bool:
+        return self.node.resources.free.get(CPU, 0) < RESOURCE_UNIT or bool(self._queue_count())
+
+    def _report_for(self, receiver: str) -> scheduling.LoadReport:
+        node = self.node
+        return scheduling.LoadReport(
+            node.address,
+            {},
+            self._taken_from(),
+            self._queue_count(),
+            self._mean_seconds(),
+            self.bandwidth,
+            self._held(),
+            self.placed_counts.get(receiver, 0),
+            node.drain.is_on,
+        )
+
+    def _taken_from(self) -> dict[str, int]:
+        """What is free of what is not all free."""
+        node, total = self.node, self.node.resources.total
+        free = {name: amount for name, amount in node.resources.free_for_one().items() if amount != total[name]}
+        if self.store_used:
+            free[STORE_MEMORY] = max(0, self.store_bytes - self.store_used) * RESOURCE_UNIT
+        return groups.plain(free)
+
+    def _queue_count(self) -> int:
+        """Ready tasks, those that workers have not begun, and placed ones whose arguments are on their way."""
+        dispatch = self.node.dispatch
+        if self.awaiting:  # looked at ten times a second
+            for task_id in [key for key, task in self.awaiting.items() if task.state != TaskState.WAITING]:
+                del self.awaiting[task_id]
+        unbegun = sum(len(worker.inflight) - 1 for worker in self.node.pool.leased.values() if worker.inflight)
+        return dispatch.ready_count + unbegun + len(self.awaiting)
+
+    def _mean_seconds(self) -> float:
+        """What those take, as far as it is known; else what has run here took."""
+        means, longer = self.node.dispatch.mean_us, self._longer_than_known()
+        known = []
+        for queue in islice(self.node.dispatch.queues, SAMPLE_MAX):
+            tasks = islice(queue.tasks, max(1, SAMPLE_MAX // len(self.node.dispatch.queues)))
+            ids = [task.spec.function_id for task in tasks]
+            known += [longer.get(found) or means[found] for found in ids if found in means or found in longer]
+        known = known or list(longer.values()) or list(means.values())
+        return sum(known) / len(known) / 1e6 if known else 0.0
+
+    def _longer_than_known(self) -> dict[bytes, int]:
+        """Functions, all runs of which have lasted for long, and longer than known; what they take at least, in us."""
+        means = self.node.dispatch.mean_us
+        lasted: dict[bytes, int] = {}
+        for worker in self.node.pool.leased.values():
+            if worker.inflight and worker.frames[-1].wait is None:
+                function_id = worker.inflight[0].spec.function_id
+                us = int((self.node.now - worker.progress_at) * 1e6)
+                lasted[function_id] = min(us, lasted.get(function_id, us))
+        return {function_id: us for function_id, us in lasted.items() if us > max(LONG_US, means.get(function_id, 0))}
+
+    def wait_seconds(self) -> float:
+        """How long what waits here would last."""
+        slots = (self.node.resources.total.get(CPU, 0) - self.node.resources.held.get(CPU, 0)) // RESOURCE_UNIT
+        return self._queue_count() * self._mean_seconds() / max(1, slots)
+
+    def _held(self) -> dict[str, int]:
+        """What actors and bundles hold, and actors that are about to start."""
+        resources = self.node.resources
+        held = resources.held_by(resources.held, self.node.pool.gpus_of_actors())
+        for name, amount in self.node.calls.promised.items():
+            if amount:
+                held[name] = held.get(name, 0) + amount
+        return groups.plain(held)

@@ -1,0 +1,196 @@
+"""What tasks and calls of other nodes come to: values go straight there, or lie here until that node holds them.
+
+    its node        a task of it (TaskDone), a call (CallsFinished: remote_calls, routes): small values
+    its node        the sizes of what is large, or has refs inside: it is held here at the shards for as long as that
+                    node has not joined its holders
+    that node       ResultsHeld: it has
+
+So it is with a task that went up without a word to the shards (a quiet trip): nobody but its origin knows what it
+returns, and where that is small the shards never hear of it.  A task that the shards know of, since it takes refs, has
+failed on its way before, or its returns are known to others, has its results announced there too.
+
+Who is told of a value may take refs from it at once, and record tasks that take these: so nobody is told before the
+shards know who makes what is inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ....ids import return_id
+from ....wire.actors import ResultsHeld
+from ....wire.gcs import ObjectLocated
+from ....wire.scheduling import TaskAccepted, TaskDone
+from ....wire.task_spec import StoredValue
+from ...role import on
+from ..tables import Process
+from ..task import Task
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+
+class Results:
+    """Of one node: what it gives, and what it is given."""
+
+    PASSING = {"unheld": None, "unaccepted": "node.tasks"} | {
+        "tasks that are gone": (lambda it: len(it.unaccepted.keys() - it.node.tasks.keys()), 0)
+    }
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.unheld: dict[str, list[bytes]] = {}  # another node -> results kept here until it holds them
+        self.unaccepted: dict[bytes, Task] = {}  # quiet ones that are here, whose origin has heard nothing from us yet
+
+    # --- given ---
+
+    def begin_quietly(self, task: Task) -> None:
+        """It holds nothing that its origin would have to wait for: most are done before that need hear of them."""
+        task.entry.shared.told_to_origin_alone()
+        self.unaccepted[task.spec.task_id] = task
+
+    def accept(self) -> None:
+        """Now and then: those that take longer."""
+        for task_id, task in self.unaccepted.items():
+            self.node.send(task.origin, TaskAccepted(task_id, task.trip))
+        self.unaccepted.clear()
+
+    def end_quietly(
+        self,
+        task: Task,
+        values: list[bytes | StoredValue],
+        contained: tuple[tuple[bytes, ...], ...],
+        writer: Process | None,
+    ) -> None:
+        """A task whose returns only its origin knows is done."""
+        node, task_id = self.node, task.spec.task_id
+        if self.unaccepted.pop(task_id, None) is not None and any(contained):
+            node.send(task.origin, TaskAccepted(task_id, task.trip))  # it is told of the end later: nobody looks for it
+        done = partial(TaskDone, task_id, task.trip)
+        self.give(task, values, contained, lambda back: node.send(task.origin, done(back, task.attempts)), writer)
+
+    def give(
+        self,
+        task: Task,
+        values: list[bytes | StoredValue],
+        contained: tuple[tuple[bytes, ...], ...],
+        tell: Callable[[list[bytes | int]], None],
+        writer: Process | None,
+    ) -> None:
+        """It has ended here.  Small values go to its origin, others are kept until that holds them.
+
+        tell: what the origin is told; at once, or when the shards know who makes what is inside.
+        writer: where it ran, as in Lifecycle.finish.
+        """
+        node, objects = self.node, self.node.objects
+        node.finished_count += 1
+        node.ended.task_ended(task, values[0] if values else b"", writer)
+        task.ended()
+        back: list[bytes | int] = []
+        held: list[bytes] = []  # inside
+        values = values or [b""]
+        bytes_max = node.small_values.limits.get(task.origin)
+        for index, entry in enumerate(node.lifecycle.returns_of(task)):
+            value = values[index] if index < len(values) else values[0]
+            inside = contained[index] if index < len(contained) else ()
+            entry.task = None
+            if type(value) is bytes and not inside and (bytes_max is None or len(value) <= bytes_max):
+                back.append(value)
+                if entry.is_released:
+                    objects.forget_released(entry)
+                else:  # somebody here has refs on it, or had
+                    node.object_is_here(entry, value)
+                continue
+            back.append(value.size if type(value) is StoredValue else len(value))  # type: ignore[arg-type]
+            entry.share().holds()
+            objects.retain(entry.object_id)
+            self.unheld.setdefault(task.origin, []).append(entry.object_id)
+            node.remote._hold_at_shards([entry.object_id], 0)
+            node.object_is_here(entry, value, inside)
+            held += entry.contained
+        spec = task.spec
+        objects.drop_all(spec.deps)
+        objects.drop_all(spec.holds)
+        if task.origin in node.recovery.lost:
+            objects.drop_all(self.unheld.pop(task.origin, []))  # as in node_lost, which has been
+            return
+        if not held:
+            tell(back)
+            return
+        request = node.acks.next_request()
+        node.acks.expect(request, node.remote._share(held, request), lambda: tell(back), task.origin)
+
+    def tell_origin(self, task: Task, values: list[bytes | StoredValue]) -> None:
+        """A task that the shards know of is done here: small results go straight to its origin too, unasked."""
+        node = self.node
+        if task.origin == node.address or task.origin in node.recovery.lost:
+            return
+        small: list[bytes | int] = [value for value in values if type(value) is bytes]
+        bytes_max = node.small_values.limits.get(task.origin, node.inline_bytes_max)
+        if len(small) < len(values) or sum(map(len, small)) > bytes_max:  # type: ignore[arg-type]
+            return
+        small = small or [b""]
+        small += small[:1] * (len(node.lifecycle.returns_of(task)) - len(small))  # an error stands in each
+        node.send(task.origin, TaskDone(task.spec.task_id, task.trip, small))
+
+    @on(ResultsHeld)
+    def on_results_held(self, message: ResultsHeld) -> None:
+        """ResultsHeld."""
+        kept = self.unheld.get(self.node.sender, [])
+        for object_id in message.object_ids:
+            if object_id in kept:
+                kept.remove(object_id)
+                self.node.objects.drop(object_id)
+        if not kept:
+            self.unheld.pop(self.node.sender, None)
+
+    def node_lost(self, lost: str) -> None:
+        """What it was promised, nobody waits for; but what its tasks return others may have heard of by now."""
+        self.node.objects.drop_all(self.unheld.pop(lost, []))
+        for task in self.node.tasks.values():
+            if task.is_quiet and task.origin == lost:
+                task.entry.shared.told_to_all()
+                self.unaccepted.pop(task.spec.task_id, None)
+
+    # --- taken ---
+
+    @on(TaskDone)
+    def on_task_done(self, message: TaskDone) -> None:
+        """TaskDone; where the shards are told too, that is behind it, and then nobody waits for it."""
+        node = self.node
+        lying = [return_id(message.task_id, n) for n, value in enumerate(message.values, 1) if type(value) is int]
+        task = node.trips.on_its_way(message.task_id, message.trip)
+        if task is None or node.sender in node.recovery.lost:
+            self._do_not_want(lying)
+            return
+        if (task.forward.peer or node.sender) != node.sender:
+            node.reject("a result of a task that is with another node")
+            self._do_not_want(lying)
+            return
+        returns = node.lifecycle.returns_of(task)
+        if len(message.values) != len(returns):
+            node.reject("not what the task returns")
+            self._do_not_want(lying)
+            return
+        task.tried(max(task.attempts, message.attempts))
+        if lying:
+            home, request = node.sender, node.acks.next_request()
+            expected = node.departures.record(task, request)
+            node.acks.expect(request, expected, lambda: node.send(home, ResultsHeld(lying)), home)
+        node.trips.landed(task)
+        node.notices.failed(task, message.values[0])
+        for entry, value in zip(returns, message.values, strict=True):
+            entry.task = None
+            if entry.value is not None:
+                continue
+            if type(value) is int:
+                node.remote.on_object_located(ObjectLocated(entry.object_id, value, [node.sender]))
+            else:
+                node.object_is_here(entry, value)  # type: ignore[arg-type]
+
+    def _do_not_want(self, object_ids: list[bytes]) -> None:
+        """They need not be kept for us."""
+        if object_ids:
+            self.node.send(self.node.sender, ResultsHeld(object_ids))

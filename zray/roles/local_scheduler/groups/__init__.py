@@ -1,0 +1,1 @@
+"""Placement groups: bundles on the node, and groups that the node keeps."""

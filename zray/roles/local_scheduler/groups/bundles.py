@@ -1,0 +1,265 @@
+"""Bundles of placement groups on this node: reserved, used by tasks and actors, given back.
+
+A bundle's amounts are taken out of what the node has, and are there again under names of the bundle's own
+(wire/groups.bundle_name): what runs in it takes those, and everything else about it is as for any other task or actor.
+
+    PrepareBundles -> BundlesPrepared    all of a message's, or none
+    CommitBundles                        they are the group's
+    ReturnBundles                        given back, when nothing of them is in use any more; what runs there is killed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ....exceptions import encode_system_error
+from ....wire.amounts import is_enough
+from ....wire.bundles import sum_of
+from ....wire.groups import BundlesPrepared, CommitBundles, PrepareBundles, ReturnBundles, bundle_name, plain_name
+from ....wire.task_spec import ActorOptions
+from ....wire.where import Where
+from ...role import on
+from ..gpus import GPU
+from ..tables import ReadyQueue, Worker
+from ..task import Task, TaskState
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+
+class Bundle(Struct, gc=False, eq=False):
+    """One of them, here."""
+
+    group_id: bytes
+    index: int
+    trip: int
+    amounts: dict[str, int]
+    is_committed: bool = False
+    is_leaving: bool = False  # given back as soon as nothing of it is in use
+
+    def named(self, request: Mapping[str, int]) -> dict[str, int]:
+        """What a task or actor that asks for so much takes here."""
+        return {bundle_name(name, self.group_id, self.index): amount for name, amount in request.items() if amount}
+
+
+class Bundles:
+    """Of one node."""
+
+    PASSING = {"leaving": None}
+    OF_JOBS = {"here": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.here: dict[tuple[bytes, int], Bundle] = {}
+        self.leaving: list[Bundle] = []
+
+    # --- two phases ---
+
+    @on(PrepareBundles)
+    def on_prepare(self, message: PrepareBundles) -> None:
+        """PrepareBundles."""
+        node = self.node
+        wanted = sum_of(amounts for _, amounts in message.bundles)
+        # As it is found out whether there are such GPUs: the largest part first.
+        bundles = sorted(message.bundles, key=lambda bundle: -bundle[1].get(GPU, 0))
+        is_known = any((message.group_id, index) in self.here for index, _ in message.bundles)
+        is_done = (
+            not is_known
+            and not node.drain.is_on
+            and node.calls.has_room_for(ActorOptions(resources=wanted), may_borrow=True, are_apart=True)
+            and node.resources.gpus.fit_all(amounts.get(GPU, 0) for _, amounts in bundles)
+        )
+        if is_done:
+            for index, amounts in bundles:
+                bundle = Bundle(message.group_id, index, message.trip, amounts)
+                self.here[(message.group_id, index)] = bundle
+                node.resources.reserve(amounts, bundle.named(amounts))
+            node.dispatch.is_dirty = True  # tasks that this leaves no room for go elsewhere
+        node.send(node.sender, BundlesPrepared(message.group_id, message.trip, node.address, is_done))
+
+    @on(CommitBundles)
+    def on_commit(self, message: CommitBundles) -> None:
+        """CommitBundles: from now on they may be used."""
+        for bundle in self.of_group(message.group_id):
+            if bundle.trip == message.trip:
+                bundle.is_committed = True
+        self.node.dispatch.is_dirty = True
+        self.node.calls.wanting_worker_changed()
+
+    @on(ReturnBundles)
+    def on_return(self, message: ReturnBundles) -> None:
+        """ReturnBundles."""
+        returned = [bundle for bundle in self.of_group(message.group_id) if message.trip in (0, bundle.trip)]
+        for bundle in returned:
+            bundle.is_leaving = True
+            self.leaving.append(bundle)
+        if not message.trip:
+            self._end_all(message)
+        else:
+            self._send_on(message.group_id)
+        self.release()
+
+    def _send_on(self, group_id: bytes) -> None:
+        """Tasks that have waited for a bundle to be the group's, and it is not."""
+        node = self.node
+        for queue in list(node.dispatch.queues):
+            where = queue.options.where
+            if where is not None and where.group == group_id and not self.is_here(where, queue.options.resources):
+                tasks = list(queue.tasks)
+                node.dispatch.ready_count -= len(tasks)
+                queue.tasks.clear()
+                for task in tasks:
+                    node.groups.enqueue(task, queue)
+
+    def of_group(self, group_id: bytes) -> list[Bundle]:
+        """Those that stay."""
+        return [bundle for bundle in self.here.values() if bundle.group_id == group_id and not bundle.is_leaving]
+
+    def release(self) -> None:
+        """Give back what is not in use any more."""
+        resources, leaving = self.node.resources, []
+        for bundle in self.leaving:
+            named = bundle.named(bundle.amounts)
+            if all(resources.free[name] == amount for name, amount in named.items()):
+                del self.here[(bundle.group_id, bundle.index)]
+                resources.release(bundle.amounts, named)
+                self.node.dispatch.is_dirty = True
+                self.node.calls.wanting_worker_changed()
+            else:
+                leaving.append(bundle)
+        if len(leaving) < len(self.leaving):
+            self.node.keeping.room_changed()
+            if self.node.members.peers:  # what is spread right behind a removal goes where that was, too
+                self.node.load.report()
+        self.leaving = leaving
+
+    # --- removal ---
+
+    def _end_all(self, message: ReturnBundles) -> None:
+        """The group is removed: nothing of it goes on here."""
+        node, group_id = self.node, message.group_id
+        text = f"The placement group {group_id.hex()} was removed: {message.reason}."
+        self.fail_waiting(group_id, encode_system_error("TaskPlacementGroupRemoved", text))
+        error = encode_system_error("ActorPlacementGroupRemoved", text)
+        for actor in list(node.calls.actors.values()):
+            if _is_in(actor.options.where, group_id):
+                if actor.worker is not None:
+                    node.pool.kill(actor.worker)
+                node.ends.bury(actor, error)
+        for worker in node.pool.workers.values():
+            if worker.actor is None and self._runs_in(worker, group_id):
+                node.pool.kill(worker, encode_system_error("TaskPlacementGroupRemoved", text))
+
+    def fail_waiting(self, group_id: bytes, error: bytes) -> None:
+        """Tasks of the group that are here and do not run."""
+        node = self.node
+        doomed = [
+            task
+            for task in node.tasks.values()
+            if _is_in(task.options.where, group_id) and task.state in (TaskState.WAITING, TaskState.READY)
+        ]
+        for queue in node.dispatch.queues:
+            if _is_in(queue.options.where, group_id):
+                node.dispatch.ready_count -= len(queue.tasks)
+                queue.tasks.clear()
+        for task in doomed:
+            task.ended()  # so that the end of one does not start another
+        node.undoing.end_tasks(doomed, error)
+        node.function_table.forget_waiters()
+
+    @staticmethod
+    def _runs_in(worker: Worker, group_id: bytes) -> bool:
+        """Whether a level of its stack runs a task of the group."""
+        tasks = [*worker.inflight, *(frame.task for frame in worker.frames if frame.task is not None)]
+        return any(_is_in(task.options.where, group_id) for task in tasks)
+
+    def fail_of_doomed(self, worker: Worker, tasks: list[Task]) -> list[Task]:
+        """A worker has ended.  It was killed because of a removal: what remains of its tasks."""
+        rest = []
+        for task in tasks:
+            where = task.options.where
+            if where is not None and where.group and not self.of_group(where.group):
+                self.node.lifecycle.fail_with(task, worker.error)
+            else:
+                rest.append(task)
+        return rest
+
+    # --- what runs in them ---
+
+    def candidates(self, where: Where, request: Mapping[str, int], *, are_committed: bool = True) -> Iterator[Bundle]:
+        """Bundles in which such a task or actor could run, full or not; the group's, or else soon to be, or not.  Those
+        without GPUs that it does not ask for are first.
+        """
+        for bundle in sorted(self.of_group(where.group), key=lambda bundle: leaves_gpus_idle(bundle.amounts, request)):
+            if bundle.is_committed or not are_committed:
+                if where.bundle in (-1, bundle.index) and is_enough(bundle.amounts, request):
+                    yield bundle
+
+    def is_here(self, where: Where, request: Mapping[str, int]) -> bool:
+        """Whether there is one, or may soon be: tasks may come before the word that it is the group's."""
+        return next(self.candidates(where, request, are_committed=False), None) is not None
+
+    def pick(self, queue: ReadyQueue) -> bool:
+        """Have the queue's next lease take of a bundle that has room now.  False: there is none."""
+        where, request = queue.options.where, queue.options.resources
+        assert where is not None
+        for bundle in self.candidates(where, request):
+            named = bundle.named(request)
+            if self.node.resources.fits(named):
+                queue.resources = named
+                return True
+        return False
+
+    def lacking(self, where: Where, request: dict[str, int]) -> dict[str, int]:
+        """What such a task takes of the first bundle in which it could run."""
+        bundle = next(self.candidates(where, request), None)
+        return bundle.named(request) if bundle is not None else request
+
+    def has_without_gpus(self, where: Where, request: Mapping[str, int]) -> bool:
+        """Whether such an actor could run here and leave no GPU idle."""
+        return any(not leaves_gpus_idle(bundle.amounts, request) for bundle in self.candidates(where, request))
+
+    def with_room(self, options: ActorOptions, *, spares_gpus: bool = False) -> ActorOptions | None:
+        """The actor's options, as it takes of a bundle that has room for it; None: none has.
+
+        spares_gpus: bundles with GPUs that it does not ask for do not do.
+        """
+        assert options.where is not None
+        for bundle in self.candidates(options.where, options.resources):
+            if spares_gpus and leaves_gpus_idle(bundle.amounts, options.resources):
+                return None  # those are the last ones
+            named = replace(options, resources=bundle.named(options.resources))
+            if self.node.calls.has_room_for(named):
+                return named
+        return None
+
+    def check_everything(self) -> None:
+        """What is reserved is what bundles have."""
+        reserved: dict[str, int] = {}
+        for bundle in self.here.values():
+            for name, amount in bundle.amounts.items():
+                if amount:
+                    reserved[name] = reserved.get(name, 0) + amount
+            for name, amount in bundle.named(bundle.amounts).items():
+                assert self.node.resources.total[name] == amount
+        assert reserved == self.node.resources.reserved, "reserved for no bundle"
+
+
+def as_asked(options: ActorOptions) -> ActorOptions:
+    """Of an actor that may be in a bundle here: what it asks for anywhere."""
+    if options.where is None or not options.where.group:
+        return options
+    return replace(options, resources={plain_name(name): amount for name, amount in options.resources.items()})
+
+
+def leaves_gpus_idle(amounts: Mapping[str, int], request: Mapping[str, int]) -> bool:
+    """Whether the bundle has GPUs, and the request takes none: what needs both may come later."""
+    return bool(amounts.get(GPU)) and not request.get(GPU)
+
+
+def _is_in(where: Where | None, group_id: bytes) -> bool:
+    return where is not None and where.group == group_id

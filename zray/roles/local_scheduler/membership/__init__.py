@@ -1,0 +1,1 @@
+"""Membership of the node: lease, suspension after its loss, drain."""

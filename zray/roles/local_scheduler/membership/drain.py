@@ -1,0 +1,376 @@
+"""A node that is to leave (`zray drain`): it takes nothing on, finishes what it runs, and hands its objects over.
+
+    DrainNode    -> nothing is placed here any more (LoadReport); what has not begun goes back, or up
+    then         tasks that run end, those that others run for us too, actors end (but for those that can be made again
+                 elsewhere, see going.py), programs leave
+    then         every object that others may know of gets a copy elsewhere: TakeCopies -> CopiesTaken
+    then         all shards and all nodes have answered that they have what we said
+    DrainReport(is_done) -> the monitor's verdict: nothing was lost with us (NodeLost.is_drained)
+
+A task that nobody else could run, and that another one here may wait for, still runs here.
+The other side, `Taking`: it holds what it was told to take until the shards know of its copies.  A node that is to
+leave itself takes none: of two that leave at once, each would count on the other one's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ....wire import drains, gcs, task_spec
+from ....wire.where import Where
+from ...role import on
+from ..objects.table import ObjectEntry
+from ..tables import ActorState, ReadyQueue
+from ..task import FORWARDED, TaskState
+from .going import Going
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+STEP_SECONDS = 0.1
+# Objects on their way to others at once.
+MOVING_MAX = 1_000
+# A node that has not taken an object after so long may have no room: another one is asked.
+PATIENCE_SECONDS = 30.0
+_STATES = {
+    TaskState.WAITING: "waiting task",
+    TaskState.READY: "ready task",
+    TaskState.SENT: "running task",
+    TaskState.CALL: "actor call",
+    FORWARDED: "remote task",
+}
+
+
+class Moving(Struct, gc=False, eq=False):
+    """An object of ours that another node is to have."""
+
+    peer: str = ""  # who was asked; "": the shard, who else has it
+    since: float = 0.0
+    tried: int = 0
+
+
+class Drain:
+    """Of one node: its leaving, and what it takes from others that leave."""
+
+    LASTING = {"moving": "MOVING_MAX", "safe asked own_requests": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.is_on = False
+        self.is_done = False  # nothing is done here any more
+        self.is_alone = False  # done; but a node is lost that may have had copies of ours
+        self.told = ""  # the monitor that was told so: the next one has not heard it
+        self.moving: dict[bytes, Moving] = {}
+        self.safe: set[bytes] = set()  # objects that others have: membership only
+        self.request = 0
+        self.asked: dict[int, tuple[str, bytes]] = {}  # of TakeCopies: whom, and which object (b"": none)
+        self.own_requests: set[int] = set()  # to shards, of the last round: membership only
+        self.silent: dict[str, None] | None = None  # who has not yet answered that it has all we said
+        self.taking = Taking(node)
+        self.going = Going(node)
+
+    # --- leaving ---
+
+    @on(drains.DrainNode)
+    def on_drain_node(self, message: drains.DrainNode) -> None:
+        """DrainNode; a repeat changes nothing."""
+        if not self.is_on:
+            self.is_on = True
+            self.node.dispatch.is_dirty = True
+            self.step()
+
+    def send_away(self) -> None:
+        """What is ready here, and has not begun, goes; but for what only we can run."""
+        node = self.node
+        for queue in list(node.dispatch.queues):
+            if queue.tasks and not self._must_stay(queue):
+                node.trips.leave(queue, must_all=True)
+
+    def _give_back(self) -> None:
+        """What others have placed here, and waits for its arguments."""
+        node = self.node
+        for task in list(node.tasks.values()):
+            is_others = task.origin and task.origin != node.address and task.origin not in node.recovery.lost
+            is_others = is_others and not node.groups.is_for(task)
+            if is_others and task.state == TaskState.WAITING and task.spec.function_id in node.functions:
+                node.trips.give_back_waiting(task)
+
+    def _must_stay(self, queue: ReadyQueue) -> bool:
+        """Whether a task that runs here may wait for it, and nobody else can run it; or its bundle is here."""
+        return queue.is_in_group or queue.depth > 0 and not self.may_go(queue.resources, queue.options.where)
+
+    def may_go(self, request: dict[str, int], where: Where | None) -> bool:
+        """Whether another node could have it."""
+        node = self.node
+        return not node.strategies.is_bound(where) and node.infeasible.is_met_elsewhere(request)
+
+    def refused(self, depth: int) -> bool:
+        """Whether a task that no other node can run stays with us after all."""
+        return self.is_on and depth > 0
+
+    def step(self) -> None:
+        """See how far we are: regularly."""
+        node = self.node
+        if node.members.is_fenced:
+            return
+        node.after(STEP_SECONDS, self.step)
+        if self.is_done:
+            if self.is_alone:
+                self._look_again()
+            elif self.told != node.addresses.monitor:
+                self._report([])
+            return
+        self.send_away()
+        self._give_back()
+        wards = self.going.leave_wards()
+        waits_for, count = self._unfinished()
+        if count:
+            self.going.hold_back_a_while(count)
+        elif waits_for:
+            self.going.let_on()
+        elif count := self.going.hold_back():
+            waits_for = [_count(count, "actor call")]
+        elif wards:
+            waits_for = [_count(wards, "actor") + " of others, to be guarded by another node"]
+        if not waits_for:
+            if self._move():
+                self.going.let_on()  # those who wait for them may hold what would make room
+            waits_for = self._unmoved()
+        if waits_for:
+            self.silent = None
+        elif self.silent is None:
+            self._ask_all()
+        if not waits_for and self.silent is not None and not self.silent:
+            self.is_done = True
+        self._report(waits_for)
+
+    def _look_again(self) -> None:
+        """For copies that are left: we had said that we are done, and are waited for by others."""
+        self._move()
+        waits_for = self._unmoved()
+        self.is_alone = bool(waits_for)
+        self._report(waits_for)
+
+    def _report(self, waits_for: list[str]) -> None:
+        self.told = self.node.addresses.monitor
+        self.node.send(self.told, drains.DrainReport(self.node.address, waits_for, self.is_done and not self.is_alone))
+
+    def _unfinished(self) -> tuple[list[str], int]:
+        """What has to end, in words; and how much, if none of it runs here, so that actors that go may have made it."""
+        node = self.node
+        drivers = sum(process.kind == "driver" for process in node.processes.values())
+        goes = self.going.goes
+        actors = sum(actor.state != ActorState.DEAD and not goes(actor) for actor in node.calls.actors.values())
+        tasks = Counter(min(task.state, FORWARDED) for task in node.tasks.values() if not self.going.is_of_one(task))
+        told = [_count(tasks[state], what) for state, what in _STATES.items() if tasks[state]]
+        told += [_count(number, what) for number, what in ((actors, "actor"), (drivers, "program")) if number]
+        expected = [request for request in node.acks.expected if request not in self.own_requests]
+        under_way = len(expected) + len(node.moves.offers)
+        told = told or ([_count(under_way, "message") + " under way"] if under_way else [])
+        is_work_here = actors or drivers or tasks[TaskState.SENT]
+        return told, 0 if is_work_here else tasks.total() + under_way
+
+    # --- objects ---
+
+    def _to_move(self) -> list[ObjectEntry]:
+        return [
+            entry
+            for entry in self.node.objects.entries.values()
+            if entry.value is not None and entry.shared is not None and not entry.is_lost
+            if entry.task is None  # else made again for an answer that has not been given: nobody else has it, or can
+            if entry.object_id not in self.safe
+        ]
+
+    def _unmoved(self) -> list[str]:
+        left = self._to_move()
+        size = sum(_size_of(entry) for entry in left)
+        return [f"{_count(len(left), 'object')} ({size / 1e6:,.1f} MB) to be moved"] if left else []
+
+    def _move(self) -> bool:
+        """Ask the shards who else has it: if nobody, somebody is to have it.  Whether that takes too long."""
+        node, is_stuck = self.node, False
+        left = [entry.object_id for entry in self._to_move()]
+        known = dict.fromkeys(left)
+        self.moving = {object_id: moving for object_id, moving in self.moving.items() if object_id in known}
+        for object_id in left:
+            moving = self.moving.get(object_id)
+            if moving is None and len(self.moving) < MOVING_MAX:
+                moving = self.moving[object_id] = Moving()
+            elif moving is None or node.now - moving.since < PATIENCE_SECONDS:
+                continue
+            else:
+                is_stuck = True
+            moving.peer, moving.since = "", node.now
+            node.send(node.addresses.shard_of(object_id), gcs.SubscribeObject(node.address, object_id))
+        return is_stuck
+
+    def located(self, message: gcs.ObjectLocated) -> None:
+        """ObjectLocated: who has a copy."""
+        moving = self.moving.get(message.object_id)
+        entry = self.node.objects.entries.get(message.object_id)
+        if moving is None or moving.peer or entry is None or entry.value is None:
+            return
+        members = self.node.members
+        peers = [peer for peer in members.peers if peer not in members.outside and peer not in members.leaving]
+        have = [peer for peer in message.holders if peer in peers]
+        if not peers:
+            moving.since = -PATIENCE_SECONDS  # the next look
+            return
+        number = int.from_bytes(message.object_id[6:16], "big") + moving.tried
+        moving.peer = have[0] if have and not moving.tried else peers[number % len(peers)]
+        moving.tried += 1
+        self._ask(moving.peer, [(message.object_id, _size_of(entry))])
+
+    def _ask(self, peer: str, objects: list[tuple[bytes, int]]) -> None:
+        self.request += 1
+        self.asked[self.request] = peer, objects[0][0] if objects else b""
+        self.node.send(peer, drains.TakeCopies(self.request, objects))
+
+    def _ask_all(self) -> None:
+        """Shards and nodes: whether they have all that we have said."""
+        node = self.node
+        self.own_requests.clear()
+        self.silent = dict.fromkeys((*node.addresses.shards, *node.members.peers))
+        for peer in node.members.peers:
+            self._ask(peer, [])
+        for shard in node.addresses.shards:
+            request = node.acks.next_request()
+            self.own_requests.add(request)
+            node.acks.expect(request, 1, lambda shard=shard: self._has_answered(shard))  # type: ignore[misc]
+            node.send(shard, gcs.HoldAtNode(node.address, [], request))
+
+    def _has_answered(self, who: str) -> None:
+        if self.silent is not None:
+            self.silent.pop(who, None)
+
+    @on(drains.CopiesTaken)
+    def on_copies_taken(self, message: drains.CopiesTaken) -> None:
+        """CopiesTaken."""
+        sender = self.node.sender
+        peer, object_id = self.asked.pop(message.request, ("", b""))
+        if peer != sender:
+            self.node.reject("copies taken that nobody was asked to take")
+            return
+        self._has_answered(sender)
+        if message.is_leaving and sender in self.node.members.peers:
+            self.node.members.leaving.add(sender)
+            if object_id in self.moving:
+                self.moving[object_id].since = -PATIENCE_SECONDS  # another one is to have it
+        for object_id in message.object_ids:
+            self.moving.pop(object_id, None)
+            self.safe.add(object_id)
+
+    def node_lost(self, lost: str, *, is_drained: bool) -> None:
+        """What it took is gone with it, unless it has left in order: then others have it."""
+        self.taking.node_lost(lost)
+        self.going.closed.pop(lost, None)
+        if not self.is_on:
+            return
+        self.asked = {request: asked for request, asked in self.asked.items() if asked[0] != lost}
+        for moving in self.moving.values():
+            if moving.peer == lost:
+                moving.since = -PATIENCE_SECONDS
+        self._has_answered(lost)
+        if not is_drained:
+            # It may have been the only other one: all are looked at again.
+            self.safe.clear()
+            if self.is_done:
+                self.is_alone = True
+                self._look_again()
+
+
+class Taking:
+    """Objects that this node takes from others, which leave."""
+
+    PASSING = {"orders": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.orders: dict[tuple[str, int], dict[bytes, None]] = {}  # (who asks, its request) -> what has not come
+        self.timer_is_set = False
+
+    @on(drains.TakeCopies)
+    def on_take_copies(self, message: drains.TakeCopies) -> None:
+        """TakeCopies."""
+        node, asker = self.node, self.node.sender
+        if asker in node.recovery.lost:
+            return
+        if message.objects and node.drain.is_on:
+            node.send(asker, drains.CopiesTaken(message.request, [], True))
+            return
+        wanted: dict[bytes, None] = {}
+        for object_id, size in message.objects:
+            if object_id in wanted:
+                continue
+            wanted[object_id] = None
+            entry = node.objects.retain(object_id)  # until the shards know
+            if entry.shared is None and entry.value is None and entry.task is None:
+                node.remote.adopt(entry)
+            if entry.value is None and entry.task is None:
+                self._fetch(entry, asker, size)
+        if not wanted:
+            node.send(asker, drains.CopiesTaken(message.request, []))
+            return
+        self.orders[(asker, message.request)] = wanted
+        self._set_timer()
+
+    def _fetch(self, entry: ObjectEntry, asker: str, size: int) -> None:
+        shared = entry.share()
+        if not shared.is_fetching:
+            shared.lies_at(shared.locations or (asker,), shared.size or size)
+            self.node.fetches.begin(entry, shared)
+
+    def _set_timer(self) -> None:
+        if not self.timer_is_set:
+            self.timer_is_set = True
+            self.node.after(STEP_SECONDS, self.see_what_has_come)
+
+    def see_what_has_come(self) -> None:
+        """Look which copies have come; those that have failed to are ordered again."""
+        self.timer_is_set = False
+        node = self.node
+        for (asker, request), wanted in list(self.orders.items()):
+            entries = [node.objects.entries[object_id] for object_id in wanted]
+            if all(entry.value is not None and entry.object_id not in node.remote.unsaid for entry in entries):
+                self._tell_shards(asker, request, entries)
+                continue
+            for entry in entries:
+                if entry.value is None and entry.task is None:
+                    self._fetch(entry, asker, 0)
+        if self.orders:
+            self._set_timer()
+
+    def _tell_shards(self, asker: str, request: int, entries: list[ObjectEntry]) -> None:
+        """That we hold them, and what is inside: the answers come after the news that copies are here."""
+        node = self.node
+        del self.orders[(asker, request)]
+        object_ids = [entry.object_id for entry in entries]
+        here = [entry for entry in entries if not entry.is_lost]
+        for entry in here:
+            node.remote.share_value(entry)
+        inner = [object_id for entry in here for object_id in entry.contained]
+        own = node.acks.next_request()
+        count = node.remote._hold_at_shards([*object_ids, *inner], own)
+
+        def tell() -> None:
+            node.send(asker, drains.CopiesTaken(request, [entry.object_id for entry in here]))
+            node.objects.drop_all(object_ids)
+
+        node.acks.expect(own, count, tell)
+
+    def node_lost(self, lost: str) -> None:
+        """Who asked is gone: nobody waits for the answer."""
+        for asker, request in [key for key in self.orders if key[0] == lost]:
+            self.node.objects.drop_all(self.orders.pop((asker, request)))
+
+
+def _size_of(entry: ObjectEntry) -> int:
+    value = entry.value
+    return value.size if type(value) is task_spec.StoredValue else len(value) if type(value) is bytes else 0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

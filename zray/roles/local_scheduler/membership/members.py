@@ -1,0 +1,280 @@
+"""A local scheduler as a member of its cluster: it registers, says that it is alive and how loaded, and learns who
+else is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ....wire import gcs, groups, hosts, task_spec
+from ....wire.amounts import STORE_MEMORY
+from ....wire.message import Message
+from ...effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
+from ...replica_effects import ShardStalled
+from ...role import on
+from ...work_effects import OthersUnheard
+from .lease import HEAD_WAIT_SECONDS, Lease
+from .suspension import Suspension
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+LOAD_SECONDS = 0.1
+# For the user of a program outside of the cluster.
+GUEST_IS_LOST = (
+    "this program was removed from the cluster ({reason}).  Its tasks, actors and objects there are gone; {help}"
+)
+GUEST_HELP = (
+    "zray.shutdown() and zray.init() connect it again, and `zray start --head --driver-wait S` makes a cluster wait "
+    "longer"
+)
+HEAD_HELP = (
+    "start a cluster, and then the program again (`zray start --head --state-dir PATH` keeps the state that a new "
+    "head continues from, and `zray start --head-wait S` makes nodes wait longer for it)"
+)
+# Of nodes that we have not been told of, messages that are kept until we are: what a new head's node says of as many
+# actors, some 500 bytes each, before its monitor has said who it is.
+EARLY_MAX = 10_000
+REVOKED_HELP = "`zray keys token` on the head's machine prints a token with which it can join again"
+
+
+class Members:
+    """The cluster, seen from one node."""
+
+    LASTING = {"peers stalled early": None, "labels outside leaving": "peers", "early_count": "EARLY_MAX"} | {
+        "lease.sent": lambda it: int(it.lease.seconds / LOAD_SECONDS) + 2
+    }
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.peers: dict[str, dict[str, int]] = {}  # other local schedulers -> their total resources
+        self.labels: dict[str, dict[str, str]] = {}  # of the peers
+        self.outside: set[str] = set()  # those of them where nothing is placed: of programs outside of the cluster
+        self.leaving: set[str] = set()  # those of them that are to leave, as far as we were told: membership only
+        self.last_lost = ""  # of those whose loss a monitor has told us: in the order in which they were lost
+        self.lease = Lease()
+        self.suspension = Suspension(self.node)
+        self.facts = ("node", "", b"")  # as registered
+        self.hostname = ""
+        self.is_fenced = False
+        self.early: dict[str, list[Message]] = {}  # by sender
+        self.others_silence = ""  # in words
+        self.stalled: dict[str, list[str]] = {}  # shards that answer nothing -> why; for people alone
+
+    def start(
+        self,
+        kind: str = "node",
+        endpoint: str = "",
+        public_key: bytes = b"",
+        head_wait: float = HEAD_WAIT_SECONDS,
+        hostname: str = "",
+    ) -> None:
+        """Join the cluster: once, before anything else.  As in RegisterNode; head_wait: as in Lease."""
+        self.lease.head_wait = head_wait
+        self.facts = (kind, endpoint, public_key)
+        self.hostname = hostname
+        self._register()
+        self.report()
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether this is the node of a program outside of the cluster: it goes with it, so what asks for no CPU runs
+        elsewhere too."""
+        return self.facts[0] == "driver"
+
+    @property
+    def has_had_others(self) -> bool:
+        """Whether there is another node, or was one."""
+        return bool(self.peers or self.node.recovery.lost)
+
+    def silence(self) -> str:
+        """As the lease says it; at the head, that it hears of no other machine."""
+        return self.lease.silence(is_guest=self.is_guest) or self.others_silence
+
+    def stalls(self) -> list[str]:
+        """In words: the shards that answer nothing, for want of room on a disk or of replicas."""
+        return [
+            f"GCS shard {shard.rpartition('-')[2]} {reason}"
+            for shard, reasons in sorted(self.stalled.items())
+            for reason in reasons
+        ]
+
+    @on(ShardStalled)
+    def on_shard_stalled(self, message: ShardStalled) -> None:
+        """ShardStalled."""
+        if message.reasons:
+            self.stalled[message.shard] = message.reasons
+        else:
+            self.stalled.pop(message.shard, None)
+
+    def _register(self) -> None:
+        node = self.node
+        total = groups.plain(node.resources.total)
+        if node.load.store_bytes:
+            total[STORE_MEMORY] = node.load.store_bytes * task_spec.RESOURCE_UNIT
+        peers, last = list(self.peers), self.last_lost
+        register = gcs.RegisterNode(node.address, total, *self.facts, peers, node.labels, self.hostname, last)
+        node.send(node.addresses.monitor, register)
+        for shard in node.addresses.shards:
+            node.send(shard, groups.AttendShard(node.address, self.facts[0] != "driver"))
+
+    def report(self) -> None:
+        """Say that we are there, and how loaded: regularly."""
+        node = self.node
+        if self.is_fenced:
+            return
+        lease = self.lease
+        lease.count(node.now)
+        if reason := lease.why_over(is_guest=self.is_guest):
+            self.fence(reason, may_rejoin=lease.is_cut_off and not (lease.is_over and lease.head_has_ended))
+            return
+        if lease.is_cut_off:
+            self.suspension.begin()
+        if lease.begin_to_look():
+            node.perform(ProbeHost(node.addresses.monitor))
+        if not self.suspension.is_on:
+            node.load.report()
+            node.load.count_store()
+            node.results.accept()
+        node.send(node.addresses.monitor, gcs.Heartbeat(node.address, lease.next_heartbeat()))
+        node.after(LOAD_SECONDS, self.report)
+
+    @on(gcs.NodeJoined)
+    def on_node_joined(self, message: gcs.NodeJoined) -> None:
+        """NodeJoined: there is somewhere to spill to."""
+        if message.node != self.node.address:
+            self.node.perform(
+                MeetHost(message.node, message.kind, message.endpoint, message.public_key, message.is_earlier)
+            )
+            self.peers[message.node] = message.total
+            self.labels[message.node] = message.labels
+            self.node.small_values.node_joined(message.node)
+            if message.kind == "driver":
+                self.outside.add(message.node)
+            else:
+                self.node.infeasible.node_joined(message.total)
+                self.node.keeping.nodes_changed()
+                self.node.guards.node_joined()
+
+        self._hear_what_came_early(message.node)
+
+    def comes_early(self, message: Message) -> bool:
+        """Whether its sender, another node, is none that we have been told of yet.  It is heard when we are."""
+        sender = self.node.sender
+        if sender in self.peers or sender in self.node.recovery.lost:
+            return False
+        if self.early_count < EARLY_MAX:
+            self.early.setdefault(sender, []).append(message)
+        return True
+
+    @property
+    def early_count(self) -> int:
+        """How many messages of all that are none yet."""
+        return sum(map(len, self.early.values()))
+
+    def _hear_what_came_early(self, joined: str) -> None:
+        told_by, self.node.sender = self.node.sender, joined
+        for message in self.early.pop(joined, ()):
+            self.node.handlers[type(message)](message)
+        self.node.sender = told_by
+
+    def are_leaving(self, nodes: Iterable[str]) -> None:
+        """As somebody has said."""
+        self.leaving.update(node for node in nodes if node in self.peers)
+
+    @on(gcs.HeartbeatReply)
+    def on_heartbeat_reply(self, message: gcs.HeartbeatReply) -> None:
+        """HeartbeatReply: the lease begins anew."""
+        self.lease.answered(message.number, message.seconds)
+        if self.suspension.is_on and not self.lease.is_cut_off:
+            self.suspension.end()
+
+    @on(HostProbed)
+    def on_host_probed(self, message: HostProbed) -> None:
+        """HostProbed: the head, seen from outside."""
+        if message.role != self.node.addresses.monitor:
+            return  # the former one
+        found = message.finding
+        self.lease.looked(
+            has_ended=found is Finding.ENDED,
+            stands_still=found is Finding.STANDS_STILL,
+            answers=found is Finding.ANSWERS,
+        )
+
+    @on(OthersUnheard)
+    def on_others_unheard(self, message: OthersUnheard) -> None:
+        """OthersUnheard."""
+        self.others_silence = message.words
+
+    @on(gcs.NodeLost)
+    def on_node_lost(self, message: gcs.NodeLost) -> None:
+        """NodeLost."""
+        if message.node == self.node.address:
+            reason = message.reason if self.node.drain.is_done else f"this node was declared dead: {message.reason}"
+            self.fence(reason, may_rejoin=hosts.WAS_LOST in reason)
+            return
+        self.last_lost = message.node
+        if message.node in self.node.recovery.lost:
+            return  # the former head's own, or told again by a monitor that cannot know that we were told
+        self._forget_node(message)
+        self.node.perform(ForgetHost(message.node, message.reason))
+
+    @on(HeadChanged)
+    def on_head_changed(self, message: HeadChanged) -> None:
+        """HeadChanged: what its node was is lost, and what was under way to its roles.  We are a member as before.
+
+        Shards are asked again by the chain clients; the other nodes do the same as we.
+        """
+        node, addresses = self.node, self.node.addresses
+        gone = list(addresses.global_schedulers)
+        addresses.monitor = f"{message.head}/monitor"
+        addresses.global_schedulers[:] = message.global_schedulers
+        self.lease.extended()
+        self._forget_node(
+            gcs.NodeLost(f"{message.former}/local", "the head of the cluster has ended, and was started again")
+        )
+        for scheduler in gone:
+            node.flights.scheduler_gone(scheduler)
+        self._register()
+
+    def _forget_node(self, message: gcs.NodeLost) -> None:
+        if message.node in self.peers and message.node not in self.outside:
+            self.node.notices.node_lost(message)
+        self.early.pop(message.node, None)
+        self.peers.pop(message.node, None)
+        self.labels.pop(message.node, None)
+        self.outside.discard(message.node)
+        self.leaving.discard(message.node)
+        self.node.recovery.node_lost(message)
+        self.node.acks.node_lost(message.node)
+        self.node.routes.node_lost(message.node, is_drained=message.is_drained)
+        self.node.remote_calls.node_lost(message.node)
+        self.node.results.node_lost(message.node)
+        self.node.fates.node_lost(message)
+        self.node.logs.node_lost(message.node)
+        self.node.moves.node_lost(message.node)
+        self.node.guards.node_lost(message.node, is_drained=message.is_drained)
+        self.node.flights.node_lost(message.node)
+        self.node.drain.node_lost(message.node, is_drained=message.is_drained)
+        self.node.output.node_lost(message.node)
+        self.node.code.home_lost(message.node)
+        self.node.small_values.node_lost(message.node)
+
+    def fence(self, reason: str, *, may_rejoin: bool) -> None:
+        """No member any more: what runs here must not go on, since others run it again."""
+        if not self.is_fenced:
+            self.is_fenced = True
+            spared = self.node.ends.spared()
+            for address in self.node.pool.workers:
+                if address not in spared:
+                    self.node.perform(KillWorker(address))
+            may_rejoin = may_rejoin and not self.node.drain.is_on
+            text = f"not a member of its cluster any more: {reason}"
+            advice = HEAD_HELP if self.lease.head_has_ended else ""
+            if self.is_guest:
+                advice = REVOKED_HELP if "key was revoked" in reason else advice or GUEST_HELP
+                text = GUEST_IS_LOST.format(reason=reason, help=advice)
+            elif advice:
+                text += f".  The tasks, actors and objects there are gone; {advice}"
+            self.node.perform(EndSession(text, may_rejoin))

@@ -1,0 +1,1 @@
+"""Objects of a node: values, references, copies elsewhere, waits, lineage and reconstruction."""

@@ -1,0 +1,280 @@
+"""Objects that this node has its object manager bring here, until they are here or nobody wants them any more.
+
+An order is one FetchObject; it ends with ObjectFetched or FetchFailed, whatever becomes of the object here meanwhile.
+So an object is never ordered twice at a time, and what comes late belongs to the order that stands.
+
+What was let go of here, and is still being read, need not come: it is there.  (Nor could it, before its last reader
+lets go of it; and that one may wait for a task that takes it.)
+
+What has refs inside is here when the shards have said that this node holds these: they may have gone before, with the
+node that sent the value, or when the value was let go of here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....exceptions import encode_system_error
+from ....ids import ObjectID
+from ....wire.amounts import name_of
+from ....wire.objects import FetchFailed, FetchObject, FetchWaits, ObjectFetched, StopFetching
+from ....wire.task_spec import StoredValue
+from ...role import on
+from ..tables import Process
+from ..task import FORWARDED, Task, TaskState
+from .making_room import MakingRoom
+from .sharing import Shared
+from .table import ObjectEntry
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# A fetch waits so long for space while a process here may still free some; then it fails (docs/design/storage.md).
+ROOM_SECONDS_MAX = 600.0
+# What was said of a full store holds for so long: it is said again twice as often, while nothing else comes either.
+FULL_NEWS_SECONDS = 10.0
+
+
+class Fetches:
+    """What is on its way here."""
+
+    # Orders stay until the shards have answered, also where nobody wants them any more.
+    PASSING = {"unheld": "node.acks.expected", "ordered": lambda it: len(it.node.objects.entries) + len(it.unheld)}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.ordered: dict[bytes, bool] = {}  # by object: whether it is urgent
+        # Requests to hold what is inside of a value that has come: whether some of that is gone.
+        self.unheld: dict[int, bool] = {}
+        self.full = ""  # what was said last of the store that has no room for one of them
+        self.full_at = 0.0  # when
+        self.full_for = b""  # that one
+        self.room = MakingRoom(node)
+
+    def begin(self, entry: ObjectEntry, shared: Shared, *, is_urgent: bool = False) -> None:
+        """Have it brought here, once.  is_urgent: a process waits for it, and may have room that others wait for."""
+        object_id, size = entry.object_id, shared.size
+        is_ordered = object_id in self.ordered
+        if is_ordered and not shared.is_fetching:
+            shared.ordered()
+            return  # given up a moment ago: when that is confirmed, the shard is asked where it is now
+        if shared.is_fetching and (self.ordered.get(object_id, True) or not is_urgent):
+            return
+        if self._is_still_here(object_id, size):
+            if not is_ordered:
+                shared.ordered()
+                self.ordered[object_id] = True
+                self.node.after(0.0, self.take_what_is_here, object_id)
+            return
+        if not is_ordered:
+            shared.ordered()
+            self.node.load.fetch_begins(object_id, size)
+        self.ordered[object_id] = is_urgent
+        order = FetchObject(object_id, size, list(shared.locations), size <= self.node.inline_bytes_max, is_urgent)
+        self.node.send(self.node.addresses.object_manager, order)
+
+    def _is_still_here(self, object_id: bytes, size: int) -> bool:
+        objects = self.node.objects
+        return object_id in objects.revivable and size in (-1, objects.dying[object_id].size)
+
+    def take_what_is_here(self, object_id: ObjectID) -> None:
+        """Take what is being read here for the order, unless it has been freed in the meantime."""
+        objects = self.node.objects
+        entry = objects.entries.get(object_id)
+        if entry is None or entry.value is not None:
+            self.ordered.pop(object_id, None)
+        elif object_id not in objects.revivable:
+            self.failed(FetchFailed(object_id, "its last reader here has dropped it"))
+        else:
+            copy = ObjectFetched(object_id, objects.dying[object_id], objects.revivable[object_id])
+            if copy.contained:
+                self._take_inside(entry, copy, was_here=True)
+            else:
+                self._is_here(entry, copy)
+
+    def stop(self, object_id: bytes, reason: str = "") -> None:
+        """Nobody here wants it any more; or, for this reason, it can never be here."""
+        if object_id in self.ordered:
+            self.node.send(self.node.addresses.object_manager, StopFetching(object_id, reason))
+
+    @on(ObjectFetched)
+    def fetched(self, message: ObjectFetched) -> None:
+        """ObjectFetched: a copy is here."""
+        node = self.node
+        if type(message.value) is StoredValue:
+            self.full = ""
+        node.load.fetch_ends(message.object_id, has_come=True)
+        entry = node.objects.entries.get(message.object_id)
+        if entry is None or entry.value is not None:
+            self.ordered.pop(message.object_id, None)
+            if type(message.value) is StoredValue:
+                node.objects.freed_places.append(message.object_id)
+        elif message.contained:
+            self._take_inside(entry, message)
+        else:
+            self._is_here(entry, message)
+
+    def _take_inside(self, entry: ObjectEntry, message: ObjectFetched, *, was_here: bool = False) -> None:
+        """Nobody here takes a ref from it before the shards know that we hold it.
+
+        Who gave us the value may be lost, and with it what it held: a program that nobody hears for a minute reads what
+        was sent to it at the beginning of that.  Then the value is as lost as if it had not left that node.
+        """
+        node = self.node
+        node.objects.contain(entry, message.contained)
+        inside = list(dict.fromkeys(message.contained))
+        for object_id in inside:
+            node.objects.entries[object_id].share()
+        request = node.acks.next_request()
+        self.unheld[request] = False
+        expected = node.remote._hold_at_shards(inside, request, are_inside=True)
+        node.acks.expect(request, expected, lambda: self._inside_is_held(entry, message, request, was_here))
+
+    def inside_is_gone(self, request: int) -> None:
+        """A shard's word: it did not hold all that this request, if it is one of these, was for."""
+        if request in self.unheld:
+            self.unheld[request] = True
+
+    def _inside_is_held(self, entry: ObjectEntry, message: ObjectFetched, request: int, was_here: bool) -> None:
+        node, object_id = self.node, message.object_id
+        is_in_vain = self.unheld.pop(request)
+        is_wanted = node.objects.entries.get(object_id) is entry and entry.value is None
+        is_there = not was_here or node.objects.dying.get(object_id) is message.value
+        if is_wanted and is_there and not is_in_vain:
+            self._is_here(entry, message)
+            return
+        if was_here:  # whoever reads it frees it
+            node.objects.revivable.pop(object_id, None)  # what is ordered next is another copy
+        elif type(message.value) is StoredValue:
+            node.objects.freed_places.append(object_id)
+        if is_wanted:
+            node.objects.drop_all(entry.take_contained())
+        self.failed(FetchFailed(object_id, "an object inside of it was lost with its node"))
+
+    def _is_here(self, entry: ObjectEntry, message: ObjectFetched) -> None:
+        node = self.node
+        self.ordered.pop(message.object_id, None)
+        if entry.shared is not None:
+            entry.shared.came()
+        node.trips.is_made(entry)  # it may be made again: the shard had heard of no copy when this one was ordered
+        node.object_is_here(entry, message.value, message.contained)
+
+    @on(FetchFailed)
+    def failed(self, message: FetchFailed) -> None:
+        """FetchFailed: ask the shard again where it is; or nobody here will ever have it."""
+        self.ordered.pop(message.object_id, None)
+        self.node.load.fetch_ends(message.object_id, has_come=False)
+        entry, guards = self.node.objects.entries.get(message.object_id), self.node.guards
+        if entry is not None and entry.value is None and entry.shared is not None:
+            entry.shared.failed()
+            if message.is_definite and not entry.waiting and not entry.watchers and entry.object_id in guards.wanted:
+                pass  # no room for a copy that nobody needs now
+            elif message.is_definite:
+                self._has_no_room(entry, message.reason)
+            else:
+                self.node.remote.subscribe(entry)
+
+    # --- room ---
+
+    def _has_no_room(self, entry: ObjectEntry, reason: str) -> None:
+        """It can never be here: whoever waits for it gets an error, and nobody brings what else such a task takes."""
+        assert entry.shared is not None
+        doomed = [task for task in entry.waiting_tasks() if task.state == TaskState.WAITING]
+        texts = [self._in_words(task, reason) for task in doomed]
+        self.node.trips.stop_waiting(doomed)
+        for task, text in zip(doomed, texts, strict=True):
+            if task.state == TaskState.WAITING:  # else it takes it twice, or was ended with another of them
+                self._fail_task(task, text)
+        self._stop_for(doomed)
+        if doomed and not entry.waiting and not entry.watchers:
+            return
+        calls = [task for task in entry.waiting_tasks() if task.state == TaskState.CALL]
+        entry.shared.lost()  # to us: what stands here is no copy
+        self.node.object_is_here(entry, encode_system_error("ObjectStoreFullError", reason))
+        self._stop_for(calls, reason)  # which fail in their turns
+
+    def _fail_task(self, task: Task, text: str) -> None:
+        """At once, also where others of its arguments are not made yet: what is here of them takes room."""
+        node = self.node
+        task.ended()
+        node.function_table.forget_waiters()
+        node.lifecycle.fail(task, "ObjectStoreFullError", text)
+
+    def _in_words(self, task: Task, reason: str) -> str:
+        node, known = self.node, 0
+        arguments = dict.fromkeys(task.spec.deps)
+        for object_id in arguments:
+            entry = node.objects.entries[object_id]
+            if type(entry.value) is StoredValue:
+                known += entry.value.size
+            elif entry.shared is not None:
+                known += max(0, entry.shared.size)
+        count = f"its {len(arguments)} arguments, " if len(arguments) > 1 else "its argument, "
+        name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
+        return (
+            f"The object store of node {name_of(node.address)} is too full for task {name}: {count}{known:,} bytes as "
+            f"far as is known, must be in it at once.  {reason}"
+        )
+
+    def _stop_for(self, tasks: list[Task], reason: str = "") -> None:
+        """Bring nothing that these take and nobody else waits for; for this reason."""
+        wanted, own = self.node.guards.wanted, set(map(id, tasks))
+        for object_id in dict.fromkeys(object_id for task in tasks for object_id in task.spec.deps):
+            entry = self.node.objects.entries.get(object_id)
+            if object_id not in self.ordered or entry is None or entry.watchers or object_id in wanted:
+                continue
+            if all(id(waiter) in own for waiter in entry.waiting or ()):
+                self.stop(object_id, reason)
+
+    def why_no_room(self, object_id: bytes) -> str:
+        """What fills the store for which it waits, as it was said last; "": it does not, as far as we know."""
+        is_new = self.full and self.full_for in self.ordered and self.node.now - self.full_at <= FULL_NEWS_SECONDS
+        entry = self.node.objects.entries.get(object_id)
+        is_large = entry is not None and entry.shared is not None and entry.shared.size > self.node.inline_bytes_max
+        return self.full if is_new and is_large and object_id in self.ordered else ""
+
+    @on(FetchWaits)
+    def waits(self, message: FetchWaits) -> None:
+        """FetchWaits: an error, unless somebody here may yet let go of what fills the store."""
+        if message.object_id not in self.ordered:
+            return
+        self.full, self.full_at, self.full_for = message.reason, self.node.now, message.object_id
+        if message.seconds >= ROOM_SECONDS_MAX or not self._may_make_room():
+            self.stop(message.object_id, message.reason)
+
+    def _may_make_room(self) -> bool:
+        """Whether somebody may let go of what he has here: a process that goes on, or a task on another node."""
+        node, stuck = self.node, self._without_room()
+        if any(task.state >= FORWARDED and (task.spec.deps or task.spec.holds) for task in node.tasks.values()):
+            return True
+        return any(
+            self._goes_on(process, stuck) and self._has_something(process) for process in node.processes.values()
+        )
+
+    def _without_room(self) -> set[bytes]:
+        """What is not here for want of room, and what tasks will return that wait for any of that."""
+        node, stuck = self.node, set(self.ordered)
+        following = [node.objects.entries[object_id] for object_id in stuck if object_id in node.objects.entries]
+        while following:
+            for task in following.pop().waiting_tasks():
+                for entry in node.lifecycle.returns_of(task):
+                    if entry.object_id not in stuck:
+                        stuck.add(entry.object_id)
+                        following.append(entry)
+        return stuck
+
+    def _goes_on(self, process: Process, stuck: set[bytes]) -> bool:
+        """Whether it computes, or waits for something else than what has no room here."""
+        worker = process.worker
+        if worker is not None and not worker.inflight and not (worker.actor is not None and worker.actor.inflight):
+            return False  # it has nothing to do
+        return all(stuck.isdisjoint(wait.pending) for wait in process.wait_by_request.values())
+
+    def _has_something(self, process: Process) -> bool:
+        """Whether it takes, holds or reads anything: a program at its end, or at its prompt, may not."""
+        objects = self.node.objects
+        return (
+            process.worker is not None
+            or any(process in readers for readers in objects.pins.values())
+            or any(objects.is_held_by(entry, process) for entry in objects.entries.values())
+        )

@@ -1,0 +1,128 @@
+"""What processes say of objects: put, held, let go, unpinned, claimed.
+
+The table of objects itself: `objects`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....wire import objects as wire
+from ....wire.task_spec import StoredValue
+from ...role import on
+from .table import ObjectEntry
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+
+def _is_in_arena_now(node: LocalScheduler, put: wire.PutObject, entry: ObjectEntry) -> bool:
+    """Whether its first run had put it into a message (small_values): this place is where it is from now on."""
+    if type(put.value) is not StoredValue or type(entry.value) is not bytes:
+        return False
+    node.objects.forget_value(entry)
+    return True
+
+
+class Holding:
+    """Words of the processes of one node about objects."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+
+    @on(wire.PutObjects)
+    def on_put_objects(self, message: wire.PutObjects) -> None:
+        """PutObjects: values, which their senders hold."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        if process is None:
+            node.reject("values of a process that is gone")
+            return
+        objects = node.objects
+        entries, worker = objects.entries, process.worker
+        for put in message.objects:
+            if worker is not None:
+                node.recovery.puts.note(worker, put.object_id)
+            entry = entries.get(put.object_id)
+            if entry is None:
+                entry = entries[put.object_id] = ObjectEntry(put.object_id, process)
+            elif entry.value is not None and not entry.is_lost and not _is_in_arena_now(node, put, entry):
+                # By a task that runs again: it holds what its first run has put.
+                node.reject("a value put again")
+                objects.hold(entry, process)
+                if type(put.value) is StoredValue:
+                    objects.pin(put.object_id, process)
+                continue
+            else:
+                node.recovery.made_after_all(entry)
+                objects.hold(entry, process)
+            value = put.value
+            if put.contained:
+                objects.contain(entry, put.contained)
+            objects.place(entry, value)
+            entry.pushed(process)
+            if type(value) is StoredValue:
+                # The writer knows the place: that counts as told.
+                objects.pin(put.object_id, process)
+                objects.dies_no_more(put.object_id)
+                node.to_seal.append(put.object_id)
+            if entry.task is not None:
+                continue  # a call's that has run on another node (answers): it gets this when it is answered
+            if entry.waiting is not None:
+                for task in entry.take_waiting():
+                    node.lifecycle.argument_is_here(task)
+            if entry.watchers is not None:
+                node.waits.object_is_here(entry)
+            if entry.shared is not None:
+                node.remote.value_is_here(entry)  # others wait for what this task puts again
+
+    @on(wire.HoldObjects)
+    def on_hold_objects(self, message: wire.HoldObjects) -> None:
+        """HoldObjects."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        if process is None:
+            return
+        for object_id in message.object_ids:
+            entry = node.objects.entries.get(object_id)
+            if entry is None:
+                # Whoever handed the ref over holds the object until this message is handled, so the
+                # object is one of another node's, or its job is over.
+                entry = node.objects.require(object_id)
+                node.remote.adopt(entry)
+            node.objects.hold(entry, process)
+
+    @on(wire.ReleaseObjects)
+    def on_release_objects(self, message: wire.ReleaseObjects) -> None:
+        """ReleaseObjects."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        if process is None:
+            return
+        node.objects.release_all(message.object_ids, process)
+        actor = process.worker.actor if process.worker is not None else None
+        if actor is not None and actor.journal is not None:
+            for let_go in actor.journal.nested.let_go(message.object_ids):
+                if actor.shipping is not None:
+                    actor.shipping.made(let_go)
+
+    @on(wire.UnpinObjects)
+    def on_unpin_objects(self, message: wire.UnpinObjects) -> None:
+        """UnpinObjects: places that are read no more."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        if process is None:
+            return
+        for object_id, count in message.pins:
+            if not node.objects.unpin(object_id, process, count):
+                node.reject("unpinned what was not pinned")
+
+    @on(wire.ClaimObject)
+    def on_claim_object(self, message: wire.ClaimObject) -> None:
+        """ClaimObject: a value that is here already need not be written again."""
+        node = self.node
+        process = node.processes.get(message.process)
+        place = node.objects.claim(message.object_id, process) if process is not None else None
+        if place is not None:
+            node.send(message.process, wire.ObjectAllocated(message.object_id, place, -1))
+            node.send(node.sender, wire.ObjectClaimed(message.object_id, message.process))

@@ -1,0 +1,161 @@
+"""What our processes put: nobody could make it again but the task that has put it.
+
+So what tasks on other nodes took, and calls there that may be repeated, is kept until what those return is here.  A
+large result stays where it was made until somebody here wants it; when that node is lost, its task runs again from its
+lineage, and takes the same.  That may have to be made again too, and was made of something put: so of what is not here
+itself, what it takes to make it is kept, a few steps back.  All this where there is room: all of it goes when a writer,
+or a value on its way, finds none.
+
+    it is done elsewhere           keep what it took (Trips.landed, Routes.finished)
+    a result of it is here         let go; or when nobody here holds that any more
+    no room (making_room)          let go of all
+
+And it is known how far each running task has come, since what it has put and is nowhere any more it does not put again:
+
+    RebuildObject, of a put        to whoever has its task in hand, who says what comes of it
+    PutMissing                     the same, to where that runs
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....ids import ObjectID, TaskID, index_of, is_put, task_of
+from ....wire.gcs import CannotRebuild
+from ....wire.objects import PutMissing
+from ....wire.task_spec import StoredValue
+from ...role import on
+from ..task import FORWARDED, Task
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+    from ..tables import Worker
+    from .table import ObjectEntry
+
+# What it takes to make again what a task took is kept up to so many objects, and bytes; where it is more, only what the
+# task took itself.  (A program may pass a value from task to task without end, each with something new.)
+KEPT_MAX = 100
+KEPT_BYTES_MAX = 256 << 20
+# Of so many tasks it is known how far they have come before those that are over are thrown out.
+TASKS_MIN = 1_000
+
+
+class Puts:
+    """Of one node."""
+
+    PASSING = {"by_result": "node.objects.entries"}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        # What a task returned, and is not here -> what is kept for it.  As many as our processes hold of such.
+        self.by_result: dict[ObjectID, tuple[ObjectID, ...]] = {}
+        # Task -> the worker and the attempt that have put something, and the index of the last.
+        self.last: dict[TaskID, tuple[str, int, int]] = {}
+        self.count_max = TASKS_MIN
+
+    # --- kept ---
+
+    def keep(self, task: Task) -> None:
+        """Another node has run it, and what it took is still retained for it."""
+        kept: tuple[ObjectID, ...] | None = None
+        for entry in self.node.lifecycle.returns_of(task):
+            is_wanted = entry.holders is not None or entry.count
+            if is_wanted and entry.value is None and entry.object_id not in self.by_result:
+                kept = self._made_of(task) if kept is None else kept
+                for object_id in kept:
+                    self.node.objects.retain(object_id)
+                if kept:
+                    self.by_result[entry.object_id] = kept
+
+    def _made_of(self, task: Task) -> tuple[ObjectID, ...]:
+        """What it took, as far as that is here or was put; and what it takes to make the rest."""
+        entries: dict[ObjectID, ObjectEntry] = self.node.objects.entries
+        took: dict[ObjectID, None] = {}
+        before: dict[ObjectID, None] = {}
+        ahead, seen = [task], {task.spec.task_id}
+        while ahead and len(seen) <= KEPT_MAX:
+            spec = ahead.pop().spec
+            for object_id in (*spec.deps, *spec.holds):
+                entry = entries.get(object_id)
+                if entry is None:
+                    continue  # of a task that has begun elsewhere, and may run once only
+                if is_put(object_id) or (entry.value is not None and not entry.is_lost and entry.actor is None):
+                    (took if spec is task.spec else before)[object_id] = None
+                elif object_id in self.by_result:
+                    before.update(dict.fromkeys(self.by_result[object_id]))
+                elif entry.task is not None and entry.task.spec.task_id not in seen:
+                    seen.add(entry.task.spec.task_id)
+                    ahead.append(entry.task)
+        is_little = len(before) <= KEPT_MAX and sum(self._size_of(entries[item]) for item in before) <= KEPT_BYTES_MAX
+        return tuple(took | before if is_little else took)
+
+    @staticmethod
+    def _size_of(entry: ObjectEntry) -> int:
+        value = entry.value
+        if value is None:
+            return max(0, entry.shared.size) if entry.shared is not None else 0
+        return value.size if isinstance(value, StoredValue) else len(value)
+
+    def let_go(self, object_id: ObjectID) -> None:
+        """This result is here, or nobody's any more."""
+        kept = self.by_result.pop(object_id, None)
+        if kept is not None:
+            self.node.objects.drop_all(kept)
+
+    def let_go_of_unheld(self) -> None:
+        """Results that nobody here wants any more, though their tasks run here again, for other nodes."""
+        objects = self.node.objects
+        while objects.unheld:
+            entry = objects.entries.get(objects.unheld.pop())
+            if entry is not None and entry.holders is None and not entry.count:
+                self.let_go(entry.object_id)
+
+    def let_go_of_all(self) -> None:
+        """There is no room for it."""
+        for object_id in list(self.by_result):
+            self.let_go(object_id)
+
+    # --- missing ---
+
+    def note(self, worker: Worker, object_id: ObjectID) -> None:
+        """A task of it has put this."""
+        task_id = task_of(object_id)
+        task = self.node.tasks.get(task_id)
+        if task is None or task.worker is not worker:
+            return  # a thread's that has outlived its task
+        self.last[task_id] = (worker.address, task.attempts, index_of(object_id))
+        if len(self.last) > self.count_max:
+            self.last = {task_id: last for task_id, last in self.last.items() if task_id in self.node.tasks}
+            self.count_max = max(TASKS_MIN, 2 * len(self.last))
+
+    def is_missing(self, task: Task, object_id: ObjectID) -> None:
+        """Somebody waits for this, and there is no copy.  The task is in hand here: it may put it yet."""
+        if task.state >= FORWARDED:
+            if task.forward.peer:
+                self.node.send(task.forward.peer, PutMissing(object_id))
+        elif self._has_put(task, object_id):
+            self.node.send(self.node.addresses.shard_of(object_id), CannotRebuild(self.node.address, object_id))
+
+    @on(PutMissing)
+    def on_put_missing(self, message: PutMissing) -> None:
+        """PutMissing: nothing is said of a task that is over, or has not come yet."""
+        task = self.node.tasks.get(task_of(message.object_id))
+        entry = self.node.objects.entries.get(message.object_id)
+        if task is not None and task.state < FORWARDED and (entry is None or entry.value is None):
+            self.is_missing(task, message.object_id)
+
+    def _has_put(self, task: Task, object_id: ObjectID) -> bool:
+        """Whether it has, in the attempt that runs: then it comes no more."""
+        if task.worker is None:
+            return False
+        address, attempts, index = self.last.get(task.spec.task_id, ("", 0, 0))
+        return (address, attempts) == (task.worker.address, task.attempts) and index >= index_of(object_id)
+
+    def check_everything(self) -> None:
+        """Assert that what is kept may be of use, and is there."""
+        entries: dict[ObjectID, ObjectEntry] = self.node.objects.entries
+        for object_id, kept in self.by_result.items():
+            entry = entries.get(object_id)
+            assert entry is not None and entry.value is None, "puts kept for a result that is here, or gone"
+            assert entry.holders is not None or entry.count, "puts kept for a result that nobody holds"
+            assert all(item in entries for item in kept), "something that is kept, and gone"

@@ -1,0 +1,237 @@
+"""What a local scheduler does when another node is lost: what was there is taken back, or made again.
+
+    a task that we had passed up, and that was placed there   goes up again (one attempt is used up)
+    a value that was to come from there                       comes from elsewhere, or the shard has it made again
+    a job whose driver was there                              ends
+    RebuildObject (the shard's word: you have it in hand,     say where it is, go on with it, or run its task again
+    or want it)                                           (once_more: its call)
+    ObjectLost                                                those who wait for it get that error: of a put, or of what
+                                                          its task was to make again
+
+The verdict on a node is final: what still comes from it changes nothing.  Source: Ray paper 4.8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....exceptions import encode_system_error, is_error_value
+from ....ids import is_put, return_id
+from ....wire import gcs, scheduling, task_spec, where
+from ...latest import LOST_MAX, Latest
+from ...role import on
+from ..tables import Job, Process
+from ..task import FORWARDED, Event, Task, TaskState
+from . import once_more
+from .puts import Puts
+from .table import ObjectEntry
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+
+class Recovery:
+    """The nodes that are lost, and what was there of ours."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.lost: Latest[str, str] = Latest(LOST_MAX)  # local schedulers of lost nodes -> why
+        self.puts = Puts(node)
+
+    # --- the verdict ---
+
+    def node_lost(self, message: gcs.NodeLost) -> None:
+        """NodeLost, of another node."""
+        node, gone = self.node, message.node
+        if gone in self.lost:
+            return
+        self.lost[gone] = message.reason
+        node.send(node.addresses.object_manager, message)
+        for job in [job for job in node.jobs.values() if job.home == gone]:
+            node.end_job(job)
+            node.routes.job_ended(job)
+        for entry in list(node.objects.entries.values()):
+            shared = entry.shared
+            if shared is not None and shared.node_lost(gone):
+                is_wanted = bool(entry.waiting or entry.watchers)
+                if is_wanted and entry.value is None and not shared.locations and not shared.is_fetching:
+                    node.remote.subscribe(entry)
+        for task in node.task_states.with_peer(gone):
+            # A node that was drained had not begun it.
+            self._take_back(task, gone, is_attempt=not message.is_drained)
+
+    # --- tasks that ran there ---
+
+    @on(scheduling.TaskPlaced)
+    def on_task_placed(self, message: scheduling.TaskPlaced) -> None:
+        """TaskPlaced: where a task of ours went; or an actor is to go."""
+        node = self.node
+        if message.task_id in node.moves.asks:
+            node.moves.placed(message.task_id, is_lost=message.node in self.lost)
+            return
+        node.fates.has_arrived(message.task_id, message.trip, message.node)
+        task = node.trips.on_its_way(message.task_id, message.trip)
+        if task is None:
+            return  # or given back before this came
+        node.task_states.happened(task, Event.PLACED, peer=message.node)
+        if message.node in self.lost:
+            # Placed before the global scheduler had heard of it: it never began.
+            self._take_back(task, message.node, is_attempt=False)
+
+    def _take_back(self, task: Task, gone: str, *, is_attempt: bool) -> None:
+        """Up again, if it may run once more."""
+        node = self.node
+        if is_attempt and not node.lifecycle.may_retry(task):
+            name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
+            often = f", in the last of {task.attempts + 1} attempts" if task.attempts else ""
+            how = f"{where.host_of(gone)}: {self.lost[gone]}"
+            text = f"The node that had task {name}, which may have begun there, is lost{often}: {how}."
+            node.lifecycle.fail(task, "NodeDiedError", text)
+            return
+        if is_attempt:
+            task.tried(task.attempts + 1)
+            node.notices.node_died(task, gone)
+        node.departures.spill(task)
+
+    # --- tasks of it that are here ---
+
+    def _is_orphan(self, task: Task) -> bool:
+        """Whether nobody waits for it: who submitted it is lost.  Others that want what it returns have it made again,
+        and its parent, where that runs again, submits it again; what it has done by then is of use.
+
+        So is a call of an actor that recovers, and none behind which others of that actor wait: they would overtake it.
+        """
+        if task.origin not in self.lost:
+            return False
+        if not task.options.actor_id:
+            return True
+        callee = self.node.calls.actors.get(task.options.actor_id)
+        return bool(task.spec.caller) and callee is not None and callee.queue.is_last(task)
+
+    def ends_in_vain(self, task: Task, value: bytes | task_spec.StoredValue) -> bool:
+        """An orphan fails, since what its parent had put is lost too, say: the next run of its parent puts that again,
+        and has it run again, with a better end.
+        """
+        if not is_error_value(value) or task.job.is_over or not self._is_orphan(task):
+            return False
+        if task.missing:
+            self.node.trips.stop_waiting((task,))
+        self.node.trips.was_never_here(task)
+        return True
+
+    def _drop_orphans(self, entry: ObjectEntry) -> None:
+        """What they take is lost."""
+        states = (TaskState.WAITING, TaskState.CALL)
+        orphans = [task for task in entry.waiting_tasks() if task.state in states and self._is_orphan(task)]
+        self.node.trips.stop_waiting(orphans)
+        for task in dict.fromkeys(orphans):
+            if task.options.actor_id:
+                self.node.calls.actors[task.options.actor_id].queue.take_out(task)
+                self.node.calls.touch(task.options.actor_id)
+            self.node.trips.was_never_here(task)
+
+    # --- objects that were there ---
+
+    @on(gcs.RebuildObject)
+    def rebuild(self, message: gcs.RebuildObject) -> None:
+        """RebuildObject."""
+        node, object_id, spec = self.node, message.object_id, message.spec
+        known = node.tasks.get(spec.task_id)
+        entry = node.objects.entries.get(object_id)
+        is_here = entry is not None and entry.value is not None and not entry.is_lost
+        if known is not None and not is_put(object_id):
+            # In hand: what it returns will be announced, if it was not to be before.
+            if self._is_orphan(known) and not known.options.actor_id:
+                node.task_states.comes_from(known, "")  # others count on it now, whatever it comes to
+            node.remote.share_returns(known)
+            if known.state >= FORWARDED:
+                node.flights.is_missed(known, object_id)
+        elif is_here:
+            assert entry is not None
+            node.remote.share_value(entry)
+        elif known is not None:
+            self.puts.is_missing(known, object_id)
+        elif is_put(object_id):  # its task is over, or was never ours
+            node.send(node.addresses.shard_of(object_id), gcs.CannotRebuild(node.address, object_id))
+        else:
+            options = task_spec.parse_options(spec.options)
+            # It has ended, and the node where that lay is lost before the shard had heard of it.
+            is_over = not gcs.may_run_once_more(options, message.attempts)
+            job = None if is_over else self._job_that_wants(entry)
+            if is_over:  # others of ours hear of it from the shard
+                self.object_lost(gcs.ObjectLost(object_id, gcs.result_is_lost(object_id, options), True))
+            if job is None:
+                shard = node.addresses.shard_of(object_id)
+                node.remote.subscribed.discard(object_id)  # with this the shard forgets that we have asked
+                node.send(shard, gcs.CannotRebuild(node.address, object_id, message.is_granted))
+            elif options.actor_id:
+                once_more.call(node, spec, options, job, message.attempts)
+            else:
+                self._run_again(spec, job, message.attempts)
+
+    def _job_that_wants(self, entry: ObjectEntry | None) -> Job | None:
+        """The job of whoever waits for it here, or has refs on it."""
+        if entry is None:
+            return None
+        jobs: list[Job] = [waiter.job for waiter in entry.waiting or ()]
+        jobs += [wait.process.job for wait in entry.watchers or ()]
+        holders = entry.holders
+        if type(holders) is Process:
+            jobs.append(holders.job)
+        elif holders is not None:
+            jobs += [process.job for process in sorted(holders, key=lambda process: process.address)]
+        return next((job for job in jobs if not job.is_over), None)
+
+    def _run_again(self, spec: task_spec.TaskSpec, job: Job, attempts: int) -> None:
+        """As if it had been submitted here, by nobody: whoever waits for what it returns gets that."""
+        node = self.node
+        task = self.accept(spec, task_spec.parse_options(spec.options), job, attempts)
+        node.lifecycle.retain_arguments(task)
+        if not task.missing and task.state == TaskState.WAITING:
+            node.dispatch.enqueue(task)
+
+    def accept(self, spec: task_spec.TaskSpec, options: task_spec.TaskOptions, job: Job, attempts: int) -> Task:
+        """What it returned is lost, and it is to return it again: to whoever waits for that here, or at the shards.
+
+        attempts: how often it has run again before.
+        """
+        node = self.node
+        for index in range(1, options.num_returns + 1):
+            entry = node.objects.entries.get(return_id(spec.task_id, index))
+            if entry is not None and entry.is_lost:
+                self._forget_loss(entry)
+        task = node.lifecycle.accept_placed(spec, options, job, "", attempts + 1)
+        node.remote.take_arguments(task, 0)
+        return task
+
+    @on(gcs.ObjectLost)
+    def object_lost(self, message: gcs.ObjectLost) -> None:
+        """ObjectLost: it is an error now for all that wait for it here."""
+        node = self.node
+        node.load.fetch_ends(message.object_id, has_come=False)
+        node.remote.subscribed.discard(message.object_id)
+        entry = node.objects.entries.get(message.object_id)
+        if entry is None or entry.value is not None or entry.shared is None or entry.shared.is_released:
+            return
+        if not is_put(message.object_id) and entry.task is not None:
+            return  # it is being made after all
+        if message.object_id in node.routes.unpulled.by_object:
+            node.routes.unpulled.said_to_be_lost(entry)
+            return
+        self._drop_orphans(entry)
+        if entry.is_released or node.objects.entries.get(message.object_id) is not entry:
+            return
+        entry.shared.lost()
+        kind = "ObjectReconstructionFailedError" if message.has_task else "ObjectLostError"
+        node.object_is_here(entry, encode_system_error(kind, message.reason))
+
+    def _forget_loss(self, entry: ObjectEntry) -> None:
+        assert entry.shared is not None
+        entry.shared.loss_forgotten()
+        self.node.objects.forget_value(entry)
+        entry.is_to_be_pushed_again()
+
+    def made_after_all(self, entry: ObjectEntry) -> None:
+        """Its task runs again here: the error that stands in its place goes."""
+        if entry.is_lost:
+            self._forget_loss(entry)

@@ -1,0 +1,424 @@
+"""The node's table of objects: values, references and pins (docs/design/references.md).
+
+An entry lives as long as anything here refers to it: a process (`holders`), or a task, a containing object, a
+wait (`count`).  When nothing does, the entry goes, then what it contained, iteratively; a large value's range
+is freed when no process reads it any more (`pins`).  Deaths are collected here and acted upon at the end of
+the turn (`freed_places`, `freed_recorded`, `freed_shared`, `freed_actors`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ....wire.task_spec import StoredValue
+from ..task import Task
+from .sharing import Shared
+
+if TYPE_CHECKING:
+    from ..tables import Process, Wait
+
+# Values of no more bytes are not counted (small_values): an entry and its task weigh as much.
+SMALL_BYTES_MAX = 1024
+
+
+class ObjectEntry(Struct, gc=False, eq=False):
+    """One object as this node sees it.
+
+    holders: the processes with refs on it: None, one Process, or a set of them.
+    count: queued and running tasks that take it, stored objects that contain it, waits for it.
+    shared: None until other nodes may know it; from then on its end is the shard's to say.
+
+    Each field costs 8 bytes per object, in steps of 16.
+    """
+
+    object_id: bytes
+    holders: Any = None
+    value: bytes | StoredValue | None = None  # None: not here
+    count: int = 0
+    task: Any = None  # the Task that makes it, while unfinished here
+    waiting: Any = None  # list of Tasks, and of Steps of actors' logs (copies)
+    watchers: Any = None  # list of Waits
+    contained: tuple[bytes, ...] = ()
+    pushed_to: Any = None  # the Process that was sent the value when it came
+    shared: Shared | None = None
+    is_recorded: bool = False  # the shard has its task's spec
+    actor: Any = None  # the Actor whose handles are refs on this object
+
+    def share(self) -> Shared:
+        """Other nodes may know it from now on."""
+        shared = self.shared
+        if shared is None:
+            shared = self.shared = Shared()
+        return shared
+
+    def share_unheld(self) -> Shared:
+        """Other nodes may know it; this node is not among the holders, unless somebody here has refs on it already."""
+        shared = self.share()
+        if self.holders is None and not self.count:
+            shared.releases()
+        return shared
+
+    def waiting_tasks(self) -> list[Task]:
+        """The tasks that wait for it."""
+        return [waiter for waiter in self.waiting or () if isinstance(waiter, Task)]
+
+    @property
+    def is_released(self) -> bool:
+        """Whether this node has let go of it, and only the shard's word is awaited."""
+        return self.shared is not None and self.shared.is_released
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether what stands here is the error that it is lost."""
+        return self.shared is not None and self.shared.is_lost
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a copy on another node is known."""
+        return self.shared is not None and bool(self.shared.locations)
+
+    def waits(self, waiter: Any) -> None:
+        """Have a task, or a step of an actor's log, wait for the value."""
+        if self.waiting is None:
+            self.waiting = [waiter]
+        else:
+            self.waiting.append(waiter)
+
+    def wait_no_more(self, doomed: Container[int]) -> None:
+        """Take waiters out, by their `id`."""
+        self.waiting = [waiter for waiter in self.waiting or () if id(waiter) not in doomed] or None
+
+    def take_waiting(self) -> Any:
+        """Take out all that waits for the value."""
+        waiting, self.waiting = self.waiting, None
+        return waiting
+
+    def take_contained(self) -> tuple[bytes, ...]:
+        """Take out the refs inside; the caller drops them."""
+        contained, self.contained = self.contained, ()
+        return contained
+
+    def came(self, value: bytes | StoredValue) -> Any:
+        """The value is here; return what has waited for it."""
+        self.value = value
+        waiting, self.waiting = self.waiting, None
+        return waiting
+
+    def pushed(self, process: Process) -> None:
+        """A process is being sent the value."""
+        self.pushed_to = process
+
+    def is_to_be_pushed_again(self) -> None:
+        """The value that a process was sent is no more."""
+        self.pushed_to = None
+
+    def recorded(self) -> None:
+        """The shard has its task's spec."""
+        self.is_recorded = True
+
+    def watched(self, wait: Wait) -> None:
+        """Have a wait of a process watch for the value."""
+        if self.watchers is None:
+            self.watchers = [wait]
+        else:
+            self.watchers.append(wait)
+
+    def unwatched(self, wait: Wait) -> None:
+        """Take a wait out, if it watches."""
+        if self.watchers is not None and wait in self.watchers:
+            self.watchers.remove(wait)
+
+    def take_watchers(self) -> list[Wait]:
+        """Take out the waits that watch for the value."""
+        watchers, self.watchers = self.watchers, None
+        return watchers or []
+
+
+class ObjectTable:
+    """Entries by id."""
+
+    PASSING = {"entries pins": None, "dying": "pins", "revivable": "dying"} | {
+        "freed_places freed_recorded freed_shared freed_actors by_death bereft_actors unheld rejoined": None
+    }
+
+    def __init__(self) -> None:
+        self.small_max = SMALL_BYTES_MAX
+        self.inline_bytes = 0  # of values and arguments that are larger, and are here
+        self.entries: dict[bytes, ObjectEntry] = {}
+        # object -> process -> how often it was told the place.  Only large values.
+        self.pins: dict[bytes, dict[Process, int]] = {}
+        self.dying: dict[bytes, StoredValue] = {}  # freed but still pinned
+        self.revivable: dict[bytes, tuple[bytes, ...]] = {}  # those of them that may be a value again: the refs inside
+        self.freed_places: list[bytes] = []
+        self.freed_recorded: deque[bytes] = deque()
+        self.freed_shared: list[bytes] = []
+        self.freed_actors: list[Any] = []  # Actors of ours, Routes to others
+        self.bereft_actors: list[Any] = []  # the same, where a process has died with the last handle
+        self.is_by_death = False  # what is freed now goes with a process that has died
+        self.unheld: list[bytes] = []  # known to others, and of a task that runs here again: nobody here wants them
+        self.by_death: dict[bytes, None] = {}  # of `freed_shared`, and the shard has not heard of it: those that did
+        self.rejoined: list[bytes] = []  # shared objects that this node let go of, and holds again
+
+    def require(self, object_id: bytes) -> ObjectEntry:
+        """The entry; a new one for an object that this node has not heard of."""
+        entry = self.entries.get(object_id)
+        if entry is None:
+            entry = self.entries[object_id] = ObjectEntry(object_id)
+        return entry
+
+    # --- references ---
+
+    def hold(self, entry: ObjectEntry, process: Process) -> None:
+        """The process has refs on it."""
+        if entry.shared is not None:
+            self._rejoin(entry, entry.shared)
+        holders = entry.holders
+        if holders is None:
+            entry.holders = process
+        elif holders is not process:
+            if type(holders) is set:
+                holders.add(process)
+            else:
+                entry.holders = {holders, process}
+
+    def processes_that_hold(self, entry: ObjectEntry) -> list[Process]:
+        """Those with refs on it, in order of their addresses."""
+        holders = entry.holders
+        if type(holders) is set:
+            return sorted(holders, key=lambda process: process.address)
+        return [] if holders is None else [holders]
+
+    def is_held_by(self, entry: ObjectEntry, process: Process) -> bool:
+        """Whether the process has refs on it."""
+        holders = entry.holders
+        return holders is process or (type(holders) is set and process in holders)
+
+    def release(self, entry: ObjectEntry, process: Process) -> None:
+        """The process's last ref on it is gone."""
+        holders = entry.holders
+        if entry.pushed_to is process:
+            entry.pushed_to = None  # should it come back for it, it is sent again
+        if holders is process:
+            entry.holders = None
+            if not entry.count:
+                self._free(entry)
+        elif type(holders) is set and process in holders:
+            holders.discard(process)
+            if not holders:
+                entry.holders = None
+                if not entry.count:
+                    self._free(entry)
+
+    def release_all(self, object_ids: Iterable[bytes], process: Process) -> None:
+        """The process's last refs on them are gone; of an object that is not here, nothing is to be done."""
+        entries, freed_recorded, small_max = self.entries, self.freed_recorded, self.small_max
+        for object_id in object_ids:
+            entry = entries.get(object_id)
+            if entry is None:
+                continue
+            # Nearly all are small values that nobody else knows of or takes: `release`, in short.
+            if (
+                type(entry.value) is bytes
+                and len(entry.value) <= small_max
+                and entry.holders is process
+                and not (entry.count or entry.contained)
+                and entry.task is entry.shared is entry.actor is None
+            ):
+                entry.value = None
+                del entries[object_id]
+                if entry.is_recorded:
+                    freed_recorded.append(object_id)
+            else:
+                self.release(entry, process)
+
+    def retain(self, object_id: bytes) -> ObjectEntry:
+        """A task, a containing object or a wait refers to it."""
+        entry = self.require(object_id)
+        if entry.shared is not None:
+            self._rejoin(entry, entry.shared)
+        entry.count += 1
+        return entry
+
+    def _rejoin(self, entry: ObjectEntry, shared: Shared) -> None:
+        """It is held: the shard must hear so, where it has heard the opposite."""
+        if shared.holds():
+            self.rejoined.append(entry.object_id)
+
+    def drop(self, object_id: bytes) -> None:
+        """The opposite of retain."""
+        entry = self.entries[object_id]
+        entry.count -= 1
+        if not entry.count and entry.holders is None:
+            self._free(entry)
+
+    def drop_all(self, object_ids: Iterable[bytes]) -> None:
+        """The opposite of several retains."""
+        for object_id in object_ids:
+            self.drop(object_id)
+
+    def release_process(self, process: Process, handles: list[ObjectEntry] | None = None) -> Iterator[None]:
+        """Everything that a dead process held or read, in steps.  Costs a walk over all entries: deaths are rare.
+
+        handles: it did not end in order; those that it had on actors, and that are still here, are put into this list.
+        """
+        self._unpin_all(process)
+        for entry in list(self.entries.values()):
+            if entry.pushed_to is process:
+                entry.pushed_to = None
+            if entry.holders is not None and self.is_held_by(entry, process):
+                self.is_by_death = handles is not None
+                self.release(entry, process)
+                self.is_by_death = False
+                if handles is not None and entry.actor is not None:
+                    handles.append(entry)
+            yield
+        self._unpin_all(process)  # what came meanwhile it was told the place of, as a holder
+
+    def _unpin_all(self, process: Process) -> None:
+        for object_id, readers in list(self.pins.items()):
+            if process in readers:
+                self.unpin(object_id, process, readers[process])
+
+    def free_if_unreferenced(self, entry: ObjectEntry) -> None:
+        """After its task finished: nobody may have waited for it."""
+        if entry.holders is None and not entry.count and self.entries.get(entry.object_id) is entry:
+            self._free(entry)
+
+    def _free(self, entry: ObjectEntry) -> None:
+        doomed = [entry]
+        while doomed:
+            entry = doomed.pop()
+            if entry.task is not None:
+                # Unfinished: freed when it finishes (tasks run though nobody wants the result).
+                if entry.shared is not None:
+                    self.unheld.append(entry.object_id)
+                continue
+            shared = entry.shared
+            if shared is not None:
+                # The shard says when the copies go; this node only lets go of its hold.
+                if not shared.is_released:
+                    self.let_go(entry, shared)
+                continue
+            for contained in self._forget(entry):
+                inner = self.entries[contained]
+                inner.count -= 1
+                if not inner.count and inner.holders is None:
+                    doomed.append(inner)
+
+    def let_go(self, entry: ObjectEntry, shared: Shared) -> None:
+        """This node holds it no more: the shard is to hear so."""
+        shared.releases()
+        self.freed_shared.append(entry.object_id)
+        if self.is_by_death:
+            self.by_death[entry.object_id] = None
+
+    def _forget(self, entry: ObjectEntry) -> tuple[bytes, ...]:
+        del self.entries[entry.object_id]
+        if type(entry.value) is StoredValue:
+            if entry.object_id in self.pins:
+                self.dying[entry.object_id] = entry.value
+                self.revivable[entry.object_id] = entry.contained
+            else:
+                self.freed_places.append(entry.object_id)
+        if entry.is_recorded:
+            self.freed_recorded.append(entry.object_id)
+        if entry.actor is not None:
+            (self.bereft_actors if self.is_by_death else self.freed_actors).append(entry.actor)
+            entry.actor = None
+        contained = entry.take_contained()
+        self.forget_value(entry)
+        return contained
+
+    def place(self, entry: ObjectEntry, value: bytes | StoredValue) -> None:
+        """Note a value for which nobody waits."""
+        entry.value = value
+        if type(value) is bytes and len(value) > self.small_max:
+            self.inline_bytes += len(value)
+
+    def forget_value(self, entry: ObjectEntry) -> None:
+        """It is not here any more.  A large one: its range is freed otherwise."""
+        value = entry.value
+        if type(value) is bytes and len(value) > self.small_max:
+            self.inline_bytes -= len(value)
+        entry.value = None
+
+    def forget_released(self, entry: ObjectEntry) -> None:
+        """This node has let go of it, and has no copy that the shard would have freed."""
+        entry.is_recorded = False
+        self.drop_all(self._forget(entry))
+
+    def free_copy(self, entry: ObjectEntry, *, by_death: bool = False) -> None:
+        """The shard's word: no node holds it.  by_death: as in FreeCopies."""
+        is_made_quietly = entry.task is not None and entry.task.is_quiet
+        entry.shared = None
+        if is_made_quietly:
+            # The word was about an earlier run's value; this one is not the shard's business.
+            entry.share().told_to_origin_alone()
+        entry.is_recorded = False
+        self.is_by_death = by_death
+        self.free_if_unreferenced(entry)
+        self.is_by_death = False
+
+    # --- values ---
+
+    def contain(self, entry: ObjectEntry, contained: tuple[bytes, ...]) -> None:
+        """The entry's value has these refs inside."""
+        if contained and not entry.contained:
+            for object_id in contained:
+                self.retain(object_id)
+            entry.contained = contained
+
+    # --- pins ---
+
+    def pin(self, object_id: bytes, process: Process) -> None:
+        """The process is being told the place."""
+        readers = self.pins.setdefault(object_id, {})
+        readers[process] = readers.get(process, 0) + 1
+
+    def unpin(self, object_id: bytes, process: Process, count: int) -> bool:
+        """The process says, for `count` tellings, that it no longer reads it.  False: it was never told."""
+        readers = self.pins.get(object_id)
+        if readers is None or process not in readers:
+            return False
+        readers[process] -= count
+        if readers[process] <= 0:
+            del readers[process]
+            if not readers:
+                del self.pins[object_id]
+                if self.dies_no_more(object_id):
+                    self.freed_places.append(object_id)
+        return True
+
+    def dies_no_more(self, object_id: bytes) -> bool:
+        """It is an entry's value again, or gone.  False: it was not dying."""
+        self.revivable.pop(object_id, None)
+        return self.dying.pop(object_id, None) is not None
+
+    def claim(self, object_id: bytes, process: Process) -> StoredValue | None:
+        """Tell the process the place of an object that may be dying.  None: its range is free, or about to be."""
+        entry = self.entries.get(object_id)
+        value = entry.value if entry is not None else None
+        place = value if type(value) is StoredValue else self.dying.get(object_id)
+        if place is not None:
+            self.pin(object_id, process)
+        return place
+
+    # --- checks ---
+
+    def check_everything(self) -> None:
+        """Every entry is referred to, or unfinished, or another's to free."""
+        for object_id, entry in self.entries.items():
+            assert entry.object_id == object_id
+            assert entry.count >= 0
+            if entry.holders is None and not entry.count:
+                assert entry.task is not None or entry.shared is not None, "an entry that nothing refers to"
+            for contained in entry.contained:
+                assert contained in self.entries, "a contained object is gone before its container"
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts."""
+        return {"objects": len(self.entries), "pinned": len(self.pins)}

@@ -1,0 +1,60 @@
+"""What a program or a worker that has ended leaves behind goes in portions: heartbeats and the others do not wait.
+
+A driver may have queued a million tasks, each of which must be ended, and may hold as many refs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+    from ..tables import Process
+    from ..task import Task
+
+# Tasks ended or entries looked at in one turn: 10 ms at most, far below a heartbeat's distance.
+PORTION_COUNT_MAX = 1_000
+
+
+class Undoing:
+    """Work that is left, in the order in which it came up; each step undoes one thing."""
+
+    PASSING = {"steps": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.steps: deque[Iterator[None]] = deque()  # one for each that has ended
+
+    def end_tasks(self, tasks: Iterable[Task], error: bytes) -> None:
+        """They are over (TaskState.DONE), and nothing starts them; whoever waits for them gets the error."""
+        self._begin(self._end_tasks(tasks, error))
+
+    def release(self, process: Process, *, has_died: bool = False) -> None:
+        """It holds and reads nothing any more.  has_died: and what it alone had asked for ends (fates)."""
+        if has_died:
+            self._begin(self.node.fates.end_with(process))
+        else:
+            self._begin(self.node.objects.release_process(process))
+
+    def _begin(self, steps: Iterator[None]) -> None:
+        self.steps.append(steps)
+        if len(self.steps) == 1:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """One portion."""
+        left = PORTION_COUNT_MAX
+        while self.steps:
+            left -= sum(1 for _ in islice(self.steps[0], left))
+            if left <= 0:
+                self.node.after(0.0, self.go_on)
+                return
+            self.steps.popleft()
+
+    def _end_tasks(self, tasks: Iterable[Task], error: bytes) -> Iterator[None]:
+        for task in tasks:
+            self.node.lifecycle.fail_with(task, error)
+            yield

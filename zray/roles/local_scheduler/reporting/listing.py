@@ -1,0 +1,204 @@
+"""Lists of tasks, actors and processes (ListWork): our own, and those of all other nodes.  `ended` has what is over.
+
+A node that is asked by another one lists its own, and asks nobody.  A node that does not answer in ANSWER_SECONDS is
+named as silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+
+from ....wire.listing import ROWS_MAX, ActorFact, ListWork, TaskFact, WorkerFact, WorkListed
+from ...role import on
+from ..tables import Actor, ActorState
+from ..task import FORWARDED, Task, TaskState
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# Less than a process waits for the answer (10 s, host/client/runtime.py).
+ANSWER_SECONDS = 3.0
+# Questions under way to other nodes; further ones are answered from here alone.
+LISTINGS_MAX = 100
+
+PENDING, DEAD = "PENDING_CREATION", "DEAD"
+ACTOR_STATES = {
+    ActorState.REGISTERING: PENDING,
+    ActorState.PENDING: PENDING,
+    ActorState.STARTING: PENDING,
+    ActorState.ALIVE: "ALIVE",
+    ActorState.RESTARTING: "RESTARTING",
+    ActorState.DEAD: DEAD,  # its process is about to end
+}
+TASK_STATES = {
+    TaskState.WAITING: "PENDING_ARGS_AVAIL",
+    TaskState.READY: "PENDING_NODE_ASSIGNMENT",
+    TaskState.SENT: "SUBMITTED_TO_WORKER",
+    TaskState.CALL: "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY",
+    **dict.fromkeys((state for state in TaskState if state >= FORWARDED), "PENDING_NODE_ASSIGNMENT"),
+}
+RUNNING = "RUNNING"
+ENDED = frozenset(("FINISHED", "FAILED", DEAD))
+
+Fact = TypeVar("Fact", TaskFact, ActorFact)
+
+
+class Listing(Struct, eq=False):
+    """A question that other nodes have part of the answer to."""
+
+    asker: str
+    request: int  # the asker's
+    most: int
+    actors: list[ActorFact]
+    tasks: list[TaskFact]
+    workers: list[WorkerFact]
+    silent: dict[str, None]  # nodes that have not answered
+
+
+class Listings:
+    """The questions of one node's processes."""
+
+    PASSING = {"open": "LISTINGS_MAX"}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.open: dict[int, Listing] = {}
+        self.count = 0
+
+    @on(ListWork)
+    def on_list(self, message: ListWork) -> None:
+        """ListWork, of a process of ours or of another node."""
+        node = self.node
+        is_ours = node.sender in node.processes
+        if not is_ours and node.sender not in node.members.peers:
+            node.reject("a question of a process that is gone")
+            return
+        most = min(message.most, ROWS_MAX)
+        listing = Listing(
+            node.sender, message.request, most, self._actors(most), self._tasks(most), self._workers(most), {}
+        )
+        if not is_ours or len(self.open) >= LISTINGS_MAX or not node.members.peers:
+            self._answer(listing)
+            return
+        self.count += 1
+        self.open[self.count] = listing
+        for peer in node.members.peers:
+            listing.silent[peer] = None
+            node.send(peer, ListWork(self.count, most))
+        node.after(ANSWER_SECONDS, self.answer_without_silent, self.count)
+
+    @on(WorkListed)
+    def on_reply(self, message: WorkListed) -> None:
+        """WorkListed, of another node."""
+        listing = self.open.get(message.request)
+        if listing is None or self.node.sender not in listing.silent:
+            return
+        del listing.silent[self.node.sender]
+        listing.actors += message.actors
+        listing.tasks += message.tasks
+        listing.workers += message.workers
+        if not listing.silent:
+            self._answer(self.open.pop(message.request))
+
+    def answer_without_silent(self, request: int) -> None:
+        """Answer, though some nodes have not done so in time."""
+        if listing := self.open.pop(request, None):
+            self._answer(listing)
+
+    def _answer(self, listing: Listing) -> None:
+        if listing.asker not in self.node.processes and listing.asker not in self.node.members.peers:
+            return
+        most = listing.most
+        tasks = latest([(fact.task_id, fact) for fact in listing.tasks])
+        actors = latest([(fact.actor_id, fact) for fact in listing.actors])
+        silent = [*listing.silent][:ROWS_MAX]
+        self.node.send(
+            listing.asker, WorkListed(listing.request, actors[:most], tasks[:most], silent, listing.workers[:most])
+        )
+
+    def _actors(self, most: int) -> list[ActorFact]:
+        living = (self.fact_of(actor) for actor in self.node.calls.actors.values())
+        return [*islice(chain(living, reversed(self.node.ended.actors.values())), most)]
+
+    def _workers(self, most: int) -> list[WorkerFact]:
+        node, facts = self.node.address, []
+        for process in islice(self.node.processes.values(), most):
+            actor = process.worker.actor if process.worker is not None else None
+            actor_id = actor.actor_id if actor is not None else b""
+            facts.append(
+                WorkerFact(process.address, process.kind, process.pid, node, process.job.job_id, actor_id=actor_id)
+            )
+        return facts
+
+    def fact_of(self, actor: Actor) -> ActorFact:
+        """An actor of this node, as the list has it."""
+        options, worker = actor.options, actor.worker
+        is_dead = actor.state == ActorState.DEAD
+        return ActorFact(
+            actor.actor_id,
+            options.class_name,
+            options.name,
+            options.namespace,
+            ACTOR_STATES[actor.state],
+            actor.job.job_id,
+            self.node.address,
+            actor.pid if worker is not None or is_dead else 0,
+        )
+
+    def _tasks(self, most: int) -> list[TaskFact]:
+        running = {task.spec.task_id: pid for task, pid in self._running()}
+        actors = self.node.calls.actors
+        tasks = (t for t in self.node.tasks.values() if t.state in TASK_STATES and t.spec.task_id not in actors)
+        living = (self._task(task, running.get(task.spec.task_id)) for task in tasks)
+        return [*islice(chain(living, self.node.ended.tasks()), most)]
+
+    def _running(self) -> Iterator[tuple[Task, int]]:
+        """Tasks that have begun, as far as a node can tell, and the pids of their processes."""
+        for worker in self.node.pool.workers.values():
+            pid = worker.process.pid if worker.process is not None else 0
+            if worker.actor is not None:
+                begun = islice(worker.actor.inflight.values(), worker.actor.options.max_concurrency)
+                yield from ((task, pid) for task in begun)
+                continue
+            if worker.inflight:
+                yield worker.inflight[0], pid
+            yield from ((frame.task, pid) for frame in worker.frames if frame.task is not None)
+
+    def _task(self, task: Task, pid: int | None) -> TaskFact:
+        spec, options = task.spec, task.options
+        function = self.node.functions.get(spec.function_id)
+        name = options.name or options.method or (function.name if function is not None else "")
+        return TaskFact(
+            spec.task_id,
+            name,
+            TASK_STATES[TaskState(task.state)] if pid is None else RUNNING,
+            task.job.job_id,
+            self.node.address,
+            options.actor_id,
+            pid or 0,
+            task.attempts,
+            task.state >= FORWARDED or self._is_of_others(options.actor_id),
+        )
+
+    def _is_of_others(self, actor_id: bytes) -> bool:
+        """Whether it is a call of an actor on another node."""
+        return bool(actor_id) and actor_id not in self.node.calls.actors
+
+
+def latest(facts: list[tuple[bytes, Fact]]) -> list[Fact]:
+    """One fact for each id, where several nodes know of the same.
+
+    Where the work still goes on is known best on the node that has it; what has ended, where it ended.
+    """
+    found: dict[bytes, tuple[int, Fact]] = {}
+    for key, fact in facts:
+        is_away = type(fact) is TaskFact and fact.is_away
+        rank = 1 if fact.state in ENDED else 0 if is_away else 2
+        if key not in found or found[key][0] < rank:
+            found[key] = rank, fact
+    ended_last = sorted(found.values(), key=lambda ranked: ranked[0] == 1)
+    return [fact for _, fact in ended_last]

@@ -1,0 +1,444 @@
+"""The reasons why an object is not here: a chain of them in words, as far as this node knows.
+
+    object -> the task that makes it -> what that waits for (an argument, resources, a worker, an actor, a node)
+           -> who has that
+
+It only looks.  The chain is bounded in depth and in lines; what lies on another node is noted as a Hop, and asked for
+there (explain).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ....ids import FIRST_RETURN
+from ....wire.amounts import in_words, name_of, number, why_nowhere
+from ....wire.groups import plain_name
+from ....wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX, Explain
+from ....wire.task_spec import StoredValue
+from ..objects.table import ObjectEntry
+from ..tables import Actor, ActorState, Worker
+from ..task import FORWARDED, Task, TaskState
+from ..tasks.lending import Frame
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+DEPTH_MAX = 6
+# Of what a task or a wait lacks, so many are followed; of who holds a resource, so many are named.
+FOLLOWED_MAX = 2
+HOLDERS_MAX = 4
+# Tasks and objects that are looked at to know what fills the store.
+LOOKED_AT_MAX = 10_000
+
+
+class Hop(Struct, gc=False):
+    """Where more is known."""
+
+    node: str  # its local scheduler
+    object_id: bytes
+    line: int  # the answer goes behind so many of the lines
+    depth: int
+
+
+class Reasons:
+    """One answer."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.lines: list[str] = []
+        self.hop: Hop | None = None
+        self.seen: set[bytes] = set()  # membership only
+        self.seen_store = False  # it was said what fills it
+
+    # --- lines ---
+
+    def say(self, depth: int, text: str) -> None:
+        if len(self.lines) < LINES_MAX:
+            self.lines.append(("  " * depth + text)[:LINE_CHARACTERS_MAX])
+
+    def _goes_on(self, depth: int) -> bool:
+        return depth <= DEPTH_MAX and len(self.lines) < LINES_MAX
+
+    def _ask(self, node: str, object_id: bytes, depth: int) -> None:
+        if self.hop is None and node != self.node.address:
+            self.hop = Hop(node, object_id, len(self.lines), depth)
+
+    def for_seconds(self, since: float) -> str:
+        return f"for {max(0.0, self.node.now - since):.0f} s"
+
+    # --- objects ---
+
+    def of_objects(self, object_ids: Iterable[bytes], depth: int) -> None:
+        """Of each, up to a number."""
+        left = 0
+        for count, object_id in enumerate(object_ids):
+            if count < FOLLOWED_MAX:
+                self.of_object(object_id, depth)
+            else:
+                left += 1
+        if left:
+            self.say(depth, f"and {left} more")
+
+    def of_object(self, object_id: bytes, depth: int) -> None:
+        """Why it is not here."""
+        if not self._goes_on(depth):
+            return
+        entry = self.node.objects.entries.get(object_id)
+        name = f"ObjectRef({object_id.hex()})"
+        if object_id in self.seen:
+            self.say(depth, f"{name}: see above")
+            return
+        self.seen.add(object_id)
+        if entry is None:
+            self.say(depth, f"{name}: node {self._here()} has no record of it")
+        elif entry.value is not None:
+            # Whoever waits for it may hear of it only when the shards know who holds what lies in it.
+            expected = self.node.acks.expected.values()
+            is_held_back = entry.contained and any(item.node == self.node.sender for item in expected)
+            then = ", and is delivered when the GCS has recorded the holders of the refs in it" if is_held_back else ""
+            self.say(depth, f"{name}: is here{then}")
+        elif entry.task is not None:
+            self.of_task(entry.task, entry.object_id, depth, f"{name}: ")
+        else:
+            self._of_foreign(entry, depth, name)
+
+    def _of_foreign(self, entry: ObjectEntry, depth: int, name: str) -> None:
+        """Nobody here makes it."""
+        shared = entry.shared
+        places = ", ".join(name_of(place) for place in shared.locations) if shared is not None else ""
+        if shared is not None and shared.is_fetching:
+            size = f"{shared.size:,} bytes" if shared.size >= 0 else "its bytes"
+            if why := self.node.fetches.why_no_room(entry.object_id):
+                self.say(depth, f"{name}: {size} wait for free space in the object store of node {self._here()}:")
+                self._of_full_store(why, depth + 1)
+                return
+            self.say(depth, f"{name}: {size} are on their way to node {self._here()} from node {places or '?'}")
+        elif places:
+            self.say(depth, f"{name}: lies on node {places}, and is not being fetched")
+        else:
+            self.say(depth, f"{name}: is not computed on node {self._here()}, and no copy of it is known yet")
+            home = self._home_of(entry)
+            if home:
+                self._ask(home, entry.object_id, depth + 1)
+
+    def _of_full_store(self, why: str, depth: int) -> None:
+        """What its object manager has said first, and what keeps that there, as far as it is known here."""
+        if not self.seen_store:
+            self.seen_store = True
+            self.say(depth, why.partition(".  ")[0])
+            for what, sizes in self._in_store().items():
+                count = len(sizes)
+                self.say(depth, f"{sum(sizes):,} bytes, {count} object{'s' * (count > 1)}: {what}")
+        else:
+            self.say(depth, "see above")
+
+    def _in_store(self) -> dict[str, list[int]]:
+        """Sizes of what lies in the store: by why it stays."""
+        objects = self.node.objects
+        tasks = [task for task in islice(self.node.tasks.values(), LOOKED_AT_MAX) if task.state == TaskState.WAITING]
+        awaiting = {object_id: task for task in tasks for object_id in task.spec.deps}
+        found: dict[str, list[int]] = {}
+        for object_id, entry in islice(objects.entries.items(), LOOKED_AT_MAX):
+            if type(entry.value) is not StoredValue:
+                continue
+            if object_id in objects.pins:
+                what = "read by processes of this node"
+            elif object_id in awaiting:
+                what = f"for {self.name_of_task(awaiting[object_id])}, which waits for further arguments"
+            elif entry.holders is not None:
+                what = "referenced by processes of this node"
+            elif entry.is_released:
+                what = "referenced on other nodes only"
+            else:
+                what = "for tasks that are about to run, or inside other objects"
+            found.setdefault(what, []).append(entry.value.size)
+        return dict(islice(sorted(found.items(), key=lambda item: -sum(item[1])), HOLDERS_MAX))
+
+    def _home_of(self, entry: ObjectEntry) -> str:
+        """Where the driver is of whoever waits for it: its node may know the task."""
+        for waiter in entry.waiting or ():
+            if waiter.job.home:
+                return str(waiter.job.home)
+        for wait in entry.watchers or ():
+            if wait.process.job.home:
+                return str(wait.process.job.home)
+        return ""
+
+    def _here(self) -> str:
+        return name_of(self.node.address)
+
+    # --- tasks ---
+
+    def name_of_task(self, task: Task) -> str:
+        """ "task f", "call Counter.add"."""
+        options = task.options
+        if options.actor_id:
+            return f"call {options.name or options.method}"
+        actor = self.node.calls.actors.get(task.spec.task_id)
+        if actor is not None:
+            return f"actor {actor.options.class_name}"
+        return f"task {options.name or self.node.lifecycle.function_name(task.spec.function_id)}"
+
+    def of_task(self, task: Task, object_id: bytes, depth: int, prefix: str = "") -> None:
+        """What it waits for, or where it runs."""
+        if not self._goes_on(depth):
+            return
+        name = prefix + self.name_of_task(task)
+        if task.state == TaskState.WAITING:
+            self._of_missing(task, depth, name)
+        elif task.state == TaskState.READY:
+            self._of_ready(task, depth, name)
+        elif task.state >= FORWARDED:
+            self._of_spilled(task, object_id, depth, name)
+        elif task.state == TaskState.CALL:
+            self._of_call(task, object_id, depth, name)
+        elif task.state == TaskState.SENT and task.worker is not None:
+            self._of_sent(task, task.worker, depth, name)
+        else:
+            self.say(depth, f"{name} is about to end")
+
+    def _of_missing(self, task: Task, depth: int, name: str) -> None:
+        """It lacks arguments, or its code."""
+        missing = self._missing(task)
+        if missing:
+            self._waits_for(missing, depth, name)
+        else:
+            self.say(depth, f"{name} waits for its code from the GCS")
+
+    def _waits_for(self, arguments: list[bytes], depth: int, name: str) -> None:
+        count = len(arguments)
+        self.say(depth, f"{name} waits for {'an argument' if count == 1 else f'{count} arguments'}:")
+        self.of_objects(arguments, depth + 1)
+
+    def _missing(self, task: Task) -> list[bytes]:
+        entries = self.node.objects.entries
+        lacking = []
+        for object_id in task.spec.deps:
+            entry = entries.get(object_id)
+            if entry is None or entry.value is None:
+                lacking.append(object_id)
+        return list(dict.fromkeys(lacking))
+
+    def _of_ready(self, task: Task, depth: int, name: str) -> None:
+        node, request = self.node, task.options.resources
+        pool = node.pool
+        where = task.options.where
+        if where is not None and where.group:
+            request = node.bundles.lacking(where, request)
+        if not node.resources.fits(request):
+            self._of_resources(request, depth, name)
+        elif pool.starting[task.options.environment.packages]:
+            self._of_start(task.options.environment.packages, depth, name)
+        else:
+            busy = f"all {len(pool.workers)} of node {self._here()} are busy"
+            self.say(depth, f"{name} waits for a worker process: {busy}")
+            self._of_holders(("CPU",), depth + 1)
+
+    def _of_start(self, packages: str, depth: int, name: str) -> None:
+        if packages:
+            self.say(depth, f"{name} waits for its environment: node {self._here()} installs packages, or starts it")
+        else:
+            count = self.node.pool.starting[""]
+            self.say(depth, f"{name} waits for a worker process, of which {count} are starting")
+
+    def _of_resources(self, request: dict[str, int], depth: int, name: str) -> None:
+        """What it asks for is taken; by whom."""
+        resources = self.node.resources
+        lacking = resources.lacking(request)
+        state = ", ".join(
+            f"{number(resources.free.get(key, 0))} of {number(resources.total.get(key, 0))} {plain_name(key)}"
+            for key in lacking
+        )
+        self.say(depth, f"{name} waits for {in_words(request)}: node {self._here()} has {state} free")
+        self._of_holders(lacking, depth + 1)
+
+    def _of_holders(self, names: Iterable[str], depth: int) -> None:
+        """Who has resources of these names."""
+        wanted = list(names)
+        groups: dict[str, list[float]] = {}  # what -> since when each
+        for worker in self.node.pool.workers.values():
+            for frame in worker.frames:
+                if any(frame.held().get(name) for name in wanted):
+                    since = worker.progress_at if worker.actor is not None else max(frame.began_at, frame.cpu_since)
+                    groups.setdefault(self._doing(worker, frame), []).append(since)
+        for count, (what, times) in enumerate(groups.items()):
+            if count == HOLDERS_MAX:
+                self.say(depth, f"and {len(groups) - count} more")
+                break
+            several = f" x{len(times)}, the longest" if len(times) > 1 else ""
+            self.say(depth, f"held by {what}{several} {self.for_seconds(min(times))}")
+
+    def _doing(self, worker: Worker, frame: Frame) -> str:
+        if worker.actor is not None:
+            what = f"actor {worker.actor.options.class_name}"
+            return what if worker.actor.inflight else f"{what}, which is idle,"
+        task = frame.task if frame.task is not None else (worker.inflight[0] if worker.inflight else None)
+        return self.name_of_task(task) if task is not None else "a worker between two tasks"
+
+    def _of_sent(self, task: Task, worker: Worker, depth: int, name: str) -> None:
+        """It is a worker's, or an actor's."""
+        where = f"on node {self._here()}" + (f" (pid {worker.process.pid})" if worker.process is not None else "")
+        frame = next((frame for frame in worker.frames if frame.task is task), None)
+        if frame is None and worker.inflight and worker.inflight[0] is task and worker.frames:
+            frame = worker.frames[0]
+        if worker.actor is not None:
+            self._of_sent_call(task, worker, worker.actor, depth, name, where)
+        elif frame is None:
+            ahead = self.name_of_task(worker.inflight[0]) if worker.inflight else "another task"
+            since = worker.frames[0].began_at if worker.frames else worker.progress_at
+            self.say(depth, f"{name} is next {where}, behind {ahead} {self.for_seconds(since)}")
+        else:
+            self._of_running(frame, depth, f"{name} runs {where}")
+
+    def _of_sent_call(self, task: Task, worker: Worker, actor: Actor, depth: int, name: str, where: str) -> None:
+        ahead = list(actor.inflight).index(task.spec.task_id) if task.spec.task_id in actor.inflight else 0
+        is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
+        if ahead and is_serial:
+            self.say(depth, f"{name} waits {where}, behind {ahead} other{'s' * (ahead > 1)} of the same actor:")
+            name, where, depth = self.name_of_task(next(iter(actor.inflight.values()))), "", depth + 1
+        text = f"{name} runs {where}".rstrip()
+        self._of_running(worker.frames[0], depth, text, is_alone=is_serial)
+
+    def _of_running(self, frame: Frame, depth: int, text: str, *, is_alone: bool = True) -> None:
+        """User code: it computes, or waits itself.  is_alone: of those that run there beside each other nobody notes
+        when each began."""
+        wait = frame.wait
+        if wait is None:
+            self.say(depth, f"{text} {self.for_seconds(frame.began_at)}" if is_alone else text)
+        elif wait.is_over:
+            self.say(depth, f"{text}, and waits to get its CPU back")
+            self._of_holders(("CPU",), depth + 1)
+        elif not wait.pending:
+            self.say(depth, f"{text}, and waits for free space in the object store")
+        else:
+            self.say(depth, f"{text}, and waits itself for:")
+            self.of_objects(wait.pending, depth + 1)
+
+    # --- elsewhere ---
+
+    def _of_spilled(self, task: Task, object_id: bytes, depth: int, name: str) -> None:
+        """It has gone up."""
+        node = self.node
+        place = task.forward.peer
+        if task.state == TaskState.PARKED:
+            reason = node.strategies.why_no_labels(task.options.where)
+            reason = reason or why_nowhere(task.options.resources, node.infeasible.totals())
+            self.say(depth, f"{name} waits for a node that can run it: {reason}")
+        elif task.state == TaskState.DEFERRED:
+            request = in_words(task.options.resources)
+            self.say(depth, f"{name} waits for {request}, which actors hold on every node that has it")
+        elif place:
+            self._of_sent_away(task, place, object_id, depth, f"{name} was placed on node {name_of(place)}")
+        elif task.state == TaskState.RECORDING:
+            self.say(depth, f"{name} moves to another node when the GCS has recorded the task and its arguments")
+        elif (where := task.options.where) is not None and where.group:
+            self.say(depth, f"{name} waits for {node.groups.state_in_words(where.group)}")
+        else:
+            self.say(depth, f"{name} was spilled to a global scheduler, which has not placed it yet")
+
+    def _of_sent_away(self, task: Task, place: str, object_id: bytes, depth: int, text: str) -> None:
+        """Another node has it.  Of arguments that tasks of this node's make, that one knows less than this one."""
+        entries = self.node.objects.entries
+        unmade = [
+            key for key in self._missing(task) if (entry := entries.get(key)) is not None and entry.task is not None
+        ]
+        if unmade:
+            self._waits_for(unmade, depth, f"{text}, and")
+        else:
+            self.say(depth, text)
+            self._ask(place, object_id, depth + 1)
+
+    # --- actors ---
+
+    def _of_call(self, task: Task, object_id: bytes, depth: int, name: str) -> None:
+        node = self.node
+        actor = node.calls.actors.get(task.options.actor_id or task.spec.task_id)
+        if actor is None:
+            self._of_remote_call(task, object_id, depth, name)
+        elif task is actor.creation:
+            self.of_actor(actor, depth, name)
+        elif self._missing(task):
+            self._of_missing(task, depth, name)
+        elif actor.state == ActorState.ALIVE:
+            what = f"{len(actor.inflight)} calls ahead of it" if actor.inflight else "a call of the same caller"
+            self.say(depth, f"{name} is in the queue of actor {actor.options.class_name}, behind {what}")
+            if actor.inflight and actor.worker is not None:
+                first = next(iter(actor.inflight.values()))
+                self._of_sent(first, actor.worker, depth + 1, self.name_of_task(first))
+        else:
+            self.say(depth, f"{name} waits for its actor:")
+            self.of_actor(actor, depth + 1, f"actor {actor.options.class_name}")
+
+    def of_actor(self, actor: Actor, depth: int, name: str) -> None:
+        """Why it is not there yet."""
+        node, request = self.node, actor.options.resources
+        again = "again " if actor.state == ActorState.RESTARTING else ""
+        where = actor.options.where
+        if where is not None and where.group and actor.actor_id in node.groups.unsettled:
+            self.say(depth, f"{name} waits for {node.groups.state_in_words(where.group)}")
+        elif actor.state == ActorState.REGISTERING:
+            self.say(depth, f"{name} waits for the GCS or another node to confirm its name or its node")
+        elif actor.state == ActorState.STARTING and actor.worker is not None:
+            pid = actor.worker.process.pid if actor.worker.process is not None else 0
+            self._of_running(actor.worker.frames[0], depth, f"{name} {again}runs its constructor (pid {pid})")
+        elif self._missing(actor.creation):
+            self._of_missing(actor.creation, depth, name)
+        elif (ask := node.moves.asks.get(actor.actor_id)) is not None and not ask.is_shared:
+            self.say(depth, f"{name} moves to another node when the GCS has recorded the task and its arguments")
+        elif reason := node.strategies.why_no_labels(where):
+            self.say(depth, f"{name} finds no node: {reason}")
+        elif not node.resources.could_ever_fit(request) and node.infeasible.is_met_elsewhere(request):
+            self.say(depth, f"{name} waits for resources: its request is in use on all nodes that have it")
+        elif not node.resources.could_ever_fit(request):
+            self.say(depth, f"{name} finds no node: {why_nowhere(request, node.infeasible.totals())}")
+        elif not node.resources.fits(request):
+            self._of_resources(request, depth, f"{name} {again}".rstrip())
+        else:
+            self._of_start(actor.options.environment.packages, depth, name)
+
+    def _of_remote_call(self, task: Task, object_id: bytes, depth: int, name: str) -> None:
+        route = self.node.routes.by_actor.get(task.options.actor_id)
+        if route is None or not route.home:
+            self.say(depth, f"{name} waits for the GCS to locate its actor")
+            # While it has no place it is its maker's, who knows why: as a rule the node of its name, or of the driver.
+            maker = (route.hint if route is not None else "") or task.job.home
+            if maker:
+                self._ask(maker, (task.options.actor_id or task.spec.task_id) + FIRST_RETURN, depth + 1)
+        elif task.spec.task_id in route.sent:
+            text = f"{name} was sent to its actor on node {name_of(route.home)}"
+            self._of_sent_away(task, route.home, object_id, depth, text)
+        elif self._missing(task):
+            self._of_missing(task, depth, name)
+        else:
+            leaves = route.home in self.node.drain.going.closed
+            until = " when its actor has moved: that node leaves the cluster (`zray drain`)" if leaves else ""
+            self.say(depth, f"{name} is about to be sent to node {name_of(route.home)}{until}")
+
+    # --- a process that waits ---
+
+    def awaited_by(self, worker: Worker | None, message: Explain) -> tuple[list[bytes], int]:
+        """Of what it asks about, what is not here, and how many more are awaited; if all is, it is on its way to it.
+
+        A worker that has lent its CPU hears of what it waits for when all of that is here: so its node knows better.
+        """
+        asked, left_out = message.object_ids, message.left_out
+        wait = worker.frames[-1].wait if worker is not None and worker.frames else None
+        if wait is not None and not wait.aside and asked and (asked[0] in wait.pending or asked[0] in wait.ready):
+            asked, left_out = list(wait.pending), 0
+        entries = self.node.objects.entries
+        missing = [i for i in asked if (entry := entries.get(i)) is None or entry.value is None]
+        return (missing or asked, left_out)
+
+    def of_process(self, worker: Worker, depth: int) -> bool:
+        """Whether all that a worker waits for is here, and only its CPU is not."""
+        frame = worker.frames[-1] if worker.frames else None
+        if frame is None or frame.wait is None or not frame.wait.is_over:
+            return False
+        self.say(depth, "all values are here; this process waits to get its CPU back")
+        self._of_holders(("CPU",), depth + 1)
+        return True

@@ -1,0 +1,1 @@
+"""Routes to actors of other nodes, their names, and answers that still lie there."""

@@ -1,0 +1,189 @@
+"""Names of actors: the shard of a name says who has it.
+
+FindActor -> LookUpActor -> LookUpActorReply -> FindActorReply
+FindActorNames -> LookUpActorNames -> ActorNamesListed -> ActorNamesFound      all shards
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ....exceptions import encode_system_error
+from ....ids import FIRST_RETURN
+from ....wire import actors, limits
+from ...latest import Latest
+from ...role import on
+from ..objects.found_elsewhere import FoundElsewhere
+from ..objects.table import ObjectEntry
+from ..tables import Actor, ActorState, Process
+from .weak_handles import WeakHandles
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# An actor of another node that a process of ours has killed is not found here by its name any more, whatever its shard
+# has heard; its name is free when its node has said so.  Far longer than that takes; then its maker may have made it
+# anew.  So many of them, some 100 bytes each.
+KILLED_SECONDS, KILLED_MAX = 10.0, 10_000
+# One of another node that nobody holds any more gives its name back as soon as its node has been told.
+ENDING_SECONDS = 2.0
+# Actors with names that have left lately, some 150 bytes each: a question takes less than so many take to leave.
+LEFT_MAX = 10_000
+REGISTER_AGAIN_SECONDS = 0.02
+# The value behind the handles of a living actor: None, as the store writes it.
+NOTHING = b"\xc0"
+
+
+def name_key(namespace: str, name: str) -> bytes:
+    """What hashes to the shard that is the authority for a name."""
+    return f"{namespace}\0{name}".encode().rjust(16, b"\0")[-16:]
+
+
+class Listing(Struct, eq=False):
+    """FindActorNames of a process, that shards have part of the answer to."""
+
+    process: Process
+    request: int
+    silent: dict[str, None]  # shards that have not answered
+    found: list[tuple[str, str]] = []
+
+
+class ActorNames:
+    """Names that are asked for."""
+
+    PASSING = {"finding listings": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.finding: dict[tuple[str, str], list[tuple[Process, actors.FindActor]]] = {}
+        self.listings: dict[int, Listing] = {}
+        self.killed: Latest[bytes, float] = Latest(KILLED_MAX)  # actors of other nodes, by processes of ours -> when
+        self.count = 0  # of listings, so far
+        # Actors that have left for another node -> which: an answer that names this one may have been on its way.
+        self.left: Latest[bytes, str] = Latest(LEFT_MAX)
+        self.weak = WeakHandles(node)
+        self.elsewhere = FoundElsewhere(node)
+
+    def register(self, actor: Actor, home: str = "", guardian: str = "") -> None:
+        """It is to have its name, or its name is to say where it lives: here, unless it is about to leave."""
+        options, node = actor.options, self.node
+        shard = node.addresses.shard_of(name_key(options.namespace, options.name))
+        if not home:
+            home, guardian = node.address, actor.guardian if actor.is_guarded else ""
+        node.send(shard, actors.RegisterActor(actor.actor_id, options, home, guardian))
+
+    @on(actors.ActorRegistered)
+    def registered(self, message: actors.ActorRegistered) -> None:
+        """ActorRegistered: the name is ours."""
+        if actor := self._registering(message.actor_id):
+            self.node.calls.want_worker(actor, ActorState.PENDING)
+
+    @on(actors.ActorNameTaken)
+    def name_taken(self, message: actors.ActorNameTaken) -> None:
+        """ActorNameTaken."""
+        actor = self._registering(message.actor_id)
+        if actor is not None and self._was_killed(message.holder):
+            self.node.after(REGISTER_AGAIN_SECONDS, self.register_again, message.actor_id)
+        elif actor is not None:
+            name = actor.options.name
+            text = f"An actor named {name!r} exists already in namespace {actor.options.namespace!r}."
+            self.node.ends.bury(actor, encode_system_error("ActorAlreadyExistsError", text), was_named=False)
+
+    def register_again(self, actor_id: bytes) -> None:
+        """Ask for its name once more: the node of the killed actor that has it may have said so by now."""
+        if actor := self._registering(actor_id):
+            self.register(actor)
+
+    def _registering(self, actor_id: bytes) -> Actor | None:
+        """One that is here, and has no name yet."""
+        actor: Actor | None = self.node.calls.actors.get(actor_id)
+        return actor if actor is not None and actor.state == ActorState.REGISTERING else None
+
+    def _was_killed(self, actor_id: bytes) -> bool:
+        at = self.killed.get(actor_id)
+        return at is not None and self.node.now - at < KILLED_SECONDS
+
+    def ends_elsewhere(self, actor_id: bytes) -> None:
+        """An actor of another node is about to end: it is not found any more, and its name is soon free."""
+        self.killed[actor_id] = self.node.now - KILLED_SECONDS + ENDING_SECONDS
+
+    @on(actors.FindActor)
+    def find(self, message: actors.FindActor) -> None:
+        """FindActor: the shard knows."""
+        process = self.node.processes.get(self.node.sender)
+        if process is None:
+            return
+        key = (message.namespace, message.name)
+        self.finding.setdefault(key, []).append((process, message))
+        shard = self.node.addresses.shard_of(name_key(*key))
+        self.node.send(shard, actors.LookUpActor(*key))
+
+    @on(actors.LookUpActorReply)
+    def found(self, message: actors.LookUpActorReply) -> None:
+        """LookUpActorReply: whoever asked holds the actor from now on, unless its handle is to be weak."""
+        askers = self.finding.get((message.namespace, message.name))
+        if not askers:
+            return
+        process, question = askers.pop(0)
+        if not askers:
+            del self.finding[(message.namespace, message.name)]
+        if process.address not in self.node.processes:
+            return
+        actor_id, home = message.actor_id, message.node
+        here = self.node.calls.actors.get(actor_id)
+        if home == self.node.address and here is None:
+            home = self.left.get(actor_id, home)
+        is_here = home == self.node.address and actor_id not in self.node.guards.guarded
+        if is_here if here is None else self.node.ends.is_ending(here):
+            actor_id = b""  # it died, or began to leave, while we asked
+        if self._was_killed(actor_id):
+            actor_id = b""
+        if question.is_weak:
+            home = home if here is None else self.node.address
+            self.node.send(process.address, actors.FindActorReply(question.request, actor_id, message.handle, home))
+            return
+        if actor_id and here is None:
+            if not (message.is_detached or self.elsewhere.is_held_here(actor_id)):
+                self.elsewhere.ask(process, question, replace(message, node=home))
+                return
+            self.node.routes.name_found(actor_id, home)
+        if actor_id:
+            entry: ObjectEntry = self.node.objects.require(actor_id + FIRST_RETURN)
+            self.node.objects.hold(entry, process)
+            actor = self.node.calls.actors.get(actor_id)
+            if actor is not None and entry.actor is None:
+                actor.is_going = False  # it had calls to end before it left
+                entry.actor = actor
+                if actor.state == ActorState.ALIVE:
+                    self.node.objects.place(entry, NOTHING)
+        self.node.send(process.address, actors.FindActorReply(question.request, actor_id, message.handle))
+
+    @on(actors.FindActorNames)
+    def list_names(self, message: actors.FindActorNames) -> None:
+        """FindActorNames: each shard knows its own."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        if process is None:
+            return
+        self.count += 1
+        shards = dict.fromkeys(node.addresses.shards)
+        self.listings[self.count] = Listing(process, message.request, shards)
+        for shard in shards:
+            node.send(shard, actors.LookUpActorNames(self.count, message.namespace, message.in_all))
+
+    @on(actors.ActorNamesListed)
+    def listed(self, message: actors.ActorNamesListed) -> None:
+        """ActorNamesListed: whoever asked hears of all at once."""
+        listing = self.listings.get(message.request)
+        if listing is None or self.node.sender not in listing.silent:
+            return
+        del listing.silent[self.node.sender]
+        listing.found.extend(message.names)
+        if not listing.silent:
+            del self.listings[message.request]
+            if listing.process.address in self.node.processes:
+                reply = actors.ActorNamesFound(listing.request, sorted(listing.found)[: limits.ITEMS_MAX])
+                self.node.send(listing.process.address, reply)

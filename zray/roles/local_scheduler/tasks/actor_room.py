@@ -1,0 +1,204 @@
+"""Room for actors beside the tasks of other jobs.
+
+A lease is for a while, and an actor holds what it has for life.  So tasks come first: a job's own, and those that would
+find no room any more beside the actor.  But a job whose tasks never end would shut the actors of others out.  Therefore
+leases that have lasted end for the actor that has waited for the longest time, as they do for other queues, and what it
+asks for is not leased again; others would have it before its process is there.
+
+So it is for actors of other nodes: a global scheduler offers one that nobody has room for to a node where there could
+be some (PlaceActor).  That has none, and keeps what comes free until the actor is offered again.
+
+An actor that fits does not overtake tasks of its own job: those that were ready before and could begin now, and that
+would find no room beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ....wire.task_spec import ActorOptions
+from ..tables import Actor, ReadyQueue, Worker
+from ..task import Task, TaskState
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# Room that is kept is looked at again after so long: whoever it is for may be gone.
+LOOK_AGAIN_SECONDS = 0.02
+# Who it is for is found out so often, and among so many: a program may have thousands of actors wait.
+LOOK_SECONDS = 0.005
+LOOK_COUNT_MAX = 100
+# Where several leases must end for one actor, what the first ones leave is idle until the last one has: no longer than
+# tasks last that are short.
+SHORT_TASK_SECONDS = 1.0
+# So long for an actor of another node: it asks again after 0.2 s, and by then its global scheduler has had our report.
+WISH_SECONDS = 0.5
+WISHES_MAX = 100
+
+
+class Wish(Struct, gc=False, eq=False):
+    """An actor of another node that was offered when there was no room."""
+
+    job_id: bytes
+    options: ActorOptions
+    until: float
+
+
+class Next(Struct, gc=False, eq=False):
+    """An actor, and what must be free for it to start."""
+
+    actor_id: bytes
+    job_id: bytes
+    amounts: Mapping[str, int]
+
+
+class ActorRoom:
+    """Of one node."""
+
+    LASTING = {"wishes": "WISHES_MAX"}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.next: Next | None = None
+        self.looked_at = float("-inf")
+        self.timer_is_set = False
+        self.wishes: dict[bytes, Wish] = {}  # by actor
+
+    def wish(self, actor_id: bytes, job_id: bytes, options: ActorOptions) -> None:
+        """There is no room for it, and it will be offered again."""
+        self.wishes.pop(actor_id, None)
+        if len(self.wishes) < WISHES_MAX and not self.node.calls.is_barred(options):
+            self.wishes[actor_id] = Wish(job_id, options, self.node.now + WISH_SECONDS)
+
+    # --- asked by dispatch, while actors wait (`calls.wanting`, `wishes`) ---
+
+    def is_kept_from(self, queue: ReadyQueue) -> bool:
+        """Whether one more lease of it would take what an actor is to have."""
+        found, free = self._next_beside(queue), self.node.resources.free
+        if found is None:
+            return False
+        for name, amount in queue.resources.items():
+            wanted = found.amounts.get(name, 0)
+            if wanted and free.get(name, 0) - amount < wanted:
+                self.look_again_soon()
+                return True
+        return False
+
+    def look_again_soon(self) -> None:
+        """Whether what is kept is kept for somebody still."""
+        if not self.timer_is_set:
+            self.timer_is_set = True
+            self.node.after(LOOK_AGAIN_SECONDS, self.look_again)
+
+    def is_lacking(self, worker: Worker, queue: ReadyQueue) -> bool:
+        """Whether an actor lacks what this lease has."""
+        found = self._next_beside(queue)
+        if found is None:
+            return False
+        has = worker.frames[0].resources
+        return any(has.get(name) for name in self.node.resources.lacking(found.amounts))
+
+    def look_again(self) -> None:
+        """Lease what is kept for nobody any more."""
+        self.timer_is_set = False
+        self.node.dispatch.is_dirty = True
+        self.node.calls.wanting_worker_changed()
+
+    # --- who was asked for before an actor ---
+
+    def ahead_of(self, actor: Actor) -> list[tuple[ReadyQueue, Task]]:
+        """Ready tasks of its job that want what it wants: the last one of each queue."""
+        wanted = actor.options.resources.keys()
+        queues = (queue for queue in self.node.dispatch.queues if queue.tasks and queue.job is actor.job)
+        return [(queue, queue.tasks[-1]) for queue in queues if not wanted.isdisjoint(queue.resources)]
+
+    def overtakes(self, actor: Actor) -> bool:
+        """Whether one of those could begin now, and could not beside the actor."""
+        node, free = self.node, self.node.resources.free
+        actor.behind = [(queue, task) for queue, task in actor.behind if task.state == TaskState.READY]
+        for queue, _ in actor.behind:
+            if queue.tasks and node.dispatch.fits(queue) and node.pool.may_have(queue):
+                wanted = actor.options.resources
+                if any(free.get(name, 0) - wanted.get(name, 0) < amount for name, amount in queue.resources.items()):
+                    self.look_again_soon()
+                    return True
+        return False
+
+    # --- who is next ---
+
+    def _leaves_room(self, amounts: Mapping[str, int], queue: ReadyQueue) -> bool:
+        """Whether the queue's tasks could still run here beside all actors and this one."""
+        total, held = self.node.resources.total, self.node.resources.held
+        for name, amount in queue.resources.items():
+            if total.get(name, 0) - held.get(name, 0) - amounts.get(name, 0) < amount:
+                return False
+        return True
+
+    def _next_beside(self, queue: ReadyQueue) -> Next | None:
+        """The actor that is next, if leases of this queue are to make room for it."""
+        found = self._next()
+        if found is None or found.job_id == queue.job.job_id or not self._leaves_room(found.amounts, queue):
+            return None
+        return found
+
+    def _next(self) -> Next | None:
+        node, found = self.node, self.next
+        if node.now - self.looked_at >= LOOK_SECONDS or (found is not None and not self._still_waits(found.actor_id)):
+            self.looked_at = node.now
+            self.next = self._find()
+        return self.next
+
+    def _still_waits(self, actor_id: bytes) -> bool:
+        return actor_id in self.node.calls.wanting or actor_id in self.wishes
+
+    def _find(self) -> Next | None:
+        """The first that leases of other jobs are to make room for."""
+        node = self.node
+        queues = [queue for queue in node.dispatch.queues if queue.tasks]
+        busy = {queue.job.job_id for queue in queues}  # tasks of its own job come first
+        for actor_id, job_id, amounts in self._waiting():
+            if job_id not in busy and any(self._leaves_room(amounts, queue) for queue in queues):
+                if self._may_come_free(amounts):
+                    return Next(actor_id, job_id, amounts)
+        return None
+
+    def _waiting(self) -> Iterator[tuple[bytes, bytes, Mapping[str, int]]]:
+        """Actors that lack nothing but room, with their jobs, and with what must be free for them to start."""
+        node, now = self.node, self.node.now
+        for actor in islice(node.calls.wanting.values(), LOOK_COUNT_MAX):
+            if not actor.creation.missing and actor.incoming is None and actor.actor_id not in node.groups.unsettled:
+                ask = node.moves.asks.get(actor.actor_id)
+                if ask is None:
+                    yield actor.actor_id, actor.job.job_id, actor.options.resources
+                elif node.moves.may_stay(ask):
+                    yield actor.actor_id, actor.job.job_id, self._beside_promises(actor.options)
+        for actor_id, wish in list(self.wishes.items()):
+            if wish.until < now:
+                del self.wishes[actor_id]
+            else:
+                yield actor_id, wish.job_id, self._beside_promises(wish.options)
+
+    def _beside_promises(self, options: ActorOptions) -> Mapping[str, int]:
+        """It starts only where those that are to start here would find room too."""
+        promised = self.node.calls.promised
+        return {name: amount + promised.get(name, 0) for name, amount in options.resources.items()}
+
+    def _may_come_free(self, amounts: Mapping[str, int]) -> bool:
+        """Whether it is, or the end of one lease would do, or of several with short tasks."""
+        free, now = self.node.resources.free, self.node.now
+        lacking = {name: amount for name, amount in amounts.items() if free.get(name, 0) < amount}
+        soon: dict[str, int] = {}
+        for worker in self.node.pool.leased.values() if lacking else ():
+            frame = worker.frames[0]
+            if len(worker.frames) > 1 or frame.wait is not None:
+                continue  # what it holds while it waits it does not give
+            if all(frame.resources.get(name, 0) >= amount for name, amount in lacking.items()):
+                return True
+            if now - worker.progress_at <= SHORT_TASK_SECONDS:
+                for name, amount in frame.resources.items():
+                    soon[name] = soon.get(name, 0) + amount
+        return all(free.get(name, 0) + soon.get(name, 0) >= amount for name, amount in lacking.items())

@@ -1,0 +1,165 @@
+"""Tasks and calls that a program cancels.
+
+    it waits, is ready, or another node is to run it    it ends here with TaskCancelledError; that node is told
+    a worker has it                                     the worker is told, and interrupts it; by force: is killed
+    a call in the queue of its actor                    it leaves the queue; one that was sent on: that node is told
+    it is not here                                      all other nodes are told: one of them may have it
+
+A worker gives a task that it has not begun back.  That one is not sent again, nor one that fails or loses its worker.
+The children of a task that runs are cancelled with it, also those that it submits later.
+
+Rule 1: `asked` holds tasks that a worker or another node has, or had; `parents` the prefixes of their children's ids.
+Rule 2: A task in `asked` is never sent to a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ....ids import PARENT_HASH_BYTES, children_prefix
+from ....wire import tasks
+from ....wire.task_spec import TaskSpec
+from ...effects import ReclaimTasks
+from ...latest import Latest
+from ...role import on
+from ...work_effects import InterruptWorker
+from ..names import name_of_call
+from ..task import FORWARDED, Task, TaskState
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# Tasks that run are as many as there are workers, and calls some thousands; those that have ended need not be known.
+ASKED_MAX = 10_000
+# C code that does not return holds the exception up: the user hears of that after so long.
+PATIENCE_SECONDS = 5.0
+NO_FORCE = "force=True is for tasks: it ends the worker, and an actor would lose its state.  See kill() for actors."
+
+
+class Cancels:
+    """The cancelled tasks of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.asked: Latest[bytes, tuple[bool, bool]] = Latest(ASKED_MAX)  # force, recursive
+        self.parents: Latest[bytes, bool] = Latest(ASKED_MAX)  # by force or not
+
+    @on(tasks.CancelTask)
+    def on_cancel_task(self, message: tasks.CancelTask) -> None:
+        """Handle CancelTask, from a process of this node or from another node."""
+        node = self.node
+        task = node.tasks.get(message.task_id)
+        is_refused = message.force and task is not None and bool(task.options.actor_id)
+        if node.sender in node.processes:
+            if message.request:
+                node.send(node.sender, tasks.CancelTaskReply(message.request, NO_FORCE if is_refused else ""))
+            if task is None and message.task_id not in self.asked:
+                for peer in node.members.peers:
+                    node.send(peer, tasks.CancelTask(message.task_id, message.force, message.recursive))
+        elif task is None:
+            if message.trip:
+                node.fates.unwanted[message.task_id] = (node.sender, message.trip)
+        elif message.trip and (task.origin, task.trip) != (node.sender, message.trip):
+            return
+        if task is not None and not is_refused:
+            self.cancel(task, message.force, message.recursive)
+
+    def cancel(self, task: Task, force: bool, recursive: bool) -> None:
+        """End a task or a call, or have the process that runs it end it."""
+        if task.state == TaskState.DONE or task.spec.task_id in self.asked:
+            return
+        if task.options.actor_id:
+            self._cancel_call(task, recursive)
+        elif task.state == TaskState.SENT:
+            self._interrupt(task, force, recursive)
+        else:
+            if task.state == TaskState.READY:
+                self.node.fates.take_out(task)
+            elif task.state >= FORWARDED:
+                self._tell_place(task, force, recursive)
+            self._end(task)
+            return
+        if recursive and task.state == TaskState.SENT:
+            self._cancel_children(task, force)
+
+    def _end(self, task: Task) -> None:
+        if task.missing:
+            self.node.trips.stop_waiting((task,))
+        self.node.trips.is_over(task)
+        if task.spec.function_id in self.node.function_waiters:
+            self.node.function_table.forget_waiters()
+        self.fail(task)
+
+    def has_ended(self, task_id: bytes) -> None:
+        """Forget a task that has ended by itself: should its value be lost, it runs again, uncancelled."""
+        self.asked.pop(task_id, None)
+        self.parents.pop(children_prefix(task_id), None)
+
+    def fail(self, task: Task) -> None:
+        """End a task or call that no worker has, or has any more."""
+        self.node.lifecycle.fail(task, "TaskCancelledError", f"{self._in_words(task)} was cancelled.")
+
+    def _in_words(self, task: Task) -> str:
+        if task.options.actor_id:
+            return name_of_call(task)
+        return f"Task {task.options.name or self.node.lifecycle.function_name(task.spec.function_id)}"
+
+    def _tell_place(self, task: Task, force: bool, recursive: bool) -> None:
+        self.asked[task.spec.task_id] = force, recursive
+        self.node.fates.ended_elsewhere(task)
+
+    # --- what a worker has ---
+
+    def _interrupt(self, task: Task, force: bool, recursive: bool) -> None:
+        node, worker, task_id = self.node, task.worker, task.spec.task_id
+        self.asked[task_id] = force, recursive
+        if worker is None:
+            return
+        if force:
+            text = f"{self._in_words(task)} was cancelled by force: its worker was ended."
+            node.lifecycle.fail(task, "TaskForceCancelledError", text)
+            node.pool.kill(worker)
+            return
+        node.send(worker.address, tasks.InterruptTask(task_id))
+        node.perform(InterruptWorker(worker.address))
+        node.after(PATIENCE_SECONDS, self._is_held_up, task)
+        if worker.inflight and worker.inflight[0] is not task:
+            node.perform(ReclaimTasks(worker.address, len(worker.inflight)))
+
+    def _is_held_up(self, task: Task) -> None:
+        if self.node.tasks.get(task.spec.task_id) is task and task.state == TaskState.SENT:
+            hint = "kill() ends its actor" if task.options.actor_id else "cancel(force=True) ends its worker"
+            text = f"{self._in_words(task)} was cancelled {PATIENCE_SECONDS:g} s ago, and still runs: {hint}"
+            self.node.notices.tell(task.job, text)
+
+    def _cancel_children(self, task: Task, force: bool) -> None:
+        prefix = children_prefix(task.spec.task_id)
+        self.parents[prefix] = force
+        for child in [child for task_id, child in self.node.tasks.items() if task_id.startswith(prefix)]:
+            self.cancel(child, force and not child.options.actor_id, True)
+
+    def submitted(self, specs: Iterable[TaskSpec]) -> None:
+        """Cancel the children of a cancelled task among new tasks."""
+        for spec in specs:
+            force = self.parents.get(spec.task_id[:PARENT_HASH_BYTES])
+            task = self.node.tasks.get(spec.task_id)
+            if force is not None and task is not None:
+                self.cancel(task, force and not task.options.actor_id, True)
+
+    # --- calls ---
+
+    def _cancel_call(self, task: Task, recursive: bool) -> None:
+        node, actor_id = self.node, task.options.actor_id
+        actor, route = node.calls.actors.get(actor_id), node.routes.by_actor.get(actor_id)
+        if actor is not None and task.state == TaskState.CALL and actor.queue.take_out(task):
+            self._end(task)
+            node.calls.touch(actor_id)
+        elif actor is not None:
+            self._interrupt(task, False, recursive)
+        elif route is not None and route.take_queued(lambda call: call is task):
+            self._end(task)
+            node.routes.calls_ended(route)
+        elif route is not None and route.home:
+            self.asked[task.spec.task_id] = False, recursive
+            node.send(route.home, tasks.CancelTask(task.spec.task_id, False, recursive))

@@ -1,0 +1,397 @@
+"""Queues of ready tasks, and which worker works off which.
+
+A worker is leased to one queue at a time: it takes the queue's resources once, and runs tasks of that queue
+until there are none (batches.py says how many at once).  What is sent is not yet begun: a claim window (see
+OpenWindow, ReclaimTasks) lets unbegun tasks be taken back from the end of a worker's queue without its help, so
+that a long task never traps short ones, and an idle worker can take over.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ....exceptions import encode_system_error
+from ....ids import PARENT_HASH_BYTES
+from ....wire.scheduling import CENTRAL
+from ....wire.tasks import STEADY_US, TasksReturned
+from ...effects import ReclaimTasks, TasksReclaimed
+from ...latest import Latest
+from ...role import on
+from ..tables import INFLIGHT_US_MAX, Job, ReadyQueue, Worker
+from ..task import Task, TaskState
+from .batches import INFLIGHT_COUNT_MAX, Batches
+from .behind_waits import BehindWaits
+from .lending import Lending
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# How long a worker may go without progress, at least, before its unbegun tasks are taken back; and between two looks.
+PROGRESS_SECONDS = 0.005
+# Two times that should be equal may differ by so much.
+CLOCK_SECONDS = 1e-6
+# How much one worker's mean counts for the node's.
+MEAN_WEIGHT = 0.25
+# Functions whose run times are known: of a program that makes ever new ones, the oldest are forgotten.
+MEANS_MAX = 10_000
+# A job's kinds of tasks (by options and depth), beyond those of which some wait: a program may give each task a name.
+QUEUES_MAX = 1_000
+# A lease of this length ends when other queues wait: jobs share the node (docs/security.md, B20).
+LEASE_SECONDS = 0.02
+# Whoever has waited for an argument finds its place among so many of the first: more than run at once.
+OVERTAKEN_MAX = 256
+
+
+class Dispatch:
+    """Ready queues and leases of one node."""
+
+    PASSING = {"ready_count": "node.tasks", "idle_leases": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.batches = Batches(node, self)
+        self.lending = Lending(node, self)
+        self.behind_waits = BehindWaits(node, self)
+        self.queues: deque[ReadyQueue] = deque()  # those with tasks; served round robin
+        self.ready_count = 0
+        self.mean_us: Latest[bytes, int] = Latest(MEANS_MAX)  # run time per function
+        self.idle_leases: list[Worker] = []  # leased workers whose queue may have run dry in this turn
+        self.is_dirty = False
+        self.looks_at = math.inf  # at workers that have not moved
+
+    def watch_progress(self, seconds: float = PROGRESS_SECONDS) -> None:
+        """A worker has tasks that it has not begun: look in on it, so much later."""
+        if self.node.now + seconds < self.looks_at:
+            self.looks_at = self.node.now + seconds
+            self.node.after(seconds, self.check_progress)
+
+    # --- queues ---
+
+    def enqueue(self, task: Task, *, has_waited: bool = False) -> ReadyQueue | None:
+        """It has all it needs.  Returns its queue, if the next tasks with its options may just be appended to that.
+
+        has_waited: for an argument.  It goes ahead of the younger ones that its submitter has queued since: what takes
+        large values frees them, and those that make more must not fill the store meanwhile.
+        """
+        queue = self.queue_of(task)
+        if queue.is_choosy:
+            task.enqueued()
+            self.node.strategies.enqueue(task, queue)
+            return None
+        self.append(task, queue)
+        if has_waited and len(queue.tasks) > 1:
+            self._move_forward(queue.tasks)
+        return queue
+
+    @staticmethod
+    def _move_forward(tasks: deque[Task]) -> None:
+        """The last one, to its place by age among the first; their ids say it, where one parent has submitted them."""
+        new = tasks[-1].spec.task_id
+        first = tasks[0].spec.task_id
+        if new[:PARENT_HASH_BYTES] != first[:PARENT_HASH_BYTES]:
+            return
+        end = min(len(tasks) - 1, OVERTAKEN_MAX)
+        place = 0 if new < first else bisect_left(tasks, new, 1, end, key=lambda task: task.spec.task_id)
+        if place < end:
+            tasks.insert(place, tasks.pop())
+
+    def append(self, task: Task, queue: ReadyQueue) -> None:
+        """It may run here.  The queue is one of `queues`."""
+        task.enqueued()
+        queue.tasks.append(task)
+        self.ready_count += 1
+        self.is_dirty = True
+
+    def requeue(self, task: Task) -> None:
+        """It was sent, and has not run: it goes first (or waits, where an argument is not here after all)."""
+        if task.job.is_over:
+            self.node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
+            return
+        if self.node.cancels.asked and task.spec.task_id in self.node.cancels.asked:
+            self.node.cancels.fail(task)
+            return
+        if not task.returned():
+            return
+        queue = self.queue_of(task)
+        if queue.is_in_group and self.node.groups.is_elsewhere(task):
+            self.node.groups.enqueue(task, queue)
+            return
+        queue.tasks.appendleft(task)
+        self.ready_count += 1
+        self.is_dirty = True
+
+    def queue_of(self, task: Task) -> ReadyQueue:
+        """Where it stands while it is ready."""
+        queues = task.job.queues
+        key = (task.depth, task.spec.options)
+        queue = queues.get(key)
+        if queue is None:
+            if len(queues) >= task.job.queues_max:
+                self._forget_kinds(task.job)
+            queue = queues[key] = ReadyQueue(task.job, *key, task.options, task.options.resources)
+            where = queue.options.where
+            is_guest = self.node.members.is_guest and not self.node.strategies.is_bound(where)
+            queue.is_infeasible = is_guest or not self.node.resources.could_ever_fit(queue.resources)
+            queue.is_choosy = queue.is_infeasible or where is not None
+            queue.is_in_group = where is not None and bool(where.group)
+        if not queue.tasks and queue not in self.queues:
+            self.queues.append(queue)
+        return queue  # type: ignore[no-any-return]
+
+    def _forget_kinds(self, job: Job) -> None:
+        """Of those of its queues in which nothing is."""
+        served = set(map(id, self.queues))
+        for key in [key for key, queue in job.queues.items() if not queue.tasks and id(queue) not in served]:
+            del job.queues[key]
+        job.queues_max = max(QUEUES_MAX, 2 * len(job.queues))
+
+    def takes(self, function_id: bytes, mean_us: int) -> None:
+        """A worker's mean of late.  Ours is that of all workers: where cores are scarce, those of single ones jump."""
+        known = self.mean_us.get(function_id, 0)
+        is_steady = min(known, mean_us) >= STEADY_US
+        self.mean_us[function_id] = known + round(MEAN_WEIGHT * (mean_us - known)) if is_steady else mean_us
+
+    def cancel_job(self, job: Job) -> None:
+        """Its driver is gone: nothing of it starts any more."""
+        for queue in job.queues.values():
+            self.ready_count -= len(queue.tasks)
+            queue.tasks.clear()
+        self.queues = deque(queue for queue in self.queues if queue.job is not job)
+        doomed = [
+            task
+            for task in self.node.tasks.values()
+            if task.job is job and task.state not in (TaskState.SENT, TaskState.CALL, TaskState.DONE)
+        ]
+        for task in doomed:
+            self.node.trips.is_over(task)
+        error = encode_system_error("WorkerCrashedError", "The driver of this task has ended.")
+        self.node.undoing.end_tasks(doomed, error)
+
+    # --- the turn ---
+
+    def run(self) -> None:
+        """Give workers what can run now."""
+        if self.ready_count and self.node.drain.is_on:
+            self.node.drain.send_away()
+        if self.lending.new_lenders:
+            self.behind_waits.start_at_once()
+        if self.lending.resuming:
+            self.lending.resume()
+        while True:
+            if self.idle_leases:
+                self._refill()
+            if self.is_dirty and self.ready_count:
+                self._start()
+            elif self.is_dirty and self.node.pool.leased:
+                self._steal()
+            self.is_dirty = False
+            if not self.idle_leases:
+                break
+        if self.node.load.is_behind and not self.node.pool.leased:
+            self.node.load.all_is_done()
+
+    def _refill(self) -> None:
+        """Leased workers that have little left get more of their queue, or end their lease."""
+        workers, self.idle_leases = self.idle_leases, []
+        for worker in workers:
+            queue = worker.queue
+            if queue is None or worker.stale or worker.frames[0].wait is not None:
+                continue
+            are_others = (
+                len(self.queues) > 1 or self.lending.resuming or self.node.calls.wanting or self.node.actor_room.wishes
+            )
+            if queue.tasks and not (are_others and self._is_outranked(worker, queue)):
+                worker.fit_reach(has_run_dry=not worker.inflight, are_others=bool(are_others))
+                self.batches.fill(worker, queue)
+            if not worker.inflight:
+                self._end_lease(worker)
+
+    def _is_outranked(self, worker: Worker, queue: ReadyQueue) -> bool:
+        """Whether the lease should run out: somebody waits for CPU that it lent, or deeper tasks of the job wait, or
+        it has lasted while others wait (tasks, or an actor of another job).
+        """
+        if self.lending.is_owed(worker.frames[0].resources):
+            return True
+        is_old = self.node.now - worker.leased_at > LEASE_SECONDS
+        for other in self.queues:
+            if (
+                other is not queue
+                and other.tasks
+                and (is_old or (other.job is queue.job and other.depth > queue.depth))
+            ):
+                return True
+        return is_old and self.node.actor_room.is_lacking(worker, queue)
+
+    def _end_lease(self, worker: Worker) -> None:
+        self.lending.end(worker)
+        assert not worker.frames
+        self.node.pool.has_nothing_to_do(worker)
+        if self.lending.resuming:
+            self.lending.resume()
+
+    def _start(self) -> None:
+        """New leases for queues that have tasks, as far as resources and workers go."""
+        node = self.node
+        has_no_worker = False
+        if node.policy == CENTRAL:
+            node.trips.all_go()
+        for queue in self._in_order():
+            while queue.tasks and (self.has_room(queue) or (self.lending.writers and self.lending.lend_to(queue))):
+                worker = node.pool.take_idle(queue)
+                if worker is None:
+                    if not node.pool.start_for(queue):
+                        self.behind_waits.run_nested(queue)
+                        has_no_worker = True
+                    break
+                if not self.lease(worker, queue):
+                    break
+        self.queues = deque([queue for queue in self.queues if queue.tasks])
+        if has_no_worker and self.behind_waits.all_are_blocked():
+            for queue in filter(self.has_room, self.queues):
+                node.pool.start_beyond_cap(queue)
+                break
+        if self.ready_count:
+            node.trips.consider()
+        elif not self.queues:
+            self._steal()
+
+    def lease(self, worker: Worker, queue: ReadyQueue) -> bool:
+        """Have it work off its queue.  False: there was nothing to do."""
+        self.lending.begin(worker, queue.resources, queue.depth)
+        self.batches.fill(worker, queue)
+        if not worker.inflight:
+            self._end_lease(worker)
+            return False
+        return True
+
+    def fits(self, queue: ReadyQueue) -> bool:
+        """Whether there is enough of all that one more lease of it takes."""
+        return self.node.bundles.pick(queue) if queue.is_in_group else self.node.resources.fits(queue.resources)
+
+    def has_room(self, queue: ReadyQueue) -> bool:
+        """Whether one more lease of it would do now."""
+        if not self.fits(queue):
+            return False
+        if self.lending.resuming and self.lending.is_kept_from(queue):
+            return False
+        room = self.node.actor_room
+        return not ((self.node.calls.wanting or room.wishes) and room.is_kept_from(queue))
+
+    def _in_order(self) -> list[ReadyQueue]:
+        """The queues as they are served: the job goes first that has had no lease for the longest time; within one, the
+        children of what runs go before what has not begun (its workers wait for them).
+        """
+        if len(self.queues) == 1:
+            return [self.queues[0]]
+        self.queues.rotate(-1)
+        return sorted(self.queues, key=lambda queue: (queue.job.served_at, queue.job.job_id, -queue.depth))
+
+    # --- what comes back ---
+
+    def worker_progressed(self, worker: Worker) -> None:
+        """It has finished something: more may follow at the end of the turn."""
+        if worker.queue is not None and len(worker.inflight) <= INFLIGHT_COUNT_MAX // 2:
+            self.idle_leases.append(worker)
+
+    def leave_worker(self, task: Task, worker: Worker) -> None:
+        """A task that did not finish at the head of the queue: it ran in a frame, or was returned."""
+        if task in worker.inflight:
+            worker.inflight.remove(task)
+        elif worker.frames and worker.frames[-1].task is task:
+            self.lending.end(worker)
+            wait = worker.frames[-1].wait
+            if wait is not None and wait.is_over:
+                self.lending.wait_is_over(worker, wait)
+            elif self.lending.resuming:
+                self.lending.resume()
+
+    @on(TasksReturned)
+    def tasks_returned(self, message: TasksReturned) -> None:
+        """Unrun tasks: taken back before, or lacking an argument that its maker failed to make."""
+        process = self.node.processes.get(self.node.sender)
+        worker = process.worker if process is not None else None
+        if worker is None:
+            return
+        if message.drained:
+            worker.stale = max(0, worker.stale - len(message.task_ids))
+        for task_id in reversed(message.task_ids):
+            task = self.node.tasks.get(task_id)
+            if task is not None and task.worker is worker and not message.drained:
+                self.leave_worker(task, worker)
+                self.node.lifecycle.run_again(task)
+            elif worker.has_ended_tasks and not message.drained:
+                self.node.fates.has_run(worker, task_id)
+        self.worker_progressed(worker)
+
+    @on(TasksReclaimed)
+    def tasks_reclaimed(self, message: TasksReclaimed) -> None:
+        """So many from the end of the worker's queue are ours again."""
+        worker = self.node.pool.workers.get(message.worker)
+        if worker is None:
+            return
+        worker.stale += message.count
+        for _ in range(message.count):
+            task = worker.inflight.pop()
+            if task.state != TaskState.DONE:  # it has ended with who had asked for it
+                self.requeue(task)
+        if worker.has_ended_tasks:
+            self.node.fates.look(worker)
+        if message.count:
+            self.worker_progressed(worker)
+
+    # --- taking back ---
+
+    def _steal(self) -> None:
+        """Nothing is ready, and resources are free: take unbegun tasks from behind long ones."""
+        for worker in self.node.pool.leased.values():
+            queue = worker.queue
+            unbegun = len(worker.inflight) - 1
+            if unbegun < 1 or queue is None or not self.node.resources.fits(queue.resources):
+                continue
+            if worker.inflight[-1].missing:
+                continue  # it could not run elsewhere either: its maker is ahead of it in this queue
+            mean = self.mean_us.get(worker.inflight[-1].spec.function_id, INFLIGHT_US_MAX)
+            if mean * unbegun >= INFLIGHT_US_MAX // 2 or self.node.now - worker.progress_at > PROGRESS_SECONDS:
+                self.node.perform(ReclaimTasks(worker.address, (unbegun + 1) // 2))
+
+    def check_progress(self) -> None:
+        """A worker that has not moved for long loses what it has not begun."""
+        node = self.node
+        if node.now < self.looks_at - CLOCK_SECONDS:
+            return  # an earlier look was due, and has been
+        self.looks_at = soonest = math.inf
+        for worker in node.pool.leased.values():
+            if len(worker.inflight) < 2:
+                continue
+            mean = self.mean_us.get(worker.inflight[0].spec.function_id, 0)
+            left = worker.progress_at + max(PROGRESS_SECONDS, 2e-6 * mean) - node.now
+            if left <= CLOCK_SECONDS:
+                node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
+            soonest = min(soonest, left)
+        if soonest < math.inf:
+            self.watch_progress(max(PROGRESS_SECONDS, soonest))
+        if not self.ready_count:
+            self._steal()
+
+    def check_everything(self) -> None:
+        """Queues and counts agree; resources taken are those of the frames and actors."""
+        assert self.ready_count == sum(len(queue.tasks) for queue in self.queues)
+        for queue in self.queues:
+            for task in queue.tasks:
+                assert task.state == TaskState.READY
+                assert not task.missing
+        node = self.node
+        node.pool.check_everything()
+        self.lending.check_everything()
+        taken = dict.fromkeys(node.resources.total, 0)
+        frames = [frame for worker in node.pool.workers.values() for frame in worker.frames]
+        for frame in frames:
+            for name, amount in frame.held().items():
+                taken[name] += amount
+        for name, amount in taken.items():
+            left = node.resources.total[name] - node.resources.reserved.get(name, 0) - amount
+            assert node.resources.free[name] == left, f"{name} does not add up"
+        node.resources.gpus.check_everything(node.resources.free, [(frame.resources, frame.gpus) for frame in frames])

@@ -1,0 +1,415 @@
+"""Workers that wait in a task: they lend their CPU out, get it back before they go on, and at the pool's cap run what
+they wait for themselves.  An actor holds its CPU for life, and lends nothing while it waits.
+
+A worker that waits for room in a full object store lends its CPU too, but only to what may make some: what takes values
+from there, or was begun before and goes on.  What else is ready would want room itself.
+
+A worker's frames are its stack: only the top one can go on.  What other threads of a process wait
+for lends its CPU too, while it uses none (`host/worker/background_waits`): such a wait is *aside*.  It gives way to the
+main thread's.
+
+A worker whose time is over goes on at once (`go_on`).  Its CPU stays lent and it *owes* it.  So the amounts in use are
+over by what such workers hold, and nothing new starts on that CPU before they have it back.  A frame that ends while it
+owes gives back only the rest.
+
+A task whose CPU was taken for life goes on in the same way: an actor may have it that the task has made and waits for,
+or a bundle of a placement group.  Such tasks owe together at most what actors and bundles hold.  They stand behind
+those that still wait.
+
+    RUNS -> WAITS -> RUNS                             it has no CPU to lend
+    RUNS -> LENDS -> AWAITS_CPU -> RUNS
+    RUNS -> AWAITS_ROOM -> RUNS, or LENDS             what may make room has taken its CPU
+            LENDS, AWAITS_CPU -> OWES -> RUNS         it goes on before it has its CPU
+
+Rule 1: A frame has a wait, but in RUNS and OWES.  That of the top one is over in AWAITS_CPU, and in no other state.
+Rule 2: `resuming` has the workers whose top frame is in AWAITS_CPU or OWES, and `writers` those with AWAITS_ROOM there.
+Rule 3: Frames below the top one are in WAITS or LENDS; those of an actor in RUNS or WAITS.
+Rule 4: Nothing else changes a frame's state or wait, nor a worker's stack.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from enum import IntEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from ....wire.task_spec import StoredValue
+from ...effects import ReclaimTasks
+from ..gpus import Shares
+from ..resources import cpu_of
+from ..tables import ReadyQueue, Wait, Worker, WorkerState
+from ..task import Task
+from .actor_room import SHORT_TASK_SECONDS
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+    from .dispatch import Dispatch
+
+# Ready tasks of one kind that are looked at to find one that takes what lies in a full store: more than run at once.
+TAKERS_SEARCH_MAX = 256
+
+
+class FrameState(IntEnum):
+    """A level of a worker's stack."""
+
+    ENDED = 0  # in no stack any more
+    RUNS = 1
+    WAITS = 2  # keeps what it has
+    AWAITS_ROOM = 3  # in the object store; its CPU is there for what may make some
+    LENDS = 4  # waits, or other threads of it do
+    AWAITS_CPU = 5  # its wait is over
+    OWES = 6  # runs without the CPU that it has lent
+
+
+RUNS, WAITS, AWAITS_ROOM, LENDS, AWAITS_CPU, OWES = list(FrameState)[1:]
+BLOCKED = (WAITS, AWAITS_ROOM, LENDS)
+Event = Literal[
+    "stops",  # to wait, with no CPU to lend
+    "blocks",  # to wait, with one
+    "lacks room",
+    "lent",  # its CPU, to what may make room
+    "over",  # its wait
+    "granted",  # its CPU, again
+    "held for life",  # its CPU, by actors or bundles
+    "goes on",  # its time is over
+    "ends",
+]
+TRANSITIONS: dict[tuple[FrameState, str], FrameState] = {
+    (state, event): then
+    for states, event, then in (
+        ((RUNS, WAITS), "stops", WAITS),
+        ((RUNS, AWAITS_ROOM, LENDS, AWAITS_CPU, OWES), "blocks", LENDS),
+        ((RUNS, AWAITS_ROOM), "lacks room", AWAITS_ROOM),
+        ((LENDS, AWAITS_CPU, OWES), "lacks room", LENDS),
+        ((AWAITS_ROOM,), "lent", LENDS),
+        ((WAITS, AWAITS_ROOM), "over", RUNS),
+        ((LENDS,), "over", AWAITS_CPU),
+        ((AWAITS_CPU, OWES), "granted", RUNS),
+        ((AWAITS_CPU,), "held for life", OWES),
+        ((WAITS, AWAITS_ROOM), "goes on", RUNS),
+        ((LENDS, AWAITS_CPU), "goes on", OWES),
+        ((RUNS, *BLOCKED, AWAITS_CPU, OWES), "ends", FrameState.ENDED),
+    )
+    for state in states
+}
+
+
+class Frame(Struct, eq=False):
+    """Level of a worker's stack: its task, and the resources that it holds.
+
+    Level 0 is the worker's ordinary queue; a blocked worker that runs what it waits for has more.
+    """
+
+    resources: dict[str, int]
+    depth: int  # of the tasks that run there
+    began_at: float  # when what runs there did; of an actor's calls, the first
+    gpus: Shares  # which ones those of the resources are
+    task: Task | None  # levels above 0: the one task that runs there
+    state: FrameState = RUNS
+    wait: Wait | None = None  # what this level is blocked on
+    cpu_since: float = 0.0  # when it was given its CPU, if it had lent it
+
+    def begins(self, now: float) -> None:
+        """Note the start of another task or call."""
+        self.began_at = now
+
+    def held(self) -> dict[str, int]:
+        """All but the CPU that it has lent."""
+        if self.state < LENDS:
+            return self.resources
+        lent = cpu_of(self.resources)
+        return {name: amount for name, amount in self.resources.items() if name not in lent}
+
+
+class Lending:
+    """CPUs lent out by blocked workers."""
+
+    PASSING = {"resuming new_lenders writers": None}
+
+    def __init__(self, node: LocalScheduler, dispatch: Dispatch) -> None:
+        self.node = node
+        self.dispatch = dispatch
+        self.resuming: deque[Worker] = deque()  # in the order in which they get their CPU
+        self.writers: dict[str, Worker] = {}  # by address
+        self.new_lenders: dict[str, Worker] = {}  # by address: those that have lent their CPU in this turn
+
+    # --- states ---
+
+    def _happened(self, worker: Worker, frame: Frame, event: Event) -> None:
+        former = frame.state
+        state = frame.state = TRANSITIONS[former, event]
+        if former == state:
+            return
+        if former == AWAITS_ROOM:
+            del self.writers[worker.address]
+        elif former >= AWAITS_CPU:
+            self.resuming.remove(worker)
+        if state is AWAITS_ROOM:
+            self.writers[worker.address] = worker
+        elif state >= AWAITS_CPU:
+            (self.resuming.appendleft if event == "goes on" else self.resuming.append)(worker)
+
+    def begin(self, worker: Worker, resources: dict[str, int], depth: int, task: Task | None = None) -> Frame:
+        """Add a level that takes these resources."""
+        frame = Frame(resources, depth, self.node.now, self.node.resources.take(resources), task)
+        worker.frames.append(frame)
+        return frame
+
+    def end(self, worker: Worker) -> None:
+        """The top level is over; threads of it may wait on."""
+        frame = worker.frames.pop()
+        self._give_back(worker, frame)
+        self._end_aside(frame)
+        self.dispatch.is_dirty = True
+        self.node.calls.wanting_worker_changed()
+
+    def end_all(self, worker: Worker) -> None:
+        """End all levels of a worker that is gone."""
+        for frame in worker.frames:
+            self._give_back(worker, frame)
+        worker.frames.clear()
+        self.dispatch.idle_leases = [other for other in self.dispatch.idle_leases if other is not worker]
+        self.dispatch.is_dirty = True
+        self.node.calls.wanting_worker_changed()
+
+    def _give_back(self, worker: Worker, frame: Frame) -> None:
+        held = frame.held()
+        self._happened(worker, frame, "ends")
+        self.node.resources.give(held, frame.gpus)
+
+    # --- waits ---
+
+    def block(self, worker: Worker, wait: Wait) -> None:
+        """Its thread stops: lend its CPU out, and take back what it has not begun."""
+        if not worker.frames:
+            return
+        frame = worker.frames[-1]
+        if wait.aside and frame.wait is not None:
+            wait.is_over = True  # it is lent already
+            self.node.waits.finish(wait)
+            return
+        share, had_lent = self._share_of(worker, frame), frame.state >= LENDS
+        self._begin(worker, frame, wait, "blocks" if share else "stops")
+        if share and not had_lent:
+            self.node.resources.give(share)
+            self.new_lenders[worker.address] = worker
+            worker.gives_turn_back()
+            self.dispatch.is_dirty = True
+            self.node.calls.wanting_worker_changed()
+        self._take_back(worker)
+
+    @staticmethod
+    def _share_of(worker: Worker, frame: Frame) -> dict[str, int]:
+        """The CPU that it lends while it waits."""
+        return cpu_of(frame.resources) if worker.actor is None else {}
+
+    def _begin(self, worker: Worker, frame: Frame, wait: Wait, event: Event) -> None:
+        """Its level waits for this from now on: it owes nothing, and is not about to go on."""
+        self._end_aside(frame)
+        wait.outer, frame.wait = frame.wait, wait
+        self._happened(worker, frame, event)
+
+    def _take_back(self, worker: Worker) -> None:
+        if len(worker.frames) == 1 and len(worker.inflight) > 1 and worker.state == WorkerState.LEASED:
+            self.node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
+
+    def _end_aside(self, frame: Frame) -> None:
+        """If the level's wait is one that is aside: its CPU stays lent, or is nobody's any more."""
+        wait = frame.wait
+        if wait is not None and wait.aside:
+            wait.is_over = True
+            frame.wait = None
+            self.node.waits.finish(wait)
+
+    def await_room(self, worker: Worker, wait: Wait) -> None:
+        """Its thread stops until there is room in the object store: its CPU is there for what may make some."""
+        if not worker.frames:
+            return
+        frame = worker.frames[-1]
+        self._begin(worker, frame, wait, "lacks room" if self._share_of(worker, frame) else "stops")
+        self.dispatch.is_dirty |= frame.state == AWAITS_ROOM
+        self._take_back(worker)
+
+    def lend_to(self, queue: ReadyQueue) -> bool:
+        """Whether its next task can have the CPU of a worker that waits for room, because it may make some."""
+        resources = self.node.resources
+        share = cpu_of(queue.resources)
+        rest = {name: amount for name, amount in queue.resources.items() if name not in share}
+        if queue.is_in_group or not share or resources.fits(share) or not resources.fits(rest):
+            return False
+        if not self._makes_room(queue):
+            return False
+        (name,) = share
+        return self._lend_writers(name, share[name] - resources.free.get(name, 0)) and self.dispatch.has_room(queue)
+
+    def _makes_room(self, queue: ReadyQueue) -> bool:
+        """Whether a task of it takes what lies in the store (it is the first one then); or its tasks are the children
+        of what has begun, which may let go of something when they are done.
+        """
+        entries = self.node.objects.entries
+        for place, task in enumerate(islice(queue.tasks, TAKERS_SEARCH_MAX)):
+            taken = (entries.get(object_id) for object_id in (*task.spec.deps, *task.spec.holds))
+            if any(entry is not None and type(entry.value) is StoredValue for entry in taken):
+                if place:
+                    del queue.tasks[place]
+                    queue.tasks.appendleft(task)
+                return True
+        return any(worker.frames[-1].depth < queue.depth for worker in self.writers.values())
+
+    def _lend_writers(self, name: str, missing: int) -> bool:
+        """Have so much more of that CPU free, by what waiting writers hold; nothing is lent where it is too little."""
+        lenders: list[Worker] = []
+        for worker in self.writers.values():
+            if missing <= 0:
+                break
+            amount = cpu_of(worker.frames[-1].resources).get(name, 0)
+            if amount:
+                lenders.append(worker)
+                missing -= amount
+        if missing > 0:
+            return False
+        for worker in lenders:
+            self._happened(worker, worker.frames[-1], "lent")
+            self.node.resources.give(cpu_of(worker.frames[-1].resources))
+        return True
+
+    def lent(self, name: str) -> int:
+        """How much of that CPU is lent out: of the node's own, or of a bundle's."""
+        frames = (frame for worker in self.node.pool.workers.values() for frame in worker.frames)
+        return sum(frame.resources.get(name, 0) for frame in frames if frame.state >= LENDS)
+
+    def wait_is_over(self, worker: Worker, wait: Wait) -> None:
+        """The level that waited may go on as soon as it is on top and has its CPU again."""
+        frame = worker.frames[-1] if worker.frames else None
+        if frame is None or (wait.aside and frame.wait is not wait):
+            self.node.waits.finish(wait)
+        elif frame.wait is wait and wait.outer is not None:
+            self._end_inner(worker, wait)
+        elif frame.wait is wait:
+            self._happened(worker, frame, "over")
+            self.resume()
+            if frame.state == RUNS and frame.wait is not None:  # it had its CPU all the time
+                self._ends_wait(worker, frame)
+
+    def _end_inner(self, worker: Worker, wait: Wait) -> None:
+        """A signal's handler goes on, without the CPU: that stays lent, for what the wait around it is for."""
+        outer = worker.frames[-1].wait = wait.outer
+        self.node.waits.finish(wait)
+        if outer.is_over:
+            self.wait_is_over(worker, outer)
+
+    def go_on(self, worker: Worker, wait: Wait) -> None:
+        """Its time is over: it goes on at once, and owes the CPU that it has lent."""
+        if all(frame.wait is not wait for frame in worker.frames):
+            self._forget_outer(worker, wait)
+            self.node.waits.finish(wait)
+            return
+        while worker.frames[-1].wait is not wait:
+            self._take_nested_back(worker)
+        if wait.outer is not None:
+            self._end_inner(worker, wait)
+            return
+        frame = worker.frames[-1]
+        frame.wait = None
+        worker.moves(self.node.now)
+        self.node.waits.finish(wait)
+        self._happened(worker, frame, "goes on")
+        if frame.state == OWES:
+            self.resume()
+
+    def _forget_outer(self, worker: Worker, wait: Wait) -> None:
+        """If a signal's handler waits inside it."""
+        for frame in worker.frames:
+            inner = frame.wait
+            while inner is not None and inner.outer is not wait:
+                inner = inner.outer
+            if inner is not None:
+                inner.outer = wait.outer
+
+    def _take_nested_back(self, worker: Worker) -> None:
+        """The task of the worker's top level, which was sent and not begun: its thread was in the wait below."""
+        task = worker.frames[-1].task
+        assert task is not None
+        self.end(worker)
+        self.node.lifecycle.run_again(task)
+
+    def resume(self) -> None:
+        """Blocked workers get their CPU back before anything new starts."""
+        resources = self.node.resources
+        scarce: set[str] = set()  # CPU that those ahead wait for: the node's own, or a bundle's
+        for worker in list(self.resuming):
+            frame = worker.frames[-1]
+            ((name, amount),) = cpu_of(frame.resources).items()
+            if name not in scarce and self._has_free(name, amount):
+                resources.take({name: amount})
+                frame.cpu_since = self.node.now
+                self._happened(worker, frame, "granted")
+            else:
+                scarce.add(name)
+                if frame.state == OWES or not self._is_held_for_life(name, amount):
+                    continue
+                self._happened(worker, frame, "held for life")
+            self._ends_wait(worker, frame)
+
+    def _ends_wait(self, worker: Worker, frame: Frame) -> None:
+        """It goes on, unless it has before."""
+        wait, frame.wait = frame.wait, None
+        if wait is not None:
+            worker.moves(self.node.now)
+            self.node.waits.finish(wait)
+        if not worker.inflight:  # its task has ended, whatever threads of it waited for
+            self.dispatch.worker_progressed(worker)
+
+    def _has_free(self, name: str, amount: int) -> bool:
+        """Whether there is so much of that CPU, if need be by what waiting writers hold."""
+        missing = amount - self.node.resources.free.get(name, 0)  # no bundle, where its group is removed
+        return missing <= 0 or self._lend_writers(name, missing)
+
+    def _is_held_for_life(self, name: str, amount: int) -> bool:
+        """Whether actors and bundles hold what is missing of it, and what others owe already."""
+        resources = self.node.resources
+        frames = [worker.frames[-1] for worker in self.resuming]
+        owed = sum(frame.resources.get(name, 0) for frame in frames if frame.state == OWES)
+        return amount - resources.free.get(name, 0) + owed <= resources.held.get(name, 0)
+
+    def is_owed(self, resources: Mapping[str, int]) -> bool:
+        """Whether a worker whose wait is over has lent out CPU of this kind."""
+        return any(not cpu_of(worker.frames[-1].resources).keys().isdisjoint(resources) for worker in self.resuming)
+
+    def is_kept_from(self, queue: ReadyQueue) -> bool:
+        """Whether one more lease of it would take what the first that waits for its CPU has a part of, and has the rest
+        of soon.
+        """
+        ((name, lacking),) = cpu_of(self.resuming[0].frames[-1].resources).items()
+        if name not in queue.resources:
+            return False
+        lacking -= self.node.resources.free.get(name, 0)
+        for worker in self.node.pool.leased.values():
+            frame, is_short = worker.frames[-1], self.node.now - worker.progress_at <= SHORT_TASK_SECONDS
+            if is_short and frame.state == RUNS:
+                lacking -= frame.resources.get(name, 0)
+        if lacking <= 0:
+            self.node.actor_room.look_again_soon()
+        return lacking <= 0
+
+    def check_everything(self) -> None:
+        """Rules 1 to 3; and whoever is the first to have its CPU again lacks it."""
+        waits, states = [], {}
+        for worker in self.node.pool.workers.values():
+            waits += [(frame.state, frame.wait) for frame in worker.frames]
+            states[worker.address] = [frame.state for frame in worker.frames]
+            assert worker.actor is None or states[worker.address] in ([RUNS], [WAITS]), (
+                f"{worker.address} is an actor's"
+            )
+        assert all((wait is None) == (state in (RUNS, OWES)) for state, wait in waits)
+        assert all((state == AWAITS_CPU) <= wait.is_over for state, wait in waits if wait is not None)
+        assert all(state in (WAITS, LENDS) for stack in states.values() for state in stack[:-1])
+        tops = {address: stack[-1] for address, stack in states.items() if stack}
+        resuming = [worker.address for worker in self.resuming]
+        assert sorted(resuming) == sorted(address for address, state in tops.items() if state >= AWAITS_CPU)
+        assert set(self.writers) == {address for address, state in tops.items() if state == AWAITS_ROOM}
+        assert not resuming or not self.node.resources.fits(cpu_of(self.resuming[0].frames[-1].resources))

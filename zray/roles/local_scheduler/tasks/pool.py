@@ -1,0 +1,413 @@
+"""The node's worker processes: started, given to a job and one environment for good, reused, replaced when they die.
+
+Workers of an environment with packages come from a fork server of that environment, for its tasks only.
+
+The pool has at most 2 x CPUs + 4 workers beyond the actors': with all of them blocked, a blocked worker runs
+what it waits for itself; only where none of them waits for what is ready, one more is started, and goes when it
+is idle.  A task inside a wait with a timeout would hold that up: up to LIMITED_MAX more are started for such tasks.
+
+A worker that will not start is tried again START_FAILURES_MAX times in a row, then the tasks that need it fail with the
+reason.
+
+    STARTING -> IDLE -> LEASED -> IDLE         works off a queue
+    STARTING, IDLE -> ACTOR                    for life
+    STARTING, IDLE, LEASED, ACTOR -> STOPPING  in order: what it has submitted goes on
+    all -> DEAD
+
+Rule 1: `starting` counts those in STARTING, `idle` has those in IDLE and `leased` those in LEASED.
+Rule 2: A worker has frames in LEASED and ACTOR, and a queue in LEASED.
+Rule 3: Nothing else changes a worker's state, queue, job or actor.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from ....wire.amounts import name_of
+from ....wire.environment import Environment
+from ....wire.scheduling import JobFacts
+from ....wire.task_spec import RESOURCE_UNIT
+from ....wire.tasks import JobStarted
+from ... import effects
+from ...role import on
+from ..gpus import Shares
+from ..resources import CPU, cpu_of
+from ..tables import Actor, Job, Process, ReadyQueue, Worker, WorkerState
+from ..task import Task, TaskState
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# The cause of a worker's end where that was in order.
+EXITED_IN_ORDER = "exited with code 0"
+START_FAILURES_MAX = 3
+# Beyond the cap, for what waits with a timeout are for: a program may have thousands of these inside each other.
+LIMITED_MAX = 32
+# A machine that is said to have hundreds of CPUs shall have its first result in a second all the same.
+PRESTARTED_MAX = 64
+# Idle workers of a job and an environment.  Those that have not worked for anybody: b"", and their packages.
+Kind = tuple[bytes, Environment | str]
+
+STARTING, IDLE, LEASED, ACTOR, STOPPING, DEAD = list(WorkerState)
+Event = Literal["leased", "made an actor", "rests", "stops", "exits"]
+TRANSITIONS: dict[tuple[WorkerState, str], WorkerState] = {
+    (state, event): then
+    for states, event, then in (
+        ((IDLE,), "leased", LEASED),
+        ((STARTING, IDLE), "made an actor", ACTOR),
+        ((STARTING, LEASED), "rests", IDLE),
+        ((STARTING, IDLE, LEASED, ACTOR, STOPPING), "stops", STOPPING),
+        ((STARTING, IDLE, LEASED, ACTOR, STOPPING), "exits", DEAD),
+    )
+    for state in states
+}
+
+
+class WorkerPool:
+    """All workers, by address."""
+
+    PASSING = {"leased": "workers"}
+    LASTING = {"workers": ..., "idle": lambda pool: len(pool.workers) + 1, "starting": "workers"} | {
+        "idle workers": (lambda pool: sum(map(len, pool.idle.values())), "workers")
+    }
+
+    def __init__(self, node: LocalScheduler, prefix: str) -> None:
+        self.node = node
+        self.prefix = prefix
+        cpus = -(-node.resources.total.get(CPU, 0) // RESOURCE_UNIT)
+        self.cpus = max(1, cpus)
+        self.count_max = 2 * self.cpus + 4
+        self.workers: dict[str, Worker] = {}
+        self.idle: dict[Kind, dict[str, Worker]] = {}  # by address; the last one is warmest
+        self.leased: dict[str, Worker] = {}  # by address
+        self.lease_count = 0  # ever
+        self.starting: Counter[str] = Counter()  # by their packages; those that have not said Hello
+        self.has_packages = False  # some worker had any
+        self.started_count = 0
+        self.failures = 0  # starts that failed, in a row
+
+    def happened(self, worker: Worker, event: Event) -> None:
+        """Move the worker on."""
+        former = worker.state
+        state = TRANSITIONS[former, event]
+        if former == STARTING:
+            self.starting -= Counter([worker.packages])
+        elif former == IDLE:
+            key = self._key_of(worker)
+            del self.idle[key][worker.address]
+            if not self.idle[key] and not worker.job:
+                del self.idle[key]
+        elif former == LEASED:
+            del self.leased[worker.address]
+        worker.enters(state)
+        if state is IDLE:
+            self.idle.setdefault(self._key_of(worker), {})[worker.address] = worker
+        elif state is LEASED:
+            self.leased[worker.address] = worker
+
+    # --- starting ---
+
+    def prestart(self) -> None:
+        """As many as there are CPUs, ahead of the first task; further ones as tasks ask for them."""
+        while len(self.workers) < min(self.cpus, PRESTARTED_MAX):
+            self._start()
+
+    def _start(self, packages: str = "") -> None:
+        self.started_count += 1
+        address = f"{self.prefix}{self.started_count}"
+        self.workers[address] = Worker(address, self.started_count, self.node.now, packages)
+        self.starting[packages] += 1
+        self.has_packages |= bool(packages)
+        self.node.perform(effects.StartWorker(address, self.started_count, packages))
+
+    def _task_worker_count(self) -> int:
+        return sum(1 for worker in self.workers.values() if worker.actor is None)
+
+    def start_for(self, queue: ReadyQueue) -> bool:
+        """Workers for the queue's tasks are on their way.  False: the pool is at its cap, and none is."""
+        packages = queue.options.environment.packages
+        wanted = min(len(queue.tasks), self._slots(queue))
+        while self.starting[packages] < wanted:
+            if self._task_worker_count() >= self.count_max and not self._retire_stranger(queue):
+                break
+            self._start(packages)
+        return self.starting[packages] > 0
+
+    def may_have(self, queue: ReadyQueue) -> bool:
+        """Whether there is an idle worker for the queue's tasks, or one is on its way, or may be started."""
+        environment = queue.options.environment
+        if self.idle.get((queue.job.job_id, environment)) or self.idle.get((b"", environment.packages)):
+            return True
+        may_start = self.starting[""] > 0 or self._task_worker_count() < self.count_max
+        return may_start and not environment.packages  # to install them may take minutes
+
+    def start_beyond_cap(self, queue: ReadyQueue, *, is_limited: bool = False) -> bool:
+        """A worker is on its way, although the pool is at its cap.  False: so many may not be.
+
+        All workers are blocked, and none of them waits for what is ready here: without one more, all may hang.
+        is_limited: it is for what a wait with a timeout is for.
+        """
+        packages = queue.options.environment.packages
+        if not self.starting[packages]:
+            if is_limited and self._task_worker_count() >= self.count_max + LIMITED_MAX:
+                return False
+            self._start(packages)
+        return True
+
+    def start_for_actor(self, packages: str) -> None:
+        """An actor needs a process of its own; those are not under the cap."""
+        wanting = self.node.calls.wanting
+        wanted = len(wanting)  # thousands, perhaps
+        if packages or self.has_packages:
+            wanted = sum(actor.options.environment.packages == packages for actor in wanting.values())
+        if self.starting[packages] < wanted:
+            self._start(packages)
+
+    def _slots(self, queue: ReadyQueue) -> int:
+        """How many of the queue's tasks could run at once, as far as CPUs go."""
+        share = cpu_of(queue.resources)
+        return max(1, self.node.resources.count_that_fits(share, self.count_max)) if share else self.count_max
+
+    def _retire_stranger(self, queue: ReadyQueue) -> bool:
+        """An idle worker of another job, or of another environment, makes room."""
+        environment = queue.options.environment
+        own: tuple[Kind, Kind] = (queue.job.job_id, environment), (b"", environment.packages)
+        others = (workers for key, workers in self.idle.items() if key not in own and workers)
+        stranger = next((next(reversed(workers.values())) for workers in others), None)
+        if stranger is not None:
+            self._retire(stranger)
+        return stranger is not None
+
+    @on(effects.WorkerStarted)
+    def started(self, message: effects.WorkerStarted) -> None:
+        """The process exists; it is a worker once it has said Hello."""
+
+    def join(self, message: effects.ProcessJoined) -> None:
+        """It has said Hello."""
+        worker = self.workers.get(message.process)
+        if worker is None or worker.process is not None:
+            self.node.reject("a worker that was not ordered")
+            return
+        self.failures = 0
+        worker.process = Process(message.process, "worker", message.pid, Job(b"", JobFacts()))  # nobody's yet
+        worker.process.worker = worker
+        self.node.processes[message.process] = worker.process
+        if self.node.small_values.are_many:
+            self.node.small_values.tell(worker.process)
+        self.has_nothing_to_do(worker)
+
+    @on(effects.WorkerStartFailed)
+    def start_failed(self, message: effects.WorkerStartFailed) -> None:
+        """Try again, to a limit; then say so to all that wait.  Packages that cannot be had are not tried again."""
+        worker = self.workers.pop(message.worker, None)
+        if worker is None:
+            return
+        self.happened(worker, "exits")
+        if message.is_unfit:
+            self._give_up(worker.packages, "RuntimeEnvSetupError", message.reason)
+        else:
+            self._start_ended_badly(worker, f"No worker process could be started: {message.reason}")
+
+    def _start_ended_badly(self, worker: Worker, reason: str) -> None:
+        self.failures += 1
+        node = self.node
+        if self.failures <= START_FAILURES_MAX:
+            node.dispatch.is_dirty = True
+            node.calls.wanting_worker_changed()
+            return
+        self.failures = 0
+        self._give_up(worker.packages, "WorkerCrashedError", reason)
+
+    def _give_up(self, packages: str, error: str, reason: str) -> None:
+        """Fail all tasks and actors that wait for a worker with these packages."""
+        node = self.node
+        for queue in list(node.dispatch.queues):
+            while queue.tasks and queue.options.environment.packages == packages:
+                node.dispatch.ready_count -= 1
+                node.lifecycle.fail(queue.tasks.popleft(), error, reason)
+        node.calls.no_worker_to_be_had(packages, "ActorDiedError" if error == "WorkerCrashedError" else error, reason)
+
+    # --- idle workers ---
+
+    def has_nothing_to_do(self, worker: Worker) -> None:
+        """An actor that waits for a process takes it, else it rests."""
+        # Also when an actor takes it: the tasks that it was started for need another one.
+        self.node.dispatch.is_dirty = True
+        if worker.job is None and self.node.calls.take_worker(worker):
+            return
+        is_many = len(self.workers) > self.count_max and self._task_worker_count() > self.count_max
+        has_no_job = worker.packages and worker.job is None and not self._is_wanted(worker.packages)  # any more
+        if (is_many and not self.node.dispatch.ready_count) or has_no_job:
+            self._retire(worker)
+        else:
+            self.happened(worker, "rests")
+
+    @staticmethod
+    def _key_of(worker: Worker) -> Kind:
+        return (worker.job.job_id, worker.environment) if worker.job is not None else (b"", worker.packages)
+
+    def _is_wanted(self, packages: str) -> bool:
+        """Whether tasks wait for workers with these packages, or a job has some."""
+        queues, workers = self.node.dispatch.queues, self.workers.values()
+        return any(queue.options.environment.packages == packages for queue in queues) or any(
+            worker.packages == packages and worker.job is not None and not worker.job.is_over for worker in workers
+        )
+
+    def _warmest(self, kind: Kind) -> Worker | None:
+        return next(reversed(self.idle.get(kind, {}).values()), None)
+
+    def take_idle(self, queue: ReadyQueue) -> Worker | None:
+        """Lease a worker to the queue: an idle one of the job's own in this environment, else one of no job yet."""
+        job, environment = queue.job, queue.options.environment
+        worker = self._warmest((job.job_id, environment)) or self._warmest((b"", environment.packages))
+        if worker is None:
+            return None
+        self.happened(worker, "leased")
+        if worker.job is None:
+            self._give_to(worker, job, environment)
+        self.lease_count += 1
+        worker.works_off(queue, self.node.now, self.lease_count)
+        return worker
+
+    def take_for(self, actor: Actor, worker: Worker | None = None) -> Worker | None:
+        """A worker that has not worked for anybody, this one or an idle one, is the actor's for life."""
+        environment = actor.options.environment
+        worker = worker or self._warmest((b"", environment.packages))
+        if worker is None:
+            return None
+        self.happened(worker, "made an actor")
+        self._give_to(worker, actor.job, environment)
+        worker.actor = actor
+        return worker
+
+    def _give_to(self, worker: Worker, job: Job, environment: Environment) -> None:
+        """From now on it is the job's, for tasks of this environment."""
+        assert worker.packages == environment.packages
+        worker.belongs_to(job, environment)
+        self.node.send(worker.address, JobStarted(job.job_id, job.facts, environment))
+        self.node.output.joins(job)
+
+    def gpus_of_actors(self) -> Iterator[Shares]:
+        """What each of them has, for as long as it lives."""
+        return (frame.gpus for worker in self.workers.values() if worker.actor is not None for frame in worker.frames)
+
+    # --- ends ---
+
+    def kill(self, worker: Worker, error: bytes = b"") -> None:
+        """At once.  WorkerExited follows and settles the rest.  error: of its tasks, whose group is removed."""
+        worker.error = error or worker.error
+        self.node.perform(effects.KillWorker(worker.address))
+
+    def _retire(self, worker: Worker) -> None:
+        """It has nothing to do.  What it has submitted goes on."""
+        self.happened(worker, "stops")
+        self.kill(worker)
+
+    def end_job(self, job: Job) -> None:
+        """Its driver is gone: its workers go too."""
+        for worker in list(self.workers.values()):
+            if worker.job is not job:
+                continue
+            if worker.actor is not None and worker.actor.options.detached:
+                self._outlive(worker, job)
+            elif worker.state == IDLE:
+                self._retire(worker)
+            elif not self.node.ends.waits_for(worker):
+                self.kill(worker)
+        for key in [key for key in self.idle if key[0] == job.job_id]:
+            del self.idle[key]
+        self._retire_fresh(job)
+
+    def _retire_fresh(self, ended: Job) -> None:
+        """Workers with packages that no other job has asked for go too: their fork server is to end."""
+        left = {worker.packages for worker in self.workers.values() if worker.job not in (None, ended)}
+        for (job_id, packages), workers in list(self.idle.items()):
+            if not job_id and packages and packages not in left:
+                for worker in list(workers.values()):
+                    self._retire(worker)
+
+    def _outlive(self, worker: Worker, job: Job) -> None:
+        """A detached actor goes on: what it submits from now on belongs to a job that is not over."""
+        heir = Job(job.job_id, replace(job.facts, is_heir=True))
+        assert worker.actor is not None
+        assert worker.process is not None
+        worker.job = worker.process.job = worker.actor.job = worker.actor.creation.job = heir
+        for task in (*worker.actor.inflight.values(), *worker.actor.queue):
+            task.job = heir
+        self.node.function_table.outlives(worker.actor, job)
+
+    @on(effects.WorkerExited)
+    def exited(self, message: effects.WorkerExited) -> None:
+        """A worker is dead.  What it had begun last is blamed; what it had not begun is not."""
+        node = self.node
+        worker = self.workers.pop(message.worker, None)
+        if worker is None:
+            return
+        is_in_order = worker.state == STOPPING
+        self.happened(worker, "exits")
+        if worker.process is None:
+            log = "".join(f"\n  | {line}" for line in message.log)
+            self._start_ended_badly(worker, f"A worker process died before it was ready: {message.cause}{log}")
+            return
+        key = self._key_of(worker)
+        if not self.idle.get(key, True):
+            del self.idle[key]  # perhaps the last one of this job, or environment
+        nested = [frame.task for frame in worker.frames if frame.task is not None]
+        inflight = list(worker.inflight)
+        worker.inflight.clear()
+        node.dispatch.lending.end_all(worker)
+        if worker.actor is not None:
+            node.ends.worker_exited(worker.actor, message)
+        else:
+            begun = inflight[: max(0, len(inflight) - message.unclaimed)] + nested
+            is_in_order = is_in_order or (not begun and message.cause == EXITED_IN_ORDER)  # the last of max_calls
+            if worker.error:
+                begun, inflight, nested = [], node.bundles.fail_of_doomed(worker, inflight + nested), []
+            for task in reversed(inflight[len(begun) - len(nested) :]):
+                if task.state != TaskState.DONE:  # it has ended with who had asked for it
+                    node.lifecycle.run_again(task)
+            self._settle(begun, message)
+        has_died = not (is_in_order or worker.process.job.is_over)
+        node.forget_process(worker.process, has_died=has_died)
+        node.ends.has_stopped(worker.address)
+        if len(self.workers) < self.cpus and node.jobs:
+            self._start()
+
+    def _settle(self, begun: list[Task], death: effects.WorkerExited) -> None:
+        """Run the begun tasks again, or fail them.  Only the last one can have been what killed the worker."""
+        node = self.node
+        for task in reversed(begun):
+            is_blamed = task is begun[-1]
+            if task.state == TaskState.DONE:
+                continue  # it has ended with who had asked for it, and its worker was killed for that
+            if task.job.is_over:
+                node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
+            elif task.spec.task_id in node.cancels.asked:
+                node.cancels.fail(task)
+            elif node.lifecycle.may_retry(task):
+                if is_blamed:
+                    task.tried(task.attempts + 1)
+                    node.notices.worker_died(task, death)
+                node.lifecycle.run_again(task)
+            elif is_blamed or task.options.max_retries == 0:
+                name = task.options.name or self.node.lifecycle.function_name(task.spec.function_id)
+                often = f", in the last of {task.attempts + 1} attempts" if task.attempts else ""
+                text = f"The worker that ran task {name} died{often}."
+                node.lifecycle.fail(task, "WorkerCrashedError", text, death.details(name_of(node.address)))
+            else:
+                node.lifecycle.run_again(task)
+
+    def check_everything(self) -> None:
+        """Rules 1 and 2."""
+        found: dict[int, list[str]] = {state: [] for state in WorkerState}
+        for worker in self.workers.values():
+            found[worker.state].append(worker.address)
+            assert bool(worker.frames) == (worker.state in (LEASED, ACTOR)) or worker.state == STOPPING, worker.address
+            assert (worker.queue is not None) == (worker.state == LEASED), worker.address
+        assert self.starting.total() == len(found[STARTING]) and not found[DEAD]
+        assert sorted(self.leased) == sorted(found[LEASED])
+        assert sorted(address for workers in self.idle.values() for address in workers) == sorted(found[IDLE])
