@@ -7,11 +7,11 @@ import pytest
 from tests.core_shape import changed, code_lines, fields_of, measure
 
 MOST = {
-    "files": 326,
-    "code lines": 38_756,
-    "statements": 32_381,
-    "lines of imports": 3_234,
-    "fields with foreign writers": 128,
+    "files": 307,
+    "code lines": 38_621,
+    "statements": 32_380,
+    "lines of imports": 3_087,
+    "fields with foreign writers": 113,
 }
 # Features that came after the limits were set, and what each of them has added.
 ADDED = {

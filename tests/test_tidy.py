@@ -10,7 +10,7 @@ import pytest
 from tests.scripts import ROOT
 from tests.test_examples import EXAMPLES
 
-FILE_LINES_MAX = 450
+FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 EXAMPLE_LINES_MAX = 60
 COMMAND_LINES_MAX = 60

@@ -185,9 +185,9 @@ def test_error_in_the_shutdown_method_keeps_nothing_from_the_end(raised, words):
 def test_shutdown_method_without_end_does_not_keep_the_process(kind):
     class Stuck:
         def __init__(self):
-            from zray.host.worker import actor_shutdown
+            from zray.host.worker import actor_methods
 
-            actor_shutdown.SHUTDOWN_SECONDS = 0.05
+            actor_methods.SHUTDOWN_SECONDS = 0.05
 
         def pid(self):
             return os.getpid()

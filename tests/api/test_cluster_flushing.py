@@ -8,7 +8,7 @@ import pytest
 import zray
 from tests.gates import until
 from zray.cluster_utils import Cluster
-from zray.roles.gcs.pages import unpack_page
+from zray.roles.gcs.flushing import unpack_page
 from zray.store.records import PAGE, Scan
 
 LINES = 4

@@ -7,8 +7,8 @@ from zray.ids import return_id
 from zray.roles import effects as e
 from zray.roles.gcs.chain import ChainMember
 from zray.roles.gcs.client import ChainClient
+from zray.roles.gcs.flushing import unpack_page
 from zray.roles.gcs.master import ChainMaster
-from zray.roles.gcs.pages import unpack_page
 from zray.roles.gcs.replica import Replica
 from zray.roles.replica_effects import ShardStalled
 from zray.roles.role import Role, on

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.roles.chain_desk import ChainDesk
-from zray.roles.gcs import aside
+from zray.roles.gcs import chain
 from zray.roles.gcs.chain import ChainMember
 from zray.roles.gcs.client import ChainClient
 from zray.wire.chain import ChainAgain, ChainChanged, ChainRead, ChainUpdates, ChainWrite
@@ -21,7 +21,7 @@ def said(member, kind):
 
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch):
-    monkeypatch.setattr(aside, "ASIDE_MAX", 3)
+    monkeypatch.setattr(chain, "ASIDE_MAX", 3)
 
 
 def test_what_a_client_says_of_a_later_epoch_is_bounded_and_asked_for_again():
@@ -76,7 +76,7 @@ def test_nothing_is_lost_for_want_of_room(chunk, monkeypatch):
     """Disks that are full for a while, members that die and that join: each request has its answer, once, in order."""
     refused = 0
     for seed in range(chunk * 20, chunk * 20 + 20):
-        monkeypatch.setattr(aside, "ASIDE_MAX", 1 + seed % 7)
+        monkeypatch.setattr(chain, "ASIDE_MAX", 1 + seed % 7)
         desk = ChainDesk(replicas=1 + seed % 3, offers=1 + seed % 4, hosts=2, seed=seed, is_durable=True)
         random = desk.random
         for _ in range(random.randint(40, 150)):

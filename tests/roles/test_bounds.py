@@ -4,11 +4,11 @@ from tests.roles.desk import JOB, Desk
 from zray.roles.effects import SetTimer
 from zray.roles.gcs import GcsShard, client, homes
 from zray.roles.gcs import shard as shard_module
-from zray.roles.gcs.results import Results
+from zray.roles.gcs.replica import Results
 from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.global_scheduler import scheduler as global_scheduler
 from zray.roles.global_scheduler.placement import UNREPORTED_MAX, NodeLoad
-from zray.roles.latest import Latest
+from zray.roles.kept import Latest
 from zray.roles.local_scheduler.tasks import dispatch
 from zray.roles.object_manager import manager
 from zray.roles.relay import TUNNELS_MAX, Relay

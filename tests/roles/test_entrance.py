@@ -3,7 +3,7 @@
 import pytest
 
 from tests.roles.chain_desk import ChainDesk
-from zray.roles.gcs import aside, entrance, journal
+from zray.roles.gcs import chain, entrance, journal
 from zray.roles.gcs.chain import ChainMember
 from zray.roles.gcs.replica import Replica
 from zray.wire.chain import ChainChanged
@@ -100,7 +100,7 @@ def test_nothing_is_lost_where_little_is_remembered(chunk, monkeypatch):
     for seed in range(chunk * 20, chunk * 20 + 20):
         monkeypatch.setattr(entrance, "HISTORY_MAX", 1 + seed % 3)
         monkeypatch.setattr(journal, "GATHERED_MAX", 2 + seed % 5)
-        monkeypatch.setattr(aside, "ASIDE_MAX", 3 + seed % 50)
+        monkeypatch.setattr(chain, "ASIDE_MAX", 3 + seed % 50)
         kinds = {"is_durable": seed % 2 == 0, "lineage_bytes": seed % 4 * 100}
         desk = ChainDesk(replicas=1 + seed % 3, offers=1 + seed % 4, seed=seed, **kinds)
         random = desk.random

@@ -10,7 +10,7 @@ from zray.ids import return_id
 from zray.roles import effects as e
 from zray.roles.local_scheduler.objects.fetches import ROOM_SECONDS_MAX
 from zray.roles.local_scheduler.task import TaskState
-from zray.roles.object_manager.room import ROOM_SECONDS
+from zray.roles.object_manager.pulls import ROOM_SECONDS
 from zray.roles.work_effects import RoomWanted
 from zray.wire.gcs import (
     AddLocations,

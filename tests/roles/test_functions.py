@@ -4,7 +4,7 @@ from tests.roles.desk import DRIVER, FUNCTION, Desk
 from zray.exceptions import ActorUnschedulableError, TaskUnschedulableError, decode_system_error
 from zray.ids import return_id
 from zray.roles import effects as e
-from zray.roles.local_scheduler.tasks import batches, functions
+from zray.roles.local_scheduler.tasks import code, dispatch
 from zray.wire.actors import ActorExited, ActorStarted, CreateActor
 from zray.wire.gcs import FetchFunction, FetchFunctionReply, ReleaseFunctions
 from zray.wire.task_spec import ActorOptions, TaskSpec
@@ -27,7 +27,7 @@ def errors(desk):
 
 
 def test_a_job_that_publishes_too_much_gets_errors_and_the_others_go_on(monkeypatch):
-    monkeypatch.setattr(functions, "FUNCTIONS_COUNT_MAX", 2)
+    monkeypatch.setattr(code, "FUNCTIONS_COUNT_MAX", 2)
     desk = Desk()
     desk.tell("host", e.ProcessJoined("driver-2", "driver", 2, b"job-0002"))
     for number in (1, 2, 2, 1):
@@ -50,7 +50,7 @@ def test_a_job_that_publishes_too_much_gets_errors_and_the_others_go_on(monkeypa
 
 
 def test_a_job_publishes_so_many_bytes(monkeypatch):
-    monkeypatch.setattr(functions, "FUNCTIONS_BYTES_MAX", 10)
+    monkeypatch.setattr(code, "FUNCTIONS_BYTES_MAX", 10)
     desk = Desk()
     desk.tell(DRIVER, PublishFunction(function(1, 7)))
     desk.tell(DRIVER, PublishFunction(function(2, 6)))
@@ -59,7 +59,7 @@ def test_a_job_publishes_so_many_bytes(monkeypatch):
 
 
 def test_code_that_no_task_needs_is_had_again_from_its_shard(monkeypatch):
-    monkeypatch.setattr(functions, "IDLE_COUNT_MAX", 2)
+    monkeypatch.setattr(code, "IDLE_COUNT_MAX", 2)
     desk = Desk(cpus=1)
     desk.scheduler.function_table.count_max = 2
     desk.tell(DRIVER, PublishFunction(function(1)))
@@ -79,7 +79,7 @@ def test_code_that_no_task_needs_is_had_again_from_its_shard(monkeypatch):
 
 
 def test_a_worker_is_sent_again_what_it_may_have_forgotten(monkeypatch):
-    monkeypatch.setattr(batches, "LEARNED_COUNT_MAX", 1)
+    monkeypatch.setattr(dispatch, "LEARNED_COUNT_MAX", 1)
     desk = Desk(cpus=1)
     desk.tell(DRIVER, PublishFunction(function(1)))
     worker = desk.give_birth()

@@ -4,9 +4,8 @@ import pytest
 
 from tests.roles.test_monitor import N1, N2, N3, Watch
 from zray.roles.effects import Finding
-from zray.roles.isolation import LOOK_AT_TICKS, WAIT_SECONDS
 from zray.roles.local_scheduler.membership.lease import HEAD_WAIT_SECONDS
-from zray.roles.monitor import RETURN_TICKS_MAX, TICK_SECONDS
+from zray.roles.monitor import LOOK_AT_TICKS, RETURN_TICKS_MAX, TICK_SECONDS, WAIT_SECONDS
 from zray.wire.gcs import RegisterNode
 
 

@@ -11,8 +11,7 @@ from zray import roles
 from zray.roles.gcs import GcsShard
 from zray.roles.gcs.chain import ChainMember
 from zray.roles.global_scheduler import GlobalScheduler
-from zray.roles.kept import bounds_of, left_of, wholes_of
-from zray.roles.latest import Latest
+from zray.roles.kept import Latest, bounds_of, left_of, wholes_of
 from zray.roles.monitor import Monitor
 from zray.roles.object_manager import ObjectManager
 

@@ -5,7 +5,7 @@ from tests.roles.desk import DRIVER, JOB, Acknowledged, Desk
 from zray.exceptions import TASK_ERROR, encode_system_error
 from zray.ids import return_id
 from zray.roles.effects import WorkerExited
-from zray.roles.local_scheduler.reporting import ended as ended_module
+from zray.roles.local_scheduler.reporting import listing
 from zray.roles.local_scheduler.reporting import listing as module
 from zray.wire.actors import KillActor
 from zray.wire.listing import ActorFact, ListWork, TaskFact, WorkListed
@@ -131,7 +131,7 @@ def test_ended_tasks_are_listed_for_a_while():
         (1, "f", "FAILED", "TASK_EXECUTION_EXCEPTION", 101),
         (4, "f", "FINISHED", "", 101),
     ]
-    assert (ended.finished.maxlen, ended.failed.maxlen) == (ended_module.FINISHED_MAX, ended_module.FAILED_MAX)
+    assert (ended.finished.maxlen, ended.failed.maxlen) == (listing.FINISHED_MAX, listing.FAILED_MAX)
 
 
 def test_task_of_a_worker_that_died_has_its_pid():

@@ -16,15 +16,16 @@ from zray.roles.effects import (
     Send,
     SetTimer,
 )
-from zray.roles.isolation import LOOK_AT_TICKS, WAIT_SECONDS
 from zray.roles.monitor import (
     ENDED_TICKS_MAX,
+    LOOK_AT_TICKS,
     LOSSES_TOLD,
     RETURN_TICKS_MAX,
     SILENT_TICKS_MAX,
     STALL_SECONDS,
     STRANGER_TICKS_MAX,
     TICK_SECONDS,
+    WAIT_SECONDS,
     Monitor,
 )
 from zray.roles.role import Later

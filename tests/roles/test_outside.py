@@ -7,7 +7,7 @@ import pytest
 from tests.roles.object_desk import CHUNK, Desk
 from tests.roles.test_transfers import DATA, IDS, ONE, SIZE, bytes_from, fleet_of, has_it, is_at_rest
 from zray.roles.object_manager import gives
-from zray.roles.object_manager.patience import SILENCE_SECONDS
+from zray.roles.object_manager.pulls import SILENCE_SECONDS
 from zray.wire.objects import FreeObjects, InlineRead, ObjectChunk, PullDone, PullElsewhere, PullObject, PullRefused
 
 NODES = [f"n{number}" for number in range(1, 8)]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.roles.test_begun import ACTOR, N1, N2, GuardedDesk, GuardianDesk
 from zray.ids import FIRST_RETURN, children_prefix
-from zray.roles.local_scheduler.actor_logs import reads
+from zray.roles.local_scheduler.actor_logs import answers
 from zray.wire.actors import CallsFinished, ForwardCalls
 from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeLost
 from zray.wire.homes import ActorClaimed, ActorGuarded
@@ -163,7 +163,7 @@ def test_what_it_has_called_is_known_as_long_as_it_may_be_run_again():
 @pytest.mark.parametrize("bound", ["READS_MAX", "READS_BYTES_MAX"])
 def test_so_many_are_kept(bound, monkeypatch):
     desk = WardDesk()
-    monkeypatch.setattr(reads, bound, {"READS_MAX": 2, "READS_BYTES_MAX": 8}[bound])
+    monkeypatch.setattr(answers, bound, {"READS_MAX": 2, "READS_BYTES_MAX": 8}[bound])
     desk.logs(*(read(number) for number in range(5)))
     assert desk.heard() == (0, 5)
     assert desk.numbers() == [1003, 1004]

@@ -3,7 +3,7 @@
 from tests.roles.actor_desk import ActorDesk
 from tests.roles.desk import DRIVER, Acknowledged
 from zray.ids import return_id
-from zray.roles.local_scheduler.actors.restarts import RESTART_SECONDS
+from zray.roles.local_scheduler.actors.ends import RESTART_SECONDS
 from zray.wire.gcs import NodeLost
 from zray.wire.homes import ActorLocated
 from zray.wire.objects import HoldObjects

@@ -8,7 +8,7 @@ from tests.roles.test_fetches import SIZE, located, wait_for
 from zray.exceptions import ObjectStoreFullError, decode_system_error
 from zray.roles.local_scheduler.objects.fetches import FULL_NEWS_SECONDS
 from zray.roles.local_scheduler.task import TaskState
-from zray.roles.object_manager.room import ROOM_SECONDS
+from zray.roles.object_manager.pulls import ROOM_SECONDS
 from zray.wire.actors import CreateActor
 from zray.wire.gcs import ObjectLocated
 from zray.wire.objects import FetchFailed, FetchWaits, HoldObjects, ObjectFetched, ReleaseObjects, StopFetching

@@ -6,7 +6,7 @@ from tests.roles.desk import DRIVER, Desk
 from tests.roles.test_leases import run_lease
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostProbed
-from zray.roles.local_scheduler.membership import suspension
+from zray.roles.local_scheduler.membership import lease
 from zray.roles.local_scheduler.objects.lineage import YOUTH_SECONDS
 from zray.roles.work_effects import HearAgain, HoldBack, OthersUnheard, StopWorkers
 from zray.wire.gcs import HeartbeatReply, NodeJoined, NodeLost, RecordTasks, RegisterNode
@@ -161,7 +161,7 @@ def test_it_does_not_wait_for_ever(desk, finding, why, may_rejoin):
 
 
 def test_more_than_it_can_keep_ends_it(desk, monkeypatch):
-    monkeypatch.setattr(suspension, "KEPT_MAX", 10)
+    monkeypatch.setattr(lease, "KEPT_MAX", 10)
     for _ in range(11):
         desk.submit(desk.new_spec())
     assert type(desk.done[-1]) is e.EndSession and "more than 10 messages" in desk.done[-1].reason

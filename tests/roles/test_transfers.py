@@ -6,7 +6,7 @@ import pytest
 
 from tests.roles.object_desk import CHUNK, Desk, Fleet
 from zray.roles.object_manager import gives
-from zray.roles.object_manager.patience import SILENCE_SECONDS
+from zray.roles.object_manager.pulls import SILENCE_SECONDS
 from zray.roles.object_manager.sources import WINDOW_BYTES_MAX
 from zray.wire.message import Bulk
 from zray.wire.objects import (

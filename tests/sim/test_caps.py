@@ -2,7 +2,7 @@
 
 import pytest
 
-from zray.roles.gcs import aside
+from zray.roles.gcs import chain
 from zray.sim.caps import LOWERED, chosen, lowered
 from zray.sim.main import run_program, run_seed
 from zray.sim.options import Wanted
@@ -34,10 +34,10 @@ def test_a_chain_that_takes_one_far_request_after_the_other_is_slow_and_not_stuc
 
 
 def test_caps_are_as_before_when_a_run_is_over():
-    before = aside.ASIDE_MAX
+    before = chain.ASIDE_MAX
     with lowered(dict.fromkeys(LOWERED, 1)):
-        assert aside.ASIDE_MAX == 1
-    assert aside.ASIDE_MAX == before
+        assert chain.ASIDE_MAX == 1
+    assert chain.ASIDE_MAX == before
 
 
 def test_a_seed_says_which_caps_it_lowers():

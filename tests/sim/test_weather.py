@@ -4,8 +4,8 @@ import pytest
 
 from zray.roles import effects as e
 from zray.roles.local_scheduler.membership import lease
+from zray.roles.local_scheduler.membership.lease import Suspension
 from zray.roles.local_scheduler.membership.members import Members
-from zray.roles.local_scheduler.membership.suspension import Suspension
 from zray.sim.heads import Disk
 from zray.sim.main import _run, run_options, run_program, run_seed, sweep_seed
 from zray.sim.options import Options, Wanted

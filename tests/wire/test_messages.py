@@ -14,13 +14,12 @@ from zray.roles.gcs.chain import ChainMember
 from zray.roles.gcs.client import ChainClient
 from zray.roles.gcs.master import ChainMaster
 from zray.roles.global_scheduler import GlobalScheduler
-from zray.roles.hosting import Hosting
+from zray.roles.hosting import Hosting, ReplicaKeeper
 from zray.roles.local_scheduler import LocalScheduler
 from zray.roles.local_scheduler.addresses import Addresses
 from zray.roles.monitor import Monitor
 from zray.roles.object_manager import ObjectManager
 from zray.roles.relay import Relay
-from zray.roles.replica_keeper import ReplicaKeeper
 from zray.wire import allowed, codec
 from zray.wire.codec import MESSAGE_TYPES, Envelope, decode, encode
 from zray.wire.message import RETIRED_TAGS, ROUTES

@@ -13,15 +13,18 @@ users have, each of which goes with its last ref; or `...`: likewise, and what i
 records by their keys, says more.  A function before the limit says how to count; of several numbers none may be larger.
 
 The simulator asserts all of it; tests/roles/test_kept.py finds tables of which nothing is said.
+
+A table that forgets: of what was put in, the last so many stay.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from operator import attrgetter
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 Bound = tuple[str, int, int]  # what, how much there is, how much there may be
 Get = Callable[[Any], Any]
@@ -116,3 +119,32 @@ def left_of(root: Any, kind: str) -> dict[str, Any]:
         for name, part, its, get, _ in rows[0]
         if its == kind and (value := get(whole if part is None else part))
     }
+
+
+# Nodes that are lost are remembered, the last so many: what they had said arrives long before as many others are lost,
+# and nobody lets them in again.
+LOST_MAX = 10_000
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Latest(dict[Key, Value]):
+    """A dictionary of at most `count_max` entries: beyond that, whatever is new has the oldest forgotten.
+
+    For what is of use for a while after it is over, where nobody says how long.  What is known already keeps its age.
+    """
+
+    __slots__ = ("count_max",)
+    LASTING = {"entries": (len, "count_max")}
+
+    def __init__(self, count_max: int, known: Mapping[Key, Value] = MappingProxyType({})) -> None:
+        super().__init__()
+        self.count_max = count_max
+        for key, value in known.items():
+            self[key] = value
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        if len(self) > self.count_max:
+            del self[next(iter(self))]

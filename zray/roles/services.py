@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..wire import chain, gcs, hosting, hosts
-from .latest import Latest
+from .kept import Latest
 from .replica_effects import ServiceAdded, ServiceEnded, ServiceListens
 from .role import Role, on
 

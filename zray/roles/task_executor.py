@@ -23,7 +23,7 @@ from ..wire import tasks
 from ..wire.message import Message
 from ..wire.task_spec import StoredValue, TaskSpec
 from ..wire.tasks import LEARNED_BYTES_MAX, LEARNED_COUNT_MAX
-from .latest import Latest
+from .kept import Latest
 
 EWMA_WEIGHT = 0.2  # of the newest run in the average (Ray paper 4.2.2)
 # A mean of a short one is reported again when it has moved by this factor: the node only plans with it.

@@ -10,7 +10,7 @@ from msgspec.msgpack import Decoder
 
 from ..exceptions import FIRST_MARK, PAST_MARKS, SYSTEM_ERROR
 from ..ids import FIRST_RETURN, TASK_ID_BYTES, return_id
-from .latest import Latest
+from .kept import Latest
 
 # In a row, until the host takes them: what is beyond that is counted.
 LINES_MAX = 5

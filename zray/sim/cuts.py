@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..roles.effects import HostLinkChanged
-from ..roles.isolation import NODES_MIN
+from ..roles.monitor import NODES_MIN
 
 if TYPE_CHECKING:
     from .node import Node

@@ -15,8 +15,8 @@ from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.gcs.master import ChainMaster
 from ..roles.global_scheduler import GlobalScheduler
+from ..roles.hosting import ReplicaKeeper
 from ..roles.monitor import Monitor
-from ..roles.replica_keeper import ReplicaKeeper
 from ..roles.work_effects import HeadIsAlone
 from ..wire.gcs import NodeLost, RegisterNode
 from .cuts import GUEST

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..roles.hosting import REST_SECONDS_MAX
-from ..roles.isolation import WAIT_SECONDS
+from ..roles.monitor import WAIT_SECONDS
 from .against import compare_with
 from .caps import chosen, lowered
 from .faults import MEETING_SECONDS

@@ -16,7 +16,7 @@ from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.gcs.master import ChainMaster
 from ..roles.global_scheduler import GlobalScheduler
-from ..roles.hosting import Hosting
+from ..roles.hosting import Hosting, ReplicaKeeper
 from ..roles.local_scheduler import LocalScheduler
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
@@ -27,7 +27,6 @@ from ..roles.replica_effects import (
     ShutOutReplica,
     StartReplicaProcess,
 )
-from ..roles.replica_keeper import ReplicaKeeper
 from ..roles.role import Role, acts_at_end_of_turn
 from ..roles.services import Services
 from ..roles.work_effects import HeadIsAlone, HearAgain, HoldBack, InterruptWorker, StopWorkers, WriteLine

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
+from ..roles.gcs.flushing import unpack_page
 from ..roles.gcs.master import Chain, ChainMaster
-from ..roles.gcs.pages import unpack_page
 from ..roles.gcs.replica import Replica
 from ..roles.gcs.shard import GcsShard
-from ..roles.hosting import Hosting
+from ..roles.hosting import Hosting, ReplicaKeeper
 from ..roles.replica_effects import (
     LetInReplica,
     NoteChain,
@@ -25,7 +25,6 @@ from ..roles.replica_effects import (
     ShutOutReplica,
     StartReplicaProcess,
 )
-from ..roles.replica_keeper import ReplicaKeeper
 from ..roles.services import Services
 from ..wire.gcs import RecordTasks
 from ..wire.hosting import HostedReplica

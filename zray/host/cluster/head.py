@@ -20,9 +20,8 @@ from ...roles.gcs.client import ChainClient
 from ...roles.gcs.master import ChainMaster
 from ...roles.global_scheduler import GlobalScheduler
 from ...roles.hosting import Hosting
-from ...roles.isolation import WAIT_SECONDS
 from ...roles.local_scheduler.addresses import Addresses
-from ...roles.monitor import Monitor
+from ...roles.monitor import WAIT_SECONDS, Monitor
 from ...roles.relay import Relay
 from ...roles.replica_effects import LetInReplica, NoteChain, ReplicaLetIn, ShutOutReplica
 from ...roles.services import Services

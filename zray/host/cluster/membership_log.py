@@ -16,7 +16,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from ...exceptions import ZrayError
-from ...roles.latest import Latest
+from ...roles.kept import Latest
 from ...store.durable import StoreBroken, StoreError, StoreFull
 from ...store.log import Log
 from ...wire import gcs, hosting

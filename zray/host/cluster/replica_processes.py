@@ -1,4 +1,4 @@
-"""Child processes of a node that host replicas of shards, as the replica keeper orders (roles/replica_keeper.py).
+"""Child processes of a node that host replicas of shards, as the replica keeper orders (roles/hosting.py).
 
 They end with the node, as the head's processes (head_processes.py) end with the head.  Their logs lie in the session's
 folder: the head's logs survive the machine, these only save memory.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import msgpack
 
 from ...roles import replica_effects
-from ...roles.replica_keeper import ReplicaKeeper
+from ...roles.hosting import ReplicaKeeper
 from ...wire.hosting import HostedReplica
 from ..process.process_utils import last_lines, reap
 from ..process.spawn import spawn

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...object_ref import ObjectRef
 from ...options.runtime_env import is_working_dir
-from ...roles.latest import Latest
+from ...roles.kept import Latest
 from ...store.values import serialize
 from ...wire.environment import Parcel
 from .archives import is_archive, read_archive

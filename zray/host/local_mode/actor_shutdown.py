@@ -7,19 +7,7 @@ import sys
 import traceback
 from typing import Any
 
-METHOD = "__ray_shutdown__"
-
-
-def call_shutdown(instance: Any) -> Any:
-    """Call the method, if the class has it, and return the result; print an exception."""
-    method = getattr(type(instance), METHOD, None)
-    if method is None:
-        return None
-    try:
-        return method.__get__(instance, type(instance))()
-    except BaseException:
-        traceback.print_exc()
-        return None
+from ..worker.actor_methods import METHOD, call_shutdown
 
 
 def say_last_words(instance: Any, in_words: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
 from ...ids import task_of
-from ...roles.latest import Latest
+from ...roles.kept import Latest
 from ...wire.task_spec import ActorOptions, TaskOptions, TaskSpec
 from ..worker.exit_errors import died
 from .actor import LocalActor

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 import traceback
 from typing import TYPE_CHECKING, Any
 
 from ...object_ref import ObjectRef
+from ..worker.actor_methods import make_instance
 from ..worker.async_runner import current_task
 from ..worker.exit_errors import exit_in_words, is_success
 from .actor import CONSTRUCTOR
@@ -46,12 +46,7 @@ class ActorLoop:
         local_call.set(LocalCall(actor.spec, CONSTRUCTOR, actor, None))
         try:
             cls, args, kwargs = actor.constructor()
-            if inspect.iscoroutinefunction(cls.__init__):
-                instance = cls.__new__(cls, *args, **kwargs)
-                if isinstance(instance, cls):
-                    await instance.__init__(*args, **kwargs)  # type: ignore[misc]
-            else:
-                instance = cls(*args, **kwargs)
+            instance = await make_instance(cls, args, kwargs)
         except BaseException as error:
             if life == actor.life:
                 actor.bury(actor.death_by(error))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import msgpack
 
-from ...roles.latest import Latest
+from ...roles.kept import Latest
 from ..process.launch_fork_server import launch_environment_server
 from ..process.process_utils import end_children, last_lines, reap
 from ..process.spawn import PACKET_BYTES_MAX

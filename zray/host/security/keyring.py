@@ -18,7 +18,7 @@ import msgspec
 import zmq
 
 from ...exceptions import ZrayError
-from ...roles.latest import LOST_MAX, Latest
+from ...roles.kept import LOST_MAX, Latest
 from ...wire.hosts import WAS_LOST, HostAdded
 from .token_input import VARIABLE
 

@@ -25,8 +25,7 @@ from ..client.task_context import Call, Submitter, current_call
 from ..output.worker_output import begun_lines
 from ..process.math_threads import threads
 from ..process.preloading import suggest
-from .actor_methods import Methods
-from .actor_shutdown import Shutdown, has_shutdown
+from .actor_methods import Methods, Shutdown, has_shutdown
 from .checkpoints import NotAsBefore, Recovery
 from .exit import crash, leave
 from .exit_errors import ActorExit, farewell, is_success

@@ -10,7 +10,6 @@ would then wait for ever, so the end of the loop is the end of the process, as i
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import threading
 import time
@@ -23,6 +22,7 @@ from ...wire.task_spec import TaskSpec, parse_options
 from ..client.fork_guard import end_child
 from ..client.task_context import Call, current_call
 from ..process.process_utils import end_process
+from .actor_methods import make_instance
 from .exit import crash
 from .exit_errors import is_success
 
@@ -53,12 +53,7 @@ class EventLoop:
 
         async def construct() -> None:
             try:
-                if inspect.iscoroutinefunction(cls.__init__):
-                    instance = cls.__new__(cls, *args, **kwargs)
-                    if isinstance(instance, cls):
-                        await instance.__init__(*args, **kwargs)  # type: ignore[misc]
-                else:
-                    instance = cls(*args, **kwargs)
+                instance = await make_instance(cls, args, kwargs)
             except BaseException as error:
                 self._constructor_failed(error)
             else:

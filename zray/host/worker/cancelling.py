@@ -23,7 +23,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
-from ...roles.latest import Latest
+from ...roles.kept import Latest
 from ...wire.task_spec import TaskSpec, parse_options
 from ..client.interrupts import AGAIN_SECONDS, may_interrupt
 from ..client.runtime import Runtime

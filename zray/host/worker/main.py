@@ -18,7 +18,7 @@ import posix_ipc
 
 from ...ids import child_path, is_child, return_id, root_task_id, stray_task_id
 from ...ray_names import ray_imports
-from ...roles.latest import Latest
+from ...roles.kept import Latest
 from ...roles.task_executor import TaskExecutor
 from ...store import unpickling
 from ...store.arguments import deserialize_arguments

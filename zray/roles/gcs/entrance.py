@@ -2,7 +2,7 @@
 with.
 
 Each member remembers the updates not acknowledged by the tail (`ChainMember.history`).  With too many of them in
-flight, or on their way to the head's disk, requests wait at the entrance, with a limit per client (aside); further ones
+flight, or on their way to the head's disk, requests wait at the entrance, with a limit per client (`Aside`).  Others
 stay with the client.  So a chain that is slow, or has a full disk, holds back its clients.
 
 Results for a client stay at each member until confirmed.  A client that requests without confirming is *owing*: its

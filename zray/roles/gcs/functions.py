@@ -13,7 +13,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function
-from ..latest import Latest
+from ..kept import Latest
 
 # Orphans, by count and bytes: as much as a few programs have.
 ORPHANS_COUNT_MAX = 10_000

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ...wire.chain import ChainHave, ChainLineage, ChainSafe, ChainState, ChainTaken, ChainUpdates, Update
 from ..effects import HeadChanged, PageLost, PageRead
 from ..role import on
-from .pages import unpack_page
+from .flushing import unpack_page
 from .replica import Dump, Replica
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ LOST_ACTORS_MAX = 10_000
 ASKERS_MAX = 100_000
 
 
-class Home(Struct, gc=False, eq=False):
-    """The home of an actor."""
+class Home(Struct, array_like=True, gc=False, eq=False, forbid_unknown_fields=True):
+    """The home of an actor; snapshots have it as it is."""
 
     node: str  # its local scheduler
     life: homes.ActorLife

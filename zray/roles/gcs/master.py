@@ -7,7 +7,7 @@ Dialog (who says it -> what we do):
     client           ChainFollow        tell it of the chain, now and at each change
     host, monitor    ChainMemberLost    close the chain over it; a spare joins
     monitor          NodeLost           the same for every member that was on that host, or ran on that node
-    hosting          MemberPlaced       a member runs on another node than the head: chains spread (spread.py)
+    hosting          MemberPlaced       a member runs on another node than the head: chains spread over machines
     hosting          MachineLeaves      its members are replaced, one by one
     head             ChainJoined        the first time: the clients may hear of the chain
     member           ChainStalled       tell the clients: they wait for its disk
@@ -26,6 +26,11 @@ full member of a chain is the head's, the head's logs hold all that was acknowle
 only those on other nodes do: who is in a chain with such members is noted for good before anybody hears of it
 (NoteChain), and the next master waits for those, or for the verdict on them.  When all full members are lost whose logs
 are with them, there is no chain any more.
+
+The machines of a chain's members: as many as there are (docs/design/gcs-chain.md).
+
+A member's machine is the node that runs it; "": the head's.  A chain all of whose members are there takes one more in
+from where it has none, and when that has caught up, one that shares its machine is taken out.
 """
 
 from __future__ import annotations
@@ -36,10 +41,53 @@ from typing import Any
 from ...wire import chain as chain_wire
 from ...wire import gcs
 from ...wire.amounts import name_of
-from ..latest import LOST_MAX, Latest
+from ..kept import LOST_MAX, Latest
 from ..replica_effects import MachineLeaves, MemberPlaced, NoteChain
 from ..role import Role, on
-from .spread import Spread
+
+
+class Spread:
+    """Of all chains of a master.  machines: member -> its machine, for those that are not the head's."""
+
+    def __init__(self, machines: dict[str, str]) -> None:
+        self.machines = machines
+        self.leaving: dict[str, None] = {}
+
+    def machine(self, member: str) -> str:
+        """Where it runs."""
+        return self.machines.get(member, "")
+
+    def on_machine(self, node: str) -> list[str]:
+        """All that run there."""
+        return [member for member, machine in self.machines.items() if machine == node]
+
+    def spare(self, chain: Chain, replicas: int) -> str:
+        """Who is to join now; "": nobody."""
+        if chain.joining or not chain.is_announced:
+            return ""  # nothing is given to a second member before the first one's log has an epoch
+        machines = [self.machine(member) for member in chain.members]
+        staying = [name for name in chain.spares if self.machine(name) not in self.leaving]
+        fresh = [name for name in staying if self.machine(name) not in machines]
+        if len(machines) < replicas:
+            return next(iter((*fresh, *staying, *chain.spares)), "")
+        if chain.tentative or len(machines) > replicas:
+            return ""
+        if any(machine in self.leaving for machine in machines):
+            return next(iter((*fresh, *staying)), "")
+        return next(iter(fresh), "") if len(set(machines)) < len(machines) else ""
+
+    def redundant(self, chain: Chain, replicas: int) -> str:
+        """Who is one too many now, so that a move is complete; "": nobody.  Rather the last ones: the clients of a
+        chain do not notice when neither its head nor its tail changes.
+        """
+        if chain.joining or chain.tentative or len(chain.members) <= replicas:
+            return ""
+        machines = [self.machine(member) for member in chain.members]
+        shared = [machine for machine in machines if machine in self.leaving or machines.count(machine) > 1]
+        shared.sort(key=lambda machine: machine not in self.leaving)
+        found = [member for member in chain.members if not shared or self.machine(member) == shared[0]]
+        return found[-1]
+
 
 # A master that starts anew, on what a member's log knows, begins so far above it: epochs may have been told to
 # clients and lost with the log's last records.

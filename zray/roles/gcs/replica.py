@@ -1,18 +1,28 @@
-"""What is replicated: a shard, and what its clients have asked and been told (see chain.py)."""
+"""What is replicated: a shard, and what its clients have asked and been told (see chain.py).
+
+What a tail tells the clients: which requests are done, and what the shard says to their roles (see chain.py).
+
+An outside view of a replica: its invariants, and its counters.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from msgspec import MsgspecError, Struct, field
 from msgspec.msgpack import Decoder, Encoder
 
-from ...wire.chain import ShardReply, ShardRequest, Update
+from ...wire.chain import ChainResults, ShardReply, ShardRequest, Update
 from ...wire.gcs import NodeLost
+from ...wire.limits import portions
 from ..effects import Effect, Send
-from ..latest import LOST_MAX, Latest
+from ..kept import LOST_MAX, Latest
 from .shard import GcsShard
+
+if TYPE_CHECKING:
+    from .chain import ChainMember
 
 # Words for roles that have asked for nothing yet: a chain that is late may hear of a node by another one first.
 EARLY_MAX = 10_000
@@ -229,3 +239,87 @@ def speaks_for(client: str, requests: list[tuple[str, ShardRequest]]) -> bool:
     host, slash, _ = client.partition("/")
     own = host + slash
     return all(source.startswith(own) or "/" not in source for source, _ in requests)
+
+
+class Results:
+    """Of one member, while it is the tail."""
+
+    def __init__(self, member: ChainMember) -> None:
+        self.member = member
+        self.unsaid: deque[tuple[int, list[str]]] = deque()  # update -> the clients to whom it means something
+        self.touched: dict[str, None] = {}  # clients that are to hear of something
+        self.told: dict[str, int] = {}  # client -> the last result sent to it
+
+    def clear(self) -> None:
+        """There is no state."""
+        self.touched.clear()
+        self.unsaid.clear()
+
+    def touch_all(self) -> None:
+        """Every client is to hear of all that it is not known to have."""
+        replica = self.member.replica
+        assert replica is not None
+        self.touched = dict.fromkeys(replica.sessions)
+        self.unsaid.clear()
+        self.unsaid.append((replica.sequence, list(self.touched)))
+
+    def tell(self) -> None:
+        """What is there for good, and not more."""
+        member = self.member
+        assert member.replica is not None
+        sessions = member.replica.sessions
+        acknowledged = member.acknowledged
+        while self.unsaid and self.unsaid[0][0] <= acknowledged:
+            self.touched.update(dict.fromkeys(self.unsaid.popleft()[1]))
+        if self.touched:
+            self._tell_touched(sessions, acknowledged)
+        if len(self.told) > len(sessions):  # nodes are lost
+            self.told = {client: number for client, number in self.told.items() if client in sessions}
+
+    def _tell_touched(self, sessions: dict[str, Session], acknowledged: int) -> None:
+        member = self.member
+        not_yet: dict[str, int] = {}  # client -> its first request that is not there for good
+        for update in reversed(member.history):
+            if update.sequence <= acknowledged:
+                break
+            not_yet[update.client] = update.first
+        for client in self.touched:
+            session = sessions.get(client)
+            if session is None:
+                continue  # of a node that is lost
+            told = self.told.get(client, 0)
+            results = [item for item in session.results if item.number > told and item.sequence <= acknowledged]
+            first = results[0].number if results else 1 + max(told, session.produced - len(session.results))
+            if results:
+                self.told[client] = results[-1].number
+            done = not_yet[client] - 1 if client in not_yet else session.received
+            said = [(item.target, item.message) for item in results]
+            *others, last = portions(said)
+            for part in others:  # nothing is done before all that comes of it has been told
+                member.send(client, ChainResults(0, first, part))
+                first += len(part)
+            member.send(client, ChainResults(done, first, last))
+        self.touched.clear()
+
+
+def check_member(member: ChainMember) -> None:
+    """Assert every invariant of a member's state."""
+    if member.replica is None:
+        return
+    member.replica.shard.check_everything()
+    for session in member.replica.sessions.values():
+        numbers = [result.number for result in session.results]
+        assert numbers == list(range(session.produced + 1 - len(numbers), session.produced + 1)), "results missing"
+    sequences = [update.sequence for update in member.history]
+    assert sequences == list(range(member.forgotten + 1, member.forgotten + 1 + len(sequences))), "history with gaps"
+    assert not sequences or sequences[-1] == member.replica.sequence, "a history that ends too early"
+
+
+def count_member(member: ChainMember) -> dict[str, Any]:
+    """Return the counters for status and load reports."""
+    counts = member.replica.shard.statistics() if member.replica is not None else {}
+    if member.journal is not None and member.journal.refused:
+        counts["refuses"] = member.journal.refused
+    refusals = (("does not flush", member.flushing.refused), ("hands nothing over", member.handover.refused))
+    counts.update({what: why for what, why in refusals if why})
+    return {"epoch": member.epoch, "sequence": member.sequence, "history": len(member.history), **counts}

@@ -17,14 +17,13 @@ from msgspec.msgpack import Decoder, Encoder
 
 from ...wire.actors import RegisterActor
 from ...wire.groups import RegisterGroup
-from ...wire.homes import ActorLife
 from ...wire.task_spec import TaskSpec
 from ...wire.tasks import Function
+from .flushing import spec_in
 from .functions import FunctionTable, Published
 from .groups import GroupRecord
 from .homes import Home
 from .keeping import Held, Keeping, Peer
-from .pages import spec_in
 from .tables import PLACE_BITS, Flushed, ObjectRecord, TaskRecord, weight_of
 
 if TYPE_CHECKING:
@@ -55,16 +54,6 @@ class TaskState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     dependents: int
     objects: list[ObjectState] | None
     flushed: Flushed | None = None  # where the spec lies, if not here
-
-
-class HomeState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A Home."""
-
-    node: str
-    life: ActorLife
-    is_settled: bool
-    guardian: str
-    is_killed: bool
 
 
 class KeepingState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -98,7 +87,7 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     functions: list[Function] = []
     function_waiters: list[tuple[bytes, list[str]]] = []
     actors: list[RegisterActor] = []
-    homes: list[tuple[bytes, HomeState]] = []
+    homes: list[tuple[bytes, Home]] = []
     home_askers: list[tuple[bytes, list[str]]] = []
     makers: list[tuple[bytes, str]] = []
     attempts: list[tuple[bytes, int]] = []
@@ -203,7 +192,7 @@ def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[by
         owners,
         (_encode(Part(groups=[_group_state(group)])) for group in groups.values()),
         (_encode(Part(actors=some)) for some in _portions(actors)),
-        (_encode(Part(homes=some)) for some in _portions(map(_home_state, homes.items()))),
+        (_encode(Part(homes=some)) for some in _portions(homes.items())),
         [_encode(last)],
     )
 
@@ -211,15 +200,10 @@ def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[by
 def _dump_owners(table: FunctionTable) -> Iterator[bytes]:
     """After the functions."""
     for owner, published in table.owners.items():
-        ids = list(published.functions)
-        for first in range(0, len(ids) or 1, PART_RECORDS_MAX):
-            yield _encode(Part(owners=[(*owner, ids[first : first + PART_RECORDS_MAX])]))
-    orphans = list(table.orphans)
-    for first in range(0, len(orphans), PART_RECORDS_MAX):
-        yield _encode(Part(orphans=orphans[first : first + PART_RECORDS_MAX]))
-    ended = list(table.ended)
-    for first in range(0, len(ended), PART_RECORDS_MAX):
-        yield _encode(Part(ended=ended[first : first + PART_RECORDS_MAX]))
+        for some in _portions(published.functions) if published.functions else [[]]:
+            yield _encode(Part(owners=[(*owner, some)]))
+    yield from (_encode(Part(orphans=some)) for some in _portions(table.orphans))
+    yield from (_encode(Part(ended=some)) for some in _portions(table.ended))
 
 
 def _load_owners(table: FunctionTable, part: Part) -> None:
@@ -287,8 +271,7 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
             key = (actor.options.namespace, actor.options.name)
             shard.actor_by_name[key] = actor
             shard.name_by_actor[actor.actor_id] = key
-        for actor_id, home in part.homes:
-            shard.homes.homes[actor_id] = Home(home.node, home.life, home.is_settled, home.guardian, home.is_killed)
+        shard.homes.homes.update(part.homes)
         for actor_id, nodes in part.home_askers:
             shard.homes.askers[actor_id] = dict.fromkeys(nodes)
         for group in part.groups:
@@ -299,11 +282,6 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
         shard.groups.attending.update(dict.fromkeys(part.attending))
         shard.groups.trips = max(shard.groups.trips, part.group_trips)
         shard.wanted.update(dict.fromkeys(part.wanted))
-
-
-def _home_state(item: tuple[bytes, Home]) -> tuple[bytes, HomeState]:
-    actor_id, home = item
-    return actor_id, HomeState(home.node, home.life, home.is_settled, home.guardian, home.is_killed)
 
 
 def _group_state(record: GroupRecord) -> GroupState:

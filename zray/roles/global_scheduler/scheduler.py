@@ -29,7 +29,7 @@ from ...wire.amounts import is_enough, why_nowhere
 from ...wire.scheduling import LOCATING_MAX
 from ...wire.task_spec import parse_options
 from ...wire.where import Where, no_such_labels, no_such_node
-from ..latest import LOST_MAX, Latest
+from ..kept import LOST_MAX, Latest
 from ..role import Role, on
 from . import placement
 from .stealing import LOOK_SECONDS, thefts

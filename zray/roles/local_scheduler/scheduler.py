@@ -40,7 +40,7 @@ from ...wire import objects as objects_wire
 from ...wire import scheduling, tasks, where
 from ...wire.task_spec import StoredValue
 from .. import effects
-from ..latest import Latest
+from ..kept import Latest
 from ..role import Role, on
 from .acks import Acks
 from .actor_logs.logs import Logs
@@ -65,19 +65,17 @@ from .groups.keeping import Keeping
 from .membership.drain import Drain
 from .membership.members import Members
 from .objects.fetches import Fetches
-from .objects.freeing import Freeing
-from .objects.holding import Holding
+from .objects.holding import Freeing, Holding
 from .objects.lineage import Lineage
 from .objects.recovery import Recovery
 from .objects.small_values import SmallValues
 from .objects.table import ObjectEntry, ObjectTable
 from .objects.undoing import Undoing
 from .objects.waits import Waits
-from .reporting.ended import Ended
-from .reporting.explain import Explanations
-from .reporting.listing import Listings
+from .reporting.listing import Ended, Listings
 from .reporting.notices import Notices
 from .reporting.output import Output
+from .reporting.reasons import Explanations
 from .resources import Resources
 from .routes.actor_names import ActorNames
 from .routes.routes import Routes
@@ -85,10 +83,9 @@ from .tables import Job, Process
 from .task import Task, TaskStates
 from .tasks.actor_room import ActorRoom
 from .tasks.cancels import Cancels
-from .tasks.code import JobCode
+from .tasks.code import Functions, JobCode
 from .tasks.dispatch import Dispatch
 from .tasks.fates import Fates
-from .tasks.functions import Functions
 from .tasks.lifecycle import Lifecycle
 from .tasks.pool import WorkerPool
 

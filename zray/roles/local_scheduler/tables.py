@@ -2,6 +2,8 @@
 
 Tasks and objects exist by the million: they are Structs without garbage-collector headers.  They point at each
 other while a task is unfinished (task.entry <-> entry.task); `finish` cuts that, so nothing leaks.
+
+What errors call actors and calls.
 """
 
 from __future__ import annotations
@@ -12,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from ...exceptions import encode_system_error
 from ...wire import homes, scheduling
 from ...wire.environment import NO_ENVIRONMENT, Environment
 from ...wire.task_spec import ActorOptions, StoredValue, TaskOptions
-from ..latest import Latest
+from ..kept import Latest
 from .call_queue import CallQueue
 from .task import Task
 
 if TYPE_CHECKING:
+    from ...wire.task_spec import ActorOptions
     from .objects.table import ObjectEntry
+    from .task import Task
     from .tasks.lending import Frame
 
 # Tasks of functions that were refused follow at once.
@@ -48,8 +53,8 @@ class Job(Struct, eq=False):
         "queues": "queues_max",
         "facts.code": "tasks.code.BUNDLES_MAX",
         "noticed": "forwarding.infeasible.NOTICED_MAX",
-        "functions": "tasks.functions.FUNCTIONS_COUNT_MAX",
-        "code_bytes": "tasks.functions.FUNCTIONS_BYTES_MAX",
+        "functions": "tasks.code.FUNCTIONS_COUNT_MAX",
+        "code_bytes": "tasks.code.FUNCTIONS_BYTES_MAX",
     }
 
     job_id: bytes
@@ -107,11 +112,11 @@ class Worker(Struct, eq=False):
     """A worker process and what it was given."""
 
     PASSING = {
-        "inflight": "tasks.batches.INFLIGHT_COUNT_MAX",
-        "frames": "tasks.behind_waits.FRAMES_COUNT_MAX",
+        "inflight": "tasks.dispatch.INFLIGHT_COUNT_MAX",
+        "frames": "tasks.lending.FRAMES_COUNT_MAX",
         "stale": None,
     }
-    LASTING = {"functions": "tasks.batches.LEARNED_COUNT_MAX"}
+    LASTING = {"functions": "tasks.dispatch.LEARNED_COUNT_MAX"}
 
     address: str
     worker_id: int
@@ -242,3 +247,27 @@ class Actor(Struct, eq=False):
         """How many calls have been sent whose results nobody has seen; 0: as many as may run side by side."""
         count = len(self.inflight) + (len(self.shipping.withheld) if self.shipping is not None else 0)
         return count if count > self.options.max_concurrency else 0
+
+
+MADE_ANEW = "has ended: the task that created it died, and its retry has created another"
+LOST_WITH_ACTOR = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")
+
+
+def in_words(options: ActorOptions) -> str:
+    """ "actor Counter", or "actor Counter named 'joe'"."""
+    return f"actor {options.class_name}" + (f" named {options.name!r}" if options.name else "")
+
+
+def name_of_call(task: Task) -> str:
+    """ "Counter.add"."""
+    return str(task.options.name or task.options.method)
+
+
+def died(options: ActorOptions, how: str) -> bytes:
+    """The error value that calls on a dead actor get."""
+    return encode_system_error("ActorDiedError", f"The {in_words(options)} {how}.")
+
+
+def gone_error(text: str) -> bytes:
+    """What calls on an actor get that is gone."""
+    return encode_system_error("ActorDiedError", text)

@@ -27,7 +27,7 @@ from msgspec import Struct
 from ...wire import objects
 from ...wire.message import Bulk
 from ..effects import RangeRead, ReadRange
-from ..latest import Latest
+from ..kept import Latest
 from ..role import on
 from .pulls import HERE, Pull
 from .sources import WINDOW_BYTES_MAX

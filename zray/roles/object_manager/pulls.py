@@ -14,6 +14,13 @@ and none waits for itself.
 What is asked of one source carries one *ticket*, and so do its answers; until PullDone gives the ticket back, the
 source keeps the bytes as they are.  That they arrive as they were sent is vouched for by the connection (CURVE
 authenticates every frame), that they were read as they should be, by the ticket: a chunk with an old one is not taken.
+
+Sources that fall silent: pulls leave them for others.
+
+The pull in front, when the store is full for it.
+
+What lies in the store goes when nobody refers to it any more, which is for the local scheduler to see: it is told every
+ROOM_SECONDS how long the one in front has waited, while nothing else comes either.
 """
 
 from __future__ import annotations
@@ -24,17 +31,97 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ...wire import gcs, objects, task_spec
+from ...wire.objects import FetchWaits
 from ..effects import RangeWritten, WriteRange
-from ..latest import LOST_MAX, Latest
+from ..kept import LOST_MAX, Latest
 from ..role import on
+from ..work_effects import RoomWanted
 from . import sources
-from .patience import Patience
 from .ranges import aligned
-from .room import Room
 from .sources import Windows, object_manager_of
 
 if TYPE_CHECKING:
     from .manager import ObjectManager
+
+# A source that sends nothing for so long is left, if there is another: longer than the verdict on a lost node takes.
+SILENCE_SECONDS = 5.0
+
+
+class Patience:
+    """With the sources of one node's pulls."""
+
+    def __init__(self, pulls: Pulls) -> None:
+        self.pulls = pulls
+        self.has_timer = False
+
+    def begin(self) -> None:
+        """Something is pulled."""
+        if not self.has_timer:
+            self.has_timer = True
+            self.pulls.manager.after(SILENCE_SECONDS, self.leave_silent)
+
+    def leave_silent(self) -> None:
+        """Leave sources that have been asked and have sent nothing for long, for others."""
+        pulls, self.has_timer = self.pulls, False
+        if not pulls.coming:
+            return
+        self.begin()
+        for pull in list(pulls.coming.values()):
+            is_asking = bool(pull.asked_at) or (pull.is_small and pull.source)
+            if not is_asking or pulls.manager.now - pull.heard_at < SILENCE_SECONDS:
+                continue
+            if pull.source not in pull.sources:
+                pull.wants_whole = True
+                pulls.go_on(pull)
+            elif len(pull.sources) > 1:
+                pull.sources.append(pull.sources.pop(pull.sources.index(pull.source)))
+                pulls.go_on(pull)
+
+
+# As long as a writer is held back in a full store (manager.FULL_SECONDS).
+ROOM_SECONDS = 5.0
+
+
+class Room:
+    """For the pulls of one node."""
+
+    def __init__(self, pulls: Pulls) -> None:
+        self.pulls = pulls
+        self.waiting: Pull | None = None  # the one in front, the last time that there was no room
+        self.number = 0  # of its wait
+        self.since = 0.0
+        self.said = 0  # the wait of which the local scheduler was told that there is no room
+
+    def is_missing(self, pull: Pull) -> None:
+        """For this one, which is in front."""
+        if pull is not self.waiting:
+            self.waiting, self.since = pull, self.pulls.manager.now
+            self.number += 1
+            self._set_timer()
+        manager = self.pulls.manager
+        if manager.growing is None and self.said != self.number:  # else there are pages soon
+            self.said = self.number
+            manager.send(manager.local_scheduler, RoomWanted())
+
+    def _set_timer(self) -> None:
+        self.pulls.manager.after(ROOM_SECONDS, self.look, self.number)
+
+    def look(self, number: int) -> None:
+        """Look whether there is room by now: in wait `number`."""
+        pull, pulls = self.waiting, self.pulls
+        if pull is None or number != self.number:
+            return
+        if pulls.queue.get(pull.object_id) is not pull:
+            self.waiting = None
+            return
+        manager = pulls.manager
+        if len(pulls.coming) > len(pulls.queue):
+            self.since = manager.now  # others come, and whoever waits for them goes on
+        else:
+            seconds = manager.now - self.since
+            manager.send(manager.local_scheduler, FetchWaits(pull.object_id, seconds, manager.explain(pull.size)))
+        self._set_timer()
+
 
 # What is asked for, resumed and given on: small, so that a heartbeat behind one is not late on a slow line.  On a fast
 # one, several that lie together travel as one piece (gives.py).  All nodes of a cluster cut objects at the same places.

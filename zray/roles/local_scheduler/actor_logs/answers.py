@@ -6,24 +6,250 @@
 
 A call that an actor's call has made (`nested`) is asked for again by its next process: the answer is kept until
 that actor's guardian has it, too.  What is large of it is held as long, where it was made.
+
+Readonly calls of an actor that recovers whose answers are large, or have refs inside: these lie on its node alone.
+
+    such a call ends     it goes into the log with what it takes, at its place: behind the calls that it has seen
+    CallsLogged          its answer leaves
+    AnswersTaken         nobody asks for that again: the call is forgotten, here and there
+    the node is lost     it is run once more, at its place among the calls that are run again, and so returns the same;
+                         where the answer may still be asked for
+
+One that the checkpoint is behind is not run again, as with other calls.  Small answers stand in the log (`shipping`).
+
+Calls that an actor that recovers has begun: its guardian hears of one before what that makes leaves.
+
+    a call makes another       that waits here
+    the turn ends              LogCalls.begun -> guardian, behind the calls that have ended
+    CallsLogged                what it has made leaves
+    the node is lost           the call runs first on the next one, right after those that had ended
+
+So what it makes comes of the same state there, and is the same.  Otherwise calls of other callers could come ahead of
+it, and what it had made, which had its effect, would not fit to what it makes then.  What a readonly call makes waits
+for the calls that it may have seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ....ids import ObjectID, return_id
+from ....ids import FIRST_RETURN, PARENT_HASH_BYTES, ObjectID, children_prefix, return_id
 from ....wire import task_spec, tasks, wards
-from ..names import LOST_WITH_ACTOR
-from ..tables import Actor
+from ....wire.task_spec import TaskSpec, parse_options
+from ....wire.wards import Answer, BegunCall, LoggedCall
+from ..tables import LOST_WITH_ACTOR, Actor
 from ..task import Task
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
+    from .shipping import Shipping
+
+# So many are kept whose answers nobody has taken yet, and bytes that they take in messages; the last one in any case.
+READS_MAX = 1000
+READS_BYTES_MAX = 1 << 20
+
+
+class Read(Struct, gc=False, eq=False):
+    """One of them."""
+
+    spec: TaskSpec
+    place: int  # calls that it has seen
+
+
+class Reads:
+    """Of one journal."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.by_id: dict[bytes, Read] = {}  # in the order of their places
+        self.size = 0
+
+    def keep(self, spec: TaskSpec, place: int) -> None:
+        """That call has ended."""
+        self.drop(spec.task_id)  # it has run twice
+        self.by_id[spec.task_id] = Read(spec, place)
+        self.size += len(spec.args)
+        for object_id in (*spec.deps, *spec.holds):
+            self.node.objects.retain(object_id)
+        while len(self.by_id) > READS_MAX or (self.size > READS_BYTES_MAX and len(self.by_id) > 1):
+            self.drop(next(iter(self.by_id)))
+
+    def drop(self, task_id: bytes) -> bool:
+        """It is not run again.  Whether it would have been."""
+        read = self.by_id.pop(task_id, None)
+        if read is None:
+            return False
+        self.size -= len(read.spec.args)
+        self.node.objects.drop_all((*read.spec.deps, *read.spec.holds))
+        return True
+
+    def begin_at(self, place: int) -> None:
+        """There is no state before that many calls any more."""
+        for task_id in [task_id for task_id, read in self.by_id.items() if read.place < place]:
+            self.drop(task_id)
+
+    def only(self, answers: Mapping[bytes, Answer]) -> None:
+        """No others are asked for."""
+        for task_id in self.by_id.keys() - answers.keys():
+            self.drop(task_id)
+
+    def clear(self) -> None:
+        """The actor is dead, or has no other state than the one that it is in."""
+        self.only({})
+
+    def specs(self) -> list[TaskSpec]:
+        """Of all."""
+        return [read.spec for read in self.by_id.values()]
+
+    def among(self, calls: Iterable[TaskSpec], first: int) -> Iterable[TaskSpec]:
+        """These calls, of which the first one has seen so many others, and the reads between them."""
+        reads = deque(self.by_id.values())
+        for place, spec in enumerate(calls, first):
+            while reads and reads[0].place <= place:
+                yield reads.popleft().spec
+            yield spec
+        yield from (read.spec for read in reads)
+
+
+def is_kept(call: LoggedCall) -> bool:
+    """Whether that stands for a readonly call which may be run again."""
+    return call.answer is not None and bool(call.answer.large) and parse_options(call.spec.options).is_readonly
+
+
+def read_ended(shipping: Shipping, task: Task, answer: Answer | None) -> int:
+    """A readonly call has.  Which of the log's words its answer waits for; 0: none.
+
+    One that has made others is in the log, if it is not run again: it made them once.
+    """
+    spec, journal = task.spec, shipping.actor.journal
+    if answer is not None and answer.large:
+        journal.reads.keep(spec, journal.count)
+        return shipping.says(journal.logged(spec, answer)) if shipping.is_started else 0
+    call = LoggedCall(TaskSpec(spec.task_id, b"", options=spec.options), answer=answer)
+    if journal.nested.forget_read(spec.task_id) and shipping.is_started:
+        shipping.log_reads(call)
+    elif answer is not None:
+        shipping.answers.reads[spec.task_id] = call
+    return 0
+
+
+class Held(Struct, gc=False, eq=False):
+    """A call that waits until the guardian knows who made it."""
+
+    task: Task
+    refs: tuple[bytes, ...]  # what it takes, and the handle of its actor: its maker may drop them
+    is_new: bool = True  # nobody has looked yet at who made it
+    calls: int = 0  # the guardian is to have so many calls
+    said: int = 0  # and so much of what these have made, or have begun
+
+
+class BegunCalls(Struct, eq=False):
+    """Of one actor."""
+
+    node: LocalScheduler
+    actor: Actor
+    held: deque[Held] = field(default_factory=deque)  # in the order in which they were made
+    said: dict[bytes, int] = {}  # by the prefix of what the call makes: which of the log's words it is
+
+    def hold_back(self, task: Task) -> bool:
+        """One of the actor's calls has made this one.  Whether it waits."""
+        shipping = self.actor.shipping
+        if not shipping.is_on:
+            return False
+        said = self.said.get(task.spec.task_id[:PARENT_HASH_BYTES])
+        if not self.held and said is not None and shipping.has_heard(said):
+            return False
+        refs = (*task.spec.deps, *task.spec.holds, task.options.actor_id + FIRST_RETURN)
+        for object_id in refs:
+            self.node.objects.retain(object_id)
+        task.queued()
+        self.held.append(Held(task, refs))
+        self.node.logs.touched[self.actor.actor_id] = shipping
+        return True
+
+    def say(self) -> None:
+        """End of a turn: the results that came in it are in the log, so what has not ended has begun."""
+        new = [item for item in self.held if item.is_new]
+        if not new:
+            return
+        makers = self._makers({item.task.spec.task_id[:PARENT_HASH_BYTES] for item in new} - self.said.keys())
+        for item in new:
+            prefix = item.task.spec.task_id[:PARENT_HASH_BYTES]
+            maker = makers.get(prefix)
+            if maker is not None and prefix not in self.said and not maker.options.is_readonly:
+                self._say(maker, prefix)
+            item.is_new, item.calls, item.said = False, self.actor.journal.count, self.said.get(prefix, 0)
+        self.leave()
+
+    def _makers(self, prefixes: set[bytes]) -> dict[bytes, Task]:
+        """Those of them that have not ended: these are among the first that were sent."""
+        found: dict[bytes, Task] = {}
+        for task in self.actor.inflight.values():
+            if len(found) == len(prefixes):
+                break
+            prefix = children_prefix(task.spec.task_id)
+            if prefix in prefixes:
+                found[prefix] = task
+        return found
+
+    def _say(self, task: Task, prefix: bytes) -> None:
+        spec, journal = task.spec, self.actor.journal
+        begun = BegunCall(spec, task.origin or self.node.address, journal.beside(spec.deps, spec.holds))
+        journal.begin(begun)
+        self.said[prefix] = self.actor.shipping.says(begun)
+
+    def start(self, count: int) -> None:
+        """The log begins anew, and has those that are known in its beginning, up to this word; and others."""
+        journal = self.actor.journal
+        first = count - len(journal.begun)
+        self.said = {children_prefix(task_id): n for n, task_id in enumerate(journal.begun, first + 1)}
+        for task in [*self.actor.queue.begun, *self.actor.inflight.values()]:
+            prefix = children_prefix(task.spec.task_id)
+            if prefix in journal.nested.by_parent and prefix not in self.said and not task.options.is_readonly:
+                self._say(task, prefix)
+
+    def stop(self) -> None:
+        """The guardian has nothing any more."""
+        self.said.clear()
+        for item in self.held:
+            item.is_new = True
+
+    def leave(self) -> None:
+        """What need not wait any longer."""
+        node, shipping = self.node, self.actor.shipping
+        while self.held:
+            item = self.held[0]
+            if shipping.is_on and (item.is_new or not shipping.is_there(item.calls, item.said)):
+                return
+            self.held.popleft()
+            node.calls.submit(item.task)
+            node.objects.drop_all(item.refs)
+
+    def ended(self, task_id: bytes) -> None:
+        """It has, and is in the log so."""
+        if self.said:
+            self.said.pop(children_prefix(task_id), None)
+
+    def run_first(self) -> None:
+        """The actor has come from a lost node: they go ahead of all that callers send now, or have sent again."""
+        node, actor = self.node, self.actor
+        for begun in reversed(list(actor.journal.begun.values())):
+            spec = begun.spec
+            task = node.tasks.get(spec.task_id)
+            if task is None:
+                task = node.lifecycle.accept_placed(spec, parse_options(spec.options), actor.job, "")
+                task.queued()
+                actor.shipping.answers.unasked[spec.task_id] = begun.origin
+                node.lifecycle.retain_arguments(task)
+            elif task in actor.queue.begun or not actor.queue.take_out(task):
+                continue  # its process has died here; or an actor of this node has made it once more, and it waits
+            actor.queue.append_first(task, has_begun=True)
+
 
 # So many results that callers have are told with the next calls; more of them at once, and so are large ones, which
 # the next process would make again.

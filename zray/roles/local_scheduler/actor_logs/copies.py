@@ -20,9 +20,8 @@ from ....wire.task_spec import TaskSpec, parse_options
 from ....wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from ..tables import Job
 from ..task import FORWARDED
-from .answers import drop_orphans
+from .answers import drop_orphans, is_kept
 from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal, new_journal
-from .reads import is_kept
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
@@ -298,9 +297,7 @@ class Copy:
         entries = self.node.objects.entries
         step.is_over = True
         for object_id in dict.fromkeys(step.spec.deps):
-            entry = entries[object_id]
-            if entry.waiting is not None:
-                entry.wait_no_more((id(step),))
+            entries[object_id].wait_no_more((id(step),))
         self.node.objects.drop_all((*step.spec.deps, *step.spec.holds))
 
     # --- ends ---

@@ -6,7 +6,7 @@
                                 order, and says nothing of what they return: that has been said
 
 Calls that were under way run afterwards, as calls do that may be repeated.  A readonly call is not noted, but for its
-answer's sake (`reads`).  So the state is what it would be without the death, and each call's effect is in it once.
+answer's sake (`Reads`).  So the state is what it would be without the death, and each call's effect is in it once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ....ids import ObjectID, children_prefix, is_put, task_of
 from ....wire import task_spec, tasks, wards
 from ..tables import Actor
 from ..task import Task
+from .answers import Reads
 from .nested import Nested
-from .reads import Reads
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler

@@ -26,10 +26,9 @@ from msgspec import Struct
 from ....ids import FIRST_RETURN, PARENT_HASH_BYTES, TASK_ID_BYTES, ObjectID, children_prefix, return_id
 from ....wire.task_spec import ActorOptions, StoredValue
 from ....wire.wards import NestedAnswer
-from ..names import LOST_WITH_ACTOR, died
 from ..routes.actor_names import NOTHING
 from ..routes.route import LOCATING
-from ..tables import ActorState, Process
+from ..tables import LOST_WITH_ACTOR, ActorState, Process, died
 from ..task import Task
 
 if TYPE_CHECKING:

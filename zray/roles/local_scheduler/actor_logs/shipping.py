@@ -10,7 +10,7 @@ So nobody has seen more of the actor than its guardian could bring about again, 
 answer was lost with the node, gets that answer from the log.  Readonly calls are not run again for the state's sake,
 and their results wait for what they may have seen.  But one that is sent again would see what was called after it: so
 its answer is in the log, too, ahead of the next call that is, unless its caller's node has it by then.  Where that is
-large the call is there, at once (`reads`).
+large the call is there, at once (`Reads`).
 
 Results are held back as soon as there is a node that could guard the actor.  Where there is none, or the log cannot be
 kept (`broken`: it grew too long, or its checkpoint finds no room there), they leave at once, until the next checkpoint.
@@ -33,10 +33,8 @@ from ....wire.wards import BegunCall, CallsLogged, LogCalls, LogCheckpoint, Logg
 from ..log_batches import in_batches, size_of_call, size_of_nested
 from ..tables import Actor, Process
 from ..task import Task
-from .answers import Answers
-from .begun import BegunCalls
+from .answers import Answers, BegunCalls, read_ended
 from .journals import Journal
-from .reads import read_ended
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler

@@ -28,11 +28,10 @@ from ..actor_logs.journals import new_journal
 from ..actor_logs.logs import nothing
 from ..actor_logs.nested import find_again
 from ..actor_logs.shipping import new_shipping
-from ..names import MADE_ANEW, died
 from ..objects.table import ObjectEntry
 from ..resources import CPU
 from ..routes.actor_names import NOTHING
-from ..tables import Actor, ActorState, Job, Worker
+from ..tables import MADE_ANEW, Actor, ActorState, Job, Worker, died
 from ..task import Task, TaskState
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class Calls:
         node = self.node
         node.recovery.made_after_all(entry)
         node.objects.forget_value(entry)
-        entry.is_to_be_pushed_again()
+        entry.pushed(None)
         task = Task(spec, parse_options(spec.options), entry, job, state=TaskState.CALL)
         entry.task = task
         node.small_values.forget_task(spec.task_id)

@@ -23,9 +23,8 @@ from ....wire import homes as wire
 from ...role import on
 from ..actor_logs.copies import Copy
 from ..groups.bundles import as_asked
-from ..names import MADE_ANEW, died, in_words
 from ..routes.actor_names import name_key
-from ..tables import Actor, ActorState, Job
+from ..tables import MADE_ANEW, Actor, ActorState, Job, died, in_words
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler

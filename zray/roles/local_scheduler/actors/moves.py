@@ -22,9 +22,8 @@ from ....wire.task_spec import ActorOptions, TaskSpec
 from ....wire.where import nobody_can
 from ...role import on
 from ..actor_logs.copies import Copy
-from ..names import died, in_words, name_of_call
 from ..routes.route import Route
-from ..tables import Actor, ActorState, Job
+from ..tables import Actor, ActorState, Job, died, in_words, name_of_call
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....wire import actors, scheduling, task_spec
 from ...role import on
-from ..objects import once_more
+from ..objects.recovery import submit_call
 from ..tables import Job, Process
 from ..task import Task
 
@@ -68,7 +68,7 @@ class RemoteCalls:
                 actor.shipping.answers.asked.add(spec.task_id)
             if spec.deps or spec.holds:
                 self.join_holders((*spec.deps, *spec.holds), origin, actors.CallsAccepted([spec.task_id]))
-            once_more.submit(node, task)
+            submit_call(node, task)
 
     def join_holders(self, arguments: tuple[bytes, ...], origin: str, reply: Any) -> None:
         """The refs came from the origin, which holds them until it has the reply."""

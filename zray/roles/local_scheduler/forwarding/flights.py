@@ -24,7 +24,7 @@ from ....ids import ObjectID, task_of
 from ....wire.objects import ResultMissing
 from ....wire.scheduling import FindTasks, TaskGivenBack, TasksFound
 from ...effects import SchedulerGone
-from ...latest import Latest
+from ...kept import Latest
 from ...role import on
 from ..task import THERE, Event, Task, TaskState
 

@@ -9,7 +9,7 @@ from ....wire import groups, scheduling
 from ....wire.allowed import kind_of
 from ....wire.amounts import STORE_MEMORY
 from ....wire.task_spec import RESOURCE_UNIT
-from ...latest import Latest
+from ...kept import Latest
 from ...role import on
 from ...work_effects import CountStore, StoreCounted
 from ..resources import CPU

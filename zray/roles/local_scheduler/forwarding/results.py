@@ -48,7 +48,7 @@ class Results:
 
     def begin_quietly(self, task: Task) -> None:
         """It holds nothing that its origin would have to wait for: most are done before that need hear of them."""
-        task.entry.shared.told_to_origin_alone()
+        task.entry.shared.told_to(origin_alone=True)
         self.unaccepted[task.spec.task_id] = task
 
     def accept(self) -> None:
@@ -151,7 +151,7 @@ class Results:
         self.node.objects.drop_all(self.unheld.pop(lost, []))
         for task in self.node.tasks.values():
             if task.is_quiet and task.origin == lost:
-                task.entry.shared.told_to_all()
+                task.entry.shared.told_to(origin_alone=False)
                 self.unaccepted.pop(task.spec.task_id, None)
 
     # --- taken ---

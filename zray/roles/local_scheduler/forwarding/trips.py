@@ -184,7 +184,7 @@ class Trips:
             for task in entry.waiting_tasks()
             if (is_long_way or self.is_for_others(task)) and self._only_lacks_what_is_elsewhere(task)
         ]
-        self._wait_no_more(entry, set(map(id, leaving)))
+        entry.wait_no_more(set(map(id, leaving)))
         for task in dict.fromkeys(leaving):
             node.departures.spill(task)
 
@@ -206,14 +206,9 @@ class Trips:
         gone = set(map(id, tasks))  # membership only: tasks have no equals
         for object_id in dict.fromkeys(object_id for task in tasks for object_id in task.spec.deps):
             entry = self.node.objects.entries[object_id]
-            self._wait_no_more(entry, gone)
+            entry.wait_no_more(gone)
         for task in tasks:
             task.waits_for(0)
-
-    @staticmethod
-    def _wait_no_more(entry: ObjectEntry, gone: set[int]) -> None:
-        if entry.waiting is not None:
-            entry.wait_no_more(gone)
 
     def wait_again(self, task: Task) -> bool:
         """It is back.  Whether it waits for what it takes."""

@@ -14,8 +14,7 @@ from ...effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed,
 from ...replica_effects import ShardStalled
 from ...role import on
 from ...work_effects import OthersUnheard
-from .lease import HEAD_WAIT_SECONDS, Lease
-from .suspension import Suspension
+from .lease import HEAD_WAIT_SECONDS, Lease, Suspension
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler

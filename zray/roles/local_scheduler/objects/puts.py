@@ -8,7 +8,7 @@ or a value on its way, finds none.
 
     it is done elsewhere           keep what it took (Trips.landed, Routes.finished)
     a result of it is here         let go; or when nobody here holds that any more
-    no room (making_room)          let go of all
+    no room (MakingRoom)         let go of all
 
 And it is known how far each running task has come, since what it has put and is nowhere any more it does not put again:
 

@@ -4,30 +4,71 @@
     a value that was to come from there                       comes from elsewhere, or the shard has it made again
     a job whose driver was there                              ends
     RebuildObject (the shard's word: you have it in hand,     say where it is, go on with it, or run its task again
-    or want it)                                           (once_more: its call)
+    or want it)                                           (call_once_more)
     ObjectLost                                                those who wait for it get that error: of a put, or of what
                                                           its task was to make again
 
 The verdict on a node is final: what still comes from it changes nothing.  Source: Ray paper 4.8.
+
+Calls that have ended, and are made once more: what they returned that is large went with the node of their actor.
+
+It is as if this node had called (recovery chooses it): wherever the actor is now, and in the state that it has now.
+One that is dead for good says so, as to any call.  An actor that recovers gives again what it had returned, from its
+log (answers), so none of this is for it, nor for calls that it has made itself (`TaskOptions.may_run_again`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ....exceptions import encode_system_error, is_error_value
 from ....ids import is_put, return_id
 from ....wire import gcs, scheduling, task_spec, where
-from ...latest import LOST_MAX, Latest
+from ....wire.gcs import ANSWER_IS_LOST
+from ....wire.task_spec import TaskOptions, TaskSpec
+from ...kept import LOST_MAX, Latest
 from ...role import on
-from ..tables import Job, Process
+from ..tables import Actor, Job, Process
 from ..task import FORWARDED, Event, Task, TaskState
-from . import once_more
 from .puts import Puts
 from .table import ObjectEntry
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
+
+
+def call_once_more(node: LocalScheduler, spec: TaskSpec, options: TaskOptions, job: Job, attempts: int) -> None:
+    """Have an actor called whose answer is lost.  attempts: as in Recovery.accept."""
+    if options.actor_id not in node.calls.actors and options.actor_id not in node.ends.graves:
+        node.routes.name_found(options.actor_id, "")
+    # A caller of its own: another call of the one that it had, made once more behind it, may make what it takes.
+    task = node.recovery.accept(replace(spec, caller=spec.task_id), options, job, attempts)
+    for entry in node.lifecycle.returns_of(task):
+        node.objects.retain(entry.object_id)
+        node.objects.drop(entry.object_id)  # held again, until it has ended
+    submit_call(node, task)
+
+
+def submit_call(node: LocalScheduler, task: Task) -> None:
+    """Submit any call, unless its actor waits for this very answer and could never run it."""
+    actor = node.calls.actors.get(task.options.actor_id)
+    if actor is None or task.spec.caller != task.spec.task_id or not _waits_for(node, actor, task):
+        node.calls.submit(task)
+        return
+    task.queued()
+    node.lifecycle.retain_arguments(task)
+    text = f"{ANSWER_IS_LOST}; the actor itself waits for it, and runs no other call meanwhile."
+    node.lifecycle.fail(task, "ObjectReconstructionFailedError", f"Object {task.entry.object_id.hex()}, {text}")
+
+
+def _waits_for(node: LocalScheduler, actor: Actor, task: Task) -> bool:
+    """Whether the call that the actor runs stands still for what this one returns."""
+    if actor.options.is_async or actor.options.max_concurrency > 1 or actor.worker is None:
+        return False
+    waits = [wait for entry in node.lifecycle.returns_of(task) for wait in entry.watchers or ()]
+    return any(wait.block and wait.process.worker is actor.worker for wait in waits)
 
 
 class Recovery:
@@ -165,7 +206,7 @@ class Recovery:
                 node.remote.subscribed.discard(object_id)  # with this the shard forgets that we have asked
                 node.send(shard, gcs.CannotRebuild(node.address, object_id, message.is_granted))
             elif options.actor_id:
-                once_more.call(node, spec, options, job, message.attempts)
+                call_once_more(node, spec, options, job, message.attempts)
             else:
                 self._run_again(spec, job, message.attempts)
 
@@ -229,7 +270,7 @@ class Recovery:
         assert entry.shared is not None
         entry.shared.loss_forgotten()
         self.node.objects.forget_value(entry)
-        entry.is_to_be_pushed_again()
+        entry.pushed(None)
 
     def made_after_all(self, entry: ObjectEntry) -> None:
         """Its task runs again here: the error that stands in its place goes."""

@@ -32,19 +32,16 @@ class Event(IntEnum):
     """Events that move the copy on."""
 
     ORDERED = 0  # of the object manager
-    CAME = 1  # the ordered copy
-    FAILED = 2  # the order
-    LOST = 3  # no node has it, or it has no room here
-    FORGOTTEN = 4  # the error goes: the value is made again
+    ENDED = 1  # the order: its copy is here, or it failed
+    LOST = 2  # no node has it, or it has no room here
+    FORGOTTEN = 3  # the error goes: the value is made again
 
 
 AWAITED, FETCHING, LOST = Copy
 TRANSITIONS = {
     (AWAITED, Event.ORDERED): FETCHING,
-    (FETCHING, Event.CAME): AWAITED,
-    (AWAITED, Event.CAME): AWAITED,
-    (FETCHING, Event.FAILED): AWAITED,
-    (AWAITED, Event.FAILED): AWAITED,
+    (FETCHING, Event.ENDED): AWAITED,
+    (AWAITED, Event.ENDED): AWAITED,  # an order from before the object was held anew
     (AWAITED, Event.LOST): LOST,
     (FETCHING, Event.LOST): LOST,
     (LOST, Event.FORGOTTEN): AWAITED,
@@ -64,11 +61,6 @@ class Shared(Struct, gc=False, eq=False):
     def is_fetching(self) -> bool:
         """Whether a copy is on its way here."""
         return self.copy is FETCHING
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the value here is the error that it is lost."""
-        return self.copy is LOST
 
     def _enter(self, event: Event) -> None:
         self.copy = TRANSITIONS[self.copy, event]
@@ -92,11 +84,11 @@ class Shared(Struct, gc=False, eq=False):
 
     def came(self) -> None:
         """The ordered copy is here."""
-        self._enter(Event.CAME)
+        self._enter(Event.ENDED)
 
     def failed(self) -> None:
         """The order ended without a copy: the places that were known are none."""
-        self._enter(Event.FAILED)
+        self._enter(Event.ENDED)
         self.locations = ()
 
     def lost(self) -> None:
@@ -124,10 +116,6 @@ class Shared(Struct, gc=False, eq=False):
 
     # --- results that one other node alone waits for ---
 
-    def told_to_origin_alone(self) -> None:
-        """Its task was placed here by a node that alone knows of what it returns."""
-        self.is_quiet = True
-
-    def told_to_all(self) -> None:
-        """The shards hear of it as of others."""
-        self.is_quiet = False
+    def told_to(self, *, origin_alone: bool) -> None:
+        """Say who hears of it: the node alone that had its task placed here, or the shards, as of others."""
+        self.is_quiet = origin_alone

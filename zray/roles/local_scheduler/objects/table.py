@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ....wire.task_spec import StoredValue
 from ..task import Task
-from .sharing import Shared
+from .sharing import LOST, Shared
 
 if TYPE_CHECKING:
     from ..tables import Process, Wait
@@ -74,7 +74,7 @@ class ObjectEntry(Struct, gc=False, eq=False):
     @property
     def is_lost(self) -> bool:
         """Whether what stands here is the error that it is lost."""
-        return self.shared is not None and self.shared.is_lost
+        return self.shared is not None and self.shared.copy is LOST
 
     @property
     def is_elsewhere(self) -> bool:
@@ -108,13 +108,9 @@ class ObjectEntry(Struct, gc=False, eq=False):
         waiting, self.waiting = self.waiting, None
         return waiting
 
-    def pushed(self, process: Process) -> None:
-        """A process is being sent the value."""
+    def pushed(self, process: Process | None) -> None:
+        """A process is being sent the value; None: the value that one was sent is no more."""
         self.pushed_to = process
-
-    def is_to_be_pushed_again(self) -> None:
-        """The value that a process was sent is no more."""
-        self.pushed_to = None
 
     def recorded(self) -> None:
         """The shard has its task's spec."""
@@ -357,7 +353,7 @@ class ObjectTable:
         entry.shared = None
         if is_made_quietly:
             # The word was about an earlier run's value; this one is not the shard's business.
-            entry.share().told_to_origin_alone()
+            entry.share().told_to(origin_alone=True)
         entry.is_recorded = False
         self.is_by_death = by_death
         self.free_if_unreferenced(entry)

@@ -16,7 +16,7 @@ from ....wire.amounts import name_of
 from ....wire.scheduling import JobNotice
 from ...unfetched import unheard
 from ...work_effects import WriteLine
-from ..names import in_words
+from ..tables import in_words
 
 if TYPE_CHECKING:
     from ....wire.gcs import NodeLost

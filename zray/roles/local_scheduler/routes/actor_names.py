@@ -2,6 +2,18 @@
 
 FindActor -> LookUpActor -> LookUpActorReply -> FindActorReply
 FindActorNames -> LookUpActorNames -> ActorNamesListed -> ActorNamesFound      all shards
+
+Actors of other nodes that were found by their names, and that nobody here has a handle on yet.
+
+The shard of an actor tells the actor's node when no node holds it any more, and that node then ends it.  A handle that
+comes later keeps nothing.  So the shard is asked to hold the actor for this node only if somebody else holds it still:
+
+    HoldAtNode (are_inside) -> HoldAtNodeReply    are_gone: nobody does, and the actor is about to end
+
+Weak handles, as get_actor() gives them: they keep no actor alive, and nobody counts them.
+
+Calls by such a handle say where the actor was found.  Its shard is asked where it lives, and answers at once: an actor
+that the shard knows nothing of is where it was found, or has ended.
 """
 
 from __future__ import annotations
@@ -14,15 +26,91 @@ from msgspec.structs import replace
 from ....exceptions import encode_system_error
 from ....ids import FIRST_RETURN
 from ....wire import actors, limits
-from ...latest import Latest
+from ....wire.actors import FindActor, FindActorReply, LookUpActorReply
+from ...kept import Latest
 from ...role import on
-from ..objects.found_elsewhere import FoundElsewhere
 from ..objects.table import ObjectEntry
 from ..tables import Actor, ActorState, Process
-from .weak_handles import WeakHandles
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
+    from ..tables import Process
+    from .route import Route
+
+
+class FoundElsewhere:
+    """Of one node."""
+
+    PASSING = {"asked": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.asked: dict[int, bool] = {}  # request to the shard -> whether nobody holds the actor
+
+    def is_held_here(self, actor_id: bytes) -> bool:
+        """Whether this node holds it, as its shard knows."""
+        entry = self.node.objects.entries.get(actor_id + FIRST_RETURN)
+        return entry is not None and entry.shared is not None and not entry.shared.is_released
+
+    def ask(self, process: Process, question: FindActor, found: LookUpActorReply) -> None:
+        """Answer the process when the shard has held the actor for this node, or has not."""
+        node, object_id = self.node, found.actor_id + FIRST_RETURN
+        request = node.acks.next_request()
+        self.asked[request] = False
+        expected = node.remote._hold_at_shards([object_id], request, are_inside=True)
+        node.objects.retain(object_id).share()  # what others here let go of meanwhile is not released at the shard
+        node.acks.expect(request, expected, lambda: self._answer(request, process, question, found))
+
+    def is_gone(self, request: int) -> None:
+        """HoldAtNodeReply: nobody held the actor of this request, if it is one of these."""
+        if request in self.asked:
+            self.asked[request] = True
+
+    def _answer(self, request: int, process: Process, question: FindActor, found: LookUpActorReply) -> None:
+        node, actor_id, home = self.node, found.actor_id, found.node
+        is_gone = self.asked.pop(request)
+        if is_gone:
+            node.names.ends_elsewhere(actor_id)
+        if process.address in node.processes:
+            if not is_gone:
+                node.routes.name_found(actor_id, home)
+                node.objects.hold(node.objects.entries[actor_id + FIRST_RETURN], process)
+            reply = FindActorReply(question.request, b"" if is_gone else actor_id, found.handle)
+            node.send(process.address, reply)
+        node.objects.drop(actor_id + FIRST_RETURN)
+
+
+# Routes that no strong handle here refers to stay for the next call, so many: some 500 bytes each.
+ROUTES_MAX = 1_000
+# Actors with names whose handles had gone when they died: so many are remembered, some 500 bytes each, for whoever has
+# a weak handle.
+DEATHS_MAX = 1_000
+
+
+class WeakHandles:
+    """What one node remembers for those that its processes have."""
+
+    LASTING = {"routes": "ROUTES_MAX"}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.routes: dict[bytes, None] = {}  # those that calls by weak handles have taken, the latest last
+        self.deaths: Latest[bytes, bytes] = Latest(DEATHS_MAX)  # actor -> the error value that its calls get
+
+    def note(self, route: Route) -> None:
+        """A call by a weak handle takes it."""
+        self.routes.pop(route.actor_id, None)
+        self.routes[route.actor_id] = None
+        if len(self.routes) > ROUTES_MAX:
+            oldest = next(iter(self.routes))
+            del self.routes[oldest]
+            if (unused := self.node.routes.by_actor.get(oldest)) is not None:
+                self.node.routes.calls_ended(unused)
+
+    def keeps(self, route: Route) -> bool:
+        """Whether it stays although nothing is under way on it."""
+        return route.actor_id in self.routes or route.is_killed
+
 
 # An actor of another node that a process of ours has killed is not found here by its name any more, whatever its shard
 # has heard; its name is free when its node has said so.  Far longer than that takes; then its maker may have made it

@@ -17,7 +17,7 @@ from enum import IntEnum
 
 from msgspec import Struct, field
 
-from ..names import name_of_call
+from ..tables import name_of_call
 from ..task import Task
 
 

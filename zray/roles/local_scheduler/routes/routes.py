@@ -15,9 +15,8 @@ from ....exceptions import encode_system_error
 from ....ids import FIRST_RETURN, return_id
 from ....wire import actors, homes, where
 from ...role import on
-from ..names import MADE_ANEW, gone_error, name_of_call
 from ..objects.table import ObjectEntry
-from ..tables import Job
+from ..tables import MADE_ANEW, Job, gone_error, name_of_call
 from ..task import Task
 from .route import Leaving, Route
 from .unpulled import Asked, Unpulled

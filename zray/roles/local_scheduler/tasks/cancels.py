@@ -21,10 +21,10 @@ from ....ids import PARENT_HASH_BYTES, children_prefix
 from ....wire import tasks
 from ....wire.task_spec import TaskSpec
 from ...effects import ReclaimTasks
-from ...latest import Latest
+from ...kept import Latest
 from ...role import on
 from ...work_effects import InterruptWorker
-from ..names import name_of_call
+from ..tables import name_of_call
 from ..task import FORWARDED, Task, TaskState
 
 if TYPE_CHECKING:

@@ -11,6 +11,14 @@ A detached actor takes the bundles that there were when it was made like argumen
 as it does, and are where it is, and where its guardian is.  The others go with the driver.
 
 The bytes are opaque here; workers fetch and unpack them (host/code/cache.py).
+
+Code of functions and classes on a node: what its processes publish, and what comes from shards.
+
+    PublishFunction -> known to its job here, and on to its shard, which keeps it for as long as the job goes on
+    a task whose code is not here waits for it: FetchFunction -> FetchFunctionReply
+
+A job may publish so much from one node: whoever defines a remote function in a loop makes a new one in each round, and
+each stays as long as its job.  What no unfinished task here needs is a cache, as it can be had from its shard again.
 """
 
 from __future__ import annotations
@@ -20,8 +28,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ....wire import scheduling, tasks
+from ....wire.gcs import FetchFunction, FetchFunctionReply, ReleaseFunctions
+from ....wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, PublishFunction, why_too_many
 from ...role import on
 from ..tables import Actor, Job
+from ..task import Task, TaskState
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
@@ -166,3 +177,176 @@ class JobCode:
         for worker in self.node.pool.workers.values():
             if worker.job is job:
                 self.node.send(worker.address, tasks.JobStarted(job.job_id, job.facts, worker.environment))
+
+
+# A shard that may not keep more questions for code is asked again so soon.
+FETCH_AGAIN_SECONDS = 1.0
+# Kept although no task needs them: more than a program has, and little beside what its workers take.
+IDLE_COUNT_MAX = 10_000
+IDLE_BYTES_MAX = 256 << 20
+
+
+class Functions:
+    """Of one node.  What is here is `LocalScheduler.functions`."""
+
+    LASTING = {"node.functions": "count_max", "size": "bytes_max"}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.size = 0  # bytes of code here
+        # When so much is here, what no task needs goes.
+        self.count_max, self.bytes_max = IDLE_COUNT_MAX, IDLE_BYTES_MAX
+
+    @on(PublishFunction)
+    def publish(self, message: PublishFunction) -> None:
+        """PublishFunction, of a process here."""
+        node, function = self.node, message.function
+        process = node.processes.get(node.sender)
+        if process is None or process.job.is_over:
+            node.reject("code of a process that is gone, or of a job that is over")
+            return
+        job = process.job
+        if function.function_id in job.functions:
+            return
+        size = job.code_bytes + len(function.code)
+        if len(job.functions) >= FUNCTIONS_COUNT_MAX or size > FUNCTIONS_BYTES_MAX:
+            job.refused[function.function_id] = None
+            node.reject("code of a job that has published as much as it may")
+            return
+        self._own(job, function)
+        if function.function_id not in node.functions:
+            self.is_here(function)
+
+    # --- whose it is ---
+
+    def _own(self, job: Job, function: Function) -> None:
+        """It is the job's: its shard keeps it until that ends, or its node is lost."""
+        node = self.node
+        job.functions[function.function_id] = None
+        job.code_bytes += len(function.code)
+        owner = node.address if job.facts.is_heir else job.home
+        node.send(node.addresses.shard_of(function.function_id), PublishFunction(function, owner, job.job_id))
+
+    def keep(self, actor: Actor) -> None:
+        """It is about to start, and may outlive its job: what it is made of is its own."""
+        function = self.node.functions[actor.creation.spec.function_id]
+        if actor.job.facts.is_heir and function.function_id not in actor.job.functions:
+            self._own(actor.job, function)
+
+    def outlives(self, actor: Actor, job: Job) -> None:
+        """Its job has ended, and it goes on: with all the code that was published here, and its own."""
+        functions, heir = self.node.functions, actor.job
+        if job.home == self.node.address:
+            heir.functions, heir.code_bytes = job.functions, job.code_bytes  # ours to release as it is
+            return
+        for function_id in dict.fromkeys((*job.functions, actor.creation.spec.function_id)):
+            if function_id in functions:
+                self._own(heir, functions[function_id])
+
+    def job_ended(self, job_id: bytes) -> None:
+        """A job whose end is ours to say; or the last of what has outlived it here."""
+        node = self.node
+        actors = node.calls.actors.values()
+        if not any(actor.job.job_id == job_id and actor.options.detached for actor in actors):
+            for shard in node.addresses.shards:
+                node.send(shard, ReleaseFunctions(node.address, job_id))
+
+    def actor_ended(self, actor: Actor) -> None:
+        """It is dead."""
+        if actor.job.facts.is_heir and actor.job.functions and actor.job.job_id not in self.node.jobs:
+            self.job_ended(actor.job.job_id)
+
+    # --- what waits for it ---
+
+    def why_refused(self, actor: Actor) -> str:
+        """Of one that a process here makes, whose class was one too many; "": it was not."""
+        function_id = actor.creation.spec.function_id
+        if function_id in self.node.functions or function_id not in actor.job.refused:
+            return ""
+        return f"The actor {actor.options.class_name} cannot be created: its job {why_too_many()}"
+
+    def refuse(self, task: Task) -> None:
+        """Its function was one too many."""
+        task.ended()
+        self.forget_waiters()
+        self.node.lifecycle.fail(task, "TaskUnschedulableError", f"The task cannot run: its job {why_too_many()}")
+
+    def wait_for(self, task: Task) -> None:
+        """Its code is not here."""
+        node, function_id = self.node, task.spec.function_id
+        waiters = node.function_waiters.setdefault(function_id, [])
+        waiters.append(task)
+        if len(waiters) == 1:
+            self._fetch(function_id)
+
+    def _fetch(self, function_id: bytes) -> None:
+        node = self.node
+        node.send(node.addresses.shard_of(function_id), FetchFunction(node.address, function_id))
+
+    @on(FetchFunctionReply)
+    def on_reply(self, message: FetchFunctionReply) -> None:
+        """FetchFunctionReply."""
+        function = message.function
+        if function.code:
+            self.is_here(function)
+        else:
+            self.node.after(FETCH_AGAIN_SECONDS, self.fetch_again, function.function_id)
+
+    def fetch_again(self, function_id: bytes) -> None:
+        """Ask for its code again, if anybody waits for it."""
+        if function_id in self.node.function_waiters:
+            self._fetch(function_id)
+
+    def is_here(self, function: Function) -> None:
+        """Tasks that waited for its code wait no more."""
+        node, function_id = self.node, function.function_id
+        known = node.functions.pop(function_id, None)
+        node.functions[function_id] = known or function
+        if known is None:
+            self.size += len(function.code)
+        for task in node.function_waiters.pop(function_id, ()):
+            node.lifecycle.argument_is_here(task)
+        if len(node.functions) > self.count_max or self.size > self.bytes_max:
+            self._make_room(function_id)
+
+    def _make_room(self, newest: bytes) -> None:
+        """Down to half of what may be idle, the oldest first; so the walk over all tasks is seldom."""
+        functions = self.node.functions
+        needed = self.needed()
+        needed.add(newest)
+        for function_id, function in list(functions.items()):
+            if 2 * len(functions) <= IDLE_COUNT_MAX and 2 * self.size <= IDLE_BYTES_MAX:
+                break
+            if function_id not in needed:
+                del functions[function_id]
+                self.node.ended.forget_code(function)
+                self.size -= len(function.code)
+        self.count_max = max(IDLE_COUNT_MAX, 2 * len(functions))
+        self.bytes_max = max(IDLE_BYTES_MAX, 2 * self.size)
+
+    def needed(self) -> set[bytes]:
+        """What unfinished tasks run, and what actors are made of."""
+        needed = {task.spec.function_id for task in self.node.tasks.values()}
+        for actor in self.node.calls.actors.values():
+            needed.add(actor.creation.spec.function_id)
+            if actor.job.facts.is_heir:
+                needed.update(actor.job.functions)
+        return needed
+
+    def forget_waiters(self) -> None:
+        """Tasks that are over wait for no code any more; the shard is told: whoever was to publish it may be gone."""
+        node, waiters = self.node, self.node.function_waiters
+        for function_id, waiting in list(waiters.items()):
+            waiting[:] = [task for task in waiting if task.state != TaskState.DONE]
+            if not waiting:
+                del waiters[function_id]
+                shard = node.addresses.shard_of(function_id)
+                node.send(shard, FetchFunction(node.address, function_id, is_over=True))
+
+    def check_everything(self) -> None:
+        """The bytes add up; what tasks and actors need at once is here."""
+        functions = self.node.functions
+        assert self.size == sum(len(function.code) for function in functions.values()), "bytes of code"
+        for task in self.node.tasks.values():
+            is_due = task.state in (TaskState.READY, TaskState.SENT) and not task.options.actor_id
+            assert not is_due or task.spec.function_id in functions, "a task that is to run, without its code"

@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING
 
 from ....wire import gcs, scheduling, tasks
 from ...effects import ReclaimTasks
-from ...latest import Latest
+from ...kept import Latest
 from ...role import on
-from ..names import died
 from ..objects.table import ObjectEntry
 from ..routes.route import Route
-from ..tables import Actor, ActorState, Process, Worker
+from ..tables import Actor, ActorState, Process, Worker, died
 from ..task import FORWARDED, ChildTask, Task, TaskState
 
 if TYPE_CHECKING:

@@ -143,7 +143,7 @@ class Lifecycle:
             self._make_further_returns(task, None)
         for entry in self.returns_of(task):
             entry.recorded()
-            entry.share_unheld().told_to_all()
+            entry.share_unheld().told_to(origin_alone=False)
         self.node.tasks[spec.task_id] = task
         if len(spec.args) > self.node.objects.small_max:
             self.node.objects.inline_bytes += len(spec.args)
