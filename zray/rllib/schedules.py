@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["checked_schedule", "entropy_coeff_at", "set_learning_rate", "value_at"]
+__all__ = ["checked_schedule", "entropy_coeff_at", "restore_optimizer", "set_learning_rate", "value_at"]
 
 
 def checked_schedule(name: str, schedule: Any) -> list[list[float]]:
@@ -55,6 +55,21 @@ def set_learning_rate(optimizer: Any, config: Mapping[str, Any], steps: int) -> 
         return
     for group in optimizer.param_groups:
         group["lr"] = rate
+
+
+def restore_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
+    """Give an optimiser of torch its moments back; options such as `lr` stay those of this algorithm.
+
+    A configuration that has changed since the checkpoint, as by PBT, acts from the restore on.
+
+    Args:
+        optimizer: made from the options of this algorithm.
+        state: `optimizer.state_dict()` of the checkpoint.
+    """
+    options = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+    optimizer.load_state_dict(state)
+    for group, own in zip(optimizer.param_groups, options, strict=True):
+        group.update(own)
 
 
 def entropy_coeff_at(config: Mapping[str, Any], steps: int) -> float:

@@ -73,12 +73,24 @@ def refs_in(space: Any) -> list[Any]:
 
 
 def dumps(value: Any, refs: list[Any] | tuple[()] = ()) -> bytes:
-    """The pickle of a value in which refs of the list are numbers; without a list, plain pickle reads it."""
+    """The pickle of a value in which refs of the list are numbers; without a list, plain pickle reads it.
+
+    What the program's own file defines goes by value: another program would look for it in its own `__main__`, and
+    find nothing, or something else of that name.
+    """
+    plain = b""
     if not refs:
         with contextlib.suppress(Exception):
-            return pickle.dumps(value)
+            plain = pickle.dumps(value)
+        if plain and b"__main__" not in plain:
+            return plain
     buffer = io.BytesIO()
-    _Pickler(buffer, refs).dump(value)
+    try:
+        _Pickler(buffer, refs).dump(value)
+    except Exception:
+        if not plain:  # else it refers to globals of the program that cannot be pickled: its names are all there is
+            raise
+        return plain
     return buffer.getvalue()
 
 

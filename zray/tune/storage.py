@@ -135,7 +135,7 @@ def sync_tree(path: str) -> None:
             if not os.path.islink(place := os.path.join(folder, name)):
                 sync_folder(place)
         sync_folder(folder)
-    sync_folder(os.path.dirname(path))
+    sync_folder(os.path.dirname(path) or os.curdir)
 
 
 def write_aside(path: str, data: bytes, mode: int = 0o644) -> None:

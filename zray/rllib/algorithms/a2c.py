@@ -29,7 +29,7 @@ import torch
 
 from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
-from ..schedules import entropy_coeff_at, set_learning_rate
+from ..schedules import entropy_coeff_at, restore_optimizer, set_learning_rate
 from ..updates import descend
 
 if TYPE_CHECKING:
@@ -168,4 +168,4 @@ class A2C(Algorithm):
         return {"optimizer": self.optimizer.state_dict()}
 
     def set_learner_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
+        restore_optimizer(self.optimizer, state["optimizer"])

@@ -50,7 +50,7 @@ from ..calls import Calls, fetched
 from ..config import NOT_GIVEN, AlgorithmConfig
 from ..groups import Batch, Episode
 from ..rollouts import GroupHost
-from ..schedules import entropy_coeff_at, set_learning_rate
+from ..schedules import entropy_coeff_at, restore_optimizer, set_learning_rate
 from ..updates import NotFiniteError, check_gradients
 
 if TYPE_CHECKING:
@@ -270,5 +270,5 @@ class A3C(Algorithm):
         return {"optimizer": self.optimizer.state_dict(), "gradients": self.gradients}
 
     def set_learner_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
+        restore_optimizer(self.optimizer, state["optimizer"])
         self.gradients = state["gradients"]

@@ -48,7 +48,7 @@ from ..networks import features_of, mlp
 from ..policies import Policy
 from ..replay import PrioritizedReplay, Replay, n_step, updates_of
 from ..replay_actors import ReplayActors
-from ..schedules import set_learning_rate, value_at
+from ..schedules import restore_optimizer, set_learning_rate, value_at
 from ..updates import descend
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ class DQN(Algorithm):
         }
 
     def set_learner_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
+        restore_optimizer(self.optimizer, state["optimizer"])
         self.target.load_state_dict(state["target"])
         self.memory.set_state(state["memory"])
         self.target_age = state["target_age"]

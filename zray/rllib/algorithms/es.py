@@ -46,6 +46,7 @@ from ..environments import name_of
 from ..evolution import Evolution, Played, Vector
 from ..groups import Episode
 from ..lives import close_all
+from ..schedules import restore_optimizer
 from ..vector_policy import VectorPolicy
 
 if TYPE_CHECKING:
@@ -307,5 +308,5 @@ class ES(Algorithm):
         return {"optimizer": self.optimizer.state_dict(), "updates": self.updates}
 
     def set_learner_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
+        restore_optimizer(self.optimizer, state["optimizer"])
         self.updates = state["updates"]

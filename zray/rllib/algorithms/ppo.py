@@ -62,7 +62,7 @@ from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
 from ..helpers import explained_variance
 from ..reward_scale import RewardScale
-from ..schedules import entropy_coeff_at, set_learning_rate
+from ..schedules import entropy_coeff_at, restore_optimizer, set_learning_rate
 from ..sequences import minibatches_of, rows_of
 from ..updates import descend
 
@@ -296,7 +296,7 @@ class PPO(Algorithm):
         return {"optimizer": self.optimizer.state_dict(), "kl_coeff": self.kl_coeff, "reward_scale": self.reward_scale}
 
     def set_learner_state(self, state: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(state["optimizer"])
+        restore_optimizer(self.optimizer, state["optimizer"])
         self.kl_coeff = state["kl_coeff"]
         self.reward_scale = state.get("reward_scale")
 

@@ -46,7 +46,7 @@ from ..config import NOT_GIVEN, AlgorithmConfig
 from ..networks import mlp
 from ..policies import Policy
 from ..replay import Replay, updates_of
-from ..schedules import set_learning_rate
+from ..schedules import restore_optimizer, set_learning_rate
 from ..updates import descend
 
 if TYPE_CHECKING:
@@ -384,7 +384,10 @@ class SAC(Algorithm):
 
     def set_learner_state(self, state: dict[str, Any]) -> None:
         for name, module in self._modules().items():
-            module.load_state_dict(state[name])
+            if isinstance(module, torch.optim.Optimizer):
+                restore_optimizer(module, state[name])
+            else:
+                module.load_state_dict(state[name])
         with torch.no_grad():
             self.log_alpha.copy_(state["log_alpha"])
         self.memory.set_state(state["memory"])
