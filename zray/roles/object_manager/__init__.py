@@ -1,4 +1,4 @@
-"""The object manager: one per node (Ray paper 4.2.3)."""
+"""The object manager: each node has one (Ray paper 4.2.3)."""
 
 from .manager import ObjectManager
 

@@ -1,20 +1,20 @@
-"""Objects that other nodes pull from here.
+"""Objects that other nodes pull from this node.
 
-At most `gives_max` nodes pull an object from this one at a time; each has a *slot* until it says that it needs no
-more, or is lost.  Whoever asks beyond that is sent on to one that has a slot, each in its turn: that one gives what it
-has, chunk for chunk, while it is still pulling itself.  So an object goes to many nodes along a tree: no node sends
-more than `gives_max` copies at once, and the last one has it little later than the first.  Who takes nothing but a
-whole copy waits for a slot instead.
+At most `gives_max` nodes pull an object from this node at a time.  Each has a *slot* until the puller gives the slot
+back, or is lost.  A further puller is redirected to a node that has a slot, in turn.  A puller serves each chunk as
+soon as the chunk has arrived.  So a broadcast is a tree: no node sends more than `gives_max` copies at once, and the
+last node has the object little later than the first.  A puller that takes only a complete copy waits for a slot
+instead.
 
-The line of a program outside of the cluster may be much slower than those between nodes: it gives an object once, as
-far as it can.  The first one has a slot, and all others are sent on to that one, also when it has the object and needs
-the slot no longer.  Only who comes back from there, where nothing came of it, has a slot too.  Nobody is sent on to one
-that has been much slower than another: its own line is the slow one.
+The link of a program outside the cluster may be much slower than the links between nodes.  So such a program sends an
+object once, as far as possible.  The first puller has a slot.  All others are redirected to that puller, also after the
+pull is complete and the slot is free.  A puller has a slot too only when the redirection failed and the puller comes
+back.  Pullers are not redirected to a node that was much slower than another: the slow link is then the node's.
 
-As long as somebody has a slot, the bytes stay where and what they are, also when the object is freed meanwhile: what
-was read may be looked at later, and once more when a connection broke.
+While any node has a slot, the range stays allocated and unchanged, also after the object is freed: a chunk may be read
+later, and read again after a broken connection.
 
-Small values, which lie with the local scheduler, are given at once to everybody.
+Small values, which the local scheduler keeps, are given at once to every puller.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from .sources import WINDOW_BYTES_MAX
 if TYPE_CHECKING:
     from .manager import ObjectManager, Stored
 
-# With one, a broadcast would be a chain; with many, the first holder's line would be shared by as many: the time is
-# that of `gives_max` copies over one line, and a chunk's per level of the tree.
+# With 1, a broadcast would be a chain; with many, the first holder's link would be shared by as many pullers.  The
+# total time is that of `gives_max` copies over a link, plus the time of a chunk per level of the tree.
 GIVES_MAX = 2
-# Of one that waits for a slot: as many as chunks may be under way to it.
+# The orders of a puller that waits for a slot: as many as it may have chunks under way.
 ORDERS_MAX = 64
-# So many chunks that lie together are sent as one piece: more, and what is done with it fits no cache.
+# The number of adjacent chunks sent as one piece: larger pieces exceed the caches.
 PIECE_CHUNKS = 8
-# One that takes so many times as long as another has taken is slow, where both took more than the first few chunks.
+# A node is slow if it takes this many times as long as another, when both took more than the first few chunks.
 SLOW_FACTOR = 4
 PACED_BYTES_MIN = 1 << 20
 PACES_MAX = 1_000  # nodes of which that is known, the last so many: more do not pull from one program at a time
@@ -50,20 +50,20 @@ NOTHING = Bulk(b"")
 
 
 class Give(Struct, eq=False):
-    """One object that others pull from here."""
+    """An object pulled by other nodes."""
 
     LASTING = {"orders of one node": (lambda it: map(len, it.waiting.values()), "ORDERS_MAX")}
 
     slots: dict[str, int] = {}  # who pulls it, and on what ticket
     since: dict[str, float] = {}  # those of them that had nothing of it: when they began
     turn: int = 0  # counts those sent on
-    # Who waits for a slot: its orders, each with the refs inside the object where that was asked for.
+    # Pullers that wait for a slot: their orders, each with the refs inside the object if they were asked for.
     waiting: dict[str, list[tuple[objects.PullObject, tuple[bytes, ...]]]] = {}
     later: dict[int, dict[str, None]] = {}  # chunk that is not here yet -> who has asked for it
 
 
 class Gives:
-    """What this node gives to others."""
+    """The pulls served by a node."""
 
     PASSING = {"asked reading": None, "by_object": "manager.objects"} | {
         "ending": lambda it: it.gives_max * len(it.manager.retired)
@@ -84,11 +84,11 @@ class Gives:
         # Slots in what has been freed: puller and ticket -> whose range is kept until the ticket comes back.
         self.ending: dict[tuple[str, int], Stored] = {}
         self.asked: dict[tuple[bytes, str], objects.PullObject] = {}  # orders that wait for the local scheduler
-        # By token: for whom which chunk is being read.
+        # By token: the puller and the chunk that is being read.
         self.reading: dict[int, tuple[str, objects.ObjectChunk]] = {}
 
     def is_giving(self, object_id: bytes) -> bool:
-        """Whether others pull it from here, or are about to."""
+        """Whether other nodes pull the object from here, or are about to."""
         return object_id in self.by_object
 
     # --- orders ---
@@ -102,7 +102,7 @@ class Gives:
         elif object_id in self.manager.pulls.coming:
             self._find_slot(puller, message, self.manager.pulls.coming[object_id].contained)
         else:
-            # What is inside, and whether it is small, the local scheduler knows.
+            # The local scheduler knows the refs inside, and whether the value is small.
             self.asked[object_id, puller] = message
             self.manager.send(self.manager.local_scheduler, objects.ReadInline(object_id, puller))
 
@@ -119,7 +119,7 @@ class Gives:
             self._find_slot(message.puller, order, message.contained)
 
     def _find_slot(self, puller: str, order: objects.PullObject, contained: tuple[bytes, ...]) -> None:
-        """Give, send on, have it wait, or refuse."""
+        """Give the puller a slot, redirect the puller, queue the order, or refuse."""
         object_id = order.object_id
         stored = self.manager.objects.get(object_id)
         pull = self.manager.pulls.coming.get(object_id)
@@ -147,7 +147,7 @@ class Gives:
         self._serve(give, puller, order, stored, contained)
 
     def _other_for(self, puller: str, order: objects.PullObject, give: Give) -> str:
-        """To whom one without a slot is sent on; "": to nobody."""
+        """Return the node to which a puller without a slot is redirected, or "" for none."""
         if order.whole_only or self.given.get(order.object_id) == puller:
             self.given.pop(order.object_id, None)  # it may have come back from there
         if order.whole_only:
@@ -166,7 +166,7 @@ class Gives:
         return self.paces.get(node, inf) * SLOW_FACTOR < max(self.paces.values(), default=0.0)
 
     def _has_taken(self, give: Give, puller: str, stored: Stored) -> None:
-        """All of it, from outside: those that wait for it here need not."""
+        """Record an outside program's object as complete at the puller, and redirect waiting pullers."""
         self.given[stored.object_id] = puller
         seconds = self.manager.now - give.since.get(puller, inf)
         if seconds > 0.0 and stored.place.size >= PACED_BYTES_MIN:
@@ -192,7 +192,7 @@ class Gives:
     def _read_all(
         self, give: Give, stored: Stored, puller: str, indices: list[int], contained: tuple[bytes, ...]
     ) -> None:
-        """These chunks, those that lie together as one piece."""
+        """Read chunks for a puller; adjacent chunks are read as one piece."""
         step, start = self.manager.chunk_bytes, 0
         for position in range(1, len(indices) + 1):
             count = position - start
@@ -215,7 +215,7 @@ class Gives:
 
     @on(RangeRead)
     def read(self, message: RangeRead) -> None:
-        """RangeRead: on its way, if it is still wanted."""
+        """RangeRead: the chunk is sent, if the puller's ticket is still current."""
         puller, chunk = self.reading.pop(message.token)
         give = self.by_object.get(chunk.object_id)
         if give is not None and give.slots.get(puller) == chunk.ticket:
@@ -223,7 +223,7 @@ class Gives:
             self.manager.send(puller, chunk)
 
     def chunks_are_here(self, pull: Pull, indices: range) -> None:
-        """Of what we pull ourselves: who waits for them gets them."""
+        """Send newly arrived chunks of a pull to the waiting nodes."""
         give = self.by_object.get(pull.object_id)
         stored = self.manager.objects.get(pull.object_id)
         if give is None or stored is None:
@@ -273,7 +273,7 @@ class Gives:
             self._find_slot(following, order, contained)
 
     def forget(self, stored: Stored) -> None:
-        """It is freed, or will never be here: they go elsewhere."""
+        """Refuse all pullers of an object that is freed, or will never arrive."""
         self.given.pop(stored.object_id, None)
         give = self.by_object.pop(stored.object_id, None)
         if give is None:
@@ -285,7 +285,7 @@ class Gives:
             self.manager.send(puller, objects.PullRefused(stored.object_id, orders[0][0].ticket))
 
     def node_lost(self, gone: str) -> None:
-        """That object manager's node is."""
+        """Drop the slots and orders of a lost node's object manager."""
         self.given = {object_id: source for object_id, source in self.given.items() if source != gone}
         self.paces.pop(gone, None)
         for object_id in list(self.by_object):
@@ -298,7 +298,7 @@ class Gives:
                 del self.asked[object_id, puller]
 
     def check_everything(self) -> None:
-        """Nobody sends more copies at once than agreed; whoever has no slot is promised nothing."""
+        """Assert that no more copies are sent at once than agreed, and only nodes with a slot wait for chunks."""
         for give in self.by_object.values():
             assert 0 < len(give.slots) <= self.gives_max, "more copies at once than agreed, or none"
             assert not give.waiting or len(give.slots) == self.gives_max, "somebody waits though there is a slot"

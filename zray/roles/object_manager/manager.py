@@ -1,20 +1,20 @@
 """Object manager: owns the node's arena; brings objects from other nodes.
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
     driver, worker     AllocateObject    a range whose pages exist, or a clear refusal
     driver, worker     AbandonObject     the range is free again
     local scheduler    SealObjects       immutable from now on
-    local scheduler    FreeObjects       the range is free: nobody refers to it, nobody reads it
-    local scheduler    ProcessGone       what it was writing is free
+    local scheduler    FreeObjects       the range is free once nothing refers to it or reads it
+    local scheduler    ProcessGone       ranges that the process was writing are free
     local scheduler    ObjectClaimed     a writer needs no room after all
     local scheduler    CountStore        StoreCounted: how much is in use
     local scheduler    FetchObject       pull it from a node that has it, then ObjectFetched
     object manager     PullObject        answer with chunks (gives.py)
     object manager     ObjectChunk, ...  answers to ours (pulls.py)
 
-Allocations are served at the end of the turn: what the same turn frees is reused warm.
-Source: Ray paper 4.2.3.
+Allocations are served at the end of the turn, so ranges freed in the same turn are reused warm.  Source: Ray paper
+4.2.3.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ SEGMENT = 0
 RESERVE_BYTES = 64 << 20
 # How long a writer is held back in a full store before it is told so.  Again so long, if one ahead of it has got room.
 FULL_SECONDS = 5.0
-# Of one process: each of its threads writes one value at a time.
+# The limit for a process: each of its threads writes one value at a time.
 ASKED_MAX = 10_000
-# So many objects are named to one who finds the store full.
+# The number of objects named in the error of a full store.
 SHOWN_MAX = 5
-# What else helps, where the store is too small, and where the machine has not got the memory for it.
+# Other remedies: if the store is too small, and if the machine lacks the memory for it.
 LARGER_STORE = "start with a larger object_store_memory"
 MORE_PAGES = "give this machine more shared memory (`df -h /dev/shm` shows what it has)"
 
 
 class Asked(Struct, gc=False, eq=False):
-    """A range that somebody asked for and has not got."""
+    """A requested range that is not allocated yet."""
 
     process: str
     object_id: bytes
@@ -58,7 +58,7 @@ class Asked(Struct, gc=False, eq=False):
 
 
 class Stored(Struct, gc=False, eq=False):
-    """One object in the arena."""
+    """An object in the arena."""
 
     object_id: bytes
     place: task_spec.StoredValue
@@ -71,7 +71,7 @@ class Stored(Struct, gc=False, eq=False):
 
 
 class ObjectManager(Role):
-    """One node's arena."""
+    """The object manager of a node: arena, pulls and gives."""
 
     PASSING = {"objects asked retired copying": None} | {
         "ranges": (lambda it: len(it.objects) + len(it.retired), lambda it: it.ranges.capacity // ALIGNMENT),
@@ -118,7 +118,7 @@ class ObjectManager(Role):
             self.reject("a range asked for twice, or of negative size")
             return
         if stored is not None and not stored.process:
-            # Its value is here: the writer is told the place, or, if it is being freed, gets room after that.
+            # The value exists here: the writer is told the place, or gets room later if the value is being freed.
             self.send(self.local_scheduler, objects.ClaimObject(message.object_id, self.sender))
         if len(self.asked) >= ASKED_MAX and sum(item.process == self.sender for item in self.asked) >= ASKED_MAX:
             reason = f"{ASKED_MAX:,} other values of this process wait for free space"
@@ -163,7 +163,7 @@ class ObjectManager(Role):
             self.pulls.admit()  # what runs already goes first: it ends, and makes room
 
     def allocate(self, process: str, object_id: bytes, size: int) -> bool:
-        """True: served, or being served.  False: it waits, for room or for the pages before it."""
+        """Allocate a range; return False if the request must wait for room or for earlier pages."""
         offset = self.ranges.take_warm(size)
         if offset is not None:
             stored = Stored(object_id, task_spec.StoredValue(SEGMENT, offset, size), process, size)
@@ -211,13 +211,13 @@ class ObjectManager(Role):
         if stored is None or message.token != self.token:
             return
         self.refusal = message.reason
-        # It is of no use to this writer any more, and to the next one: pages of what goes serve again.
+        # This writer is refused all the same, but the next one may reuse the pages of evicted objects.
         self.send(self.local_scheduler, RoomWanted())
         if not stored.is_gone:
             process = stored.process
             size = stored.place.size
             self.free(stored.object_id)
-            # What fills the store is what others have in it.
+            # The store is full of other processes' values.
             self.tell(
                 process,
                 objects.AllocateRefused(stored.object_id, f"{message.reason}.  {self.explain(size, MORE_PAGES)}"),
@@ -234,7 +234,7 @@ class ObjectManager(Role):
             self.tell(stored.process, objects.ObjectAllocated(stored.object_id, stored.place, reserved))
 
     def tell(self, process: str, message: Any) -> None:
-        """To a writer; the pulls of this role are writers too."""
+        """Send a message to a writer, possibly to a pull of the role itself."""
         if process == self.address:
             self.pulls.allocation_answered(message)
         else:
@@ -247,7 +247,7 @@ class ObjectManager(Role):
         )
 
     def refuse_late(self, number: int) -> None:
-        """Refuse a writer that has waited long enough: wait `number`."""
+        """Refuse the writer of wait `number`, unless the request has moved up the queue meanwhile."""
         for asked in self.asked:
             if asked.waits == number:
                 if asked.has_moved_up:
@@ -259,8 +259,9 @@ class ObjectManager(Role):
                 return
 
     def explain(self, size: int, remedy: str = LARGER_STORE) -> str:
-        """What fills the store, and what keeps it there, in words; the ids are whole, as an ObjectRef shows its own.
-        Of what can never fit, that.
+        """Explain in words why `size` bytes do not fit, with the largest objects and their whole ids.
+
+        If the value is larger than the store, the text says only that.
         """
         if aligned(size) > self.ranges.capacity:
             return (
@@ -314,7 +315,7 @@ class ObjectManager(Role):
             self.free(object_id)
 
     def free(self, object_id: bytes) -> None:
-        """Its range may be given to the next."""
+        """Retire a freed object: the range is reused when no copy or reader is left."""
         stored = self.objects.pop(object_id, None)
         if stored is not None:
             stored.is_gone = True
@@ -323,13 +324,13 @@ class ObjectManager(Role):
             self._retire(stored)
 
     def free_pulled(self, object_id: bytes) -> None:
-        """What a pull has written so far; not a copy that was here before, and is being read to its end."""
+        """Free the partial copy written by a pull; an older copy still being read stays."""
         stored = self.objects.get(object_id)
         if stored is not None and stored.process == self.address:
             self.free(object_id)
 
     def _retire(self, stored: Stored) -> None:
-        """Its range is free, if the object is gone and nothing is under way with it any more."""
+        """Free the range if the object is gone and no copy or read is under way."""
         if not stored.is_gone or stored.copies or stored.readers:
             return
         place = stored.place
@@ -343,21 +344,21 @@ class ObjectManager(Role):
         del self.retired[place.offset]
 
     def end_reading(self, stored: Stored) -> None:
-        """Another node that pulled it does so no longer."""
+        """Count down the readers after another node has ended its pull."""
         stored.readers -= 1
         self._retire(stored)
 
     # --- chunks that are written by the host ---
 
     def begin_copy(self, stored: Stored) -> int:
-        """The token of a WriteRange; the range is not another's until `end_copy`."""
+        """Return the token of a WriteRange; the range is not reused until `end_copy`."""
         self.token_of_copies += 1
         self.copying[self.token_of_copies] = stored
         stored.copies += 1
         return self.token_of_copies
 
     def end_copy(self, token: int) -> None:
-        """Its outcome has come."""
+        """Count down the copies of an object after a copy has succeeded or failed."""
         stored = self.copying.pop(token)
         stored.copies -= 1
         self._retire(stored)

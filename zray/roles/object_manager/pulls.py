@@ -48,20 +48,20 @@ SILENCE_SECONDS = 5.0
 
 
 class Patience:
-    """With the sources of one node's pulls."""
+    """The timer that checks the sources of a node's pulls."""
 
     def __init__(self, pulls: Pulls) -> None:
         self.pulls = pulls
         self.has_timer = False
 
     def begin(self) -> None:
-        """Something is pulled."""
+        """Start the timer, if necessary, because a pull has begun."""
         if not self.has_timer:
             self.has_timer = True
             self.pulls.manager.after(SILENCE_SECONDS, self.leave_silent)
 
     def leave_silent(self) -> None:
-        """Leave sources that have been asked and have sent nothing for long, for others."""
+        """Leave each source that was asked and has been silent for SILENCE_SECONDS, if another can serve the pull."""
         pulls, self.has_timer = self.pulls, False
         if not pulls.coming:
             return
@@ -78,12 +78,12 @@ class Patience:
                 pulls.go_on(pull)
 
 
-# As long as a writer is held back in a full store (manager.FULL_SECONDS).
+# The same time as a writer is held back in a full store (manager.FULL_SECONDS).
 ROOM_SECONDS = 5.0
 
 
 class Room:
-    """For the pulls of one node."""
+    """The wait for room of a node's first queued pull."""
 
     def __init__(self, pulls: Pulls) -> None:
         self.pulls = pulls
@@ -93,7 +93,7 @@ class Room:
         self.said = 0  # the wait of which the local scheduler was told that there is no room
 
     def is_missing(self, pull: Pull) -> None:
-        """For this one, which is in front."""
+        """Begin or continue the wait of the first queued pull, and ask the local scheduler for room."""
         if pull is not self.waiting:
             self.waiting, self.since = pull, self.pulls.manager.now
             self.number += 1
@@ -107,7 +107,7 @@ class Room:
         self.pulls.manager.after(ROOM_SECONDS, self.look, self.number)
 
     def look(self, number: int) -> None:
-        """Look whether there is room by now: in wait `number`."""
+        """Check whether wait `number` still lasts, and report how long the pull has waited."""
         pull, pulls = self.waiting, self.pulls
         if pull is None or number != self.number:
             return
@@ -123,15 +123,16 @@ class Room:
         self._set_timer()
 
 
-# What is asked for, resumed and given on: small, so that a heartbeat behind one is not late on a slow line.  On a fast
-# one, several that lie together travel as one piece (gives.py).  All nodes of a cluster cut objects at the same places.
+# The unit of requests, resumption and forwarding: small, so that a heartbeat behind a chunk is not late on a slow link.
+# On a fast link, several adjacent chunks travel as one piece (gives.py).  All nodes of a cluster cut objects at the
+# same offsets.
 CHUNK_BYTES = 256 << 10
 
 MISSING, ASKED, WRITING, HERE = range(4)
 
 
 class Pull(Struct, eq=False):
-    """One object on its way here."""
+    """An object being pulled to the local node."""
 
     object_id: bytes
     size: int
@@ -154,7 +155,7 @@ class Pull(Struct, eq=False):
 
 
 class Pulls:
-    """What this node fetches."""
+    """All pulls of this node."""
 
     PASSING = {"coming": None, "queue": "coming", "writing": "manager.copying"} | {
         "bytes asked for": (lambda pulls: pulls.windows.total + pulls.windows.copying, lambda pulls: pulls.asked_max)
@@ -173,12 +174,12 @@ class Pulls:
         self.room = Room(self)
 
     def _unasked(self, size: int) -> bytearray:
-        """Return the states of an object's chunks before the first one is asked for."""
+        """Return the chunk states of an object before any chunk is asked for."""
         return bytearray(max(1, -(-size // self.chunk_bytes)))
 
     @on(objects.FetchObject)
     def fetch(self, message: objects.FetchObject) -> None:
-        """FetchObject; a second order for the same object is the first one, and may make it urgent."""
+        """FetchObject: a pull begins; a repeated order may only make a known pull urgent."""
         known = self.coming.get(message.object_id)
         if known is not None:
             known.is_urgent = known.is_urgent or message.is_urgent
@@ -200,7 +201,7 @@ class Pulls:
     # --- room ---
 
     def admit(self) -> None:
-        """At the end of a turn: those at the front for which there is room begin."""
+        """Begin pulls at the front of the queue while the arena has room; called at the end of a turn."""
         manager = self.manager
         for pull in sorted(self.queue.values(), key=lambda pull: not pull.is_urgent):
             object_id = pull.object_id
@@ -215,7 +216,7 @@ class Pulls:
                 return
 
     def allocation_answered(self, message: Any) -> None:
-        """ObjectAllocated (all reserved or not), PagesReserved, AllocateRefused: for an object that comes."""
+        """ObjectAllocated (all reserved or not), PagesReserved, AllocateRefused: the arena answers a pull."""
         pull = self.coming[message.object_id]
         if type(message) is objects.AllocateRefused:
             self._fail(pull, message.reason, is_definite=True)
@@ -229,7 +230,7 @@ class Pulls:
     # --- asking ---
 
     def _choose(self, pull: Pull) -> bool:
-        """Have a source.  False: there is none, and the pull has failed."""
+        """Choose a source if the pull has none.  Return False, with the pull failed, if no source is left."""
         if pull.source:
             return True
         if not pull.sources:
@@ -250,7 +251,7 @@ class Pulls:
             self.manager.send(pull.source, objects.PullObject(pull.object_id, pull.ticket, 0, 1, pull.wants_whole))
 
     def _ask_more(self, pull: Pull) -> None:
-        """As much as may be under way, in one order per stretch."""
+        """Ask for as many chunks as the window allows, with one order per contiguous stretch."""
         if pull.place is None or not self._choose(pull):
             return
         now = self.manager.now
@@ -277,7 +278,7 @@ class Pulls:
             self.manager.send(pull.source, order)
 
     def _may_ask(self, pull: Pull, index: int) -> bool:
-        """Whether it is missing, and the pages are there that it belongs to."""
+        """Whether the chunk is missing, and pages are reserved for all of the chunk."""
         is_missing = 0 <= index < len(pull.chunks) and pull.chunks[index] == MISSING
         return is_missing and self._end(pull, index) <= pull.reserved
 
@@ -285,11 +286,11 @@ class Pulls:
         return min(pull.size, (index + 1) * self.chunk_bytes)
 
     def length(self, pull: Pull, index: int) -> int:
-        """Of that chunk, in bytes."""
+        """Return the length of a chunk, in bytes."""
         return min(self.chunk_bytes, pull.size - index * self.chunk_bytes)
 
     def _leave(self, pull: Pull, *, is_said: bool = True, is_whole: bool = False) -> None:
-        """Its source: nothing more is expected of it.  is_whole: all is here."""
+        """Leave the pull's source: no more chunks are expected.  is_whole: the object is complete here."""
         source, pull.source = pull.source, ""
         if not source:
             return
@@ -304,7 +305,7 @@ class Pulls:
         self.windows.leave(source, pull)
 
     def go_on(self, pull: Pull) -> None:
-        """With another source."""
+        """Continue the pull with another source."""
         self._leave(pull)
         self._ask(pull)
 
@@ -319,7 +320,7 @@ class Pulls:
     def _of_ticket(
         self, message: objects.ObjectChunk | objects.ObjectInline | objects.PullRefused | objects.PullElsewhere
     ) -> Pull | None:
-        """The pull that it answers, if that still stands."""
+        """Return the pull that the message answers, if the ticket is still current."""
         pull = self.coming.get(message.object_id)
         if pull is None or pull.ticket != message.ticket or pull.source != self.manager.sender:
             self.manager.reject("an answer that nobody waits for")
@@ -333,7 +334,7 @@ class Pulls:
         if pull is None:
             return
         if pull.is_small:
-            # It is large after all: it needs room.
+            # The value is large after all, and needs room in the arena.
             self._leave(pull)
             anew = Pull(pull.object_id, message.size, pull.sources, self._unasked(message.size), False)
             anew.is_urgent = pull.is_urgent
@@ -426,7 +427,7 @@ class Pulls:
         self.manager.send(self.manager.local_scheduler, objects.FetchFailed(pull.object_id, reason, is_definite))
 
     def cancel(self, object_id: bytes) -> None:
-        """It is freed: nobody wants it any more."""
+        """Fail the pull of an object that is freed."""
         if object_id in self.coming:
             self._fail(self.coming[object_id], "it is freed")
 
@@ -441,13 +442,13 @@ class Pulls:
 
     @on(objects.PullRefused)
     def refused(self, message: objects.PullRefused) -> None:
-        """PullRefused: another one, for what is missing."""
+        """PullRefused: another source is asked for the missing chunks."""
         pull = self._of_ticket(message)
         if pull is not None:
             self._source_is_none(pull)
 
     def _source_is_none(self, pull: Pull) -> None:
-        """It is lost, or has it no more, or does not send what it should."""
+        """Remove a source that is lost, lacks the object or sends wrong answers, and go on elsewhere."""
         source = pull.source
         if source in pull.sources:
             pull.sources.remove(source)
@@ -457,7 +458,7 @@ class Pulls:
 
     @on(objects.PullElsewhere)
     def elsewhere(self, message: objects.PullElsewhere) -> None:
-        """PullElsewhere: one that is pulling it, and will have it a little earlier than we; or has it."""
+        """PullElsewhere: the pull turns to a node with the object, or with an earlier pull of the object."""
         pull = self._of_ticket(message)
         if pull is None:
             return
@@ -470,7 +471,7 @@ class Pulls:
 
     @on(gcs.NodeLost)
     def node_lost(self, message: gcs.NodeLost) -> None:
-        """NodeLost, by the local scheduler: what came from there goes on elsewhere."""
+        """NodeLost, from the local scheduler: pulls from the lost node go on elsewhere."""
         gone = object_manager_of(message.node)
         self.lost[gone] = None
         self.manager.gives.node_lost(gone)
@@ -484,13 +485,13 @@ class Pulls:
 
     @property
     def asked_max(self) -> int:
-        """Bytes that all nodes may be asked for, and that are not copied."""
-        # Who has nothing under way may always ask for a chunk; some are over before their last chunks are copied.
+        """Return the limit of bytes asked for from all nodes and not copied yet."""
+        # A pull with nothing under way may always ask for a chunk; some pulls end before their last chunks are copied.
         over = {id(pull) for pull, _ in self.writing.values() if self.coming.get(pull.object_id) is not pull}
         return sources.WINDOWS_BYTES_MAX + self.chunk_bytes * (len(self.coming) + len(over))
 
     def check_everything(self) -> None:
-        """Assert that what has been asked for adds up, and what is copied."""
+        """Assert that counts of asked, copied and received chunks add up."""
         asked: dict[str, int] = {}
         for pull in self.coming.values():
             states = [pull.chunks.count(state) for state in (ASKED, WRITING, HERE)]

@@ -1,8 +1,8 @@
-"""Ranges of one sparse segment: which bytes are whose, and which have pages.
+"""Ranges of a sparse segment: allocated and free bytes, and which of them have pages.
 
-Everything below `top` has pages; what is free there is reused most recently freed first, because its pages are
-warm in the caches and mapped by the processes that used it.  Only when nothing there fits does `top` rise.
-Neighbouring free ranges are joined at once, so that none is lost to fragments.  Offsets and sizes in bytes.
+Everything below `top` has pages.  Free ranges below `top` are reused, the most recently freed first.  Their pages are
+warm in the caches, and mapped by processes that used them.  `top` rises only when no free range below fits.
+Neighbouring free ranges are joined at once, against fragmentation.  Offsets and sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PAGE_ALIGN_BYTES = 1 << 16
 
 
 def aligned(size: int) -> int:
-    """`size` rounded up to what a range of it takes."""
+    """Round `size` up to the alignment of a range of `size` bytes."""
     unit = PAGE if size >= PAGE_ALIGN_BYTES else ALIGNMENT
     return max(unit, -(-size // unit) * unit)
 
@@ -33,7 +33,7 @@ class Ranges:
         self.start_by_end: dict[int, int] = {}
 
     def take_warm(self, size: int) -> int | None:
-        """A free range with pages: its offset, or None."""
+        """Take a free range with pages; return the offset, or None."""
         size = aligned(size)
         for start in reversed(self.size_by_start):
             room = self.size_by_start[start]
@@ -54,7 +54,7 @@ class Ranges:
         return None
 
     def extend(self, size: int) -> tuple[int, int] | None:
-        """Raise `top` for a new range: (offset, how many bytes from there have pages already), or None: full."""
+        """Raise `top` for a new range.  Returns the offset, and how many bytes have pages already; None: full."""
         size = aligned(size)
         start = self.start_by_end.get(self.top, self.top)  # a free range at the top is extended
         if start % PAGE and size >= PAGE_ALIGN_BYTES:
@@ -74,7 +74,7 @@ class Ranges:
         return start, warm
 
     def retract(self, offset: int, size: int, reserved: int) -> None:
-        """Undo the latest `extend`: only `reserved` bytes of it could be had."""
+        """Undo the latest `extend`: only `reserved` bytes could be reserved."""
         assert offset + aligned(size) == self.top
         self.used_bytes -= aligned(size)
         self.top = offset + reserved
@@ -82,7 +82,7 @@ class Ranges:
             self._join(offset, reserved)
 
     def free(self, offset: int, size: int) -> None:
-        """The range is free again, and warm."""
+        """Free a range, which stays warm."""
         size = aligned(size)
         self.used_bytes -= size
         self._join(offset, size)
@@ -108,7 +108,7 @@ class Ranges:
         del self.start_by_end[start + size]
 
     def check_everything(self) -> None:
-        """Free and used add up; free ranges neither overlap nor touch."""
+        """Assert that free and used bytes add up, and free ranges neither overlap nor touch."""
         end_before = -1
         for start in sorted(self.size_by_start):
             assert start > end_before, "free ranges overlap or touch"

@@ -1,8 +1,9 @@
-"""How much may be under way from one source: its window, in bytes.
+"""The window of each source: the limit of bytes that may be under way from that node.
 
-Asked for and not received, by all pulls from that node: it lies there, on the way, or here in frames.  The window
-grows while chunks come soon after they were asked for, and shrinks when they do not: other mail, heartbeats too, goes
-the same way.  A pull that has nothing under way may always ask for one chunk, so that none waits for another's source.
+Bytes count from the request until the answer has been received, for all pulls from a node: at the source, on the
+network, or in received frames.  The window grows while chunks come soon after the request, and shrinks when they are
+late, because other messages, heartbeats too, share the connection.  A pull with nothing under way may always ask for
+one chunk, so no pull waits for another's source.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from .pulls import Pull
 
 WINDOW_BYTES, WINDOW_BYTES_MAX = 4 << 20, 16 << 20
-# Of all windows together, where there are many sources, and what has come and is not copied into the arena yet.
+# The limit for all windows together, with many sources, including received bytes not copied into the arena yet.
 WINDOWS_BYTES_MAX = 64 << 20
 # A chunk should arrive so soon after it was asked for.
 PATIENCE_SECONDS = 0.25
@@ -22,12 +23,12 @@ ORDERS_PER_WINDOW = 4
 
 
 def object_manager_of(local_scheduler: str) -> str:
-    """The object manager beside a local scheduler."""
+    """Return the object manager beside a local scheduler."""
     return f"{local_scheduler.rpartition('/')[0]}/objects"
 
 
 class Window:
-    """Of one source."""
+    """The window of a source."""
 
     __slots__ = ("asked", "pulls", "size")
 
@@ -38,7 +39,7 @@ class Window:
 
 
 class Windows:
-    """Of all sources that something is pulled from."""
+    """The windows of all sources of a node's pulls."""
 
     PASSING = {"by_source": None} | {
         "asked beyond a chunk": (
@@ -54,23 +55,26 @@ class Windows:
         self.copying = 0  # bytes that have come, in the frames that brought them
 
     def enter(self, source: str, pull: Pull) -> None:
-        """It pulls from there from now on."""
+        """Record that the pull uses the source."""
         self.by_source.setdefault(source, Window()).pulls[pull.object_id] = pull
 
     def leave(self, source: str, pull: Pull) -> None:
-        """And no longer; nothing that it asked for is under way."""
+        """Record that the pull, with nothing under way, no longer uses the source."""
         window = self.by_source[source]
         del window.pulls[pull.object_id]
         if not window.pulls:
             del self.by_source[source]
 
     def pulls_of(self, source: str) -> list[Pull]:
-        """Those that pull from there, the first ones first."""
+        """Return the pulls from a source, the oldest first."""
         window = self.by_source.get(source)
         return list(window.pulls.values()) if window is not None else []
 
     def room(self, source: str, *, is_first: bool = False) -> int:
-        """How much may be asked for now.  is_first: by one that has nothing under way, here neither."""
+        """Return how many bytes may be asked for now.
+
+        is_first: the pull has nothing under way from the source, and nothing being copied here.
+        """
         window = self.by_source[source]
         most = min(window.size, WINDOWS_BYTES_MAX // len(self.by_source))
         room = min(most - window.asked, WINDOWS_BYTES_MAX - self.total - self.copying)
@@ -79,12 +83,12 @@ class Windows:
         return max(room, self.chunk_bytes) if is_first else max(room, 0)
 
     def asked(self, source: str, length: int) -> None:
-        """An order."""
+        """Count an order of `length` bytes."""
         self.by_source[source].asked += length
         self.total += length
 
     def answered(self, source: str, length: int, waited: float | None = None) -> None:
-        """So much has come, after so many seconds; or will not."""
+        """Record `length` bytes as received after `waited` seconds, or as no longer expected if `waited` is None."""
         window = self.by_source[source]
         window.asked -= length
         self.total -= length
