@@ -1,8 +1,8 @@
-"""Where a task would start soonest: arithmetic that is true on its own.
+"""Where a task would start soonest: arithmetic without side effects.
 
     wait(node) = queue x mean task time / slots + bytes to fetch / bandwidth
 
-The queue is the last report's, and what was placed there since.  Source: Ray paper 4.2.2.
+The queue is the last report's, plus what was placed since then.  Source: Ray paper 4.2.2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...wire import hosts, scheduling, task_spec
 from ...wire.amounts import is_enough
 from ...wire.where import Where, host_of, matches, rules_of
 
-# Of a task on a node that knows nothing of its tasks yet, while nobody else does.
+# The mean task time of a node without a report, while no node has reported.
 FIRST_GUESS_SECONDS = 0.001
 
 # Placed on one node and in no report of it yet: reports come ten times a second, from a node that still lives within
@@ -26,7 +26,7 @@ UNREPORTED_MAX = 10_000
 
 
 class NodeLoad(Struct, gc=False):
-    """What a global scheduler believes of a node: its last report, and what was placed there and is not in it."""
+    """A node's load as known to a global scheduler: the last report, and placements not in the report."""
 
     PASSING = {"unreported": "UNREPORTED_MAX", "waiting_count": None}
 
@@ -43,20 +43,20 @@ class NodeLoad(Struct, gc=False):
     labels: dict[str, str] = {}
     spread_at: int = 0  # when it got the last of those that are spread, in counts of them
     assigned_count: int = 0  # tasks, ever
-    # What the latest of them ask for.
+    # The requests of the latest placements.
     unreported: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=UNREPORTED_MAX))
     waiting_count: int = 0  # those of them that find nothing free
     endpoint: str = ""
     hostname: str = ""
     hidden: dict[str, int] = {}  # what it had free by its last report, if it has passed something up since
-    # Of work stealing: tasks that others were asked to pass up for it, until when they are awaited, and when it was
-    # asked for some of its own.
+    # Work stealing: the number of tasks requested from other nodes for this node, the time until which they are
+    # expected, and when this node was last asked for tasks.
     coming_count: int = 0
     coming_until: float = 0.0
     asked_at: float = 0.0
 
     def fact(self) -> hosts.NodeFact:
-        """What is told of it."""
+        """Return the node's load as GetNodes and the state API show it."""
         return hosts.NodeFact(
             self.node,
             self.kind,
@@ -70,7 +70,7 @@ class NodeLoad(Struct, gc=False):
         )
 
     def renew(self, report: scheduling.LoadReport) -> None:
-        """A report: what was placed, and had arrived when it was made, is in it."""
+        """Replace the load by a report, which counts every placement that had arrived."""
         if report.total:
             self.total = report.total
         self.is_draining = report.is_draining
@@ -87,15 +87,17 @@ class NodeLoad(Struct, gc=False):
             self._count(request)
 
     def passed_up(self) -> None:
-        """It has no room for a task, whatever its last report was: else it would not have asked.  Nobody is shown that:
-        it may well have memory, and resources that the task did not ask for.
+        """Record that the node has no free resources now: otherwise it would not have passed up a task.
+
+        Listings still show the reported amounts, because memory and resources that the task did not ask for may be
+        free.
         """
         if self.free:  # asked for each task
             self.hidden = {**self.hidden, **self.free}
             self.free = {}
 
     def assign(self, request: Mapping[str, int]) -> None:
-        """A task is placed there."""
+        """Record a task as placed on the node."""
         self.assigned_count += 1
         self.coming_count = max(0, self.coming_count - 1)
         self.unreported.append(request)
@@ -109,11 +111,11 @@ class NodeLoad(Struct, gc=False):
             self.waiting_count += 1
 
     def starts_at_once(self, request: Mapping[str, int]) -> bool:
-        """Whether nothing is ahead of it."""
+        """Whether a task would start at once, without a queue ahead."""
         return not self.queue_count and not self.waiting_count and is_enough(self.free, request)
 
     def fits_beside_actors(self, request: Mapping[str, int]) -> bool:
-        """Whether it would do with nothing but its actors."""
+        """Whether the node could run the request if only its actors held resources."""
         total, held = self.total, self.held
         for name, amount in request.items():  # for each task and node: no generator
             if total.get(name, 0) - held.get(name, 0) < amount:
@@ -121,19 +123,20 @@ class NodeLoad(Struct, gc=False):
         return True
 
     def precedes(self, other: NodeLoad, request: Mapping[str, int]) -> bool:
-        """Where both would start a task as soon."""
+        """Whether the node is preferred to `other` if both would start a task at the same time."""
         has, others = self.gpus_left_idle(request), other.gpus_left_idle(request)
         mine, theirs = self.free.get("CPU", 0), other.free.get("CPU", 0)
         return (has, -mine, self.rank, self.node) < (others, -theirs, other.rank, other.node)
 
     def gpus_left_idle(self, request: Mapping[str, int]) -> bool:
-        """Whether it would take CPUs here that are for the work of GPUs."""
+        """Whether a request without GPUs would take CPUs of a node that has GPUs."""
         return bool(self.total.get("GPU")) and not request.get("GPU")
 
     def estimated_wait_s(self, request: Mapping[str, int], bytes_to_fetch: int, guess: float, equals: int) -> float:
-        """Seconds until a task with this request would start here.
+        """Return the seconds until a task with the request would start on the node.
 
-        guess: what a task takes where the node does not know.  equals: so many place as much as we do.
+        guess: the mean task time if the node reports none.  equals: the number of global schedulers, which are assumed
+        to place equally much.
         """
         fetch = bytes_to_fetch / self.bandwidth_bytes_per_s
         if self.starts_at_once(request):
@@ -151,10 +154,11 @@ def best_node(
     guess: float = FIRST_GUESS_SECONDS,
     equals: int = 1,
 ) -> NodeLoad | None:
-    """The node of the least estimated wait.  Among equals those without GPUs are first, if it asks for none; then the
-    one with the most free CPUs, then that of the least rank.
+    """Return the node with the least estimated wait, or None if actors hold too much everywhere.
 
-    None: nobody has what actors do not hold.  objects: (id, size in bytes, nodes that have it) of what the task takes.
+    Ties: nodes without GPUs are preferred if the request has none, then the most free CPUs, then the least rank.
+
+    objects: (id, size in bytes, nodes that have a copy) of each argument.
     """
     known = list(objects)
     best: NodeLoad | None = None
@@ -170,7 +174,7 @@ def best_node(
 
 
 def eligible(loads: Iterable[NodeLoad], where: Where | None, request: Mapping[str, int]) -> list[NodeLoad]:
-    """Where the task or actor may run, as far as it says that; whether there is room does not matter."""
+    """Return the nodes allowed by the task or actor's strategy, with or without room."""
     able = [load for load in loads if load.kind != "driver" and not load.is_draining]
     if where is not None:
         able = _allowed(able, where, request)
@@ -196,15 +200,15 @@ def _meets_some(load: NodeLoad, where: Where) -> bool:
 
 
 def preferred(loads: Iterable[NodeLoad], where: Where | None) -> list[NodeLoad]:
-    """Those of them that are as it would like best."""
+    """Return the nodes among `loads` that match the soft labels."""
     return [load for load in loads if matches(load.labels, where.soft)] if where is not None and where.soft else []
 
 
 def next_in_turn(loads: Iterable[NodeLoad], request: Mapping[str, int], *, must_start: bool = False) -> NodeLoad | None:
-    """The one that had no such task or actor for the longest time; those first that can start it at once.
+    """Return the node that had no such task or actor for the longest time; nodes that can start it at once come first.
 
-    must_start: it is an actor, and others do not do.  Those that could start a task beside it are before those whose
-    CPUs are in use.
+    must_start: the request is an actor's, and only nodes with room now are eligible.  Nodes with a CPU free beside the
+    actor are preferred.
     """
     able = [load for load in loads if load.fits_beside_actors(request)]
     if must_start:
@@ -215,7 +219,7 @@ def next_in_turn(loads: Iterable[NodeLoad], request: Mapping[str, int], *, must_
 
 
 def random_node(loads: Iterable[NodeLoad], request: Mapping[str, int], seed: bytes) -> NodeLoad | None:
-    """Any of those that could run it, whatever it has to do: what the others are compared with."""
+    """Return a random node that could run the task, whatever the load: a baseline for comparing the other policies."""
     able = [load for load in loads if load.kind != "driver" and load.fits_beside_actors(request)]
     able.sort(key=lambda load: load.node)
     drawn = int.from_bytes(blake2b(seed, digest_size=8).digest(), "big")
@@ -223,8 +227,9 @@ def random_node(loads: Iterable[NodeLoad], request: Mapping[str, int], seed: byt
 
 
 def best_home(loads: Iterable[NodeLoad], request: Mapping[str, int]) -> NodeLoad | None:
-    """The node that has room for an actor now.  Those without GPUs are first, if it asks for none; then the one with
-    the most free CPUs.  None: nobody has room.
+    """Return the node that has room for an actor now, or None.
+
+    Nodes without GPUs are preferred if the request has none, then the most free CPUs.
     """
     best: NodeLoad | None = None
     best_cost = (False, 0, "")

@@ -1,17 +1,17 @@
-"""Global scheduler: places what local schedulers pass up.  It has no state that a report does not bring back.
+"""Global scheduler: places tasks and actors that local schedulers pass up.  All state is rebuilt from load reports.
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
-    local scheduler    LoadReport            believe it, until the next; of members only.  Now and then StealTasks, to
-                                             those with long queues while others are idle
+    local scheduler    LoadReport            replaces the last one; from members only.  Now and then StealTasks, to
+                                             nodes with long queues while others are idle
     local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask; TaskPlaced
                                              nobody has room beside its actors: TaskDeferred
     local scheduler    SpillActor            PlaceActor where there is room now, and TaskPlaced, else ActorDeferred
     GCS shard          LocateObjectsReply    all answered: choose the node
     monitor            NodeJoined, NodeLost
     local scheduler    FindPlaces            PlacesFound: for the bundles of a placement group
-    local scheduler    BundlesLeave          it is removed: they count as free
-    any host           GetNodes              what is believed of them
+    local scheduler    BundlesLeave          the group is removed: its bundles count as free
+    any host           GetNodes              the known loads of all nodes
 
 Source: Ray paper 4.2.2.
 """
@@ -42,7 +42,7 @@ DEAD_MAX = 100
 
 
 class GlobalScheduler(Role):
-    """One of `equals`.  policy: as in wire/scheduling.POLICIES."""
+    """A global scheduler, of `equals` in all.  policy: as in wire/scheduling.POLICIES."""
 
     PASSING = {"locating": "LOCATING_MAX"}
     LASTING = {"loads": ...}
@@ -76,8 +76,10 @@ class GlobalScheduler(Role):
 
     @property
     def _knows_nodes(self) -> bool:
-        """Whether it has heard of any.  Not when it has just been started in another's place: there is the head at
-        least, and nothing can be said of what no node could ever hold.
+        """Whether any node has reported.
+
+        A global scheduler that has just replaced another knows none, not even the head, and may not call a request
+        infeasible.
         """
         return any(load.kind != "driver" for load in self.loads.values())
 
@@ -104,7 +106,7 @@ class GlobalScheduler(Role):
             self._have_tasks_stolen()
 
     def _have_tasks_stolen(self) -> None:
-        """For nodes with nothing to do, of those with long queues."""
+        """Ask nodes with long queues to pass tasks up again, for idle nodes."""
         if len(self.loads) < 2 or self.policy in (
             scheduling.CENTRAL,
             scheduling.RANDOM,
@@ -148,7 +150,7 @@ class GlobalScheduler(Role):
         if not missing[0]:
             del self.locating[message.request]
             found = {object_id for object_id, _, _ in known}
-            # What was made just now its shard may not have heard of, and who spilled the task has.
+            # The shard may not know an object just made, but the node that spilled the task may.
             known.extend([told for told in spill.located if told[0] not in found])
             self._place(spill, known)
 
@@ -203,7 +205,7 @@ class GlobalScheduler(Role):
     def _refuse(
         self, origin: str, task_id: bytes, request: dict[str, int], where: Where | None, able: list[placement.NodeLoad]
     ) -> None:
-        """No node could ever have it."""
+        """Refuse a request that no node could ever hold."""
         is_final = where is not None and bool(where.node)
         if able or where is None:
             reason = why_nowhere(request, {load.node: load.total for load in able})
@@ -240,14 +242,14 @@ class GlobalScheduler(Role):
             self._refuse(message.origin, actor_id, request, where, able)
 
     def _offer(self, place: actors.PlaceActor, load: placement.NodeLoad) -> None:
-        """To that node.  Its origin may know already that it is lost."""
+        """Send the actor to the chosen node, and tell the origin, which may already know of the node's loss."""
         self.send(load.node, place)
         self.send(place.origin, scheduling.TaskPlaced(place.spec.task_id, load.node))
 
     def _home(self, able: list[placement.NodeLoad], message: actors.SpillActor) -> placement.NodeLoad | None:
-        """None: nobody has room, or its origin is to have it."""
+        """Return the node for an actor; None if no node has room, or the origin should keep it."""
         request, where = message.options.resources, message.options.where
-        # It has no room, or would not ask; what is spread is its in its turn.
+        # The origin has no room, or would not ask; a spread actor stays there only in its turn.
         if where is not None and where.is_spread:
             for loads in (placement.preferred(able, where), able):
                 load = self._next_in_turn(loads, request, must_start=True)
@@ -262,7 +264,7 @@ class GlobalScheduler(Role):
         return home
 
     def _hope(self, able: list[placement.NodeLoad], message: actors.SpillActor) -> placement.NodeLoad | None:
-        """Nobody has room, again: a node that could have some keeps what comes free for it (one after the other)."""
+        """Choose a node to reserve room for an actor that found none before; nodes take turns."""
         where = message.options.where
         if not message.may_borrow or (where is not None and where.is_spread):
             return None
@@ -295,7 +297,7 @@ class GlobalScheduler(Role):
 
     @on(groups.BundlesLeave)
     def on_bundles_leave(self, message: groups.BundlesLeave) -> None:
-        """What is spread right behind a removal comes before the reports of the nodes where the group was."""
+        """BundlesLeave: a removed group's bundles count as free before the reports of the nodes arrive."""
         for node, amounts in message.bundles:
             load = self.loads.get(node)
             if load is not None:

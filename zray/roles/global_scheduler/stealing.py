@@ -1,14 +1,14 @@
-"""Which queued tasks would start sooner elsewhere: arithmetic that is true on its own.
+"""Queued tasks that would start sooner on another node: arithmetic without side effects.
 
-A task is placed by what is believed at that moment: a node that joins later, or is there again, would get nothing of
-what waits elsewhere, and where a first guess of what a task takes was wrong, it would stay wrong.  So now and then we
-look for nodes with nothing to do (thieves) while others have long queues (victims), and ask these to pass some tasks up
-again.
+Placement uses the loads known at that moment.  So a node that joins later, or comes back, would get no task that is
+already queued elsewhere.  Also, a wrong first guess of the task time would have a lasting effect.  Therefore the global
+scheduler looks now and then for nodes with nothing to do (thieves) while others have long queues (victims).  Victims
+are asked to pass some tasks up again.
 
-    a thief gets what starts at once there, and what it does in HORIZON_SECONDS: more when it has done that
-    a victim keeps what it would have if the work were shared evenly
+    a thief gets tasks that start at once there, and HORIZON_SECONDS of work: more when the work is done
+    a victim keeps an even share of the work
 
-Nobody is asked, and nothing costs anything, where no node is idle, or no queue is long.
+While no node is idle, or no queue is long, no message is sent.
 """
 
 from __future__ import annotations
@@ -21,21 +21,24 @@ from .placement import NodeLoad
 
 # Between two looks: as often as nodes report.
 LOOK_SECONDS = 0.1
-# What is done before the next reports are here is as good as done: such a node has nothing to do.
+# A queue that ends before the next reports arrive counts as empty.
 IDLE_SECONDS = 0.1
 # A shorter wait is not worth two more trips of a task.
 LONG_SECONDS = 0.3
 HORIZON_SECONDS = 0.5
 # Asked of one victim at a time: a turn with so many lasts some 30 ms (local_scheduler/departures).
 PORTION_MAX = 128
-# What was asked for a thief, and has not been placed there so much later, does not come.
+# A stolen task that is not placed at the thief after this time is no longer expected.
 COMING_SECONDS = 0.3
 
 
 def thefts(
     loads: Iterable[NodeLoad], guess: float, equals: int, now: float
 ) -> list[tuple[NodeLoad, list[tuple[NodeLoad, int]]]]:
-    """Whom to ask for how many tasks, and for which nodes.  guess, equals: as in NodeLoad.estimated_wait_s."""
+    """Return the victims, each with the thieves and the number of tasks for each thief.
+
+    guess, equals: as in NodeLoad.estimated_wait_s.
+    """
     members = [load for load in loads if load.kind != "driver" and not load.is_draining and _slots(load) > 0]
     backlogs = {load.node: _backlog_s(load, guess, equals) for load in members}
     thieves = [load for load in members if backlogs[load.node] <= IDLE_SECONDS]
@@ -43,7 +46,7 @@ def thefts(
     if not thieves or not victims:
         return []
     fair = sum(backlogs[load.node] * _slots(load) for load in members) / sum(map(_slots, members))
-    # Those first that were not asked for long: one of them may have nothing that thieves could run.
+    # Victims not asked for long come first, because a victim may have no task that thieves could run.
     victims.sort(key=lambda load: (load.asked_at, -backlogs[load.node], load.rank, load.node))
     thieves.sort(key=lambda load: (backlogs[load.node], load.rank, load.node))
     spare = {}
@@ -66,22 +69,22 @@ def thefts(
 
 
 def _slots(load: NodeLoad) -> float:
-    """CPUs that its actors leave."""
+    """Return the CPUs that the node's actors do not hold."""
     return (load.total.get("CPU", 0) - load.held.get("CPU", 0)) / RESOURCE_UNIT
 
 
 def _seconds(load: NodeLoad, guess: float) -> float:
-    """What its tasks take."""
+    """Return the node's mean task time in seconds, or the guess."""
     return load.task_s_mean or guess
 
 
 def _backlog_s(load: NodeLoad, guess: float, equals: int) -> float:
-    """How long what waits there would last."""
+    """Return how long the node's queued tasks would last, in seconds."""
     return (load.queue_count + load.waiting_count * equals) * _seconds(load, guess) / max(1.0, _slots(load))
 
 
 def _room(thief: NodeLoad, seconds: float, equals: int) -> int:
-    """How many tasks that take so long it can still have."""
+    """Return how many more tasks of `seconds` each the thief can take."""
     slots = _slots(thief)
     running = slots - thief.free.get("CPU", 0) / RESOURCE_UNIT
     has = running + thief.queue_count + thief.waiting_count * equals + thief.coming_count
