@@ -153,28 +153,28 @@ def _weight(message: Any) -> int:
 
 
 class Stalls:
-    """Of one member."""
+    """The stall report of a member."""
 
     def __init__(self, member: ChainMember) -> None:
         self.member = member
         self.told = ""  # what the master knows
 
     def why(self) -> str:
-        """What its disk says; "": it takes what it is given, or nobody waits for it."""
+        """Return the disk's error; "": the disk works, or no client waits for it."""
         member = self.member
         if (log := member.journal) is not None and log.trouble and member.is_awaited:
             return log.trouble
         return member.flushing.trouble if member.flushing.is_over else ""
 
     def end_turn(self) -> None:
-        """Say what is new."""
+        """Send a changed report."""
         member, why = self.member, self.why()
         if why != self.told:
             self.told = why
             member.send(member.master, ChainStalled(member.shard, [why[:STALL_CHARACTERS_MAX]] if why else []))
 
     def forget(self) -> None:
-        """The master is another one, or has taken us out: it knows of nothing."""
+        """Forget the report: the master is new, or has removed this member, and knows none."""
         self.told = ""
 
 
@@ -278,7 +278,7 @@ class ChainMember(Role):
         return self.is_head or self.is_tail or self.handover.is_awaited
 
     def neighbour(self, step: int) -> str:
-        """Return the member before (-1) or after this one (1), or ""."""
+        """Return the neighbour before (-1) or after (1) the local member, or ""."""
         chain = [*self.members, self.joining] if self.joining else self.members
         index = chain.index(self.address) + step if self.address in chain else -1
         return chain[index] if 0 <= index < len(chain) else ""
@@ -338,7 +338,7 @@ class ChainMember(Role):
         self.aside.handle(self.aside.early)
 
     def _enter(self) -> None:
-        """Note that this member has all updates acknowledged before this epoch."""
+        """Note that the local member has all updates acknowledged in earlier epochs."""
         self.entered = self.epoch
         if self.journal is not None:
             self.journal.epoch()
@@ -446,7 +446,7 @@ class ChainMember(Role):
 
     @on(effect_types.LogBroken)
     def on_log_broken(self, message: effect_types.LogBroken) -> None:
-        """Nobody knows what is on the disk: this replica ends."""
+        """End the replica, because the contents of its disk are unknown."""
         self._leave()
         self.send(self.master, wire.ChainMemberLost(self.address, message.reason))
         self.perform(effect_types.EndSession(message.reason))

@@ -39,18 +39,20 @@ _decode_spec = Decoder(TaskSpec).decode
 
 
 def pack_spec(spec: TaskSpec) -> bytes:
-    """One of a page."""
+    """Encode a spec for a page."""
     return _encode(spec)
 
 
 def pack_page(specs: list[bytes]) -> bytes:
-    """A page of them, in this order."""
+    """Encode a page of the specs, in order."""
     return _encode(specs)
 
 
 def unpack_page(data: bytes) -> list[bytes]:
-    """Raises:
-    ValueError: it is none.
+    """Decode a page.
+
+    Raises:
+        ValueError: the data is no page.
     """
     try:
         return _decode_page(data)
@@ -59,10 +61,10 @@ def unpack_page(data: bytes) -> list[bytes]:
 
 
 def unpack_spec(specs: list[bytes], place: int) -> TaskSpec:
-    """The one that lies there, of an unpacked page.
+    """Return the spec at a place of an unpacked page.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the page has no such spec.
     """
     try:
         return _decode_spec(specs[place & (1 << PLACE_BITS) - 1])
@@ -71,10 +73,10 @@ def unpack_spec(specs: list[bytes], place: int) -> TaskSpec:
 
 
 def spec_in(pages: Mapping[int, list[bytes]], place: int) -> TaskSpec:
-    """The one that lies there, of all pages, unpacked.
+    """Return the spec at a place, from unpacked pages.
 
     Raises:
-        ValueError: there is none.
+        ValueError: no page has such a spec.
     """
     specs = pages.get(place >> PLACE_BITS)
     if specs is None:

@@ -72,7 +72,7 @@ class GroupTable:
         self.trips = 0  # searches, ever
 
     def require(self, group_id: bytes, trip: int) -> GroupRecord | None:
-        """Return the group for a change, if it is in that search."""
+        """Return the group for a change, if the search is still current."""
         record = self.records.get(group_id)
         if record is None or record.trip != trip:
             return None

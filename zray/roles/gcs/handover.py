@@ -120,7 +120,7 @@ class Handover:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Send the next parts, each after the pages that it refers to."""
+        """Send the next parts, each after all pages with references in it."""
         member = self.member
         while self._dump is not None and self._sent - self._taken < PARTS_AHEAD:
             self._next = self._next or self._dump.take()
@@ -169,7 +169,7 @@ class Handover:
         return self.wants_safe and self.member.neighbour(1) == self.member.members[-1]
 
     def tell_what_is_safe(self) -> None:
-        """Report durable updates to a successor that asks for them."""
+        """Report durable updates to a successor on request."""
         member = self.member
         if self.wants_safe and member.follows and member.safe > self._told_safe:
             self._told_safe = member.safe

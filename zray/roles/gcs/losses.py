@@ -62,7 +62,7 @@ def node_lost(shard: GcsShard, message: gcs.NodeLost) -> None:
 
 
 def see_to(shard: GcsShard, item: ObjectRecord, found: task_spec.TaskSpec | None = None) -> None:
-    """Somebody waits for it, and there is no copy: have it made, or say that it cannot be.  found: by the head."""
+    """Have an awaited object without a copy made, or report the loss.  found: by the head."""
     object_id = item.object_id
     task_id = task_of(object_id)
     tasks = shard.tasks

@@ -47,22 +47,22 @@ from ..role import Role, on
 
 
 class Spread:
-    """Of all chains of a master.  machines: member -> its machine, for those that are not the head's."""
+    """The machines of all chains of a master.  machines: member -> its machine, if not the head's."""
 
     def __init__(self, machines: dict[str, str]) -> None:
         self.machines = machines
         self.leaving: dict[str, None] = {}
 
     def machine(self, member: str) -> str:
-        """Where it runs."""
+        """Return the machine of a member."""
         return self.machines.get(member, "")
 
     def on_machine(self, node: str) -> list[str]:
-        """All that run there."""
+        """Return all members on the machine."""
         return [member for member, machine in self.machines.items() if machine == node]
 
     def spare(self, chain: Chain, replicas: int) -> str:
-        """Who is to join now; "": nobody."""
+        """Return the spare to join now; "": none."""
         if chain.joining or not chain.is_announced:
             return ""  # nothing is given to a second member before the first one's log has an epoch
         machines = [self.machine(member) for member in chain.members]
@@ -77,8 +77,9 @@ class Spread:
         return next(iter(fresh), "") if len(set(machines)) < len(machines) else ""
 
     def redundant(self, chain: Chain, replicas: int) -> str:
-        """Who is one too many now, so that a move is complete; "": nobody.  Rather the last ones: the clients of a
-        chain do not notice when neither its head nor its tail changes.
+        """Return the member to remove now, to complete a move; "": none.
+
+        Later members are preferred: clients do not notice a change that keeps the head and the tail.
         """
         if chain.joining or chain.tentative or len(chain.members) <= replicas:
             return ""
@@ -101,7 +102,7 @@ LOST_FOR_GOOD = (
 
 
 class Chain:
-    """One shard's."""
+    """The chain of a shard."""
 
     LASTING = {"tentative stalled": "members"}
 
@@ -123,19 +124,19 @@ class Chain:
         self.told: list[str] = []  # why clients wait for the shard, as they know it
 
     def full(self) -> list[str]:
-        """Members that have everything."""
+        """Return the members that have everything."""
         return [member for member in self.members if member not in self.tentative]
 
 
 class ChainMaster(Role):
-    """For all shards of a cluster.  replicas: how long each chain should be.
+    """The chain master for all shards of a cluster.  replicas: the desired length of each chain.
 
-    first_offers: shard -> how many members of the head's machine offer themselves before there is a chain (one, if
-    nothing is said).  former: what an earlier master has had noted; machines: of members on other nodes.
+    first_offers: shard -> how many members on the head's machine must offer themselves before a chain is made (default
+    1).  former: chains that an earlier master recorded; machines: the machines of members on other nodes.
     """
 
     LASTING = {"chains": ...} | {
-        # One more while one of them moves to another machine.
+        # An extra member exists while a member moves to another machine.
         "members of a chain": (lambda it: (len(one.members) for one in it.chains.values()), lambda it: it.replicas + 1)
     }
 
@@ -173,7 +174,7 @@ class ChainMaster(Role):
         return chain
 
     def _change(self, chain: Chain, *dropped: str) -> None:
-        """A new epoch: tell everybody, those who are out too."""
+        """Begin a new epoch, and announce the chain to all followers and members, including dropped members."""
         if spare := self.spread.spare(chain, self.replicas):
             chain.joining = spare
             del chain.spares[spare]
@@ -186,7 +187,7 @@ class ChainMaster(Role):
         self._forget_stalls(chain)
 
     def _note(self, chain: Chain) -> None:
-        """Where only members on this machine are, their logs tell all that there is to know."""
+        """Record the chain durably, if a member is on another machine; otherwise the logs here are enough."""
         members = {member: self.spread.machine(member) for member in chain.members}
         if not any(members.values()):
             members = {}
@@ -196,7 +197,7 @@ class ChainMaster(Role):
             self.perform(NoteChain(chain.shard, *note))
 
     def _settle(self, chain: Chain) -> None:
-        """A move that is complete, or may begin."""
+        """Complete a move of a member, or begin the next move."""
         if redundant := self.spread.redundant(chain, self.replicas):
             chain.members.remove(redundant)
             self._change(chain, redundant)
@@ -207,13 +208,13 @@ class ChainMaster(Role):
         self.send(listener, chain_wire.ChainChanged(chain.shard, chain.epoch, list(chain.members), chain.joining))
 
     def _dismiss(self, chain: Chain) -> None:
-        """Spares on machines that leave end; not while there is no chain, which may need what they know."""
+        """End the spares on draining machines; not while the chain is down, because a spare's log may be needed."""
         for spare in [name for name in chain.spares if self.spread.machine(name) in self.spread.leaving]:
             if chain.members:
                 self._send_away(chain, spare, chain.spares.pop(spare)[0])
 
     def _send_away(self, chain: Chain, spare: str, known: int) -> None:
-        """It ends when it hears of an epoch that it is not in, later than that of its log."""
+        """Send an epoch without the spare, later than the epoch of its log, to end the spare."""
         self.send(
             spare, chain_wire.ChainChanged(chain.shard, max(chain.epoch, known + 1), list(chain.members), chain.joining)
         )
@@ -236,7 +237,7 @@ class ChainMaster(Role):
             self._settle(chain)
 
     def _found(self, chain: Chain) -> None:
-        """A chain of one, once all logs are here; the others get what it has."""
+        """Make a chain of a single member when all logs are available; the other members copy its state."""
         here = [member for member in chain.spares if not self.spread.machine(member)]
         if len(here) < self.first_offers.get(chain.shard, 1) or any(name not in chain.spares for name in chain.awaited):
             return
@@ -260,7 +261,7 @@ class ChainMaster(Role):
         self._change(chain)
 
     def _end(self, chain: Chain) -> None:
-        """The last full member is lost.  Those that are left lack what only it had: better none than a wrong one."""
+        """Take the chain down: the last full member is lost, together with updates that no other member has."""
         self.reject("the last full member of a chain is lost")
         dropped = [*chain.members, chain.joining]
         (last,) = chain.full()
@@ -291,13 +292,13 @@ class ChainMaster(Role):
         self._tell_why(chain)
 
     def _forget_stalls(self, chain: Chain) -> None:
-        """Of those that are out."""
+        """Forget the stalls of removed members."""
         for member in [member for member in chain.stalled if member not in chain.members]:
             del chain.stalled[member]
         self._tell_why(chain)
 
     def _tell_why(self, chain: Chain) -> None:
-        """To all, if it is something new."""
+        """Tell all followers why the shard stalls, if the reasons have changed."""
         why = self._why(chain)
         if why != chain.told:
             chain.told = why
@@ -305,7 +306,7 @@ class ChainMaster(Role):
                 self.send(follower, chain_wire.ChainStalled(chain.shard, why))
 
     def _why(self, chain: Chain) -> list[str]:
-        """What is the matter with the shard, if anything is."""
+        """Return the reasons why the shard's clients wait; [] if they do not."""
         if chain.members or not chain.is_lost:
             return [f"cannot write its log: {words}; {GOES_ON}" for words in chain.stalled.values()]
         if awaited := [member for member in chain.awaited if member not in chain.spares]:

@@ -29,7 +29,7 @@ EARLY_MAX = 10_000
 
 
 class Result(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """Something that the shard has said to a role of a client, because of update `sequence`."""
+    """A message from the shard to a role of a client, caused by update `sequence`."""
 
     number: int
     sequence: int
@@ -38,7 +38,7 @@ class Result(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class Session(Struct, array_like=True, forbid_unknown_fields=True):
-    """What the chain knows of one client (one host's roles)."""
+    """The chain's record of a client (a host's roles)."""
 
     client: str
     received: int = 0  # the number of its last request
@@ -47,13 +47,13 @@ class Session(Struct, array_like=True, forbid_unknown_fields=True):
     roles: dict[str, None] = {}  # of that host, as far as they have asked for something
 
     def confirm(self, number: int) -> None:
-        """It has the results up to this one."""
+        """Drop the results up to `number`, which the client has confirmed."""
         results = self.results
         if results and results[0].number <= number:
             del results[: number - results[0].number + 1]
 
     def unconfirmed(self, number: int) -> int:
-        """How many are left when it has confirmed up to this one."""
+        """Return how many results remain after the client has confirmed those up to `number`."""
         return min(len(self.results), max(0, self.produced - number))
 
 
@@ -73,7 +73,7 @@ _decode = Decoder(Sessions).decode
 
 
 class Replica:
-    """What is replicated: a shard, and its sessions.  The same updates in the same order lead to the same replica."""
+    """A shard and its sessions.  The same updates in the same order lead to the same replica."""
 
     PASSING = {"undeliverable": None}
     LASTING = {"shard": ..., "sessions client_by_role early": None}
@@ -89,7 +89,7 @@ class Replica:
         self.undeliverable = 0
 
     def apply(self, update: Update) -> list[str]:
-        """One step.  Returns the clients for whom there are results now."""
+        """Apply an update.  Returns the clients that have results now."""
         assert update.sequence == self.sequence + 1, "an update out of order"
         self.sequence = update.sequence
         self.clock = update.now
@@ -102,7 +102,7 @@ class Replica:
         return list(touched)
 
     def _ask(self, update: Update, touched: dict[str, None]) -> None:
-        """What a client has to say."""
+        """Handle a client's requests and confirmations."""
         touched[update.client] = None
         session = self.session(update.client)
         session.confirm(update.taken)
@@ -118,7 +118,7 @@ class Replica:
             self._keep(effects, touched)
 
     def session(self, client: str) -> Session:
-        """Of this client; a new one for a client not heard of."""
+        """Return the client's session; a new session for a new client."""
         session = self.sessions.get(client)
         if session is None:
             session = self.sessions[client] = Session(client)
@@ -138,14 +138,14 @@ class Replica:
             touched[client] = None
 
     def _keep_early(self, role: str, message: ShardReply) -> None:
-        """Until it asks for something; not of a node that is lost."""
+        """Keep a message for a role without a request yet, unless the role's node is lost."""
         if role in self.shard.lost or sum(map(len, self.early.values())) >= EARLY_MAX:
             self.undeliverable += 1
         else:
             self.early.setdefault(role, []).append(message)
 
     def _forget(self, role: str) -> None:
-        """The node of this role is lost, and with it all that its host was."""
+        """Forget the host of a lost node: the client, the session and all roles."""
         self.early.pop(role, None)
         client = self.client_by_role.get(role)
         if client is not None:
@@ -155,16 +155,16 @@ class Replica:
 
     @property
     def is_dumping(self) -> bool:
-        """Whether there is a Dump of it already."""
+        """Whether a Dump of the replica exists already."""
         return self.shard.tasks.frozen is not None
 
     def dump(self, epoch: int = 0) -> Iterator[bytes]:
-        """In parts; ends before the next `apply`."""
+        """Yield the state in parts; must be exhausted before the next `apply`."""
         yield self.dump_sessions(epoch)
         yield from self.shard.dump()
 
     def dump_sessions(self, epoch: int) -> bytes:
-        """The first part."""
+        """Encode the sessions: the first part."""
         sessions, lost = list(self.sessions.values()), list(self.lost)
         return _encode(Sessions(self.sequence, epoch, self.clock, sessions, lost, self.early))
 
@@ -172,10 +172,10 @@ class Replica:
     def load(
         cls, shard: str, parts: list[bytes], pages: Mapping[int, list[bytes]] | None = None
     ) -> tuple[Replica, int]:
-        """The replica whose parts these are, and its epoch.  pages: as in state.load.
+        """Return the replica with these parts, and its epoch.  pages: as in state.load.
 
         Raises:
-            ValueError: they are none.
+            ValueError: the parts are not a replica's state.
         """
         if not parts:
             raise ValueError("no state of a replica: no part of one")
@@ -185,10 +185,10 @@ class Replica:
         return replica, epoch
 
     def load_sessions(self, data: bytes) -> int:
-        """The first part, into a new one.  Returns its epoch.
+        """Load the first part into a new replica.  Returns the epoch.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the data is no first part.
         """
         try:
             found = _decode(data)
@@ -204,7 +204,7 @@ class Replica:
 
 
 class Dump:
-    """A replica's state as it is when this is made, in parts, while the replica goes on.  One at a time."""
+    """A copy-on-write view of a replica's state at its creation, in parts, while updates go on; only one may exist."""
 
     def __init__(self, replica: Replica, epoch: int = 0) -> None:
         self.sequence = replica.sequence
@@ -212,7 +212,7 @@ class Dump:
         self._next: bytes | None = replica.dump_sessions(epoch)
 
     def take(self) -> tuple[bytes, bool]:
-        """The next part, and whether it is the last: then this is closed."""
+        """Return the next part, and whether it is the last; after the last, the dump is closed."""
         assert self._next is not None, "there is no more"
         part, self._next = self._next, next(self._frozen.parts, None)
         if self._next is None:
@@ -221,16 +221,16 @@ class Dump:
 
     @property
     def pages(self) -> dict[int, None]:
-        """In which specs of the parts so far lie."""
+        """Return the pages that hold specs of the parts so far."""
         return self._frozen.pages
 
     @property
     def new_pages(self) -> deque[int]:
-        """The same, but for those that were taken from here."""
+        """Return the pages that hold specs of the parts so far, except those already taken."""
         return self._frozen.new_pages
 
     def close(self) -> None:
-        """Nobody wants more of it."""
+        """Close the dump: no further parts are wanted."""
         self._frozen.close()
 
 
@@ -242,7 +242,7 @@ def speaks_for(client: str, requests: list[tuple[str, ShardRequest]]) -> bool:
 
 
 class Results:
-    """Of one member, while it is the tail."""
+    """The results of a member, while it is the tail."""
 
     def __init__(self, member: ChainMember) -> None:
         self.member = member
@@ -251,12 +251,12 @@ class Results:
         self.told: dict[str, int] = {}  # client -> the last result sent to it
 
     def clear(self) -> None:
-        """There is no state."""
+        """Forget everything: the member has no state."""
         self.touched.clear()
         self.unsaid.clear()
 
     def touch_all(self) -> None:
-        """Every client is to hear of all that it is not known to have."""
+        """Mark all clients, to send every unconfirmed result."""
         replica = self.member.replica
         assert replica is not None
         self.touched = dict.fromkeys(replica.sessions)
@@ -264,7 +264,7 @@ class Results:
         self.unsaid.append((replica.sequence, list(self.touched)))
 
     def tell(self) -> None:
-        """What is there for good, and not more."""
+        """Send results of durable updates, and no others."""
         member = self.member
         assert member.replica is not None
         sessions = member.replica.sessions

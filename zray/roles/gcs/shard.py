@@ -1,19 +1,19 @@
-"""GCS shard: the one authority for the tasks, objects, functions and names that hash to it.
+"""GCS shard: the only authority for the tasks, objects, functions and names that hash to it.
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
     local scheduler    RecordTasks       keep the specs; the node holds the first returns
     local scheduler    AddLocations, RemoveLocations    keep the directory; tell the subscribers
-    local scheduler    OfferCopies       FreeCopies, of those that others have too, or nobody holds
+    local scheduler    OfferCopies       FreeCopies, of copies that are spare, or that nobody holds
     local scheduler    HoldAtNode, ReleaseAtNode        keep the holders; with the last one gone, FreeCopies, unless the
                                                         object is not made again, and taken by what may be (tables.py)
-    local scheduler    FindUnheld        what nobody else holds
-    local scheduler    SubscribeObject   ObjectLocated, now or when there is a copy; or losses.py
+    local scheduler    FindUnheld        objects that no other node holds
+    local scheduler    SubscribeObject   ObjectLocated, now or when a copy exists; or losses.py
     local scheduler    CannotRebuild     ask another one
     local scheduler    LineageNeeded, LineageNeededReply    carried from another shard: see keeping.py
     global scheduler   LocateObjects     sizes and places of a task's arguments
     local scheduler    PublishFunction, FetchFunction, ReleaseFunctions     functions.py
-    local scheduler    RegisterActor, LookUpActor, LookUpActorNames, ActorRemoved    who has a name
+    local scheduler    RegisterActor, LookUpActor, LookUpActorNames, ActorRemoved    owners of names
     local scheduler    ActorAt, ActorUnguarded, ActorKilled, ActorForgotten, LocateActor    where an actor lives (homes)
     local scheduler    ...Group, ...Bundles, TryPlaces             placement groups: groups.py
     monitor            NodeLost          its holds and copies are gone
@@ -45,7 +45,7 @@ AWAITED_MAX = 10_000
 
 
 class GcsShard(Role):
-    """One shard, one replica.  is_chained: a chain has it, whose head finds what is `wanted`.
+    """A replica of a shard.  is_chained: a chain replicates the shard, and its head looks up `wanted` specs.
 
     is_alone: as in TaskTable.
     """
@@ -68,7 +68,7 @@ class GcsShard(Role):
         self.handle_with(self.homes, groups.GroupRequests(self))
 
     def _is_of_lost_node(self, node: str) -> bool:
-        """Whether what it says changes nothing any more."""
+        """Whether the sender is a lost node, and the message therefore rejected."""
         if node in self.lost:
             self.reject("a message of a lost node")
             return True
@@ -127,7 +127,7 @@ class GcsShard(Role):
 
     @on(gcs.OfferCopies)
     def on_offer_copies(self, message: gcs.OfferCopies) -> None:
-        """Evict spare copies, one after the other: the last copy of an object that is held stays."""
+        """Evict spare copies, but never the last copy of a held object."""
         if self._is_of_lost_node(message.node):
             return
         spare = []
@@ -156,7 +156,7 @@ class GcsShard(Role):
             self._acknowledge(gcs.HoldAtNodeReply(message.request))
 
     def _acknowledge(self, reply: keeping.Reply) -> None:
-        """Now, or when other shards have heard what it takes to keep their word."""
+        """Send the reply now, or after other shards have recorded the reply's prerequisites."""
         if self.tasks.keeping is None or not self.tasks.keeping.waits(self.sender, reply):
             self.send(self.sender, reply)
 
@@ -166,7 +166,7 @@ class GcsShard(Role):
             self.release(object_id, message.node, by_death=message.by_death)
 
     def release(self, object_id: bytes, node: str, *, by_death: bool = False) -> None:
-        """The node leaves the holders.  Nobody left: the copies go."""
+        """Remove the node from the holders.  Without any holder the copies are freed."""
         item = self.tasks.release(object_id, node)
         home = ""
         if (self.homes.homes or self.homes.askers) and object_id[-4:] == FIRST_RETURN:
@@ -180,7 +180,7 @@ class GcsShard(Role):
             losses.is_let_go(self, object_id)
 
     def _free_copies(self, item: tables.ObjectRecord) -> None:
-        """Free all copies of an object that was kept for tasks which took it."""
+        """Free all copies of an object that was kept for dependent tasks."""
         for node in item.sizes:
             if node not in self.lost:
                 self.send(node, gcs.FreeCopies([item.object_id]))
@@ -205,7 +205,8 @@ class GcsShard(Role):
             if self.lost:
                 losses.see_to(self, item)
         else:
-            # It has let go of it, or never held it: nobody there can wait for it.  (It asked as it left, say.)
+            # The node has released the object, or never held it, so no process there can wait.  (A release may cross
+            # the request.)
             self.tasks.drop_if_unused(item)
             self.send(
                 message.node, gcs.ObjectLost(message.object_id, "It is gone: this node did not hold it any more.")
@@ -328,7 +329,7 @@ class GcsShard(Role):
     # --- the end of the turn ---
 
     def end_turn(self, now: float) -> list[Effect]:
-        """What other shards are to know goes out."""
+        """End the turn; messages to other shards are sent."""
         if self.tasks.keeping is not None:
             self.tasks.keeping.end_turn(self)
         return super().end_turn(now)
@@ -336,25 +337,29 @@ class GcsShard(Role):
     # --- snapshots ---
 
     def dump(self) -> Iterator[bytes]:
-        """Its whole state, in parts."""
+        """Yield the whole state, in parts."""
         from . import state  # a node alone never needs it
 
         return state.dump(self)
 
     def freeze(self) -> Frozen:
-        """Its whole state as of now, in parts, while it goes on."""
+        """Return the whole state as of now, in parts; the shard may go on changing."""
         from . import state
 
         return state.Frozen(self)
 
     def load(self, parts: Iterable[bytes], pages: Mapping[int, list[bytes]] | None = None) -> None:
-        """Into a new shard.  pages: as in state.load.  Raises: ValueError."""
+        """Load a state into a new shard.  pages: as in state.load.
+
+        Raises:
+            ValueError: as in state.load.
+        """
         from . import state
 
         state.load(self, parts, pages)
 
     def lineage_found(self, message: chain.LineageFound, now: float) -> list[Effect]:
-        """What the head has found of what is `wanted`."""
+        """LineageFound: the head has looked up `wanted` specs."""
         self.now = now
         losses.lineage_found(self, message)
         return self.take_effects()

@@ -1,8 +1,8 @@
 """A shard's whole state as bytes, and back: for snapshots, and for a replica that joins.
 
-In parts of bounded size, while the shard goes on (Frozen).  Dictionaries keep their order, so that a loaded shard says
-the same things in the same order as the one that was dumped.  A new table of the shard needs a place here
-(tests/roles/test_gcs_state.py finds one that is missing).
+The state is encoded in parts of bounded size, while the shard goes on (Frozen).  Dictionaries keep their order, so a
+loaded shard sends the same messages in the same order as the dumped shard.  A new table of the shard must be added here
+(tests/roles/test_gcs_state.py finds a missing table).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TaskState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class KeepingState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A Keeping, but for what may be long."""
+    """A Keeping without its long tables."""
 
     own: int
     shards: int
@@ -81,7 +81,7 @@ class GroupState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """So much of a shard."""
+    """A part of a shard's state."""
 
     tasks: list[TaskState] = []
     functions: list[Function] = []
@@ -109,11 +109,11 @@ _decode = Decoder(Part).decode
 
 
 class Frozen:
-    """A shard as it is when this is made, in parts, while the shard goes on.  One at a time; `close` ends it.
+    """A snapshot of a shard at creation, in parts, while the shard goes on.  Only one may exist; `close` ends it.
 
-    What may be long is copied as references: whoever is about to change a task's record, an actor's home or a group has
-    a copy take its place here (`changes` of each table); functions and names are never changed in place.  The rest is
-    encoded at once.
+    Long tables are copied as references.  Before a task's record, an actor's home or a group changes, a copy takes its
+    place here (`changes` of each table); functions and names never change in place.  Everything else is encoded at
+    once.
     """
 
     def __init__(self, shard: GcsShard) -> None:
@@ -140,14 +140,14 @@ class Frozen:
             self.new_pages.append(page)
 
     def close(self) -> None:
-        """Nobody wants more of it."""
+        """Close the snapshot: no further parts are wanted."""
         shard = self._shard
         if shard.tasks.frozen is self._records:
             shard.tasks.frozen = shard.homes.frozen = shard.groups.frozen = None
 
 
 def dump(shard: GcsShard) -> Iterator[bytes]:
-    """The parts.  The shard must not change before the last has been taken."""
+    """Yield the parts.  The shard must not change before the last has been taken."""
     yield from _dump_tasks(shard.tasks.records, lambda page: None)
     for function in shard.functions.by_id.values():
         yield _encode(Part(functions=[function]))
@@ -172,7 +172,7 @@ def _dump_tasks(records: dict[bytes, TaskRecord], note_page: Callable[[int], Non
 
 
 def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[bytes, Home]) -> Iterator[bytes]:
-    """All but tasks and functions.  groups, homes: what is in them when they are come to."""
+    """Encode all but tasks and functions.  groups, homes: read only when their parts are encoded."""
     makers, attempts = dict(shard.tasks.makers), dict(shard.tasks.attempts)
     actors = list(shard.actor_by_name.values())
     last = Part(
@@ -198,7 +198,7 @@ def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[by
 
 
 def _dump_owners(table: FunctionTable) -> Iterator[bytes]:
-    """After the functions."""
+    """Encode the owners of functions, after the functions."""
     for owner, published in table.owners.items():
         for some in _portions(published.functions) if published.functions else [[]]:
             yield _encode(Part(owners=[(*owner, some)]))
@@ -237,10 +237,10 @@ def _portions(items: Iterable[T]) -> Iterator[list[T]]:
 
 
 def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes]] | None = None) -> None:
-    """Into a shard that is new.  pages: of another replica's store, unpacked; None: they are in our own.
+    """Load the parts into a new shard.  pages: from another replica's store, unpacked; None: they are in our own.
 
     Raises:
-        ValueError: a part is none.
+        ValueError: the data is no part.
     """
     for data in parts:
         try:

@@ -1,12 +1,13 @@
-"""The tables of one GCS shard: tasks with their lineage, objects with holders and locations, functions, actors.
+"""The tables of a GCS shard: tasks with their lineage, objects with holders and locations, functions, actors.
 
-A task's record is also the record of its first return's first holder: most tasks need nothing else.  A record
-lives while a node holds one of the task's objects, or while a living record's task takes one of them
-(`dependents`), here or in another shard (`keeping`): what it takes to rebuild anything that lives is kept (Ray
-paper 4.8).  Letting go is iterative.
+A task's record also records the first holder of its first return, and most tasks need nothing else.  A record lives
+while a node holds one of the task's objects.  It also lives while a living record's task takes one of them
+(`dependents`), here or in another shard (`keeping`).  So the lineage of every living object is kept (Ray paper 4.8).
+Records are released iteratively.
 
-What a task has returned that may run once only is not made again.  So a copy of it stays, though nobody holds it, while
-a living record's task takes it and may run again; where there is no room, it goes (`OfferCopies`).
+Objects returned by a task that may run only once are not made again.  So a copy of such an object stays without a
+holder while a living record's task takes it and may run again.  If the store lacks room, the copy is evicted
+(`OfferCopies`).
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from ...ids import FIRST_RETURN, is_put, task_of
 from ...wire.task_spec import TaskSpec, parse_options
 from .keeping import Keeping
 
-# What a spec takes beside its arguments, and for each object that it names: about so many bytes.
+# An estimate of a spec's bytes, besides its arguments, and of the bytes for each object that it names.
 SPEC_BYTES = 400
 NAMED_BYTES = 64
 
 
 class Flushed(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What stays in memory of a spec that lies in the store (flushing.py): where; and what is often looked at."""
+    """The part of a flushed spec kept in memory (flushing.py): the place in the store, and frequently used fields."""
 
     place: int  # page << PLACE_BITS | number in it
     digest: int
@@ -36,25 +37,26 @@ class Flushed(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 PLACE_BITS = 16
-# Of a spec that is nowhere any more: its shard is alone, and nothing is ever made again from what that has recorded.
+# The place of a dropped spec: in a single-node session, no task is re-executed from records.
 NOWHERE = -1
-# Such a shard keeps arguments of so many bytes; larger ones its node counts while their task is to run, and no longer.
+# The limit up to which a single-node session's shard keeps arguments; the node counts larger ones until the task has
+# run.
 ARGUMENTS_BYTES_MAX = 1024
 
 
 def weight_of(spec: TaskSpec) -> int:
-    """The memory that it takes, roughly, in bytes."""
+    """Estimate the spec's memory, in bytes."""
     return SPEC_BYTES + len(spec.args) + NAMED_BYTES * (len(spec.deps) + len(spec.holds))
 
 
 def digest_of(spec: TaskSpec) -> int:
-    """What the task does, in 60 bits (a larger number takes more memory)."""
+    """Return a digest of the task's function and arguments, in 60 bits (a larger number takes more memory)."""
     data = spec.function_id + len(spec.args).to_bytes(8, "big") + spec.args
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 4
 
 
 class ObjectRecord(Struct, gc=False, eq=False):
-    """Who holds an object, who has a copy, who waits for one."""
+    """Holders, copies and subscribers of an object."""
 
     object_id: bytes
     holders: dict[str, None]
@@ -63,7 +65,7 @@ class ObjectRecord(Struct, gc=False, eq=False):
 
 
 class TaskRecord(Struct, gc=False, eq=False):
-    """One task: its spec (None: not heard of yet, only of its objects), and what keeps the record."""
+    """A task: the spec (None: only objects are known yet), and the reasons to keep the record."""
 
     spec: TaskSpec | Flushed | None = None
     holder: str = ""  # the one node that holds the first return, while `objects` has no record of it
@@ -72,8 +74,10 @@ class TaskRecord(Struct, gc=False, eq=False):
 
 
 class TaskTable:
-    """Lineage and object directory of one shard.  is_weighed: specs may leave memory, so it says what they weigh.
-    is_alone: in an embedded session's node, where nobody could ever run a task again.
+    """Lineage and object directory of a shard.
+
+    is_weighed: specs may be flushed from memory, so their memory is estimated.  is_alone: in an embedded session's
+    node, where no task can ever be re-executed.
     """
 
     PASSING = {"records": None, "makers attempts once pages": "records"}
@@ -99,8 +103,9 @@ class TaskTable:
         self.frozen: dict[bytes, TaskRecord] | None = None
 
     def keep(self, shards: int, own: str, nodes: Iterable[str]) -> Keeping | None:
-        """With what other shards need, from now on.  own: the name of this one, which ends with its number; nodes:
-        those that are there, the one that has spoken last.  None: it is alone.
+        """Begin to keep records needed by other shards; return None for a single shard.
+
+        own: the local shard's name, with its number at the end; nodes: the present nodes, the last sender last.
         """
         if self.keeping is None and shards > 1:
             self.keeping = Keeping(int(own.rpartition("-")[2]), shards)
@@ -109,14 +114,14 @@ class TaskTable:
         return self.keeping
 
     def changes(self, task_id: bytes, record: TaskRecord) -> None:
-        """The record is about to change, and `frozen` is there: what it was stays there."""
+        """Copy the record into `frozen` before a change, if `frozen` still refers to it."""
         frozen = self.frozen
         if frozen is not None and frozen.get(task_id) is record:
             objects = {name: copy_of(item) for name, item in record.objects.items()} if record.objects else None
             frozen[task_id] = TaskRecord(record.spec, record.holder, record.dependents, objects)
 
     def require(self, task_id: bytes) -> TaskRecord:
-        """The record, to change it; a new one for a task not heard of."""
+        """Return the record, to change it; a new record for an unknown task."""
         record = self.records.get(task_id)
         if record is None:
             record = self.records[task_id] = TaskRecord()
@@ -125,7 +130,7 @@ class TaskTable:
         return record
 
     def require_object(self, object_id: bytes) -> ObjectRecord:
-        """The full record of an object, to change it."""
+        """Return the full record of an object, to change it; created if missing."""
         task_id = task_of(object_id)
         record = self.require(task_id)
         if record.objects is None:
@@ -141,7 +146,7 @@ class TaskTable:
         return item
 
     def find_object(self, object_id: bytes) -> ObjectRecord | None:
-        """The full record, where there is one; to change it, or not."""
+        """Return the full record of an object, or None; the caller may change it."""
         task_id = task_of(object_id)
         record = self.records.get(task_id)
         if record is None or not record.objects:
@@ -151,11 +156,11 @@ class TaskTable:
         return record.objects.get(object_id)
 
     def is_held(self, object_id: bytes) -> bool:
-        """Whether some node holds it."""
+        """Whether any node holds the object."""
         return any(self.holders_of(object_id))
 
     def holders_of(self, object_id: bytes) -> Iterable[str]:
-        """The nodes that hold it."""
+        """Return the nodes that hold the object."""
         record = self.records.get(task_of(object_id))
         if record is None:
             return ()
@@ -165,13 +170,13 @@ class TaskTable:
         return item.holders if item is not None else ()
 
     def is_there(self, object_id: bytes) -> bool:
-        """Whether some node holds it, or it could be made."""
+        """Whether a node holds the object, or a recorded task could make it."""
         record = self.records.get(task_of(object_id))
         is_made = record is not None and record.spec is not None and not is_put(object_id)
         return is_made or self.is_held(object_id)
 
     def record(self, spec: TaskSpec, node: str) -> None:
-        """A spec, and that the node holds the task's first return."""
+        """Record a spec, with the node as holder of the task's first return."""
         task_id = spec.task_id
         record = self.records.get(task_id)
         kept: TaskSpec | Flushed = spec
@@ -205,7 +210,7 @@ class TaskTable:
         return None
 
     def count_once(self, spec: TaskSpec | Flushed, step: int) -> None:
-        """Count what the spec of a new record (1) takes, or of one that is gone (-1), if its task may run once only."""
+        """Count the arguments of a new spec (1), or of a removed spec (-1), if its task may run only once."""
         if is_once(spec):
             for object_id in parents_of(spec):
                 task_id = task_of(object_id)
@@ -216,12 +221,12 @@ class TaskTable:
                     del self.once[task_id]
 
     def has_run_again(self, task_id: bytes, attempts: int) -> None:
-        """So often, in all."""
+        """Record how often the task has run, in all."""
         if task_id in self.records and attempts > self.attempts.get(task_id, 0):
             self.attempts[task_id] = attempts
 
     def hold(self, object_id: bytes, node: str) -> None:
-        """The node joins the holders."""
+        """Add the node to the holders."""
         record = self.require(task_of(object_id))
         is_first = object_id[-4:] == FIRST_RETURN
         if is_first and record.objects is None and record.holder in ("", node):
@@ -230,7 +235,8 @@ class TaskTable:
             self.require_object(object_id).holders[node] = None
 
     def release(self, object_id: bytes, node: str) -> ObjectRecord | None:
-        """The node leaves the holders.  Returns the full record if nobody holds the object now, and it is to go."""
+        """Remove the node from the holders.  Returns the full record if the object lost its last holder and its copies
+        go."""
         task_id = task_of(object_id)
         record = self.records.get(task_id)
         if record is None:
@@ -254,27 +260,27 @@ class TaskTable:
         return item
 
     def _stays(self, item: ObjectRecord, record: TaskRecord) -> bool:
-        """Whether a copy is there, and stays for tasks that took the object."""
+        """Whether a copy exists, and is kept for tasks that took the object."""
         if not (item.sizes and record.dependents) or record.spec is None or is_put(item.object_id):
             return False
         return is_once(record.spec) and self._is_taken(task_of(item.object_id), record)
 
     def _is_taken(self, task_id: bytes, record: TaskRecord) -> bool:
-        """Whether a task that may run again takes something of this one; where nothing is made again, none does.
+        """Whether a re-executable task takes an object of this task; never if no task is re-executed.
 
-        Of records of other shards it is not known: they may.
+        Dependent records of other shards are unknown, so they count as re-executable.
         """
         return not self.is_alone and record.dependents > self.once.get(task_id, 0)
 
     def _free_unheld(self, record: TaskRecord) -> None:
-        """Free the copies that were kept for tasks which took them: there are none any more."""
+        """Free copies kept for dependent tasks, when no dependent task is left."""
         assert record.objects is not None
         for item in [item for item in record.objects.values() if item.sizes and not item.holders]:
             del record.objects[item.object_id]
             self.free(item)
 
     def drop_if_unused(self, item: ObjectRecord) -> None:
-        """Where nobody holds it, has it or waits for it."""
+        """Drop the object's record if no node holds it, has a copy or waits for a copy."""
         task_id = task_of(item.object_id)
         record = self.records.get(task_id)
         if record is None or record.objects is None or record.objects.get(item.object_id) is not item:
@@ -319,7 +325,7 @@ class TaskTable:
                     doomed.append(parent_id)
 
     def _forget_spec(self, spec: TaskSpec | Flushed) -> None:
-        """Its record is gone."""
+        """Release the memory, or the place in its page, of a removed record's spec."""
         if type(spec) is TaskSpec:
             self.weight -= weight_of(spec)
         else:
@@ -329,9 +335,9 @@ class TaskTable:
                 del self.pages[page]
 
     def flush(self, task_id: bytes, spec: TaskSpec, page: int, index: int) -> None:
-        """It lies in the store now, under this number of that page: it leaves memory, if its record has not gone.
+        """Replace a spec that has been stored in a page by its place, if the record still exists.
 
-        A state that is being handed out has it one way or the other.
+        A snapshot in progress may contain either form.
         """
         record = self.records.get(task_id)
         if record is not None and record.spec is spec:
@@ -340,7 +346,7 @@ class TaskTable:
             self.pages[page] = self.pages.get(page, 0) + 1
 
     def keep_for(self, task_id: bytes, shard: int) -> None:
-        """A record of another shard needs this one."""
+        """Keep a record that a record of another shard needs."""
         assert self.keeping is not None
         shards = self.keeping.kept_for.get(task_id, {})
         if shard not in shards:
@@ -349,7 +355,7 @@ class TaskTable:
             self.require(task_id).dependents += 1
 
     def let_go_for(self, task_id: bytes, shard: int) -> None:
-        """None does any more."""
+        """Release a record that no record of the other shard needs any more."""
         assert self.keeping is not None
         shards = self.keeping.kept_for.get(task_id)
         if shards is not None and shard in shards:
@@ -361,7 +367,7 @@ class TaskTable:
             self._let_go(task_id)
 
     def check_everything(self) -> None:
-        """Dependents are what the specs say; no record is kept by nothing."""
+        """Assert that `dependents` match the specs, and each record has a reason to live."""
         kept_for = self.keeping.kept_for if self.keeping is not None else {}
         dependents = {task_id: len(shards) for task_id, shards in kept_for.items()}
         once: dict[bytes, int] = {}
@@ -390,17 +396,17 @@ class TaskTable:
 
 
 def copy_of(item: ObjectRecord) -> ObjectRecord:
-    """One that changes by itself."""
+    """Return an independent copy of the record."""
     return ObjectRecord(item.object_id, dict(item.holders), dict(item.sizes), dict(item.subscribers))
 
 
 def parents_of(spec: TaskSpec | Flushed) -> tuple[bytes, ...]:
-    """The objects that the task takes."""
+    """Return the objects that the task takes."""
     return spec.parents if type(spec) is Flushed else (*spec.deps, *spec.holds)  # type: ignore[union-attr]
 
 
 def is_once(spec: TaskSpec | Flushed) -> bool:
-    """Whether the task is not run again when what it has returned is lost."""
+    """Whether the task is never re-executed to reconstruct its returns."""
     if type(spec) is Flushed:
         return spec.is_once
     try:
@@ -410,7 +416,7 @@ def is_once(spec: TaskSpec | Flushed) -> bool:
 
 
 def _do_the_same(known: TaskSpec | Flushed, spec: TaskSpec) -> bool:
-    """Whether two specs of one task ask for the same."""
+    """Whether two specs of a task have the same function and arguments."""
     if type(known) is Flushed:
         return known.digest == digest_of(spec)
     return known.function_id == spec.function_id and known.args == spec.args  # type: ignore[union-attr]
