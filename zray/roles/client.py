@@ -1,20 +1,20 @@
-"""Client: inside every driver and worker; knows its refs, its values, and what it has to tell the node.
+"""Client: inside every driver and worker; knows the process's refs and values, and the messages for the node.
 
-Not a Role with effects: it is called for every task, so it collects messages in `outbox`, and its host takes
-them (`take_messages`) when a buffer is full, when somebody waits, or after about a millisecond.  It is as pure
+The client is no Role with effects.  Because every task calls it, messages are collected in `outbox`.  The host takes
+them (`take_messages`) when a buffer is full, when a caller waits, or after about a millisecond.  The client is as pure
 as a role: no socket, no clock, no thread.
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
-    local scheduler    ObjectsReady     keep the values that somebody here still refers to
+    local scheduler    ObjectsReady     keep the values of objects that a ref here refers to
     local scheduler    ValuesFreed      an error takes the place of values
-    local scheduler    WaitReply        somebody's wait is over
+    local scheduler    WaitReply        a wait is over
     object manager     ObjectAllocated, PagesReserved, AllocateRefused    room for a large value
     local scheduler    InlineLimit      larger values are written into the arena
     node               FindActorReply, ActorNamesFound, StatusReply, NodesReply, ExplainReply, WorkListed
 
-A value is kept while a ref on its object lives in this process.  A place in the arena that the node told us is
-pinned there; it is let go when no ref and no array on it is left (`UnpinObjects`).
+A value is kept while a ref to its object lives in this process.  A place in the arena that the node has sent stays
+pinned until no ref to the object and no array on it is left (`UnpinObjects`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BUFFERED_COUNT_MAX = 128
 RELEASES_MAX = 4_096
 
 
-# What a node answers with, by the number of the question.
+# Answers of a node, matched by the number of the request.
 Reply = (
     actors.FindActorReply
     | actors.ActorNamesFound
@@ -53,13 +53,13 @@ Reply = (
 
 
 class Client:
-    """Refs, values and outbox of one process."""
+    """The refs, values and outbox of a process."""
 
     PASSING = {"held told reading replies left": None, "further_refs values located": "held"}
     LASTING = {"asked asked_whether": "borrowed"}
 
     def __init__(self, released: deque[bytes], unread: deque[bytes]) -> None:
-        """`released`: ids of refs that died (appended to by their finalizers); `unread`: of arrays that died."""
+        """`released`: ids of dead refs, appended by their finalizers; `unread`: ids of dead arrays."""
         self.released = released
         self.unread = unread
         # Objects that this process has refs on -> the one copy of the id that tables and refs share: each further
@@ -97,9 +97,9 @@ class Client:
     # --- what the process says ---
 
     def submit(self, spec: task_spec.TaskSpec, num_returns: int = 1) -> bytes:
-        """A task or an actor call.  Its returns are held by this process from now on.
+        """Submit a task or an actor call; this process holds its returns from now on.
 
-        Returns the id of the first one, for its ref to share.
+        Returns the id of the first return, for the ref to share.
         """
         first = spec.task_id + FIRST_RETURN
         if num_returns == 1:  # nearly always: `_own`, without the call where the id is new
@@ -122,7 +122,7 @@ class Client:
         return first
 
     def submit_later(self, spec: task_spec.TaskSpec, num_returns: int) -> bytes:
-        """As submit(), in the middle of anything that goes on here, also of this class's own methods."""
+        """Submit like submit(), but safe at any moment, even inside this class's own methods."""
         first = self._own(spec.task_id + FIRST_RETURN)
         for index in range(2, num_returns + 1):
             self._own(return_id(spec.task_id, index))
@@ -131,7 +131,7 @@ class Client:
         return first
 
     def put(self, object_id: bytes, value: bytes | task_spec.StoredValue, contained: tuple[bytes, ...] = ()) -> None:
-        """A value; this process holds it, and knows it."""
+        """Store a value: this process holds a ref to the object, and knows the value."""
         self._own(object_id)
         self.values[object_id] = value
         if type(value) is task_spec.StoredValue:
@@ -145,19 +145,19 @@ class Client:
         self.buffered += 1
 
     def say(self, message: Message) -> None:
-        """Anything else, in its place among the rest."""
+        """Append any other message to the outbox, in order."""
         self.outbox.append(message)
         self._specs = None
         self._puts = None
         self.buffered += 1
 
     def say_first(self, message: Message) -> None:
-        """Anything else, ahead of all that has not left yet."""
+        """Insert any other message ahead of all unsent messages."""
         self.outbox.insert(0, message)
         self.buffered += 1
 
     def hold(self, object_id: bytes) -> None:
-        """One more ref on it in this process; the first one is announced."""
+        """Count another ref to the object in this process; the first ref is announced."""
         if object_id in self.held:
             self.further_refs[object_id] = self.further_refs.get(object_id, 0) + 1
             return
@@ -166,14 +166,14 @@ class Client:
         self.say(objects.HoldObjects([object_id]))
 
     def expect_actor(self, object_id: bytes) -> None:
-        """The object behind a new actor's handles: ours, like a task's return.  Its calls tell of its failure."""
+        """Hold the object behind a new actor's handles, as a task's return.  The actor's calls report its failure."""
         self.unfetched.handed.add(object_id)
         self._own(object_id)
 
     def _own(self, object_id: bytes) -> bytes:
-        """One more ref, on what this process makes.  Returns the copy of the id that is to be shared.
+        """Hold an object that this process creates, and return the shared copy of its id.
 
-        It may be held already: a task that runs again makes the same ids, and refs of its first run may live.
+        The id may be held already: a re-executed task creates the same ids, and refs of the first run may live.
         """
         known = self.held.setdefault(object_id, object_id)
         if known is not object_id:
@@ -181,11 +181,11 @@ class Client:
         return known
 
     def take_messages(self, results: Iterable[Message] = ()) -> list[Message]:
-        """All there is to say, and nothing is kept; refs and arrays that died meanwhile are included, so many of them.
+        """Take all unsent messages, including releases of a limited number of dead refs and arrays.
 
-        results: a worker's, from its task executor, at each flush.  They go behind what its tasks said (a ref
-        that a task keeps is held before the task lets go of it) and ahead of the releases (a ref inside a
-        result is the result's before it is no longer the task's).
+        results: a worker's, from its task executor, at each flush.  Results follow the messages of the tasks, so a ref
+        that a task keeps is held before the task releases its argument.  Results precede the releases, so a ref inside
+        a result is counted before the task's ref is released.
         """
         if results:
             self.outbox += results
@@ -248,15 +248,15 @@ class Client:
     # --- reading ---
 
     def place_told(self, object_id: bytes) -> None:
-        """The node told us where it lies (as a task's argument)."""
+        """Record that the node has sent the object's place in the arena, as a task's argument."""
         self.told[object_id] = self.told.get(object_id, 0) + 1
 
     def read_begins(self, object_id: bytes) -> None:
-        """One more array on it lives; its finalizer appends to `unread`."""
+        """Count another live array on the object; its finalizer appends to `unread`."""
         self.reading[object_id] = self.reading.get(object_id, 0) + 1
 
     def place_unused(self, object_id: bytes) -> None:
-        """A place we were told, that nothing here reads now."""
+        """Unpin a place sent by the node, unless a live array reads from the place."""
         if object_id in self.told and object_id not in self.reading:
             self.reading[object_id] = 1
             self.unread.append(object_id)
@@ -264,11 +264,11 @@ class Client:
     # --- waiting ---
 
     def is_ready(self, object_id: bytes) -> bool:
-        """Whether its value, or the news that there is one, is here."""
+        """Whether the value is here, or is known to exist."""
         return object_id in self.values or object_id in self.located
 
     def ask(self, object_ids: Iterable[bytes]) -> None:
-        """Have the values of borrowed objects sent; those of our own tasks come unasked."""
+        """Request the values of borrowed objects; values of this process's own tasks come unasked."""
         wanted = [i for i in object_ids if i in self.borrowed and i not in self.asked and i not in self.values]
         if wanted:
             self.asked.update(wanted)
@@ -277,12 +277,12 @@ class Client:
             self.say(tasks.WaitObjects(self.request, wanted, len(wanted), True, False))
 
     def ask_whether(self, object_ids: Iterable[bytes]) -> None:
-        """Have the node say when each is there, without its value; that it is will stand in `located`."""
+        """Ask the node to report when each object exists, without its value; existing objects enter `located`."""
         for object_id in object_ids:
             if object_id not in self.asked_whether:  # whoever polls asks once
                 self.asked_whether.add(object_id)
                 self.request += 1
-                # One each: every reply names what it found.
+                # Separate requests, because every reply lists only the objects found by then.
                 self.say(tasks.WaitObjects(self.request, [object_id], 1, False, False))
 
     def wait(
@@ -295,29 +295,29 @@ class Client:
         aside: bool = False,
         limited: bool = False,
     ) -> int:
-        """Ask the node to say when `count` of them are there.  Returns the request to look for in `replies`."""
+        """Ask the node to report when `count` of the objects are ready.  Returns the key of the reply in `replies`."""
         self.request += 1
         self.replies[self.request] = None
         self.say(tasks.WaitObjects(self.request, object_ids, count, fetch, block, aside, limited))
         return self.request
 
     def cancel_wait(self, request: int) -> None:
-        """No longer interested: the reply comes soon."""
+        """Cancel a wait; the reply comes soon."""
         self.say(tasks.CancelWait(request))
 
     def leave_wait(self, request: int) -> None:
-        """This worker's only thread goes on, whatever the node does: nested tasks sent into the wait are not for it."""
+        """Leave a wait at once: nested tasks that the node has sent into the wait are not run."""
         self.say(tasks.CancelWait(request, goes_on=True))
         self.left = request
 
     def await_room(self) -> int:
-        """This worker waits for room in the object store.  Returns the request, to be cancelled in the end."""
+        """Wait for room in the object store.  Returns the request, for the caller to cancel in the end."""
         request = self.expect_reply()
         self.say(tasks.AwaitRoom(request))
         return request
 
     def expect_reply(self) -> int:
-        """A number for a question of another kind."""
+        """Return the number of a new request, and expect its reply."""
         self.request += 1
         self.replies[self.request] = None
         return self.request
@@ -325,13 +325,13 @@ class Client:
     # --- what the node says ---
 
     def handle(self, message: Message) -> None:
-        """One message; what is not for a client is ignored."""
+        """Handle a message; messages for other roles are ignored."""
         handler = HANDLERS.get(type(message))
         if handler is not None:
             handler(self, message)
 
     def _lie_elsewhere(self, object_ids: list[bytes]) -> None:
-        """Large results of our own tasks are on other nodes: they come when they are asked for."""
+        """Record that large results of local tasks are on other nodes, to be fetched on demand."""
         mine = [object_id for object_id in object_ids if object_id in self.held]
         self.borrowed.update(mine)
         wanted = [object_id for object_id in mine if any(object_id in wait for wait in self.waits)]
@@ -361,7 +361,7 @@ class Client:
 
     @on(objects.ValuesFreed)
     def on_values_freed(self, message: objects.ValuesFreed) -> None:
-        """Also of our own wish, ahead of the node's word: a value that is here is read no more."""
+        """ValuesFreed: an error replaces the values, also if freed by the process itself."""
         self.arrivals += 1
         for object_id in message.object_ids:
             known = self.held.get(object_id)

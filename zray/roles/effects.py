@@ -1,7 +1,7 @@
-"""The few things that a role cannot do itself, as data; and the messages in which their outcomes come back.
+"""Effects that a role cannot perform itself, as data; and the messages that report their outcomes.
 
-An effect never raises: each of its outcomes is a message of its own, addressed to the role that asked.
-The host performs the effects of a turn in order.
+An effect never raises: each outcome is a message, addressed to the role that asked.  The host performs the effects of a
+turn in order.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from .work_effects import WorkEffect
 
 
 class Send(Struct, gc=False):
-    """Give `message` to `destination`.  To a peer that is gone: it is dropped (the peer's end is reported)."""
+    """Give `message` to `destination`.  If the peer is gone, the message is dropped; the peer's end is reported."""
 
     destination: str
     message: Message | Local
 
 
 class SetTimer(Struct):
-    """Give `message` back to this role in `delay` seconds.  (With gc: a `Later` refers to what refers to its role.)"""
+    """Give `message` back to this role in `delay` seconds.  (With gc: a `Later` refers to objects that refer to the
+    role.)"""
 
     delay: float
     message: Local
@@ -40,13 +41,13 @@ class StartWorker(Struct, gc=False):
 
 
 class KillWorker(Struct, gc=False):
-    """kill -9 of a worker and its process group.  Outcome: WorkerExited."""
+    """Kill a worker and its process group (kill -9).  Outcome: WorkerExited."""
 
     worker: str
 
 
 class OpenWindow(Struct, gc=False):
-    """Let a worker claim `count` more tasks.  Goes ahead of the StartTasks that names them."""
+    """Let a worker claim `count` more tasks.  Precedes the StartTasks with these tasks."""
 
     worker: str
     count: int
@@ -60,14 +61,14 @@ class ReclaimTasks(Struct, gc=False):
 
 
 class ReadOutput(Struct, gc=False):
-    """What is new in the logs of a job's workers.  Outcome: one OutputRead, when there is something; at_once: now."""
+    """Read new lines in the logs of a job's workers.  Outcome: OutputRead, when lines exist; at_once: now."""
 
     job_id: bytes
     at_once: bool = False
 
 
 class WriteOutput(Struct, gc=False):
-    """Keep lines for a driver here, which follows them (log_follower.py).  Outcome: OutputWritten, in order."""
+    """Keep lines for a local driver, which follows them (log_follower.py).  Outcome: OutputWritten, in order."""
 
     job_id: bytes
     source: str
@@ -75,7 +76,7 @@ class WriteOutput(Struct, gc=False):
 
 
 class ForgetOutput(Struct, gc=False):
-    """The job's output is read, and kept, no more."""
+    """Stop reading and keeping a job's output."""
 
     job_id: bytes
 
@@ -84,20 +85,20 @@ OUTPUT_EFFECTS = (ReadOutput, WriteOutput, ForgetOutput)
 
 
 class ForgetProcess(Struct, gc=False):
-    """The process is gone: its link and its address with it."""
+    """Drop the link and the address of a process that is gone."""
 
     process: str
 
 
 class CreateSegment(Struct, gc=False):
-    """Make a shared-memory segment of `size` bytes, no page of it reserved.  Outcome: SegmentCreated / ...Failed."""
+    """Create a shared-memory segment of `size` bytes, without reserving pages.  Outcome: SegmentCreated / ...Failed."""
 
     segment: int
     size: int
 
 
 class ReservePages(Struct, gc=False):
-    """Make sure that [offset, offset + length) has pages (posix_fallocate).  Outcome: PagesAreThere / PagesRefused."""
+    """Reserve pages for [offset, offset + length) (posix_fallocate).  Outcome: PagesAreThere / PagesRefused."""
 
     segment: int
     offset: int
@@ -106,7 +107,7 @@ class ReservePages(Struct, gc=False):
 
 
 class ReadRange(Struct, gc=False):
-    """A range of a segment, for another node.  Outcome: RangeRead with the same token."""
+    """Read a range of a segment, for another node.  Outcome: RangeRead with the same token."""
 
     segment: int
     offset: int
@@ -117,7 +118,7 @@ class ReadRange(Struct, gc=False):
 class WriteRange(Struct, gc=False):
     """Write bytes that came from another node into a segment.  Outcome: RangeWritten with the same token.
 
-    is_awaited: at once.  Otherwise with whatever comes next: there is more on its way, and nothing to do before that.
+    is_awaited: write at once.  Otherwise the host writes with the next message: more bytes follow before any reaction.
     """
 
     segment: int
@@ -128,14 +129,14 @@ class WriteRange(Struct, gc=False):
 
 
 class EndSession(Struct, gc=False):
-    """End this node: workers, segments, sockets, folder.  may_rejoin: a new one may join in its place."""
+    """End the node: workers, segments, sockets, folder.  may_rejoin: a new node may join in its place."""
 
     reason: str
     may_rejoin: bool = False
 
 
 class MeetHost(Struct, gc=False):
-    """Let the host of another node in; connect to it where it was there before us."""
+    """Admit the host of another node, and connect to its endpoint if the other node joined first."""
 
     node: str
     kind: str
@@ -145,27 +146,27 @@ class MeetHost(Struct, gc=False):
 
 
 class ForgetHost(Struct, gc=False):
-    """The host of that node is gone for good: its key is refused, its mail dropped; should it be there, it is told."""
+    """Forget a host that is gone for good: refuse the key, drop messages, and tell the host if alive."""
 
     node: str
     reason: str
 
 
 class NoteMember(Struct, gc=False):
-    """Have it for good that this node is a member."""
+    """Record durably that the node is a member."""
 
     node: gcs.RegisterNode
 
 
 class NoteLost(Struct, gc=False):
-    """Have it for good that this node is lost; before anybody hears of it."""
+    """Record durably that a node is lost, before the loss is announced."""
 
     node: str
     reason: str
 
 
 class ProbeHost(Struct, gc=False):
-    """Look at the host of that role from outside, by the network alone.  endpoint: where it listens; "": the head's.
+    """Probe a role's host from outside, by the network alone.  endpoint: the host's address; "": the head's.
 
     Outcome: HostProbed.
     """
@@ -175,17 +176,17 @@ class ProbeHost(Struct, gc=False):
 
 
 class AppendToLog(Struct, gc=False):
-    """Have these records for good, all in one go.  Outcome: LogAppended, LogRefused (with this token), or LogBroken."""
+    """Append records durably and atomically.  Outcome: LogAppended, LogRefused (with this token), or LogBroken."""
 
     records: list[bytes]
     token: int
 
 
 class SaveSnapshot(Struct, gc=False):
-    """Part `number` (from 1) of all that the records before part 1 have led to, and maybe more.
+    """Save part `number` (from 1) of a snapshot that includes at least the records before part 1.
 
-    Records may come between the parts.  With the last part it counts, and the records before part 1 may go; so may all
-    pages up to `newest_page` but `pages`.  Outcome: as of AppendToLog.
+    Records may come between the parts.  The last part completes the snapshot; then records before part 1 may be
+    deleted, and all pages up to `newest_page` except `pages`.  Outcome: as of AppendToLog.
     """
 
     part: bytes
@@ -197,14 +198,14 @@ class SaveSnapshot(Struct, gc=False):
 
 
 class WritePage(Struct, gc=False):
-    """Have this for good, beside the log.  Outcome: PageWritten or PageRefused (with this token), or LogBroken."""
+    """Write a page durably beside the log.  Outcome: PageWritten or PageRefused (with this token), or LogBroken."""
 
     data: bytes
     token: int
 
 
 class ReadPage(Struct, gc=False):
-    """A page again.  Outcome: PageRead or PageLost."""
+    """Read a page.  Outcome: PageRead or PageLost."""
 
     page: int
 
@@ -244,7 +245,7 @@ Effect = (
 
 
 class WorkerStarted(Local):
-    """Outcome of StartWorker: the process exists; its Hello follows."""
+    """Outcome of StartWorker: the process exists, and a Hello follows."""
 
     worker: str
     pid: int
@@ -268,12 +269,12 @@ class WorkerExited(Local):
     log: tuple[str, ...] = ()
 
     def details(self, node: str) -> dict[str, Any]:
-        """What the errors of those who suffer from it carry.  node: where it was, as users know it."""
+        """Return the details for errors caused by the worker's end.  node: the worker's node, as users know it."""
         return {"pid": self.pid, "node": node, "exit_text": self.cause, "log_tail": self.log}
 
 
 class ProcessJoined(Local):
-    """The host has shaken hands with a driver or a worker, and gave it this address."""
+    """The host has shaken hands with a driver or a worker, and assigned the address."""
 
     process: str
     kind: str
@@ -291,14 +292,14 @@ class ProcessLeft(Local):
 
 
 class HostLinkChanged(Local):
-    """To the monitor, from the host beside it: the connection to that node broke, or is there (again)."""
+    """Host -> monitor: the connection to a node is broken, or restored."""
 
     node: str
     is_up: bool
 
 
 class Finding(Enum):
-    """What a look at a host's port tells."""
+    """The result of probing a host's port."""
 
     ENDED = "its machine reports that nothing listens there"
     STANDS_STILL = "its machine accepts the connection, and the process sends nothing"
@@ -314,7 +315,7 @@ class HostProbed(Local):
 
 
 class HeadChanged(Local):
-    """To the roles of a node: the head was started again, as another host.  former, head: the two hosts' ids."""
+    """Host -> roles of a node: the head was restarted, as another host.  former, head: ids of both hosts."""
 
     former: str
     head: str
@@ -322,27 +323,27 @@ class HeadChanged(Local):
 
 
 class SchedulerGone(Local):
-    """To a local scheduler: this global scheduler has ended, and nothing more of what it has said will arrive."""
+    """Host -> local scheduler: a global scheduler has ended, and no more of its messages will arrive."""
 
     role: str
 
 
 class HostLeft(Local):
-    """To the monitor, from the host beside it: that node has said that it ends."""
+    """Host -> monitor: a node has announced its end."""
 
     node: str
     reason: str
 
 
 class DrainOrdered(Local):
-    """To the monitor, from the host beside it: have that node leave in order; after so many seconds, leave anyway."""
+    """Host -> monitor: drain a node, which leaves after `seconds` at the latest."""
 
     node: str
     seconds: float  # 0: it takes what it takes
 
 
 class TasksReclaimed(Local):
-    """Outcome of ReclaimTasks: so many of the last ones in the worker's queue are not its any more."""
+    """Outcome of ReclaimTasks: the worker has lost the last `count` tasks of its queue."""
 
     worker: str
     count: int
@@ -375,7 +376,7 @@ class PagesRefused(Local):
 
 
 class RangeRead(Local):
-    """Outcome of ReadRange.  data may be a view: its bytes are looked at when they leave, or leave again."""
+    """Outcome of ReadRange. data may be a view: the bytes are read at each sending."""
 
     token: int
     data: Bulk
@@ -388,20 +389,20 @@ class RangeWritten(Local):
 
 
 class LogAppended(Local):
-    """Outcome of AppendToLog and SaveSnapshot: it is there for good."""
+    """Outcome of AppendToLog and SaveSnapshot: the data is durable."""
 
     token: int
 
 
 class LogRefused(Local):
-    """Outcome of AppendToLog and SaveSnapshot: no space, and nothing of it is there; another attempt may succeed."""
+    """Outcome of AppendToLog and SaveSnapshot: no space, and nothing was written; another attempt may succeed."""
 
     token: int
     reason: str
 
 
 class PageWritten(Local):
-    """Outcome of WritePage: it is there for good, under this number."""
+    """Outcome of WritePage: the page is durable, under this number."""
 
     token: int
     page: int
@@ -422,14 +423,14 @@ class PageRead(Local):
 
 
 class PageLost(Local):
-    """Outcome of ReadPage: it is not there, or not what was written; the reason names the place."""
+    """Outcome of ReadPage: the page is missing or damaged; the reason names the place."""
 
     page: int
     reason: str
 
 
 class OutputRead(Local):
-    """Outcome of ReadOutput: lines, each marked with its worker; "": there is nothing more at this moment."""
+    """Outcome of ReadOutput: lines, each marked with the worker; "": no more lines at present."""
 
     job_id: bytes
     text: str

@@ -59,14 +59,14 @@ class Candidate(Struct, eq=False):
     running: dict[str, hosting.HostedReplica] = {}  # by host; not all are let in yet
 
     def shards(self) -> list[str]:
-        """Of what runs here, or is about to."""
+        """Return the shards of all replicas that run on the node, or are ordered."""
         return [*self.ordered.values(), *(replica.shard for replica in self.running.values())]
 
 
 class Hosting(Role):
-    """Of one cluster.  replicas: how long each chain should be.
+    """Hosting of a cluster.  replicas: the desired length of each chain.
 
-    known: (node, replica) of what an earlier head has let in.
+    known: (node, replica) of all replicas that an earlier head admitted.
     """
 
     def __init__(
@@ -122,8 +122,9 @@ class Hosting(Role):
         self.send(candidate.keeper, hosting.StartReplica(self.count, shard, self.lineage_bytes))
 
     def _failed(self, node: str, candidate: Candidate, *, has_lasted: bool = False) -> None:
-        """Not at once again, and each time later where nothing lasts.  A bad moment for all that a node runs is one
-        failure, not one for each shard: nothing was tried in between.
+        """Let the node rest before the next attempt, for twice as long after each failure that follows soon.
+
+        Simultaneous failures of several shards count as a single failure, because no attempt was made in between.
         """
         if not candidate.rests:
             candidate.rests = True
@@ -232,7 +233,7 @@ class Hosting(Role):
         self._failed(_host(self.sender), candidate, has_lasted=has_lasted)
 
     def _gone(self, replica: hosting.HostedReplica, reason: str) -> None:
-        """For all others.  The chain master may know it from before the services did."""
+        """Tell the others that a replica is gone.  The chain master may know the replica before the services do."""
         host = replica.host
         self.send(self.master, chain.ChainMemberLost(f"{host}/{replica.shard}", reason))
         if self.let_in.pop(host, None) is not None:
@@ -291,7 +292,8 @@ def _host(address: str) -> str:
 
 
 class ReplicaKeeper(Role):
-    """Of one node.  hosting: the role on the head that may order; is_willing: whether replicas may run here."""
+    """The replica keeper of a node.  hosting: the head's role that orders replicas; is_willing: whether replicas may
+    run."""
 
     def __init__(self, address: str, hosting: str, *, is_willing: bool) -> None:
         super().__init__(address)
@@ -301,7 +303,7 @@ class ReplicaKeeper(Role):
         self.starting: dict[int, None] = {}  # by number of the order
 
     def start(self) -> None:
-        """Tell the head."""
+        """Report the running replicas to the head, and whether more may run."""
         self.send(self.hosting, wire.MayHost(self.is_willing, list(self.running.values())))
 
     @on(HeadChanged)

@@ -1,4 +1,4 @@
-"""What processes of a host ask of a global scheduler (GetNodes): passed on, and again when that one is gone."""
+"""GetNodes requests of a host's processes: passed on to a global scheduler, and again if that scheduler ends."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from msgspec import Struct
 from ..wire.hosts import GetNodes, NodesReply
 from .effects import Send
 
-# Of all processes of a host together.
+# The limit for all processes of a host together.
 INQUIRIES_MAX = 10_000
 
 
 class Inquiry(Struct, eq=False):
-    """One that is not answered."""
+    """A request without an answer."""
 
     asked: GetNodes
     answer: Callable[[NodesReply], None]
@@ -22,14 +22,14 @@ class Inquiry(Struct, eq=False):
 
 
 class Inquiries:
-    """Of one host."""
+    """The open requests of a host."""
 
     def __init__(self) -> None:
         self.open: dict[int, Inquiry] = {}
         self.count = 0
 
     def ask(self, scheduler: str, asked: GetNodes, answer: Callable[[NodesReply], None]) -> Send:
-        """Pass one on."""
+        """Pass a request on to a global scheduler."""
         if len(self.open) >= INQUIRIES_MAX:
             self.open.pop(next(iter(self.open)))  # whoever asked waits no longer: the answer takes a moment
         self.count += 1
@@ -37,13 +37,13 @@ class Inquiries:
         return Send(scheduler, GetNodes(self.count, asked.with_dead))
 
     def answered(self, reply: NodesReply) -> None:
-        """Tell whoever it is for."""
+        """Give the reply to the requester."""
         inquiry = self.open.pop(reply.request, None)
         if inquiry is not None:
             inquiry.answer(NodesReply(inquiry.asked.request, reply.nodes))
 
     def ask_again(self, scheduler: str, gone: str = "") -> list[Send]:
-        """What that one was asked is asked of another scheduler; gone "": what any was asked."""
+        """Ask another scheduler again for all requests to a scheduler that is gone; gone "": all requests."""
         again = []
         for number, inquiry in self.open.items():
             if not gone or inquiry.scheduler == gone:

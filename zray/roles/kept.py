@@ -66,7 +66,7 @@ def _declared(cls: type) -> Rows:
 
 
 def _rows_of(whole: Any) -> Rows:
-    """Rows about an object and its lasting parts, which are looked for once; a record has none."""
+    """Return the rows of an object and its lasting parts, found once and cached; records have no parts."""
     attributes = getattr(whole, "__dict__", None)
     if attributes is None:
         return _declared(whole.__class__)
@@ -86,7 +86,7 @@ def _rows_of(whole: Any) -> Rows:
 
 
 def wholes_of(root: Any) -> Iterator[tuple[str, Any, Rows]]:
-    """(path, object, what is said) of a role, of what comes and goes in it, and of the records in its tables."""
+    """Yield (path, object, rows) of a role, of transient parts, and of the records in the role's tables."""
     found = [(type(root).__name__, root)]
     for path, whole in found:
         rows = _rows_of(whole)
@@ -101,7 +101,7 @@ def wholes_of(root: Any) -> Iterator[tuple[str, Any, Rows]]:
 
 
 def bounds_of(root: Any, *, broken: bool = False) -> Iterator[Bound]:
-    """The bounds of a role and its parts.  broken: only those that are not kept."""
+    """Yield the bounds of a role and its parts.  broken: only exceeded bounds."""
     for path, whole, rows in wholes_of(root):
         for name, part, _, get, limit in rows[1]:
             there = whole if part is None else part
@@ -112,7 +112,7 @@ def bounds_of(root: Any, *, broken: bool = False) -> Iterator[Bound]:
 
 
 def left_of(root: Any, kind: str) -> dict[str, Any]:
-    """Contents of those tables of a kind that are not empty, by their paths."""
+    """Return the non-empty tables of a kind, by path."""
     return {
         f"{path}.{name}": value
         for path, whole, rows in wholes_of(root)
@@ -130,9 +130,10 @@ Value = TypeVar("Value")
 
 
 class Latest(dict[Key, Value]):
-    """A dictionary of at most `count_max` entries: beyond that, whatever is new has the oldest forgotten.
+    """A dictionary of at most `count_max` entries: a new entry beyond the limit evicts the oldest.
 
-    For what is of use for a while after it is over, where nobody says how long.  What is known already keeps its age.
+    Suitable for facts that stay useful for a while after the end of their subject, without a definite expiry.  Setting
+    a known key does not renew its age.
     """
 
     __slots__ = ("count_max",)

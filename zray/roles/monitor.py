@@ -65,7 +65,7 @@ WAIT_SECONDS = 60.0  # as Lease.HEAD_WAIT_SECONDS
 
 
 class Isolation:
-    """Of one monitor, which asks with each tick."""
+    """The isolation check of a monitor, called at each tick."""
 
     LASTING = {"out_of_reach": "monitor.nodes"}
 
@@ -76,19 +76,19 @@ class Isolation:
         self.out_of_reach: dict[str, None] = {}  # nodes where the last look found nobody, in this silence
 
     def found(self, node: str, finding: Finding) -> None:
-        """A look at a node has told this."""
+        """Record the result of a probe of a node."""
         if finding is Finding.OUT_OF_REACH and node in self.monitor.nodes:
             self.out_of_reach[node] = None
         else:
             self.heard(node)
 
     def heard(self, node: str) -> None:
-        """There is a sign of that node; or it is none any more."""
+        """Record a sign of life of a node, or the node's removal."""
         self.out_of_reach.pop(node, None)
 
     @staticmethod
     def looks_at(silent_ticks: int) -> bool:
-        """Whether a node that has been silent for so long is looked at."""
+        """Whether a node that has been silent for `silent_ticks` is probed."""
         return silent_ticks >= LOOK_AT_TICKS and (silent_ticks - LOOK_AT_TICKS) % LOOK_TICKS == 0
 
     def tick(self) -> bool:
@@ -145,13 +145,13 @@ GRACE_TICKS = 5
 LOSSES_TOLD = 100
 # The verdict on a node that has left in order: the only one by which nothing was lost.
 DRAINED = "it has left the cluster: it was drained"
-# What a host has to say of another one is a sentence; a verdict repeats what a host has said, or what a node waits for.
+# A host's reason is a sentence; a verdict quotes the reason, or lists all that a node waits for.
 REASON_CHARACTERS_MAX = 300
 VERDICT_CHARACTERS_MAX = 10_000
 
 
 class Draining(Struct, eq=False):
-    """A node that is to leave."""
+    """A node that is being drained."""
 
     is_done: bool = False  # nothing of others is there any more
     is_free: bool = False  # nor anything of the cluster's own
@@ -161,9 +161,9 @@ class Draining(Struct, eq=False):
 
 
 class Monitor(Role):
-    """Membership of one cluster.  hosting: the role of that name.  driver_wait: seconds.
+    """Membership of a cluster.  hosting: the role of that name.  driver_wait: seconds.
 
-    former, lost: what an earlier monitor of it has had noted.
+    former, lost: nodes that an earlier monitor recorded.
     """
 
     LASTING = {
@@ -202,7 +202,7 @@ class Monitor(Role):
         self.is_ticking = False
 
     def start(self) -> None:
-        """Go on with the nodes of an earlier monitor: once, before anything else."""
+        """Continue with the nodes of an earlier monitor: once, before anything else."""
         for node in self.nodes.values():
             for listener in self.listeners:
                 self.send(listener, _joined(node))
@@ -239,7 +239,7 @@ class Monitor(Role):
         self._begin_to_tick()
 
     def _welcome_back(self, message: gcs.RegisterNode) -> None:
-        """It is told what it may have missed when the earlier monitor ended; so is everybody who comes back."""
+        """Tell a returning node the joins and losses possibly missed since the earlier monitor ended."""
         del self.returning[message.node]
         self.silent_ticks[message.node] = 0
         is_earlier = True
@@ -260,7 +260,8 @@ class Monitor(Role):
 
     @on(gcs.GiveUpNode)
     def on_give_up_node(self, message: gcs.GiveUpNode) -> None:
-        """What hosts would decide each for itself, the others would wait for: so it is for all."""
+        """GiveUpNode: the sender's verdict becomes the cluster's, because the other hosts would go on waiting for the
+        node."""
         facts = self.nodes.get(message.node)
         if facts is not None and facts.kind != "head":
             reason = message.reason[:REASON_CHARACTERS_MAX]
@@ -283,7 +284,7 @@ class Monitor(Role):
         if message.node != self.sender or message.node not in self.nodes:
             self.reject("a report of a node that is none, or in another one's name")
         else:
-            # Of a node that an earlier monitor has had drained, too.
+            # Nodes that an earlier monitor has drained report too.
             draining = self.draining.get(message.node) or self._drain(message.node)
             draining.is_done = message.is_done
             draining.waits_for = ["its replicas of the GCS to be moved"] if message.is_done else message.waits_for
@@ -321,8 +322,8 @@ class Monitor(Role):
                 self._meet_stranger(message.node)
         elif message.node in self.nodes:
             self.down[message.node] = None
-            # One that has not come back to a head that was started again may be asleep: none of its were closed.
-            # Nor do we know, when we have stood still or heard of nobody, who was being heard of.
+            # A node that has not returned to a restarted head may be asleep, and never closed a connection.  After a
+            # stall or an isolation of the head, too, the recent heartbeats are unknown.
             unknown = (self.returning, self.unheard, self.awaited)
             is_known = not any(message.node in table for table in unknown)
             if is_known and self.silent_ticks[message.node] <= SILENT_TICKS_MAX:
@@ -330,7 +331,7 @@ class Monitor(Role):
             self._look_at(message.node)
 
     def _meet_stranger(self, node: str) -> None:
-        """It may say things to others before it registers; should it never do that, they are told."""
+        """Count the silence of an unregistered host; without a registration in time, peers learn of the loss."""
         if len(self.strangers) < STRANGERS_MAX:
             self.strangers.setdefault(node, 0)
 
@@ -345,7 +346,7 @@ class Monitor(Role):
         self.isolation.found(message.role, message.finding)
 
     def tick(self) -> None:
-        """Look who is silent: regularly."""
+        """Check all nodes for silence, periodically."""
         self.after(TICK_SECONDS, self.tick)
         if self.now - self.ticked_at > TICK_SECONDS + STALL_SECONDS:
             self.silent_ticks = dict.fromkeys(self.silent_ticks, 0)
@@ -375,7 +376,7 @@ class Monitor(Role):
                 self._lose(node, f"it connected, and did not register within {STRANGER_TICKS_MAX * TICK_SECONDS:g} s")
 
     def await_all(self) -> None:
-        """We were cut off, and hear of somebody again: the others have time to be heard of, too."""
+        """Give all nodes time to be heard from again, after the head's isolation has ended."""
         self.silent_ticks = dict.fromkeys(self.silent_ticks, 0)
         self.awaited = dict.fromkeys(self.silent_ticks)
 
@@ -398,7 +399,7 @@ class Monitor(Role):
         return False
 
     def _lose(self, node: str, reason: str, *, is_drained: bool = False) -> None:
-        """The verdict, which is final."""
+        """Declare a node lost; the verdict is final."""
         if self.nodes.pop(node, None) is None and self.strangers.pop(node, None) is None:
             return
         reason = reason[:VERDICT_CHARACTERS_MAX]

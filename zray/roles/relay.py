@@ -1,18 +1,18 @@
-"""Relay: between hosts that only the head can speak to.
+"""Relay, on the head: tunnels between hosts that only the head can reach.
 
-On the head.  It passes bytes on and understands none of them (wire/relay.py).
+Bytes are passed on unparsed (wire/relay.py).
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
     a host     OpenTunnel      the other end is told; of a pair's tunnels the latest counts
     a host     TunnelBytes     pass them on, as far as the other end has granted
     a host     TunnelCredit    the other end may send more
     a host     TunnelClosed    forget it, tell the other end
     monitor    NodeJoined, NodeLost    members may have tunnels
-    services   ServiceAdded, ServiceEnded    so may replicas on nodes, and nobody else
+    services   ServiceAdded, ServiceEnded    replicas on nodes may too, and no other host
 
-What lies here is bounded: each end has at most TUNNEL_BYTES_MAX under way that the other one has not taken, and who
-sends more loses the tunnel.
+The buffered bytes are bounded: each end may have at most TUNNEL_BYTES_MAX under way, and a sender that exceeds the
+limit loses the tunnel.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .role import Role, on
 # Bytes under way in one direction.  They share the head's links with heartbeats, so they must not fill these (8 MiB);
 # 10 MB/s at a round trip of 50 ms.
 TUNNEL_BYTES_MAX = 512 << 10
-# Of one host: what its link to the head holds for all of them together stays below 32 MiB.
+# The limit for a host: the total of its tunnels in the link to the head stays below 32 MiB.
 TUNNELS_MAX = 64
 
 
 class Tunnel:
-    """Between two hosts."""
+    """A tunnel between two hosts."""
 
     __slots__ = ("left", "number")
 
@@ -124,7 +124,7 @@ class Relay(Role):
         return tunnel if tunnel is not None and tunnel.number == message.number else None
 
     def _find(self, host: str, message: relay.TunnelBytes | relay.TunnelCredit) -> Tunnel | None:
-        """None: there is none any more, which the sender is told."""
+        """Return the tunnel, or None after reporting to the sender that no such tunnel exists."""
         tunnel = self._tunnel(host, message)
         if tunnel is None:
             self.send(self.sender, relay.TunnelClosed(message.peer, message.number, "there is no such tunnel"))
@@ -141,7 +141,7 @@ class Relay(Role):
         self.send(f"{host}/tunnels", message)
 
     def check_everything(self) -> None:
-        """Both ways of looking at it agree, and nobody has been granted more than there is."""
+        """Assert that both indexes of the tunnels agree, and no end has more credit than the maximum."""
         pairs = {_pair(host, peer) for host, peers in self.members.items() for peer in peers}
         assert pairs == set(self.tunnels)
         for tunnel in self.tunnels.values():

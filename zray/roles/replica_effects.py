@@ -1,5 +1,6 @@
-"""The words of processes that host roles and are no nodes, on the head and on other nodes: effects, their outcomes
-(as in effects.py), and what roles of one host say to each other of them.
+"""Effects and outcomes (as in effects.py) for hosts that are no nodes, on the head and elsewhere.
+
+Messages between roles of a host about such hosts are defined in this file too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from ..wire.message import Local
 
 
 class StartReplicaProcess(Struct, gc=False):
-    """Run a replica of that shard beside this node.  Outcome: ReplicaStarted or ReplicaNotStarted; ReplicaGone."""
+    """Run a replica of a shard beside this node.  Outcome: ReplicaStarted or ReplicaNotStarted; ReplicaGone."""
 
     number: int
     shard: str
@@ -19,13 +20,13 @@ class StartReplicaProcess(Struct, gc=False):
 
 
 class EndReplicaProcess(Struct, gc=False):
-    """kill -9.  Outcome: ReplicaGone."""
+    """Kill a replica's process (kill -9).  Outcome: ReplicaGone."""
 
     host: str
 
 
 class ReplicaStarted(Local):
-    """Outcome of StartReplicaProcess: it listens."""
+    """Outcome of StartReplicaProcess: the replica listens."""
 
     number: int
     replica: HostedReplica
@@ -39,37 +40,37 @@ class ReplicaNotStarted(Local):
 
 
 class ReplicaGone(Local):
-    """The process has ended."""
+    """Outcome of EndReplicaProcess, or a process's own end."""
 
     host: str
     reason: str
 
 
 class LetInReplica(Struct, gc=False):
-    """Have it for good that this key is that replica's, which node `node` runs.  Outcome: ReplicaLetIn."""
+    """Record durably that a key belongs to a replica on node `node`.  Outcome: ReplicaLetIn."""
 
     replica: HostedReplica
     node: str
 
 
 class ReplicaLetIn(Local):
-    """Outcome of LetInReplica.  refusal: why it is not let in."""
+    """Outcome of LetInReplica.  refusal: the reason why the replica is not admitted; "": admitted."""
 
     host: str
     refusal: str = ""
 
 
 class ShutOutReplica(Struct, gc=False):
-    """Have it for good that this replica is gone."""
+    """Record durably that a replica is gone."""
 
     host: str
     reason: str
 
 
 class NoteChain(Struct, gc=False):
-    """Have it for good who the members of that chain are now: each with the node that runs it ("": the head).
+    """Record durably the members of a chain: each with the node that runs it ("": the head).
 
-    full: those that may be left alone.
+    full: members that hold all acknowledged writes; each may continue the chain alone.
     """
 
     shard: str
@@ -78,35 +79,35 @@ class NoteChain(Struct, gc=False):
 
 
 class MemberPlaced(Local):
-    """To the chain master: that member runs on that node."""
+    """Hosting -> chain master: a member runs on a node."""
 
     member: str
     node: str
 
 
 class MachineLeaves(Local):
-    """A node is to leave the cluster in order: what it hosts of the cluster goes elsewhere."""
+    """A node is being drained: its replicas are replaced on other nodes."""
 
     node: str
 
 
 class ShardStalled(Local):
-    """To a local scheduler: what that shard is asked waits.  reasons: as in ChainStalled."""
+    """Host -> local scheduler: requests to a shard wait.  reasons: as in ChainStalled."""
 
     shard: str  # its logical name
     reasons: list[str]
 
 
 class MachineIsFree(Local):
-    """To the monitor: it hosts nothing of the cluster any more."""
+    """Hosting -> monitor: a node hosts no replica any more."""
 
     node: str
 
 
 class ServiceAdded(Local):
-    """To the services: a process was started; its key is in our ring.
+    """Host -> services: a process was started, with its key in the key ring.
 
-    roles: those of it that others talk to.  node: which runs it; "": the head.
+    roles: the process's addressable roles.  node: the node that runs the process; "": the head.
     """
 
     host: str
@@ -117,14 +118,14 @@ class ServiceAdded(Local):
 
 
 class ServiceListens(Local):
-    """To the services: it can be reached there."""
+    """Host -> services: a service listens at an endpoint."""
 
     host: str
     endpoint: str
 
 
 class ServiceEnded(Local):
-    """To the services: it is gone for good."""
+    """Host -> services: a service is gone for good."""
 
     host: str
     reason: str

@@ -1,14 +1,14 @@
-"""What all roles are: state machines that take a message and give back effects.
+"""Common base of all roles: state machines that take a message and return effects.
 
     effects = role.handle(sender, message, now)     for each message that arrived
     effects = role.first_words(now)                 then, if its host likes
     effects = role.end_turn(now)                    when all that arrived has been handled
 
-A host's duties, in this order: handle every message of a turn, perform the effects of each; end the turn,
-perform; then let the messages out, one frame per destination.  `now` is in seconds of a clock that never goes
-back.  A role never looks at a clock, a socket, a file or a random source; handlers reject, then change, then
-send.  A message that no method handles is counted and dropped.  `@on(TaskPlaced)` marks the method that handles one,
-in the role itself or in one of its components.  `after(0.2, self.ask_again)` sets a timer.
+A host has these duties, in order: handle every message of a turn, performing the effects of each; end the turn, perform
+the effects; then send the messages, in a frame per destination.  `now` is in seconds of a monotonic clock.  A role
+never reads a clock, a socket, a file or a random source; handlers reject, then change, then send.  A message without a
+handler is counted and dropped.  `@on(TaskPlaced)` marks a handler method, in the role itself or in a component.
+`after(0.2, self.ask_again)` sets a timer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ Handlers = dict[type, Callable[..., None]]
 
 
 class _Handler:
-    """A marked method, until its class is there: then the class notes it in HANDLERS (message type -> method name)."""
+    """A marked method; when its class is created, the class notes the method in HANDLERS (message type -> method
+    name)."""
 
     def __init__(self, types: tuple[type, ...], method: Callable[..., None]) -> None:
         self.types = types
@@ -44,7 +45,7 @@ class _Handler:
 
 
 def on(*types: type) -> Callable[[Method], Method]:
-    """Mark the method of a class that handles messages of these types."""
+    """Mark a method of a class as the handler of these message types."""
 
     def mark(method: Method) -> Any:
         return _Handler(types, method)
@@ -53,13 +54,13 @@ def on(*types: type) -> Callable[[Method], Method]:
 
 
 def handlers_of(component: Any) -> Handlers:
-    """The marked methods of an object, by the types of messages that they handle; of a class, its functions."""
+    """Return the marked methods of an object, by message type; for a class, its functions."""
     marked: dict[type, str] = getattr(component, "HANDLERS", {})
     return {kind: getattr(component, name) for kind, name in marked.items()}
 
 
 class Later(Local, gc=True):
-    """Message of a timer: this action is due.  gc=True: it is a method of an object that leads back to its role."""
+    """Message of a timer: an action is due. gc=True: the action is a method, in a reference cycle with the role."""
 
     action: Callable[..., None]
     arguments: tuple[Any, ...]
@@ -77,7 +78,7 @@ class Role:
         self._effects: list[Effect] = []
 
     def handle(self, sender: str, message: Message | Local, now: float) -> list[Effect]:
-        """What follows from `message`."""
+        """Handle `message` and return the effects."""
         self.now = now
         self.sender = sender
         handler = self.handlers.get(type(message))
@@ -88,21 +89,21 @@ class Role:
         return self.take_effects()
 
     def handle_with(self, *components: Any) -> None:
-        """Take the marked methods of these parts of the role for handlers."""
+        """Register the marked methods of these components as handlers."""
         for component in components:
             self.handlers.update(handlers_of(component))
 
     def end_turn(self, now: float) -> list[Effect]:
-        """What follows from the turn as a whole.  Roles that batch do it here."""
+        """End the turn and return the effects; batching roles send messages now."""
         self.now = now
         return self.take_effects()
 
     def first_words(self, now: float) -> list[Effect]:
-        """Of what end_turn would say first: what somebody waits for.  A host may let it out, and then end the turn."""
+        """Return urgent effects of end_turn, for a host that performs them before the end of the turn."""
         return []
 
     def take_effects(self) -> list[Effect]:
-        """The effects collected since the last call."""
+        """Return the effects collected since the last call."""
         effects = self._effects
         if not effects:
             return []  # never the outbox itself: it fills again
@@ -110,16 +111,16 @@ class Role:
         return effects
 
     def send(self, destination: str, message: Message | Local) -> None:
-        """Collect a Send."""
+        """Collect a Send effect."""
         self._effects.append(Send(destination, message))
 
     def after(self, seconds: float, action: Callable[[Unpack[Arguments]], None], *arguments: Unpack[Arguments]) -> None:
-        """Have a method of this role, or of a part of it, called once, in so many seconds."""
+        """Call a method of this role, or of a component, after `seconds`, once."""
         self._effects.append(SetTimer(seconds, Later(action, arguments)))
 
     @on(Later)
     def on_later(self, message: Later) -> None:
-        """Later: a timer of ours."""
+        """Later: a timer has expired."""
         message.action(*message.arguments)
 
     def perform(self, effect: Effect) -> None:
@@ -127,21 +128,21 @@ class Role:
         self._effects.append(effect)
 
     def reject(self, reason: str) -> None:
-        """Count a message that changes nothing."""
+        """Count a rejected message, which changes nothing."""
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
 
     def check_everything(self) -> None:
-        """Assert every invariant of this role's state; tests and the simulator call it."""
+        """Assert every invariant of the role's state; called by tests and the simulator."""
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
-        """(what, how much there is, how much there may be) of each table and queue that others can make grow."""
+        """Yield (name, size, limit) of each table and queue that other processes can make grow."""
         return bounds_of(self)
 
     def statistics(self) -> dict[str, Any]:
-        """Counts for status and load reports."""
+        """Return counts for status and load reports."""
         return {}
 
 
 def acts_at_end_of_turn(role: Any) -> bool:
-    """Whether it has anything to do there; others than roles may sit at a host's table."""
+    """Whether the role overrides end_turn; a host's table may also hold objects that are no roles."""
     return getattr(type(role), "end_turn", Role.end_turn) is not Role.end_turn

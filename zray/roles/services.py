@@ -1,19 +1,19 @@
-"""Services: the hosts of a cluster that are no nodes: replicas of shards, global schedulers.
+"""Services: the cluster's hosts that are no nodes: replicas of shards and global schedulers.
 
-On the head, beside the processes' parent.  Nodes learn of each other from the monitor; of these hosts, and these of
-nodes and of each other, from here.
+The role runs on the head, beside the processes' parent.  Nodes learn of each other from the monitor.  Nodes learn of
+services, and services of nodes and of each other, from this role.
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
-    our host, hosting   ServiceAdded     tell it of all hosts
+    our host, hosting   ServiceAdded     tell the service of all hosts
     our host, hosting   ServiceListens   tell all hosts, which connect to it
     our host, hosting   ServiceEnded     the chain master closes the chain over its replica, or tells a global scheduler
-                                         no more of its chains; all forget it
+                                         no more of its chains; all forget the service
     monitor     NodeJoined, NodeLost     pass it on to those hosts, and to the schedulers among them
 
-Nodes connect to those beside the head, whoever was there first: these are reached by all, and a node behind NAT by
-nobody.  A replica on another node (hosting.py) has no port of its own there, and calls all others; two of them, which
-are members of one chain, meet through the relay, which is told of them for that.
+Nodes connect to services beside the head, whichever was there first, because every host can reach them, and no host can
+reach a node behind NAT. A replica on another node (hosting.py) listens on no port, and connects to all others.  Two
+such replicas of a chain meet through the relay, which is told of both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ENDED_MAX = 100
 
 
 class Service:
-    """One of them."""
+    """A service of the cluster."""
 
     __slots__ = ("added", "endpoint", "is_hosted")
 
@@ -42,7 +42,7 @@ class Service:
         self.is_hosted = bool(added.node)  # on a node: it calls, and is not called
 
     def fact(self, is_earlier: bool) -> hosts.HostAdded:
-        """As others are told of it."""
+        """Return the service's description for other hosts."""
         added = self.added
         return hosts.HostAdded(
             added.host, added.kind, self.endpoint, added.public_key, is_earlier, added.roles, added.node
@@ -50,8 +50,9 @@ class Service:
 
 
 class Services(Role):
-    """Of one cluster.  master: its chain master; head: the host that we are on, which all of them know; relay: the role
-    of that name ("": there is none).
+    """The services of a cluster.
+
+    master: the chain master; head: the own host, known to every service; relay: the role's address ("": none).
     """
 
     # The head's own are as many as it was told to start; the nodes as many as the monitor lets in.
@@ -87,7 +88,7 @@ class Services(Role):
             self._tell_schedulers(service, node)
 
     def _introduce(self, caller: Service, listening: Service) -> None:
-        """To each other: once per pair, as soon as the one that is to be called can be."""
+        """Introduce two services to each other: once per pair, as soon as the listening service is reachable."""
         self.send(f"{caller.added.host}/host", listening.fact(True))
         self.send(f"{listening.added.host}/host", caller.fact(False))
 
@@ -102,7 +103,7 @@ class Services(Role):
         for other in self.services.values():
             if other is service:
                 continue
-            # Who came after one that it may call has been introduced by then.
+            # A service that was added later than a listening one has been introduced by then.
             if other.is_hosted if other.is_hosted != service.is_hosted else not other.endpoint:
                 self._introduce(other, service)
 
@@ -160,5 +161,5 @@ class Services(Role):
 
 
 def _desk(node: str) -> str:
-    """Where a node's host is spoken to."""
+    """Return the address of a node's host for services."""
     return f"{node.partition('/')[0]}/host"

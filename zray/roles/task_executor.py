@@ -1,15 +1,15 @@
-"""Task executor: inside every worker; what it was told to run, in which order, and what came of it.
+"""Task executor: inside every worker; the tasks to run, their order, and their results.
 
-Like the client, it is called for every task and collects what is to be said; its host (or the simulator) asks
-for the next task, runs it, and reports.
+Like the client, the executor is called for every task and collects messages.  Its host (or the simulator) asks for the
+next task, runs it, and reports.
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
     local scheduler    StartTasks    queue them; nested ones run at once, inside the wait that blocks us
-    local scheduler    StartActor, StopWorker, JobStarted    the host's to act upon
+    local scheduler    StartActor, StopWorker, JobStarted    handled by the host
 
-A task of the queue is ours once the claim window has let us have it.  An empty window means that the rest of
-the queue was taken back: it is thrown out, and said so (TasksReturned, drained).
+The worker owns a queued task only after claiming it from the window.  An empty window means that the node has reclaimed
+the rest of the queue, so those tasks are dropped and reported (TasksReturned, drained).
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ REPORT_FACTOR = 1.25
 REPORT_US_MIN = 20
 # A run that took so much longer than its function does was perhaps only held up: its host knows whether it was.
 UNLIKE_FACTOR = 8
-# Of functions: a program that makes ever new ones has the oldest forgotten.
+# The number of functions with a mean: a program that defines ever new functions evicts the oldest.
 MEANS_MAX = 10_000
 NOTHING_STORED: list[bytes] = []
 
 
 class Mean(Struct, gc=False):
-    """Mean run time of one function, microseconds."""
+    """Mean run time of a function, in microseconds."""
 
     us: float
     reported_us: float
 
 
 class TaskExecutor:
-    """The queue of one worker."""
+    """The task queue of a worker."""
 
     PASSING = {"arguments uses queue": None}
     LASTING = {"functions": "count_max", "code_bytes": "bytes_max"}
@@ -61,7 +61,7 @@ class TaskExecutor:
         self.arguments: dict[bytes, bytes | StoredValue] = {}
         self.uses: dict[bytes, int] = {}  # queued tasks that take an argument
         self.results: list[tasks.TaskResult] = []
-        # As CUDA_VISIBLE_DEVICES names them: those of what runs now; None: there are none.  And those of nested tasks.
+        # Names as in CUDA_VISIBLE_DEVICES: the GPUs of the running tasks; None: no GPUs.  Below, those of nested tasks.
         self.gpus: list[str] | None = None
         self.nested_gpus: dict[bytes, list[str]] = {}
         self.returned: list[bytes] = []
@@ -72,7 +72,7 @@ class TaskExecutor:
     # --- the queue ---
 
     def on_start_tasks(self, message: tasks.StartTasks) -> None:
-        """Queue them."""
+        """StartTasks: the tasks and their arguments are queued."""
         for argument in message.arguments:
             self.arguments[argument.object_id] = argument.value
         uses = self.uses
@@ -89,7 +89,7 @@ class TaskExecutor:
             self.learn(message.functions)
 
     def learn(self, functions: list[tasks.Function]) -> None:
-        """They are new here, or were forgotten."""
+        """Add new functions, or functions evicted before."""
         for function in functions:
             known = self.functions.pop(function.function_id, None)
             self.functions[function.function_id] = function
@@ -98,7 +98,7 @@ class TaskExecutor:
             self._forget()
 
     def _forget(self) -> None:
-        """The latest stay, as the node believes, and what is about to run."""
+        """Evict functions, except the latest (as the node assumes) and functions of queued tasks."""
         needed = {spec.function_id for spec in (self.begun, *self.queue, *self.nested) if spec is not None}
         count = size = 0
         for function in reversed(list(self.functions.values())):
@@ -113,19 +113,22 @@ class TaskExecutor:
         self.bytes_max = self.code_bytes + LEARNED_BYTES_MAX // 8
 
     def gpus_inside(self, spec: TaskSpec) -> list[str] | None:
-        """Of a nested task that begins."""
+        """Return the GPUs of a nested task that begins."""
         return self.nested_gpus.pop(spec.task_id, self.gpus)
 
     def has_arguments(self, spec: TaskSpec) -> bool:
-        """Whether all that it takes is here; where its maker, ahead in the queue, did not make it, it is not."""
+        """Whether all arguments of the task are present.
+
+        An argument is missing if a task earlier in the queue should have made the value, and failed.
+        """
         return all(object_id in self.arguments for object_id in spec.deps)
 
     def begin(self, spec: TaskSpec) -> list[bytes | StoredValue]:
-        """The values of its refs, in the order of spec.deps."""
+        """Return the values of the task's arguments, in the order of spec.deps."""
         return [self.arguments[object_id] for object_id in spec.deps]
 
     def done_with(self, spec: TaskSpec) -> list[bytes]:
-        """It takes its arguments no longer.  Returns those that no queued task takes any more."""
+        """Drop a task's use of the arguments.  Returns arguments not taken by other queued tasks."""
         unused = []
         for object_id in spec.deps:
             left = self.uses[object_id] - 1
@@ -138,7 +141,7 @@ class TaskExecutor:
         return unused
 
     def throw_out(self) -> list[bytes]:
-        """The window is empty: the queue is not ours any more.  Returns arguments that nobody takes now."""
+        """Drop the queue, which the empty window has taken away.  Returns arguments that no task takes now."""
         unused = []
         while self.queue:
             spec = self.queue.popleft()
@@ -147,7 +150,7 @@ class TaskExecutor:
         return unused
 
     def throw_nested_out(self) -> list[bytes]:
-        """The wait for which they were sent was left: the node takes them back.  Returns as `throw_out`."""
+        """Drop the nested tasks of an abandoned wait, which the node reclaims.  Returns as `throw_out`."""
         unused = []
         while self.nested:
             spec = self.nested.popleft()
@@ -156,7 +159,7 @@ class TaskExecutor:
         return unused
 
     def give_back(self, spec: TaskSpec) -> None:
-        """It cannot run: an argument did not come about."""
+        """Return a task that cannot run, because an argument is missing."""
         self.returned.append(spec.task_id)
 
     # --- what came of it ---
@@ -169,9 +172,9 @@ class TaskExecutor:
         *,
         wants_retry: bool = False,
     ) -> list[bytes]:
-        """It ran.  Values for tasks behind it in the queue stay here too.
+        """Record the results of a finished task; values needed by queued tasks stay in the worker.
 
-        Returns the large ones: the node takes it that this process knows where they lie, until it says otherwise.
+        Returns the ids of large results: the node counts them as pinned by this process until unpinned.
         """
         self.results.append(tasks.TaskResult(spec.task_id, values, contained, wants_retry))
         if self.uses and not wants_retry:
@@ -187,12 +190,12 @@ class TaskExecutor:
         return [return_id(spec.task_id, index) for index, value in enumerate(values, 1) if type(value) is StoredValue]
 
     def is_unlike(self, function_id: bytes, us: float) -> bool:
-        """Whether a run of so many microseconds is far longer than those before."""
+        """Whether a run of `us` microseconds is far longer than the function's mean."""
         mean = self.means.get(function_id)
         return mean is not None and us > UNLIKE_FACTOR * mean.us
 
     def ran_for(self, function_id: bytes, us: float) -> None:
-        """A run took so many microseconds."""
+        """Record a run of `us` microseconds."""
         mean = self.means.get(function_id)
         if mean is None:
             mean = self.means[function_id] = Mean(us, 0.0)
@@ -210,12 +213,12 @@ class TaskExecutor:
             self.timings[function_id] = tasks.Timing(function_id, int(mean.us))
 
     def take_forgotten(self) -> list[bytes]:
-        """Functions that are not here any more."""
+        """Take the ids of evicted functions."""
         forgotten, self.forgotten = self.forgotten, []
         return forgotten
 
     def take_messages(self) -> list[Message]:
-        """What is to be said, in order: results first."""
+        """Take the messages to send, in order: results first."""
         messages: list[Message] = []
         if self.results:
             timings, self.timings = list(self.timings.values()), {}

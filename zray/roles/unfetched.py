@@ -1,4 +1,4 @@
-"""Failures that nobody fetches: a line for each, a few at a time, for the host of a client to print."""
+"""Failures never fetched by the program: a line for each, a few at a time, for the host of a client to print."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNHEARD_CHARACTERS_MAX = 300
 
 
 def unheard(error: bytes) -> str:
-    """Say in one line what has failed, for a program that never asked for the value; "" for what needs no line."""
+    """Describe a failure in a line, for a program that never fetched the value; "" if no line is needed."""
     try:
         if error[0] == SYSTEM_ERROR:
             class_name, message, _ = _decode(memoryview(error)[1:])
@@ -52,7 +52,7 @@ def unheard(error: bytes) -> str:
 
 
 def _end_of(traceback: str) -> tuple[str, str]:
-    """What a traceback ends with: the exception, and the file and line that raised it ("": none is known)."""
+    """Return the exception at the end of a traceback, and the raising file and line ("": unknown)."""
     lines = traceback.rstrip().split("\n")
     place = ""
     for index in reversed(range(len(lines))):
@@ -65,7 +65,7 @@ def _end_of(traceback: str) -> tuple[str, str]:
 
 
 class Unfetched:
-    """The failures of one process's tasks that it has never asked for."""
+    """The failures of a process's tasks whose values were never fetched."""
 
     LASTING = {"fetched": "held", "lines": "LINES_MAX"}
 
@@ -81,7 +81,7 @@ class Unfetched:
         self.next_at = 0.0
 
     def gone(self, object_id: bytes, error: bytes) -> None:
-        """The last ref on a failure is gone: nobody will fetch that here any more."""
+        """Report a failure whose last ref is gone, unless the error was fetched or the object handed on."""
         task_id = object_id[:TASK_ID_BYTES]
         if object_id in self.fetched or object_id in self.handed:
             self.known[task_id] = None
@@ -90,24 +90,24 @@ class Unfetched:
         # Else one of several returns: the first one may still be asked for.
 
     def left(self, object_id: bytes) -> None:
-        """Note that the last ref on an object is gone, whose value is not here."""
+        """Note the end of an object's last ref before the arrival of the value."""
         if object_id not in self.fetched and object_id not in self.handed:
             self.crossing[object_id] = None
 
     def arrived_late(self, object_id: bytes, value: object) -> None:
-        """Tell of a failure that came behind the end of its last ref."""
+        """Report a failure that arrived after the end of the last ref."""
         if self.crossing.pop(object_id, self) is None and type(value) is bytes and FIRST_MARK <= value < PAST_MARKS:
             self._failed(object_id[:TASK_ID_BYTES], value)
 
     def forget(self, object_ids: Sequence[bytes]) -> None:
-        """The last refs on these are gone."""
+        """Forget objects whose last refs are gone."""
         if self.handed:
             self.handed.difference_update(object_ids)
         if self.fetched:
             self.fetched.difference_update(object_ids)
 
     def end(self, values: Iterable[tuple[bytes, object]]) -> None:
-        """The process ends with these values: what failed, and was never asked for, is said now."""
+        """Report unfetched failures among the values at the end of the process."""
         for object_id, value in values:
             if type(value) is bytes and FIRST_MARK <= value < PAST_MARKS:
                 if object_id not in self.fetched and object_id not in self.handed:
@@ -126,7 +126,7 @@ class Unfetched:
             self.lines.append(text)
 
     def take(self, now: float, *, is_last: bool = False) -> list[str]:
-        """The lines since the last look, if it is time for some."""
+        """Take the lines since the last call, unless the last lines are too recent."""
         if not self.lines or (now < self.next_at and not is_last):
             return []
         self.next_at = now + TELL_SECONDS

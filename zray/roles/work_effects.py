@@ -1,4 +1,4 @@
-"""What becomes of a node's work where it cannot go on as ever: effects (as in effects.py)."""
+"""Effects (as in effects.py) that hold back, stop or resume a node's work in exceptional states."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from ..wire.message import Local
 
 
 class HoldBack(Struct, gc=False):
-    """Have our processes say no more than their links hold; or let them go on, when all who asked for it say so."""
+    """Limit the messages of local processes to their link buffers; lifted when every requester agrees."""
 
     is_held: bool
 
 
 class StopWorkers(Struct, gc=False):
-    """Stop all workers where they are (SIGSTOP), with what they have started; or let them go on (SIGCONT)."""
+    """Stop all workers and child processes (SIGSTOP), or let them continue (SIGCONT)."""
 
     are_stopped: bool
 
 
 class InterruptWorker(Struct, gc=False):
-    """Interrupt the user code of a worker, which finds out by InterruptTask for which task that is meant."""
+    """Interrupt the user code of a worker; InterruptTask tells the worker which task is meant."""
 
     worker: str
 
 
 class HearAgain(Struct):
-    """What a role has kept as it came: have it handle that now, in that order, ahead of anything else.
+    """Handle the kept messages now, in order, ahead of all others.
 
     kept: (sender, message)
     """
@@ -37,27 +37,27 @@ class HearAgain(Struct):
 
 
 class HeadIsAlone(Struct, gc=False):
-    """Tell whoever looks after the head that it hears of no other machine; or that it does again."""
+    """Report that the head hears no other machine, or hears some machine again."""
 
     is_so: bool
 
 
 class OthersUnheard(Local):
-    """To the head's local scheduler: no other machine is heard of, in words; "": one is."""
+    """Host -> the head's local scheduler: no other machine is heard, in words; "": at least one is."""
 
     words: str
 
 
 class RoomWanted(Local):
-    """Object manager -> local scheduler: a writer, or a value on its way here, finds no room in the store."""
+    """Object manager -> local scheduler: a writer, or an object that is being pulled, finds no room in the store."""
 
 
 class CountStore(Local):
-    """Local scheduler -> object manager: how much of the store is in use?"""
+    """Local scheduler -> object manager: a request for the store's use in bytes."""
 
 
 class StoreCounted(Local):
-    """Object manager -> local scheduler: so many bytes of it are."""
+    """Object manager -> local scheduler: the bytes of the store in use."""
 
     used: int
 
@@ -69,7 +69,8 @@ class WriteLine(Struct, gc=False):
 
 
 class SessionEnds(Local):
-    """To the local scheduler: have actors stop that have something to run first.  Outcome: ActorsHaveStopped."""
+    """Host -> local scheduler: the session ends, so actors with shutdown code stop first.  Outcome:
+    ActorsHaveStopped."""
 
 
 class ActorsHaveStopped(Struct, gc=False):
