@@ -1,4 +1,4 @@
-"""What is done when shards have acknowledged something: a ref leaves only after they know that this node holds it."""
+"""Actions after acknowledgements of shards: a ref leaves only after the shards know the local node as a holder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Expected(Struct, gc=False, eq=False):
-    """Replies to one request that are missing."""
+    """Missing replies to a request."""
 
     count: int
     then: Callable[[], None]
@@ -23,7 +23,7 @@ class Expected(Struct, gc=False, eq=False):
 
 
 class Acks:
-    """Requests of one node to shards that are acknowledged."""
+    """A node's requests to shards that are acknowledged."""
 
     PASSING = {"expected": None}
 
@@ -33,19 +33,20 @@ class Acks:
         self.expected: dict[int, Expected] = {}
 
     def next_request(self) -> int:
-        """The number of a new one."""
+        """Return the number of a new request."""
         self.request += 1
         return self.request
 
     def expect(self, request: int, count: int, then: Callable[[], None], node: str = "") -> None:
-        """So many replies will come; at once `then`, where there is none to wait for."""
+        """Call `then` after `count` replies; at once if `count` is 0."""
         if count:
             self.expected[request] = Expected(count, then, node)
         else:
             then()
 
     def acknowledged(self, request: int) -> None:
-        """A reply to a request of ours, or of `remote`: HoldAtNodeReply, RecordTasksReply, or what they settle."""
+        """Count a reply to a request of ours, or of `remote`: HoldAtNodeReply, RecordTasksReply, or a settled
+        request."""
         expected = self.expected.get(request)
         if expected is None:
             return
@@ -63,5 +64,5 @@ class Acks:
         self.acknowledged(message.request)
 
     def node_lost(self, lost: str) -> None:
-        """What was for it is for nobody now."""
+        """Drop the actions for a lost node."""
         self.expected = {request: item for request, item in self.expected.items() if item.node != lost}

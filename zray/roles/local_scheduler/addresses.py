@@ -1,4 +1,4 @@
-"""Where the other roles are, as a local scheduler sees it."""
+"""Addresses of the other roles, as a local scheduler knows them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Addresses(Struct, eq=False):
-    """Where the roles are that a local scheduler talks to."""
+    """The roles with which a local scheduler communicates."""
 
     object_manager: str
     global_schedulers: list[str]
@@ -16,8 +16,9 @@ class Addresses(Struct, eq=False):
     monitor: str
 
     def add_schedulers(self, roles: list[str], gone: Container[str]) -> list[str]:
-        """A host with these has come.  gone: hosts.  Returns those that are there no more, and were kept for want of
-        others.
+        """Add the global schedulers of a new host.  gone: hosts.
+
+        Returns schedulers of hosts that are gone, which were kept for lack of others.
         """
         stale = [role for role in self.global_schedulers if role.partition("/")[0] in gone]
         self.global_schedulers[:] = dict.fromkeys(
@@ -26,7 +27,7 @@ class Addresses(Struct, eq=False):
         return stale
 
     def remove_schedulers(self, host: str) -> list[str]:
-        """It has ended.  Returns those that were there."""
+        """Remove the global schedulers of an ended host, and return them."""
         gone = [role for role in self.global_schedulers if role.partition("/")[0] == host]
         left = [role for role in self.global_schedulers if role not in gone]
         if left:  # otherwise: until its successor is there, which is soon
@@ -34,13 +35,13 @@ class Addresses(Struct, eq=False):
         return gone
 
     def shard_of(self, task_or_object_id: bytes) -> str:
-        """The shard that is the one authority for a task, its lineage and its objects (docs/design/gcs-chain.md)."""
+        """Return the shard with sole authority for a task, its lineage and objects (docs/design/gcs-chain.md)."""
         if len(self.shards) == 1:
             return self.shards[0]
         return self.shards[int.from_bytes(task_or_object_id[6:16], "big") % len(self.shards)]
 
     def by_shard(self, object_ids: list[bytes]) -> dict[str, list[bytes]]:
-        """These, by who is the authority for them.  Where there is one shard, the very list."""
+        """Group the objects by shard.  With a single shard, the same list object is used."""
         if len(self.shards) == 1:
             return {self.shards[0]: object_ids} if object_ids else {}
         groups: dict[str, list[bytes]] = {}

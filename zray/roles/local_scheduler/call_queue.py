@@ -1,7 +1,7 @@
-"""Calls on one actor that have not been sent: in order per caller, and no caller waits for another's arguments.
+"""Unsent calls on an actor: in order per caller, without one caller waiting for another's arguments.
 
-A caller is a task or a driver; an actor is one caller, whichever of its methods submits.  A line whose first call lacks
-an argument is held: the value may come from a task that asks this same actor.
+A caller is a task or a driver; an actor is a single caller, whichever of its methods submits.  A line whose first call
+lacks an argument is held: the value may come from a task that calls the same actor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CallQueue(Struct, eq=False):
-    """One line per caller with calls that wait."""
+    """The lines of unsent calls, by caller."""
 
     _count: int = 0  # calls that have come
     _open: dict[bytes, deque[Task]] = {}  # lines to look at, the one that was served last at the end
@@ -30,23 +30,23 @@ class CallQueue(Struct, eq=False):
         return bool(self.begun or self._open or self._held)
 
     def __iter__(self) -> Iterator[Task]:
-        """All of them, in order per caller."""
+        """Yield all calls, in order per caller."""
         yield from self.begun
         for lines in (self._open, self._held):
             for line in lines.values():
                 yield from line
 
     def as_they_came(self) -> list[Task]:
-        """All of them, in order of all callers.
+        """Return all calls in order of arrival.
 
-        What was sent to the actor's former home comes ahead of what was not, then: its new home takes that for a sign
-        that nothing of the former is sent again any more (Answers.caller_goes_on).
+        Calls sent to the actor's former home precede unsent calls.  For its new home, an unsent call is a sign that no
+        call sent to the former home follows (Answers.caller_goes_on).
         """
         lines = (line for lines in (self._open, self._held) for line in lines.values())
         return [*self.begun, *sorted((task for line in lines for task in line), key=lambda task: task.trip)]
 
     def append(self, task: Task) -> None:
-        """A new call: last of its caller's."""
+        """Append a new call to its caller's line."""
         self._count += 1
         task.trip = self._count
         caller = _caller_of(task)
@@ -59,11 +59,10 @@ class CallQueue(Struct, eq=False):
         line.append(task)
 
     def append_first(self, task: Task, *, has_begun: bool = False) -> None:
-        """A call that was sent and comes back: ahead of those that came later.
+        """Put a returned call back ahead of the caller's later calls, but after earlier returned calls.
 
-        Not of earlier ones that have come back too: it may take what they make.
-
-        has_begun: ahead of other callers' too: what it has called itself has had its effect, with what it passed then.
+        Earlier calls may make its arguments.  has_begun: ahead of other callers' calls too, because nested calls have
+        had their effects, with their original arguments.
         """
         if has_begun:
             self.begun.appendleft(task)
@@ -80,7 +79,7 @@ class CallQueue(Struct, eq=False):
         line.insert(position, task)
 
     def take_out(self, task: Task) -> bool:
-        """It is not in its line any more.  Whether it was."""
+        """Remove a call from the caller's line.  Returns whether the call was in the line."""
         caller = _caller_of(task)
         line = self._open.get(caller) or self._held.get(caller)
         if line is None or task not in line:
@@ -94,13 +93,13 @@ class CallQueue(Struct, eq=False):
         return True
 
     def is_last(self, task: Task) -> bool:
-        """Whether it waits here, and no other call of its caller does behind it."""
+        """Whether the call waits as the last in the caller's line."""
         caller = _caller_of(task)
         line = self._open.get(caller) or self._held.get(caller)
         return line is not None and line[-1] is task
 
     def arguments_are_here(self, task: Task) -> None:
-        """It lacks nothing any more."""
+        """Release the line of a call whose arguments are complete."""
         caller = _caller_of(task)
         line = self._held.get(caller)
         if line is not None and line[0] is task:
@@ -111,9 +110,9 @@ class CallQueue(Struct, eq=False):
         return bool(self.begun) or any(not line[0].missing for line in self._open.values())
 
     def take(self, count: int, may_go: Callable[[Task, dict[bytes, Task]], bool]) -> dict[bytes, Task]:
-        """Up to `count` calls to send, by id, in order.
+        """Take up to `count` calls to send, by id, in order.
 
-        may_go: whether one that lacks an argument may go with those that are already taken.
+        may_go: whether a call that lacks an argument may go with the calls taken already.
         """
         taken: dict[bytes, Task] = {}
         while self.begun and len(taken) < count:

@@ -1,10 +1,10 @@
-"""GPUs by number: which parts of which ones are free, and who has the others.
+"""GPUs by number: free and used parts of each.
 
-How many are free the counts say (`resources`); here it is which.  A request for a part of one GPU takes it of a single
-one: of those that have room for it, the one with least, so that whole ones stay whole for others.  A request for
-several takes whole ones.  So what the counts have room for may still have to wait: two halves of two GPUs are not one.
+`resources` counts GPUs; this file assigns them.  A request for a part of a GPU takes the GPU with the least sufficient
+room, to keep whole GPUs whole.  A request for several takes whole ones.  So a request may have to wait although the
+count suffices: two halves of two GPUs are not a GPU.
 
-A bundle of a placement group has GPUs of its own, from its reservation to its end: what runs in it takes of these.
+A bundle of a placement group has GPUs of its own, from reservation to end, and tasks in the bundle use only those.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ GPU = "GPU"
 # (resource, number of a GPU, how much of it in RESOURCE_UNITs): of the node's own "GPU", or of a bundle's.
 Shares = tuple[tuple[str, int, int], ...]
 NONE: Shares = ()
-# What each GPU has, or has left, by its number; in ascending order.
+# The total, or free, part of each GPU, by number, in ascending order.
 Parts = dict[int, int]
 
 
 class Gpus:
-    """Of one node."""
+    """The GPUs of a node."""
 
     __slots__ = ("free", "names", "total")
 
     def __init__(self, amount: int, names: Sequence[str] = ()) -> None:
-        """names: as CUDA_VISIBLE_DEVICES has them; none: the GPUs are called by their numbers."""
+        """Number the GPUs.  names: as in CUDA_VISIBLE_DEVICES; default: the numbers."""
         count = -(-amount // RESOURCE_UNIT)
         self.names = tuple(names) or tuple(map(str, range(count)))
         assert len(self.names) >= count, "GPUs without names"
         parts = {number: min(RESOURCE_UNIT, amount - number * RESOURCE_UNIT) for number in range(count)}
-        # By resource: the node's own, but for what bundles have; and each bundle's.  Empty: a node without GPUs.
+        # By resource: the node's own, without the bundles' parts; and each bundle's.  Empty: a node without GPUs.
         self.total: dict[str, Parts] = {GPU: parts} if count else {}
         self.free: dict[str, Parts] = {name: dict(parts) for name, parts in self.total.items()}
 
     # --- room ---
 
     def fits(self, request: Mapping[str, int]) -> bool:
-        """Whether there are such, where the counts say that there are so many."""
+        """Whether suitable GPUs are free, given that the counts suffice."""
         if self.free:
             for name, amount in request.items():
                 if name in self.free and _find(self.free[name], amount) is None:
@@ -49,7 +49,7 @@ class Gpus:
         return True
 
     def fit_all(self, amounts: Iterable[int]) -> bool:
-        """Whether so much can be had, each apart from the others."""
+        """Whether all amounts fit at once, each apart from the others."""
         free = dict(self.free.get(GPU, {}))
         for amount in sorted(amounts, reverse=True):
             found = _find(free, amount)
@@ -60,7 +60,7 @@ class Gpus:
         return True
 
     def count_that_fits(self, request: Mapping[str, int], count_max: int) -> int:
-        """How many of such requests there are such for, up to `count_max`."""
+        """Return how many such requests fit, up to `count_max`."""
         for name, amount in request.items():
             if amount and name in self.free:
                 parts = self.free[name].values()
@@ -72,11 +72,11 @@ class Gpus:
         return count_max
 
     def usable(self) -> int:
-        """The most that one request may ask for now, beside bundles."""
+        """Return the maximum for a single request now, outside bundles."""
         return _usable(self.free[GPU].values())
 
     def usable_beside(self, held: Iterable[Shares]) -> int:
-        """The most that one could ask for, with only these shares, and those of bundles, in use."""
+        """Return the maximum for a single request if only these shares, and bundles, are in use."""
         left = dict(self.total[GPU])
         for shares in held:
             for name, number, amount in shares:
@@ -87,7 +87,7 @@ class Gpus:
     # --- taken and given back ---
 
     def take(self, request: Mapping[str, int]) -> Shares:
-        """Take what fits."""
+        """Take a request that fits."""
         if not self.free:
             return NONE
         shares: list[tuple[str, int, int]] = []
@@ -102,14 +102,14 @@ class Gpus:
         return tuple(shares)
 
     def give(self, shares: Shares) -> None:
-        """Give back what was taken."""
+        """Give back shares."""
         for name, number, amount in shares:
             back = self.free[name][number] + amount
             assert back <= self.total[name][number], f"more of GPU {number} given back than there is"
             self.free[name][number] = back
 
     def reserve(self, shares: Shares, named: Iterable[str]) -> None:
-        """They were taken for a bundle, in which they are there under one of these names."""
+        """Reserve taken shares for a bundle, under its GPU name among `named`."""
         for _, number, amount in sorted(shares):
             name = next(name for name in named if plain_name(name) == GPU)
             self.total[GPU][number] -= amount
@@ -117,7 +117,7 @@ class Gpus:
             self.free.setdefault(name, {})[number] = amount
 
     def release(self, named: Iterable[str]) -> None:
-        """The bundle, of which nothing is in use, is given back."""
+        """Give back the GPUs of a bundle with nothing in use."""
         for name in named:
             parts = self.free.pop(name, None)
             if parts is not None:
@@ -129,15 +129,15 @@ class Gpus:
     # --- who has what ---
 
     def names_of(self, shares: Shares) -> list[str] | None:
-        """As CUDA_VISIBLE_DEVICES has them.  None: the node has no GPUs, and nobody is to be told of any."""
+        """Return the names as in CUDA_VISIBLE_DEVICES. None: the node has no GPUs, and the variable stays unset."""
         if not self.free:
             return None
         return [self.names[number] for _, number, _ in sorted(shares, key=lambda share: share[1])]
 
     def check_everything(self, free: Mapping[str, int], held: Iterable[tuple[Mapping[str, int], Shares]]) -> None:
-        """No GPU is given to more than there is of it; each has what it asked for; what is left is what is free.
+        """Assert that no GPU is oversubscribed, each share matches its request, and the rest is free.
 
-        free: by the counts.  held: of all that hold any, what they asked for, and their shares.
+        free: by the counts.  held: the requests and shares of all holders.
         """
         taken: dict[int, int] = {}
         left = {name: dict(parts) for name, parts in self.total.items()}
@@ -158,7 +158,7 @@ class Gpus:
 
 
 def _find(free: Parts, amount: int) -> list[tuple[int, int]] | None:
-    """(number, amount) of whole ones, and for the rest of the one that has least room for it; None: there are none."""
+    """Return (number, amount) of whole GPUs, and for the rest of the GPU with the least room; None: not available."""
     whole, rest = divmod(amount, RESOURCE_UNIT)
     found: list[tuple[int, int]] = []
     best = -1
@@ -175,7 +175,7 @@ def _find(free: Parts, amount: int) -> list[tuple[int, int]] | None:
 
 
 def _usable(parts: Iterable[int]) -> int:
-    """All whole ones, and the largest part."""
+    """Return the sum of all whole GPUs and the largest part."""
     left = list(parts)
     whole = left.count(RESOURCE_UNIT)
     return whole * RESOURCE_UNIT + max((amount for amount in left if amount < RESOURCE_UNIT), default=0)

@@ -1,4 +1,4 @@
-"""What an actor recovers from, in messages of a bounded size (dialog of wards)."""
+"""An actor's recovery data, in messages of bounded size (dialog of wards)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 from ...wire.wards import LoggedCall, NestedAnswer
 
 T = TypeVar("T")
-# One message of calls holds at most so much.
+# The limits of a message with calls.
 BATCH_BYTES_MAX = 1 << 20
 BATCH_COUNT_MAX = 1000
 

@@ -1,4 +1,4 @@
-"""What a node has, and what is free of it.  Amounts in RESOURCE_UNITs (ten-thousandths)."""
+"""A node's resources, total and free.  Amounts in RESOURCE_UNITs (ten-thousandths)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CPU = "CPU"
 
 
 def cpu_of(amounts: Mapping[str, int]) -> dict[str, int]:
-    """What of it is CPU, which is lent out while its task waits: the node's own, or a bundle's."""
+    """Return the CPU part of the amounts, lent while the task waits: the node's own CPUs, or a bundle's."""
     own = amounts.get(CPU)
     if own:
         return {CPU: own}
@@ -19,7 +19,7 @@ def cpu_of(amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 class Resources:
-    """Total and free amounts.  Never negative, never above the total: what is taken is given back once."""
+    """Total and free amounts, never negative, never above the total: each taken amount is given back once."""
 
     __slots__ = ("free", "gpus", "held", "reserved", "total")
 
@@ -35,7 +35,7 @@ class Resources:
         return all(self.total.get(name, 0) >= amount for name, amount in request.items())
 
     def fits(self, request: Mapping[str, int]) -> bool:
-        """Whether it would do now."""
+        """Whether the request fits now."""
         free = self.free
         for name, amount in request.items():
             if free.get(name, 0) < amount:
@@ -43,17 +43,17 @@ class Resources:
         return self.gpus.fits(request)
 
     def lacking(self, request: Mapping[str, int]) -> list[str]:
-        """What there is too little of for it now."""
+        """Return the names of resources now lacking for the request."""
         free, gpus = self.free, self.gpus
         return [key for key, amount in request.items() if free.get(key, 0) < amount or not gpus.fits({key: amount})]
 
     def count_that_fits(self, request: Mapping[str, int], count_max: int) -> int:
-        """How many of such requests would do now, up to `count_max`."""
+        """Return how many such requests fit now, up to `count_max`."""
         counts = (self.free.get(name, 0) // amount for name, amount in request.items() if amount)
         return self.gpus.count_that_fits(request, min(counts, default=count_max))
 
     def take(self, request: Mapping[str, int]) -> Shares:
-        """Take what fits."""
+        """Take a request that fits."""
         for name, amount in request.items():
             if amount:
                 left = self.free[name] - amount
@@ -62,7 +62,7 @@ class Resources:
         return self.gpus.take(request)
 
     def give(self, request: Mapping[str, int], shares: Shares = NONE) -> None:
-        """Give back what was taken."""
+        """Give back a request."""
         self.gpus.give(shares)
         for name, amount in request.items():
             if amount:
@@ -71,13 +71,13 @@ class Resources:
                 self.free[name] = back
 
     def hold(self, request: Mapping[str, int]) -> None:
-        """Of what is taken: an actor has it, for as long as it lives."""
+        """Mark taken amounts as held by an actor for its lifetime."""
         for name, amount in request.items():
             if amount:
                 self.held[name] = self.held.get(name, 0) + amount
 
     def hold_no_more(self, request: Mapping[str, int]) -> None:
-        """The actor has ended."""
+        """Release the amounts held by an ended actor."""
         for name, amount in request.items():
             if amount:
                 self.held[name] -= amount
@@ -85,7 +85,7 @@ class Resources:
                     del self.held[name]
 
     def reserve(self, amounts: Mapping[str, int], named: Mapping[str, int]) -> None:
-        """Take it for a bundle, in which it is there again under names of the bundle's own."""
+        """Take amounts for a bundle, and add them under the bundle's own names."""
         self.gpus.reserve(self.take(amounts), named)
         self.hold(amounts)
         for name, amount in amounts.items():
@@ -95,7 +95,7 @@ class Resources:
         self.free.update(named)
 
     def release(self, amounts: Mapping[str, int], named: Mapping[str, int]) -> None:
-        """The bundle, of which nothing is in use, is given back."""
+        """Give back a bundle with nothing in use."""
         for name, amount in named.items():
             left = self.free.pop(name)
             assert left == amount, f"a bundle whose {name!r} is in use is given back"
@@ -110,12 +110,12 @@ class Resources:
         self.give(amounts)
 
     def fits_beside_actors(self, request: Mapping[str, int], gpus_of_actors: Iterable[Shares]) -> bool:
-        """Whether it would do on a node with nothing but its actors."""
+        """Whether the request would fit if only actors used the node."""
         held = self.held_by(self.held, gpus_of_actors) if request.get(GPU) else self.held
         return all(self.total.get(name, 0) - held.get(name, 0) >= amount for name, amount in request.items())
 
     def held_by(self, held: Mapping[str, int], gpus_of_actors: Iterable[Shares]) -> dict[str, int]:
-        """`held`, and the parts of GPUs that it makes useless: what is left is the most that one request may have."""
+        """Return `held` plus unusable parts of GPUs; the rest is the maximum for a single request."""
         held = dict(held)
         if self.gpus.free:
             unusable = self.total[GPU] - self.gpus.usable_beside(gpus_of_actors)
@@ -124,7 +124,7 @@ class Resources:
         return held
 
     def free_for_one(self) -> dict[str, int]:
-        """What is free, without parts of GPUs that no one request could have beside the others."""
+        """Return the free amounts, without parts of GPUs that no single request could use together."""
         return {**self.free, GPU: self.gpus.usable()} if self.gpus.free else self.free
 
     def all_free(self) -> bool:

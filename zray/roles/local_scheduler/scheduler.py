@@ -1,32 +1,31 @@
-"""Local scheduler: runs on every node and keeps a task here unless it must not.
+"""Local scheduler: runs on every node, and keeps a task here unless it must leave.
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
-    driver, worker    SubmitTasks       queue them here; calls go to their actor; what cannot run here is spilled
+    driver, worker    SubmitTasks       queue them here; calls go to their actor; tasks that cannot run here are spilled
     driver, worker    PutObjects, HoldObjects, ReleaseObjects, UnpinObjects    keep the table of objects
-    driver, worker    WaitObjects, CancelWait      answer when they are there; lend a blocked worker's CPU out
+    driver, worker    WaitObjects, CancelWait      answer when the objects are ready; lend a blocked worker's CPU
     driver, worker    CreateActor, KillActor, FindActor, FindActorNames, ListWork
     driver, worker, local scheduler    Explain -> ExplainReply
-    driver            PublishCode       its tasks take it along
-    driver            FlushOutput       all that its workers have printed
-    worker            TasksFinished     store the values, tell who waits, start what they were missing for
+    driver            PublishCode       code for the job's tasks on other nodes
+    driver            FlushOutput       all output of the job's workers
+    worker            TasksFinished     store the values, answer waits, start tasks whose arguments are complete
     worker            TasksReturned     queue them again
     worker            ActorStarted, ActorStartFailed, ActorExited
     object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
-    global scheduler  PlaceTask         queue it here; it stays, unless actors hold what it needs, or others are idle
+    global scheduler  PlaceTask         queue it here; the task stays, unless actors hold its resources, or it is stolen
     global scheduler  TaskPlaced, TaskDeferred, SpillRefused, StealTasks
     local scheduler   TaskAccepted, TaskGivenBack, TaskDone, JobEnded, JobNotice, JobOutput
     GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost
     monitor           NodeJoined, NodeLost, HeartbeatReply
 
-Rooms: tables (records), objects and holding (references), dispatch (queues, batches), pool (workers), waits, calls and
-actor_ends (actors), lineage (what the shard is told), acks, members, remote, routes, remote_calls, results, guards and
-recovery (other nodes; their deaths), fates (what ends with the process that asked for it), infeasible (what no node can
-hold), explain and reasons (why something is not there yet), code (of jobs, for other nodes), output (what workers
-print).
-All decisions that a turn calls for are taken once, at its end.  A message about something that is no longer there is
-normal: it changes nothing.
-Source: Ray paper 4.2.2.
+Components: tables (records), objects and holding (references), dispatch (queues, batches), pool (workers), waits, calls
+and actor_ends (actors), lineage (records for the shards), acks, members, remote, routes, remote_calls, results, guards
+and recovery (other nodes; their deaths), fates (work that ends with its requester), infeasible (requests too large for
+every node), explain and reasons (why an object is not ready), code (of jobs, for other nodes), output (of workers).
+
+All decisions of a turn are taken once, at its end.  A message about a thing that is gone is normal, and changes
+nothing.  Source: Ray paper 4.2.2.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ ENDED_JOBS_MAX = 10_000
 
 
 class LocalScheduler(Role):
-    """One node's tasks, objects, workers and actors."""
+    """The local scheduler of a node: its tasks, objects, workers and actors."""
 
     PASSING = {"tasks talkative to_seal": None, "function_waiters": "tasks"} | {
         "forwarded tasks": (lambda node: sum(map(len, node.task_states.index.values())), "tasks")
@@ -220,7 +219,7 @@ class LocalScheduler(Role):
 
     @on(scheduling.JobEnded)
     def on_job_ended(self, message: scheduling.JobEnded) -> None:
-        """Its driver was another node's."""
+        """JobEnded: the driver was on another node."""
         job = self.jobs.get(message.job_id)
         self.guards.end_job(message.job_id, self.sender)
         self.ended_jobs[message.job_id] = self.sender
@@ -231,11 +230,11 @@ class LocalScheduler(Role):
         self.code.job_ended(message.job_id, self.sender)
 
     def has_ended(self, job_id: bytes, facts: scheduling.JobFacts) -> bool:
-        """Whether its driver is gone, as far as we know; what detached actors do for it goes on."""
+        """Whether the job's driver is known to be gone; work of its detached actors goes on."""
         return not facts.is_heir and self.ended_jobs.get(job_id) == facts.home != ""
 
     def end_job(self, job: Job) -> None:
-        """Nothing of it starts any more; what runs is ended."""
+        """End a job: no task of it starts any more, and running tasks are ended."""
         job.is_over = True
         self.guards.end_job(job.job_id, job.home)
         self.keeping.job_ended(job.job_id)
@@ -248,21 +247,21 @@ class LocalScheduler(Role):
         self.code.job_ended(job.job_id, job.home)
 
     def forget_process(self, process: Process, *, has_died: bool = False) -> None:
-        """Remove it from all structures: it held, read and awaited nothing any more.
+        """Remove a process from all structures, with its references, pins and waits.
 
-        has_died: it did not end in order, nor with its job.
+        has_died: the process ended neither in order nor with its job.
         """
         self.processes.pop(process.address, None)
         self.waits.forget_process(process)
         self.undoing.release(process, has_died=has_died)
         process.results.clear()
-        # What it has sealed is not what it was writing.
+        # Sealed values are complete, and must not be freed as unfinished writes of the process.
         self._send_seals()
         self.send(self.addresses.object_manager, objects_wire.ProcessGone(process.address))
         self.perform(effects.ForgetProcess(process.address))
 
     def object_is_here(self, entry: ObjectEntry, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
-        """A value has come: made, put or fetched.  Tell who takes it, who waits, and who submitted it."""
+        """Store a value that was computed, put or fetched; update waiting tasks, waits and the submitter."""
         if entry.value is not None:
             value = self.small_values.replaced(entry, value)
         waiting = entry.came(value)
@@ -293,7 +292,7 @@ class LocalScheduler(Role):
                 self.fetches.room.let_go(entry)
 
     def push(self, entry: ObjectEntry, process: Process) -> None:
-        """Give the value to a process, in this turn's ObjectsReady."""
+        """Give the value to a process, in the turn's ObjectsReady."""
         value = entry.value
         entry.pushed(process)
         if type(value) is StoredValue:
@@ -317,7 +316,7 @@ class LocalScheduler(Role):
     # --- the turn ---
 
     def first_words(self, now: float) -> list[Any]:
-        """The values that are here; where nobody waits for one, the work that there is."""
+        """Send the available values or, if no wait is answered, start the ready work."""
         self.now = now
         if self.members.suspension.is_on:
             return self.take_effects()
@@ -335,7 +334,7 @@ class LocalScheduler(Role):
             self.calls.pump()
 
     def let_values_out(self) -> None:
-        """Send values, and behind them the answers of waits."""
+        """Send values, and after them the answers of waits."""
         if self.talkative:
             for process in self.talkative:
                 if process.results:
@@ -345,7 +344,7 @@ class LocalScheduler(Role):
         self.waits.send_replies()
 
     def end_turn(self, now: float) -> list[Any]:
-        """Decide once for all that the turn brought, then let the values out."""
+        """Decide once for the whole turn, then send the values."""
         self.now = now
         if self.members.suspension.is_on:
             return self.take_effects()

@@ -254,20 +254,20 @@ LOST_WITH_ACTOR = encode_system_error("ObjectLostError", "The result lay on the 
 
 
 def in_words(options: ActorOptions) -> str:
-    """ "actor Counter", or "actor Counter named 'joe'"."""
+    """Name an actor, as in "actor Counter named 'joe'"."""
     return f"actor {options.class_name}" + (f" named {options.name!r}" if options.name else "")
 
 
 def name_of_call(task: Task) -> str:
-    """ "Counter.add"."""
+    """Name a call, as in "Counter.add"."""
     return str(task.options.name or task.options.method)
 
 
 def died(options: ActorOptions, how: str) -> bytes:
-    """The error value that calls on a dead actor get."""
+    """Encode the error of calls on a dead actor."""
     return encode_system_error("ActorDiedError", f"The {in_words(options)} {how}.")
 
 
 def gone_error(text: str) -> bytes:
-    """What calls on an actor get that is gone."""
+    """Encode the error of calls on an actor that is gone."""
     return encode_system_error("ActorDiedError", text)

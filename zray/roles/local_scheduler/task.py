@@ -1,21 +1,23 @@
-"""The task: its record, its state, and which events move it on.
+"""The task: its record, its state, and the transitions between states.
 
-    an argument is missing: WAITING -> READY -> SENT -> DONE          here; from SENT back to READY or WAITING
-    a call on an actor:        CALL -> SENT -> DONE                   here or on its way; from SENT back to CALL
-    another node is to run it:
+    an argument is missing: WAITING -> READY -> SENT -> DONE          local; from SENT back to READY or WAITING
+    a call on an actor:        CALL -> SENT -> DONE                   local or on its way; from SENT back to CALL
+    another node is to run the task:
         THROTTLED -> RECORDING -> SCHEDULER -> PLACED -> ACCEPTED -> DONE
                                   SCHEDULER, PLACED: the scheduler is gone -> SEARCHED -> PLACED, or THROTTLED again
                                   nobody has room -> DEFERRED -> THROTTLED
-                                  no node could ever run it -> PARKED -> THROTTLED
-                                  its placement group has no place yet -> GROUP -> THROTTLED
+                                  no node could ever run the task -> PARKED -> THROTTLED
+                                  the placement group has no place yet -> GROUP -> THROTTLED
 
-Events of forwarded tasks go through `TaskStates.happened`.  News of an earlier attempt to place one (`trip`), or news
-that its state does not expect, is stale: it changes nothing.  Events of a task here are methods of `Task`, since
-each small task takes that way; the simulator asserts that each is in the table.
+Events of forwarded tasks go through `TaskStates.happened`.  News of an earlier placement attempt (`trip`), or news not
+expected in the state, is stale and changes nothing.  Events of a local task are methods of `Task`, because each small
+task takes that path; the simulator asserts that each is in the table.
 
 Rule 1: A task is in `index[task.state]` while its state is a forwarded one, and in no other index.
-Rule 2: `by_peer[p]` holds the tasks whose `forward.peer` is p, `by_scheduler[s]` those whose `forward.via` is s.
-Rule 3: Nothing outside of this file changes a task's state, worker, forward, nor its counts of arguments and attempts.
+
+Rule 2: `by_peer[p]` holds the tasks with `forward.peer` p, `by_scheduler[s]` the tasks with `forward.via` s.
+
+Rule 3: Only this file changes a task's state, worker, forward, and counts of arguments and attempts.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from ...wire.task_spec import TaskOptions, TaskSpec
 
 
 class TaskState(IntEnum):
-    """Where a task stands; each task is in exactly one of these."""
+    """The state of a task; each task is in exactly one."""
 
     WAITING = 0  # an argument (or its function) is not here: in the `waiting` list of each missing object
     READY = 1  # in its job's queue for its options
@@ -50,7 +52,7 @@ class TaskState(IntEnum):
 
 
 class Event(IntEnum):
-    """Events that move a task on."""
+    """Events that change a task's state."""
 
     SPILLED = 0  # it goes up, for the first time or again
     DEPARTS = 1  # the shards are told of what leaves with it
@@ -108,13 +110,13 @@ TRANSITIONS: dict[tuple[int, Event], TaskState] = {
     **_rows((TaskState.WAITING, TaskState.CALL, TaskState.SENT), Event.QUEUED, TaskState.CALL),
     **_rows(TaskState, Event.ENDED, TaskState.DONE),
 }
-# What an event leaves of who has the task: all else forgets both.
+# Events that keep the peer or the scheduler of a task; all other events clear them.
 KEEPS_PEER = (Event.SCHEDULER_GONE, Event.PLACED, Event.ACCEPTED)
 KEEPS_SCHEDULER = (Event.PLACED,)
 
 
 class Forward(Struct, gc=False, eq=False):
-    """Other nodes that a task is with, or is from: few tasks have one."""
+    """The nodes that a forwarded task is with, or comes from; few tasks have a Forward."""
 
     origin: str = ""  # address of the local scheduler that spilled it here
     peer: str = ""  # the node that is named, or has accepted it
@@ -122,7 +124,7 @@ class Forward(Struct, gc=False, eq=False):
 
 
 class Task(Struct, gc=False, eq=False):
-    """Task as this node sees it."""
+    """A task as known by the local node."""
 
     spec: TaskSpec
     options: TaskOptions
@@ -138,63 +140,66 @@ class Task(Struct, gc=False, eq=False):
     forward: Any = None  # Forward, of one from another node, or that another node is to run
 
     def enqueued(self) -> None:
-        """Arguments are here: the task is in the queue of its kind, or looks for a place."""
+        """All arguments have arrived: the task enters the queue of its kind, or looks for a place."""
         self.state = READY
 
     def sent(self, worker: Any) -> None:
-        """Note the Worker that has the task."""
+        """Record the worker that has the task."""
         self.state = SENT
         self.worker = worker
 
     def returned(self) -> bool:
-        """Take the task back from its worker.  False: it waits for an argument."""
+        """Take the task back from its worker.  False: an argument is missing."""
         self.worker = None
         self.state = WAITING if self.missing else READY
         return not self.missing
 
     def queued(self) -> None:
-        """Note a call that no worker has."""
+        """Record a call that no worker has."""
         self.state = CALL
         self.worker = None
 
     def ended(self) -> None:
-        """End a task that is here; `TaskStates.ended` ends those in any state."""
+        """End a local task; `TaskStates.ended` ends a task in any state."""
         self.state = DONE
         self.worker = None
         self.missing = 0
 
     def waits_for(self, count: int) -> None:
-        """Set the number of arguments that are missing, the function included."""
+        """Set the number of missing arguments, including the function."""
         self.missing = count
 
     def has_come(self) -> int:
-        """Count one missing argument less.  Returns how many are left."""
+        """Count an argument as arrived.  Returns how many are still missing."""
         self.missing -= 1
         return self.missing
 
     def tried(self, attempts: int) -> None:
-        """Set the number of attempts that count against `max_retries`."""
+        """Set the number of attempts, which `max_retries` limits."""
         self.attempts = attempts
 
     @property
     def origin(self) -> str:
-        """The local scheduler that spilled it here; our own address: a global scheduler chose this node after all."""
+        """Return the local scheduler that spilled the task.
+
+        A task placed back on the local node by a global scheduler has our own address.
+        """
         return self.forward.origin if self.forward is not None else ""
 
     @property
     def is_retried_here(self) -> bool:
-        """Whether it has run here, and does so again."""
+        """Whether the task has run locally, and does so again."""
         return self.attempts > 0
 
     @property
     def is_quiet(self) -> bool:
-        """Whether its origin alone knows what it returns, and is told that here."""
+        """Whether only the origin knows of the task's returns, and is told of them directly."""
         shared = self.entry.shared
         return bool(self.origin) and shared is not None and shared.is_quiet
 
 
 class RebuiltTask(Task, gc=False, eq=False):
-    """One that runs again because what it returned is lost."""
+    """A task re-executed to reconstruct a lost return."""
 
     before: int = 0  # its attempts, as it came here
 
@@ -204,13 +209,13 @@ class RebuiltTask(Task, gc=False, eq=False):
 
 
 class ChildTask(Task, gc=False, eq=False):
-    """One that a worker here has submitted."""
+    """A task submitted by a worker of this node."""
 
     submitter: Any = None  # its Process
 
 
 class TaskStates:
-    """The states of the tasks of one node; indexes of those that others are to run."""
+    """The states of a node's tasks, with indexes of forwarded tasks."""
 
     PASSING = {"by_peer by_scheduler": None, "deferred_kinds": lambda tasks: len(tasks.index[DEFERRED])}
 
@@ -221,9 +226,9 @@ class TaskStates:
         self.deferred_kinds: dict[bytes, int] = {}  # options of deferred tasks -> how many of these there are
 
     def happened(self, task: Task, event: Event, *, peer: str = "", scheduler: str = "") -> bool:
-        """Move the task on.  False: its state expects no such news.
+        """Apply an event.  False: not expected in the task's state.
 
-        peer: the node that has it, or is named.  scheduler: the global scheduler that has it.
+        peer: the node that has the task, or is named.  scheduler: the global scheduler that has the task.
         """
         state = TRANSITIONS.get((task.state, event))
         if state is None:
@@ -243,14 +248,14 @@ class TaskStates:
         return True
 
     def ended(self, task: Task) -> None:
-        """Take the task out, whatever its state is: nothing starts it any more."""
+        """End the task in any state: it will not start."""
         if task.state >= FORWARDED:
             self.happened(task, Event.ENDED)
         task.ended()
 
     @staticmethod
     def comes_from(task: Task, origin: str, trip: int | None = None) -> None:
-        """Note the node that the task is from, "" for this one, and the number of its attempt to place it."""
+        """Record the task's origin ("": this node), and the number of the placement attempt."""
         if task.forward is not None:
             task.forward.origin = origin
         elif origin:
@@ -259,11 +264,11 @@ class TaskStates:
             task.trip = trip
 
     def with_peer(self, peer: str) -> list[Task]:
-        """The tasks that this node has, or is named for."""
+        """Return the tasks that the node has, or is named for."""
         return list(self.by_peer.get(peer, {}).values())
 
     def with_scheduler(self, scheduler: str) -> list[Task]:
-        """The tasks that this global scheduler was handed, and that no node has accepted."""
+        """Return the tasks handed to the global scheduler that no node has accepted."""
         return list(self.by_scheduler.get(scheduler, {}).values())
 
     def _enter(self, task: Task, state: TaskState) -> None:
@@ -296,7 +301,7 @@ class TaskStates:
             tables.setdefault(name, {})[task.spec.task_id] = task
 
     def check_everything(self) -> None:
-        """Rules 1 and 2."""
+        """Assert rules 1 and 2."""
         for state, tasks in self.index.items():
             assert all(task.state == state for task in tasks.values())
         for peer, tasks in self.by_peer.items():

@@ -49,20 +49,20 @@ if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
     from .shipping import Shipping
 
-# So many are kept whose answers nobody has taken yet, and bytes that they take in messages; the last one in any case.
+# The number of calls kept whose answers are not taken yet, and their bytes in messages; the last is always kept.
 READS_MAX = 1000
 READS_BYTES_MAX = 1 << 20
 
 
 class Read(Struct, gc=False, eq=False):
-    """One of them."""
+    """A recorded readonly call."""
 
     spec: TaskSpec
     place: int  # calls that it has seen
 
 
 class Reads:
-    """Of one journal."""
+    """The readonly calls of a journal."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -70,7 +70,7 @@ class Reads:
         self.size = 0
 
     def keep(self, spec: TaskSpec, place: int) -> None:
-        """That call has ended."""
+        """Record a finished readonly call, and its position."""
         self.drop(spec.task_id)  # it has run twice
         self.by_id[spec.task_id] = Read(spec, place)
         self.size += len(spec.args)
@@ -80,7 +80,7 @@ class Reads:
             self.drop(next(iter(self.by_id)))
 
     def drop(self, task_id: bytes) -> bool:
-        """It is not run again.  Whether it would have been."""
+        """Drop a call from replay.  Returns whether it was recorded."""
         read = self.by_id.pop(task_id, None)
         if read is None:
             return False
@@ -89,25 +89,25 @@ class Reads:
         return True
 
     def begin_at(self, place: int) -> None:
-        """There is no state before that many calls any more."""
+        """Drop calls before position `place`, where no state is left."""
         for task_id in [task_id for task_id, read in self.by_id.items() if read.place < place]:
             self.drop(task_id)
 
     def only(self, answers: Mapping[bytes, Answer]) -> None:
-        """No others are asked for."""
+        """Drop all calls except those in `answers`."""
         for task_id in self.by_id.keys() - answers.keys():
             self.drop(task_id)
 
     def clear(self) -> None:
-        """The actor is dead, or has no other state than the one that it is in."""
+        """Drop all calls: the actor is dead, or keeps no earlier state."""
         self.only({})
 
     def specs(self) -> list[TaskSpec]:
-        """Of all."""
+        """Return the specs of all calls."""
         return [read.spec for read in self.by_id.values()]
 
     def among(self, calls: Iterable[TaskSpec], first: int) -> Iterable[TaskSpec]:
-        """These calls, of which the first one has seen so many others, and the reads between them."""
+        """Merge the readonly calls into `calls` by position; `first` is the position of the first call."""
         reads = deque(self.by_id.values())
         for place, spec in enumerate(calls, first):
             while reads and reads[0].place <= place:
@@ -117,14 +117,14 @@ class Reads:
 
 
 def is_kept(call: LoggedCall) -> bool:
-    """Whether that stands for a readonly call which may be run again."""
+    """Whether the logged call is a readonly call that may be replayed."""
     return call.answer is not None and bool(call.answer.large) and parse_options(call.spec.options).is_readonly
 
 
 def read_ended(shipping: Shipping, task: Task, answer: Answer | None) -> int:
-    """A readonly call has.  Which of the log's words its answer waits for; 0: none.
+    """Record a finished readonly call.  Returns the number of the log message required by the answer; 0: none.
 
-    One that has made others is in the log, if it is not run again: it made them once.
+    A readonly call with nested calls is logged even if not replayed, because nested calls happen only once.
     """
     spec, journal = task.spec, shipping.actor.journal
     if answer is not None and answer.large:

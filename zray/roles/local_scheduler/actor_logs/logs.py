@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Unheard(Struct, gc=False, eq=False):
-    """One of them."""
+    """An actor whose handles may not leave yet."""
 
     awaits_maker: bool = False  # the guardian of who made it
     awaits_guard: bool = False  # the shard: its own
@@ -42,7 +42,7 @@ class Unheard(Struct, gc=False, eq=False):
 
 
 class UnheardActors:
-    """Those of one node."""
+    """The actors of a node whose handles may not leave yet."""
 
     PASSING = {"by_actor": None}
 
@@ -51,11 +51,11 @@ class UnheardActors:
         self.by_actor: dict[bytes, Unheard] = {}
 
     def made(self, actor_id: bytes) -> None:
-        """By a call of an actor that recovers; its guardian is about to be told."""
+        """Hold an actor created by a recoverable actor's call until the creator's backup node has been told."""
         self.by_actor.setdefault(actor_id, Unheard()).awaits_maker = True
 
     def maker_said(self, actor_id: bytes) -> None:
-        """The guardian has heard of it, or there is none."""
+        """The creator's backup node knows the actor, or none exists."""
         item = self.by_actor.get(actor_id)
         if item is None:
             return
@@ -66,23 +66,24 @@ class UnheardActors:
             actor.shipping.release()
 
     def guarded_soon(self, actor_id: bytes) -> None:
-        """It is to have a guardian."""
+        """Hold an actor until its backup node is recorded."""
         self.by_actor.setdefault(actor_id, Unheard()).awaits_guard = True
 
     def guarded(self, actor_id: bytes) -> None:
-        """The shard knows by whom, or nobody is to guard it."""
+        """The shard knows the actor's backup node, or the actor is to have none."""
         item = self.by_actor.get(actor_id)
         if item is not None:
             item.awaits_guard = False
             self._look_at(actor_id, item)
 
     def awaits_maker(self, actor_id: bytes) -> bool:
-        """Whether nothing that it does may be seen, as who made it might make it anew."""
+        """Whether effects of the actor are held back, because re-execution of the creator might create the actor
+        anew."""
         item = self.by_actor.get(actor_id)
         return item is not None and item.awaits_maker
 
     def hold_back(self, object_ids: Iterable[bytes], request: int) -> int:
-        """What is to leave with these waits for those of them that are such handles.  Returns for how many."""
+        """Hold `request` for each contained handle that may not leave yet.  Returns the number of these handles."""
         count = 0
         if self.by_actor:
             for object_id in object_ids:
@@ -93,7 +94,7 @@ class UnheardActors:
         return count
 
     def are_inside(self, object_ids: Iterable[bytes]) -> bool:
-        """Whether some of these are such handles."""
+        """Whether any of the objects is a handle that may not leave yet."""
         return any(object_id[:TASK_ID_BYTES] in self.by_actor for object_id in object_ids)
 
     def _look_at(self, actor_id: bytes, item: Unheard) -> None:
@@ -105,7 +106,7 @@ class UnheardActors:
 
 
 class Taking(Struct, gc=False, eq=False):
-    """Results from another node, which keeps them until it hears that they need not be."""
+    """Results from another node, kept by the sender until acknowledged."""
 
     home: str
     receipt: int
@@ -113,11 +114,11 @@ class Taking(Struct, gc=False, eq=False):
 
 
 def nothing() -> None:
-    """Nobody is to be told."""
+    """Do nothing, if no receipt is expected."""
 
 
 class Logs:
-    """Of one node: the logs of its actors, and those that it has of others."""
+    """The logs of a node's actors, and its copies of others' logs."""
 
     PASSING = {"touched copies given receipts": None}
 
@@ -132,13 +133,13 @@ class Logs:
         self.taking: Taking | None = None  # the results that are looked at
 
     def say_begun(self) -> None:
-        """End of a turn, ahead of what leaves in it."""
+        """Send the begun calls at the end of a turn, before its other messages."""
         for shipping in list(self.touched.values()):
             if shipping.is_started:
                 shipping.begun.say()
 
     def pump(self) -> None:
-        """End of a turn."""
+        """Send logs and acknowledgements at the end of a turn."""
         touched, self.touched = self.touched, {}
         for shipping in touched.values():
             shipping.pump()
@@ -152,17 +153,17 @@ class Logs:
     # --- receipts ---
 
     def gives(self, task: Task) -> None:
-        """The result of this call leaves for its caller's node."""
+        """Note a call's result as leaving for the caller's node."""
         if self.may_be_asked_again(task):
             self.given.setdefault(task.origin, []).append((task.options.actor_id, task.spec.task_id))
 
     def may_be_asked_again(self, task: Task) -> bool:
-        """Whether its actor recovers, and its result is kept until the caller's node has it."""
+        """Whether the actor is recoverable, and the result is kept until the caller's node has it."""
         actor = self.node.calls.actors.get(task.options.actor_id)
         return actor is not None and actor.shipping is not None and task.spec.task_id in actor.shipping.answers.given
 
     def receipt(self, origin: str) -> int:
-        """Of the results that leave for there now; 0: there is nothing to be acknowledged."""
+        """Return the receipt of the results that now leave for `origin`; 0: none needs an acknowledgement."""
         given = self.given.pop(origin, None)
         if given is None or origin in self.node.recovery.lost:
             return 0
@@ -171,11 +172,11 @@ class Logs:
         return self.receipt_count
 
     def begin_taking(self, home: str, receipt: int) -> None:
-        """These results come from there."""
+        """Begin to handle results from `home`."""
         self.taking = Taking(home, receipt) if receipt else None
 
     def receipt_waits(self) -> Callable[[], None]:
-        """One of them may be asked for again, until this is called."""
+        """Delay the acknowledgement of the current results until the returned function is called."""
         taking = self.taking
         if taking is None:
             return nothing
@@ -183,7 +184,7 @@ class Logs:
         return partial(self._taken, taking)
 
     def end_taking(self) -> None:
-        """All of them were looked at."""
+        """End the handling of the current results, and acknowledge unless delayed."""
         if self.taking is not None:
             self._taken(self.taking)
             self.taking = None
@@ -209,7 +210,7 @@ class Logs:
     # --- copies ---
 
     def _copy(self, actor_id: bytes) -> Copy | None:
-        """The one that the sender has begun."""
+        """Return the copy that the sender has begun."""
         node = self.node
         guard = node.guards.guarded.get(actor_id)
         if guard is not None and guard.home == node.sender:
@@ -243,7 +244,7 @@ class Logs:
     # --- actors that come ---
 
     def has_come(self, actor: Actor) -> None:
-        """It is ours, and its log is here, or a part: when it is here altogether it may start."""
+        """Continue an adopted actor after a part of its log has arrived; with the whole log, the actor may start."""
         copy, actor_id = actor.incoming, actor.actor_id
         if copy is None or self.node.moves.offers.get(actor_id):
             return
@@ -255,7 +256,7 @@ class Logs:
             self.node.calls.touch(actor_id)
 
     def install(self, actor: Actor, copy: Copy) -> None:
-        """It goes on from what is here."""
+        """Install the copy as the actor's log for recovery."""
         copy.cut()
         actor.journal.close()
         actor.journal = copy.journal
@@ -271,10 +272,9 @@ class Logs:
             shipping.acked = actor.journal.count  # its guardian is who sent all this
 
     def made_is_gone(self, actor_id: bytes, lost: str = "") -> None:
-        """It is not to be had any more.  lost: it went with that node.
+        """Record that an actor created by a call is gone for good.  lost: the node with which the actor was lost.
 
-        If another one has made it, of ours or of those that we guard: that has not seen this, if it was on the same
-        node, or is nowhere yet.
+        The creator, a local or guarded actor, has not seen the loss if it was on the same node, or has no home yet.
         """
         node = self.node
         if actor_id in node.guards.guarded:
@@ -289,7 +289,7 @@ class Logs:
                 actor.journal.nested.is_gone(actor_id)
 
     def node_lost(self, lost: str) -> None:
-        """Nobody there asks again for what it was not told."""
+        """Forget the answers kept for a lost node: no further request can come."""
         self.given.pop(lost, None)
         for receipt in [receipt for receipt, (origin, _) in self.receipts.items() if origin == lost]:
             del self.receipts[receipt]

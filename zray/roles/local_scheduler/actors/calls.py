@@ -1,9 +1,10 @@
-"""Actors of this node and the calls on them.  For those of other nodes: `routes`, `remote_calls`, `actor_moves`.
+"""Actors of this node and calls on them.  Actors of other nodes: `routes`, `remote_calls`, `actor_moves`.
 
-An actor has a worker of its own for life.  Calls of one caller arrive in order and leave in order (call_queue), many at
-a time.  The actor's handles are refs on the first return of its creation task: without them, the actor leaves.
+An actor has a worker of its own for life.  Calls of a caller arrive and leave in order (call_queue), many at a time.
+The actor's handles are refs to the first return of its creation task: without them, the actor ends.
 
-States (ActorState) and where the actor then is:
+States (ActorState) and positions of an actor:
+
     REGISTERING   waits for the shard to grant its name, or for its origin to hand it over
     PENDING       in `wanting`: arguments, resources or a process are missing
     STARTING      its constructor runs on its worker
@@ -42,12 +43,12 @@ CALLS_IN_FLIGHT_MAX = 512
 
 
 def _never(task: Task, batch: dict[bytes, Task]) -> bool:
-    """Calls that run side by side wait for their arguments here: nothing says which of them is the first to end."""
+    """Never send a concurrent call without its arguments, because calls side by side end in any order."""
     return False
 
 
 class Calls:
-    """Actors by id."""
+    """The actors of a node, by id."""
 
     PASSING = {"actors": ..., "touched": None, "wanting": "actors"}
 
@@ -82,8 +83,8 @@ class Calls:
             if is_twice or options.detached:
                 node.reject("an actor created twice")
                 return
-            # Its creator runs again, and expects an actor as it was made: the first one goes (it would have gone
-            # with its creator, had nobody else had a handle).
+            # The re-executed creator expects a fresh actor: the first one is killed (only a handle elsewhere kept it
+            # alive after the loss of the creator).
             if known.worker is not None:
                 node.pool.kill(known.worker)
             self.node.ends.bury(known, died(options, MADE_ANEW))
@@ -107,7 +108,7 @@ class Calls:
             self.want_worker(actor, ActorState.PENDING)
 
     def make(self, spec: TaskSpec, options: ActorOptions, life: homes.ActorLife, job: Job, entry: ObjectEntry) -> Actor:
-        """An actor of this node, or one that may become it."""
+        """Create the record of a local actor, or of an actor that may become local."""
         node = self.node
         node.recovery.made_after_all(entry)
         node.objects.forget_value(entry)
@@ -131,7 +132,7 @@ class Calls:
         return actor
 
     def want_worker(self, actor: Actor, state: ActorState, *, may_leave: bool = True) -> None:
-        """It is to start here; or on another node, if there is no room here now."""
+        """Start the actor locally, or on another node if there is no room now."""
         actor.state = state
         self.node.code.lasts(actor)
         self.wanting[actor.actor_id] = actor
@@ -147,7 +148,7 @@ class Calls:
         self.promise(actor.options)
 
     def _leaves(self, actor: Actor) -> bool:
-        """Whether another node is to have it, if one can."""
+        """Whether another node should have the actor, if possible."""
         node, where = self.node, actor.options.where
         if node.strategies.is_bound(where):
             return False
@@ -156,10 +157,10 @@ class Calls:
         return no_room or node.strategies.would_go(where, request) or node.strategies.spares_gpus(where, request)
 
     def has_room_for(self, options: ActorOptions, *, may_borrow: bool = False, are_apart: bool = False) -> bool:
-        """Whether it could start here now, those that are to start here aside.
+        """Whether the actor could start now, beside the actors about to start.
 
-        may_borrow: also on CPUs that are lent out by tasks that wait; these go on only when they get them back.
-        are_apart: it is several in one, and whether they find GPUs is for the caller to see.
+        may_borrow: also on CPUs lent by waiting tasks, which then wait longer for their return.  are_apart: several
+        requests together; the caller checks the GPUs.
         """
         if self.is_barred(options):
             return False
@@ -173,32 +174,32 @@ class Calls:
         return are_apart or self.node.resources.gpus.fits(options.resources)
 
     def is_barred(self, options: ActorOptions) -> bool:
-        """Whether this node takes no actor like it, room or not."""
+        """Whether the local node refuses such actors, regardless of room."""
         drain = self.node.drain
         return self.node.members.is_guest or (drain.is_on and drain.may_go(options.resources, options.where))
 
     def promise(self, options: ActorOptions, count: int = 1) -> None:
-        """So many more are to start here: -1 when one has."""
+        """Count `count` more actors about to start locally; -1 for a started actor."""
         for name, amount in options.resources.items():
             self.promised[name] = self.promised.get(name, 0) + count * amount
 
     def wanting_worker_changed(self) -> None:
-        """Look at all that wait for a worker again."""
+        """Check all actors that wait for a worker again."""
         for actor_id in self.wanting:
             self.touch(actor_id)
 
     def no_worker_to_be_had(self, packages: str, error: str, reason: str) -> None:
-        """Give up on all that wait for a worker with these packages."""
+        """Give up all actors waiting for a worker with these packages."""
         for actor in list(self.wanting.values()):
             if actor.options.environment.packages == packages:
                 self.node.ends.bury(actor, encode_system_error(error, reason))
 
     def touch(self, actor_id: bytes) -> None:
-        """Look at it at the end of the turn."""
+        """Check the actor at the end of the turn."""
         self.touched[actor_id] = None
 
     def take_worker(self, worker: Worker) -> bool:
-        """A fresh worker has come: an actor that has all else takes it."""
+        """Give a fresh worker to an actor that lacks only a worker."""
         for actor in self.wanting.values():
             if actor.options.environment.packages == worker.packages and self._has_all_but_a_worker(actor):
                 self.node.pool.take_for(actor, worker)
@@ -272,7 +273,7 @@ class Calls:
             self.node.ends.bury(actor, message.error)
 
     def creation_done(self, actor: Actor, value: bytes) -> None:
-        """Once: the object behind the handles is there."""
+        """Finish the actor's creation, once: the object behind the handles is ready."""
         task = actor.creation
         if self.node.small_values.forget_task(task.spec.task_id) is not None:
             self.node.lifecycle.finish(task, [value])
@@ -280,7 +281,7 @@ class Calls:
     # --- calls ---
 
     def submit(self, task: Task) -> None:
-        """A call, in order of arrival."""
+        """Queue a call, in order of arrival, or send it on."""
         actor_id = task.options.actor_id
         actor = self.actors.get(actor_id)
         task.queued()
@@ -297,12 +298,12 @@ class Calls:
         self.touched[actor_id] = None
 
     def is_elsewhere(self, actor_id: bytes) -> bool:
-        """Whether it may be on another node, or was on one that is lost: its shard says what becomes of it."""
+        """Whether the actor may be on another node, or was on a lost node, so only the shard knows."""
         node = self.node
         return node.members.has_had_others or actor_id in node.guards.guarded or actor_id in node.routes.by_actor
 
     def pump(self) -> None:
-        """End of a turn: send what can be sent, place what can be placed, see off who leaves."""
+        """Send calls, start actors and end departing ones, at the end of a turn."""
         touched, self.touched = self.touched, {}
         for actor_id in touched:
             actor = self.actors.get(actor_id)
@@ -344,7 +345,7 @@ class Calls:
             self.node.send(worker.address, tasks.StartTasks(specs, [], arguments))
 
     def arguments_are_here(self, task: Task) -> None:
-        """A call, or an actor's creation, lacks nothing any more."""
+        """Note that a call, or an actor's creation, has all arguments."""
         actor = self.actors.get(task.options.actor_id or task.spec.task_id)
         if actor is not None:
             if task is not actor.creation:
@@ -352,10 +353,10 @@ class Calls:
             self.touched[actor.actor_id] = None
 
     def _makers_are_in(self, task: Task, batch: dict[bytes, Task]) -> bool:
-        """Whether each missing argument is what an earlier call of the same batch will return.
+        """Whether an earlier call of the same batch returns each missing argument.
 
-        A call of an earlier batch may have returned by now, and its value not kept: then this call would come
-        back, and those behind it would overtake it.
+        A call of an earlier batch may have returned already, without its value being kept.  Then this call would come
+        back, and later calls would overtake it.
         """
         entries = self.node.objects.entries
         for object_id in task.spec.deps:
@@ -367,7 +368,7 @@ class Calls:
         return True
 
     def call_ended(self, task: Task, worker: Worker, result: tasks.TaskResult) -> None:
-        """Its worker has answered."""
+        """Record a call that the actor's worker has answered."""
         actor = worker.actor
         if actor is not None:
             actor.inflight.pop(task.spec.task_id, None)
@@ -378,7 +379,8 @@ class Calls:
                     actor.shipping.ran(task)
 
     def made_by_call(self, task: Task, worker: Worker | None) -> bool:
-        """A call of an actor of this node makes this one; again, if that recovers.  Whether it waits for a guardian."""
+        """Note a call made by a local actor, for replay if recoverable.  Returns whether the call waits for the backup
+        node."""
         maker = self._recovering(worker, task.spec.task_id)
         if maker is None:
             return False
@@ -387,18 +389,19 @@ class Calls:
         return maker.shipping is not None and maker.shipping.begun.hold_back(task)
 
     def has_ended(self, task_id: bytes, worker: Worker | None) -> bool:
-        """Whether an actor that recovers makes this call again, and it has ended: it is not called once more."""
+        """Whether a recoverable actor repeats an ended call, to be answered without a new call."""
         maker = self._recovering(worker, task_id)
         return maker is not None and maker.journal.nested.has_ended(task_id)
 
     def is_asked_again(self, task_id: bytes, actor_id: bytes) -> bool:
-        """Whether that actor is here, has run this call for a caller whose node is lost, and is to answer it again."""
+        """Whether the actor is local, and must repeat the answer to a caller formerly on a lost node."""
         actor = self.actors.get(actor_id)
         return actor is not None and actor.shipping is not None and task_id in actor.shipping.answers.inherited
 
     @staticmethod
     def _recovering(worker: Worker | None, task_id: bytes) -> Actor | None:
-        """The actor that makes this, in a call or in its constructor, and does so again if it recovers."""
+        """Return the recoverable actor that creates the task, in a call or in the constructor, and would repeat the
+        creation."""
         actor = worker.actor if worker is not None else None
         if actor is None or actor.journal is None or task_id.startswith(actor.journal.strays):
             return None
@@ -407,7 +410,7 @@ class Calls:
     def nested_ended(
         self, task: Task, values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...] = ()
     ) -> None:
-        """A call that an actor has made."""
+        """Record the end of a call made by an actor."""
         node = self.node
         actor, callee = self.actors.get(task.spec.caller), self.actors.get(task.options.actor_id)
         answer = None
@@ -423,14 +426,14 @@ class Calls:
             done()
 
     def run_again(self, task: Task) -> None:
-        """It has asked for that: what it makes is made again, too."""
+        """Retry a call at its own request; nested calls are made again too."""
         actor = self.actors.get(task.options.actor_id)
         if actor is not None and actor.journal is not None:
             actor.journal.nested.forget(task.spec.task_id)
         self.requeue(task)
 
     def requeue(self, task: Task, *, has_begun: bool = False) -> None:
-        """It goes first again.  has_begun: as in CallQueue.append_first."""
+        """Queue the call at the front again.  has_begun: as in CallQueue.append_first."""
         actor = self.actors.get(task.options.actor_id)
         if actor is None:
             self.node.lifecycle.fail_with(task, self.node.ends.grave(task))

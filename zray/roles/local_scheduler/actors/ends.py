@@ -49,19 +49,19 @@ CLOCK_SECONDS = 1e-6
 
 
 class Restarts:
-    """Of the actors of one node."""
+    """The restarts of a node's actors."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
 
     def begin(self, actor: Actor) -> None:
-        """Its process has died.  The time counts from the first death on: a constructor may die again and again."""
+        """Start the time without a process, which runs from the first death: a constructor may die repeatedly."""
         if actor.down_since is None and actor.journal is None:
             actor.down_since = self.node.now
             self.node.after(RESTART_SECONDS, self.refuse_waiting, actor.actor_id)
 
     def refuses(self, actor: Actor, call: Task) -> bool:
-        """Whether the call has failed because the actor is not there and it cannot wait."""
+        """Whether the call has failed because it cannot wait for the actor's restart."""
         if call.options.max_retries or not self._is_late(actor):
             return False
         text = (
@@ -72,7 +72,7 @@ class Restarts:
         return True
 
     def refuse_waiting(self, actor_id: bytes) -> None:
-        """Fail calls that cannot wait: the actor has not been restarted in time, or it has died again since."""
+        """Fail calls that cannot wait: the actor's restart takes too long, or the actor has died again."""
         actor = self.node.calls.actors.get(actor_id)
         if actor is None or not self._is_late(actor):
             return
@@ -87,12 +87,12 @@ class Restarts:
     # --- actors whose node is lost ---
 
     def home_lost(self, route: Route, since: float) -> None:
-        """It is made again elsewhere, or is dead: its shard will say."""
+        """Start the time without a home; the shard reports a new home or the actor's death."""
         if route.waits_since(since):
             self.node.after(max(0.0, since + RESTART_SECONDS - self.node.now), self.give_up_home, route.actor_id)
 
     def has_no_home(self, route: Route, call: Task) -> bool:
-        """Whether the call has failed because the actor has no home and it cannot wait."""
+        """Whether the call has failed because it cannot wait for the actor's new home."""
         if route.lost_at is None or not self._is_past(route.lost_at) or not _gives_up(call):
             return False
         text = (
@@ -103,7 +103,7 @@ class Restarts:
         return True
 
     def give_up_home(self, actor_id: bytes) -> None:
-        """Fail calls that cannot wait: the actor has no new home in time, or it has lost that too."""
+        """Fail calls that cannot wait: the actor has no new home in time, or has lost the new home too."""
         route = self.node.routes.by_actor.get(actor_id)
         if route is not None and route.lost_at is not None and self._is_past(route.lost_at):
             self.node.routes.give_up_waiting(route)
@@ -113,7 +113,7 @@ class Restarts:
 
 
 def _gives_up(call: Task) -> bool:
-    """Whether it does not wait for a new home: not what an actor that recovers is asked."""
+    """Whether the call does not wait for a new home; calls of recoverable actors always wait."""
     return not call.options.max_retries and not call.options.is_logged and type(call) is not Asked
 
 
@@ -124,7 +124,7 @@ GRACE_SECONDS = 0.5
 
 
 class ActorEnds:
-    """Of the actors of this node."""
+    """The ends of a node's actors."""
 
     LASTING = {"stopping": "node.pool.workers"}
 
@@ -138,10 +138,7 @@ class ActorEnds:
         self.graves: Latest[bytes, bytes] = Latest(GRAVES_MAX)  # actor -> the error value that its calls get
 
     def handles_gone(self) -> None:
-        """The last refs on some actors' objects have gone: they leave after the calls they have.
-
-        They leave at once where a process has died with the last handle.
-        """
+        """End actors without handles after all pending calls, or at once if the last holder was a dead process."""
         objects = self.node.objects
         while objects.bereft_actors:
             self.node.fates.has_no_handle(objects.bereft_actors.pop(0))
@@ -162,7 +159,7 @@ class ActorEnds:
                     self.see_off(actor)
 
     def is_ending(self, actor: Actor) -> bool:
-        """Whether it leaves, at the end of this turn if not before: no handle is left, and nothing to do."""
+        """Whether the actor ends with this turn at the latest: no handle is left, and no work."""
         if actor.state == ActorState.DEAD:
             return True
         if actor.queue or actor.inflight or actor.state == ActorState.STARTING or actor.options.detached:
@@ -170,7 +167,7 @@ class ActorEnds:
         return actor.is_going or actor in self.node.objects.freed_actors
 
     def see_off(self, actor: Actor) -> None:
-        """It leaves, now that it has nothing to do.  Its name is free at once, whatever it does before its end."""
+        """End an idle actor in order.  The name is free at once, even while shutdown code runs."""
         if actor.worker is not None and actor.state == ActorState.ALIVE:
             self._free_name(actor)
             actor.killed = "its last handle was dropped"
@@ -197,14 +194,14 @@ class ActorEnds:
 
     @on(ActorExited)
     def exited(self, message: ActorExited) -> None:
-        """ActorExited: it leaves by itself, and is not restarted."""
+        """ActorExited: the actor ends by itself, and is not restarted."""
         actor = self.node.calls.actors.get(message.actor_id)
         if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
             self.node.pool.happened(actor.worker, "stops")
             self.bury(actor, encode_system_error("ActorDiedError", message.reason))
 
     def end_job(self, job: Job) -> None:
-        """Its driver is gone: its actors too, but for the detached."""
+        """End the actors of a job without a driver, except detached actors."""
         for actor in list(self.node.calls.actors.values()):
             if actor.job is job and not actor.options.detached:
                 if actor.worker is not None:
@@ -212,7 +209,8 @@ class ActorEnds:
                 self.bury(actor, died(actor.options, "has ended with the driver that made it"))
 
     def worker_exited(self, actor: Actor, message: WorkerExited) -> None:
-        """Its process is dead: restart it, or bury it.  Calls that had begun are lost, unless they may be repeated."""
+        """Restart an actor after the death of its process, or bury the actor.  Begun calls are lost, unless
+        repeatable."""
         self.node.resources.hold_no_more(actor.options.resources)
         if self.node.calls.actors.get(actor.actor_id) is not actor:
             return  # buried before
@@ -251,7 +249,7 @@ class ActorEnds:
         node.calls.want_worker(actor, ActorState.RESTARTING)
 
     def bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
-        """It is dead for good: all its calls get the error."""
+        """Record an actor as dead for good: all its calls get the error."""
         node = self.node
         if self.node.calls.actors.pop(actor.actor_id, None) is None:
             return
@@ -297,7 +295,7 @@ class ActorEnds:
             self.node.send(shard, ActorRemoved(actor.actor_id))
 
     def grave(self, call: Task) -> bytes:
-        """The error value that a call on a dead actor gets."""
+        """Return the error value of a call on a dead actor."""
         grave = self.graves.get(call.options.actor_id) or self.node.names.weak.deaths.get(call.options.actor_id)
         if grave is None:
             text = f"{name_of_call(call)} finds no actor: the actor has ended, or never existed."
@@ -307,7 +305,7 @@ class ActorEnds:
     # --- methods that run first ---
 
     def can_stop(self, actor: Actor) -> bool:
-        """True if it has something to run first."""
+        """Whether the actor has shutdown code to run first."""
         return actor.has_shutdown and actor.state == ActorState.ALIVE and actor.worker is not None
 
     def are_due(self) -> bool:
@@ -317,27 +315,27 @@ class ActorEnds:
         return bool(self.stopping) or any(map(self.can_stop, self.node.calls.actors.values()))
 
     def spared(self) -> set[str]:
-        """Workers that are told to stop, where others are killed since the node has left its cluster in order."""
+        """Return workers told to stop rather than killed, because the node has left the cluster in order."""
         if not self.node.drain.is_done:
             return set()
         stoppable = (actor.worker for actor in self.node.calls.actors.values() if self.can_stop(actor))
         return {*self.stopping, *(worker.address for worker in stoppable if worker is not None)}
 
     def stop(self, actor: Actor, worker: Worker) -> None:
-        """Tell it to stop; nobody waits for that yet."""
+        """Tell the actor to stop, without a deadline yet."""
         if actor.has_shutdown:
             self.stopping[worker.address] = math.inf
         self.node.send(worker.address, StopWorker())
 
     def end(self, actor: Actor, worker: Worker) -> None:
-        """End an actor whose job or session is over: tell it to stop and wait for that, or kill it."""
+        """Stop the actor of an ended job or session, with a deadline, or kill the actor."""
         if self.can_stop(actor):
             self.stop(actor, worker)
         if not self.waits_for(worker):
             self.node.pool.kill(worker)
 
     def waits_for(self, worker: Worker) -> bool:
-        """Whether it was told to stop.  From now on its time is limited."""
+        """Whether the worker was told to stop; if so, the deadline starts."""
         if worker.address not in self.stopping:
             return False
         deadline = self.node.now + SHUTDOWN_SECONDS + GRACE_SECONDS
@@ -347,7 +345,7 @@ class ActorEnds:
 
     @on(SessionEnds)
     def on_session_ends(self, message: SessionEnds) -> None:
-        """SessionEnds: no call begins on those that stop."""
+        """SessionEnds: actors with shutdown code are told to stop, and begin no more calls."""
         self.session_ends = True
         for actor in self.node.calls.actors.values():
             if actor.worker is not None and self.can_stop(actor):
@@ -374,7 +372,7 @@ class ActorEnds:
             self.node.after(max(0.0, deadline - self.node.now), self.kill_overdue)
 
     def kill_overdue(self) -> None:
-        """Kill what has not stopped in time."""
+        """Kill workers that have not stopped in time."""
         self.timer_is_set = False
         for address in [address for address, deadline in self.stopping.items() if deadline <= self.node.now]:
             del self.stopping[address]

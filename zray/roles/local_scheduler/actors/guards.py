@@ -1,12 +1,12 @@
-"""Actors that outlive their node (dialog of homes).
+"""Actors that outlive their node, and their backup nodes ("guardians"; dialog of homes).
 
-    here, and may ever be restarted     somebody guards it: its maker, where it was handed over; else the first peer
-    here, and its guardian is lost      another one
-    we guard it, and its node is lost   the shard is asked for it (ActorAt, of the next term); ActorClaimed: it is made
-                                        again here, or where there is room, unless that has happened too often
+    local, and may ever be restarted    a node guards the actor: the maker after a handover; else the first peer
+    local, and the guardian is lost     another node guards the actor
+    guarded, and the home is lost       the shard is asked for the actor (ActorAt, of the next term); ActorClaimed:
+                                        restarted locally, or on a node with room, unless restarted too often already
 
-A guardian holds what the constructor takes; and has copies, where the actor is detached.  It makes nothing before the
-shard has said that the actor is its own.
+A guardian holds the constructor's arguments, and copies of them if the actor is detached.  No guardian restarts an
+actor before the shard has confirmed the claim.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Guard(Struct, gc=False, eq=False):
-    """An actor that we have made again if its home is lost."""
+    """An actor to be restarted locally if the home is lost."""
 
     LASTING = {"copy": ...}
 
@@ -48,7 +48,7 @@ class Guard(Struct, gc=False, eq=False):
 
 
 class Guards:
-    """Of one node: those whom we guard, and who guards ours."""
+    """The actors guarded by a node, and the guardians of local actors."""
 
     PASSING = {"guarded": ..., "wanted": None}
 
@@ -59,14 +59,14 @@ class Guards:
         self.birth_count = 0
 
     def new_life(self) -> wire.ActorLife:
-        """Of an actor that is made here."""
+        """Return a new life for an actor created here."""
         self.birth_count += 1
         return wire.ActorLife(f"{self.node.address}#{self.birth_count}")
 
     # --- actors that live here ---
 
     def choose(self, actor: Actor) -> None:
-        """Somebody is to guard it, if that has a meaning."""
+        """Choose a guardian for the actor, if useful."""
         node = self.node
         if actor.guardian or not actor.options.may_move or node.calls.actors.get(actor.actor_id) is not actor:
             return
@@ -87,7 +87,7 @@ class Guards:
         node.acks.expect(request, expected, lambda: self._ask(actor, guardian))
 
     def _ask(self, actor: Actor, guardian: str) -> None:
-        """The shards know that we hold what it takes."""
+        """Ask the guardian, after the shards have recorded the local node as holder of the arguments."""
         node = self.node
         if actor.guardian == guardian and node.calls.actors.get(actor.actor_id) is actor:
             job = actor.job
@@ -101,7 +101,7 @@ class Guards:
 
     @on(wire.ActorGuarded)
     def on_actor_guarded(self, message: wire.ActorGuarded) -> None:
-        """ActorGuarded: from now on it outlives us."""
+        """ActorGuarded: the actor now outlives this node."""
         node = self.node
         actor = node.calls.actors.get(message.actor_id)
         if actor is None or actor.life.birth != message.birth or actor.guardian != node.sender:
@@ -110,12 +110,12 @@ class Guards:
         node.moves.tell_home(actor)
 
     def restarted(self, actor: Actor) -> None:
-        """Its process was replaced here."""
+        """Tell the guardian of a restart on this node."""
         if actor.guardian:
             self.node.send(actor.guardian, wire.ActorRestarted(actor.actor_id, actor.life))
 
     def dismiss(self, actor: Actor, *, is_dead: bool) -> None:
-        """It needs none any more."""
+        """Dismiss the guardian of an actor that needs none any more."""
         if actor.guardian:
             self.node.send(actor.guardian, wire.UnguardActor(actor.actor_id, actor.life.birth, is_dead))
             actor.guardian = ""
@@ -123,7 +123,7 @@ class Guards:
                 actor.shipping.stop()
 
     def another(self, actor: Actor) -> None:
-        """The one that it had is gone."""
+        """Choose another guardian, because the former is gone."""
         actor.guardian = ""
         actor.is_guarded = False
         if actor.shipping is not None:
@@ -134,7 +134,7 @@ class Guards:
             actor.shipping.release()
 
     def node_joined(self) -> None:
-        """There may have been nobody who could guard them."""
+        """Choose guardians for actors that had no candidate before the new node."""
         for actor in list(self.node.calls.actors.values()):
             if not actor.guardian and self.node.moves.is_settled(actor):
                 self.choose(actor)
@@ -142,7 +142,7 @@ class Guards:
     # --- actors that live elsewhere ---
 
     def hand_over(self, actor: Actor, home: str) -> bool:
-        """It leaves for there.  Whether we guard it from now on: if that has a meaning."""
+        """Hand over an actor to the new home.  Returns whether the local node guards the actor from now on."""
         node, actor_id, options, job = self.node, actor.actor_id, actor.options, actor.job
         life = replace(actor.life, term=actor.life.term + 1)
         guardian = node.address if options.may_move else ""
@@ -189,7 +189,7 @@ class Guards:
             self._have_copies(spec.deps)
 
     def _have_copies(self, object_ids: tuple[bytes, ...]) -> None:
-        """Whoever has put them may be gone when they are needed, and the actor's node with its copies."""
+        """Fetch copies of arguments, because the owner and the actor's node may be lost by the time of a restart."""
         node = self.node
         for object_id in object_ids:
             self.wanted[object_id] = None
@@ -198,7 +198,7 @@ class Guards:
                 node.remote.want(entry)
 
     def _changed(self, actor_id: bytes) -> Callable[[Copy], None]:
-        """Its home is to hear how far the copy is, at the end of the turn."""
+        """Return a function that notes a changed copy, to be acknowledged at the end of the turn."""
 
         def changed(copy: Copy) -> None:
             self.node.logs.copies[actor_id] = copy
@@ -206,7 +206,7 @@ class Guards:
         return changed
 
     def _job_of(self, guard: Guard) -> Callable[[], Job]:
-        """The job of an actor that we guard; not one of ours, where nobody would say when it ends."""
+        """Return the job of a guarded actor; a job without a local driver if the job's end would never be announced."""
 
         def job_of() -> Job:
             node, job_id, facts = self.node, guard.job_id, guard.job
@@ -245,13 +245,13 @@ class Guards:
 
     @on(wire.ActorOrphaned)
     def on_actor_orphaned(self, message: wire.ActorOrphaned) -> None:
-        """ActorOrphaned: where we guard it, we claim it when we hear of that loss, or have."""
+        """ActorOrphaned: the actor is claimed once the loss of its node is known."""
         guard = self.guarded.get(message.actor_id)
         if guard is None or guard.life.birth != message.birth:
             self._say_unguarded(message.actor_id, message.birth, message.term)
 
     def _free_name(self, guard: Guard) -> None:
-        """Its node has said so too; but if that is lost, nobody may have heard it."""
+        """Free the actor's name again; a lost node's own message may never have arrived."""
         options = guard.options
         if options.name:
             shard = self.node.addresses.shard_of(name_key(options.namespace, options.name))
@@ -268,25 +268,25 @@ class Guards:
                 guard.copy.close()
 
     def end_job(self, job_id: bytes, home: str) -> None:
-        """Its driver, of that node, is gone."""
+        """Note the end of a job whose driver was on node `home`."""
         for guard in self.guarded.values():
             if guard.job_id == job_id and guard.job.home == home:
                 guard.is_over = True
 
     def code_added(self, message: scheduling.CodeAdded) -> None:
-        """CodeAdded: what they may need when they are made again."""
+        """CodeAdded: code that guarded actors may need for a restart."""
         for guard in self.guarded.values():
             if guard.job_id == message.job_id and guard.job.home == self.node.sender:
                 guard.job = guard.job.updated(message.facts)
 
     def made_anew(self, actor: Actor) -> None:
-        """Its creator runs again, here: the shard makes no other life of it again, and may have let us before."""
+        """Stop guarding an actor made anew by a re-executed local creator; the shard confirms no earlier life."""
         self._let_go(actor.actor_id)
 
     # --- losses ---
 
     def node_lost(self, lost: str, *, is_drained: bool) -> None:
-        """What lived there is to be made again; what it guarded, another one guards."""
+        """Claim the actors of a lost node, and choose other guardians for the actors guarded by it."""
         node = self.node
         for actor_id, guard in self.guarded.items():
             if guard.home == lost:
@@ -302,7 +302,7 @@ class Guards:
 
     @on(wire.ActorClaimed)
     def on_actor_claimed(self, message: wire.ActorClaimed) -> None:
-        """ActorClaimed: of one that we guarded, or that was handed over to us; or the shard knows its guardian now."""
+        """ActorClaimed, for a guarded or received actor; or the shard has recorded the guardian."""
         node, actor_id = self.node, message.actor_id
         guard = self.guarded.get(actor_id)
         if guard is not None and guard.life == message.life and guard.home not in node.members.peers:
@@ -322,7 +322,7 @@ class Guards:
 
     @on(wire.ActorRefused)
     def on_actor_refused(self, message: wire.ActorRefused) -> None:
-        """ActorRefused: it was made anew, or is another node's."""
+        """ActorRefused: the actor was made anew, or belongs to another node."""
         node, actor_id = self.node, message.actor_id
         guard = self.guarded.get(actor_id)
         if guard is not None and guard.life.birth == message.birth:
@@ -341,7 +341,7 @@ class Guards:
         node.ends.bury(actor, died(actor.options, MADE_ANEW), was_named=False)
 
     def _adopt(self, guard: Guard, claim: wire.ActorClaimed) -> None:
-        """It is ours: have it made again, or bury it."""
+        """Adopt a claimed actor: restart it, or record the death."""
         node, spec, options = self.node, guard.spec, guard.options
         facts = guard.job
         known = node.jobs.get(guard.job_id)

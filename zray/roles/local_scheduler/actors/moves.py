@@ -1,11 +1,11 @@
-"""Actors that find no room where they were made.
+"""Moves of actors without room on the creator's node.
 
-    no room here now -> the arguments and the handle are shared -> SpillActor -> (global scheduler) -> PlaceActor ->
-    the other node has room and holds the arguments -> ActorAccepted -> handed over: from here on its calls are
-    forwarded, and the other node claims it at its shard (guards).  ActorDeferred: nobody had room; it starts here when
-    there is, or asks again, also for CPUs that tasks have lent out: they may wait for it.
+    no room now -> the arguments and the handle are shared -> SpillActor -> (global scheduler) -> PlaceActor ->
+    the other node has room and holds the arguments -> ActorAccepted -> handed over: from now on calls are
+    forwarded, and the other node claims the actor at its shard (guards).  ActorDeferred: no node had room; the actor
+    starts locally when room is free, or asks again, also for CPUs lent by tasks, which may depend on the actor.
 
-Until it is handed over it is this node's, so that two nodes never have it.
+Until the handover the actor belongs to the creator's node, so two nodes never have the same actor.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ASK_AGAIN_SECONDS = 0.2
 
 
 class Ask(Struct, gc=False, eq=False):
-    """An actor of ours that would rather be elsewhere."""
+    """A local actor in search of another node."""
 
     actor: Actor
     is_shared: bool = False  # the shards know that we hold what leaves with it
@@ -42,7 +42,7 @@ class Ask(Struct, gc=False, eq=False):
 
 
 class ActorMoves:
-    """Actors on their way to this node, or from it."""
+    """Actors on their way to the local node, or away."""
 
     PASSING = {"asks offers": None}
 
@@ -54,7 +54,7 @@ class ActorMoves:
         self.timer_is_set = False
 
     def ask(self, actor: Actor) -> None:
-        """There is no room for it here: its refs are shared, and then a global scheduler asked."""
+        """Share the refs of an actor without room here, and then ask a global scheduler."""
         node, spec = self.node, actor.creation.spec
         ask = self.asks[actor.actor_id] = Ask(actor)
         self.tell_home(actor, is_settled=False)
@@ -67,7 +67,7 @@ class ActorMoves:
         node.acks.expect(request, node.remote._share(shared, request), lambda: self._may_leave(ask))
 
     def tell_home(self, actor: Actor, *, is_settled: bool = True) -> None:
-        """Its shard is to know that it is ours, and who guards it."""
+        """Register the local node as home at the actor's shard, together with the guardian."""
         node = self.node
         if not node.is_embedded:
             guardian = actor.guardian if actor.is_guarded else ""
@@ -76,24 +76,24 @@ class ActorMoves:
             node.send(node.addresses.shard_of(actor.actor_id), message)
 
     def settled_here(self, actor: Actor) -> None:
-        """It was made here, and stays."""
+        """Settle an actor created locally, which stays."""
         self.tell_home(actor)
         self.node.guards.choose(actor)
 
     def is_settled(self, actor: Actor) -> bool:
-        """Whether its home is this node for good."""
+        """Whether the actor's home is this node for good."""
         is_to_go = actor.actor_id in self.asks or actor.actor_id in self.node.groups.unsettled
         return actor.state != ActorState.REGISTERING and not is_to_go
 
     def settle_later(self, actor: Actor) -> None:
-        """It was made here, and waits for its name.  Who finds it by that counts on its object at the shard."""
+        """Announce an actor still waiting for a name; processes that find the name rely on the object at the shard."""
         if not self.node.is_embedded:
             self.tell_home(actor, is_settled=False)
             actor.entry.share()
             self.node.remote._hold_at_shards([actor.entry.object_id], 0)
 
     def _may_leave(self, ask: Ask) -> None:
-        """The shards have acknowledged what leaves with it."""
+        """Send the actor up, after the shards have acknowledged its refs."""
         ask.is_shared = True
         if self.asks.get(ask.actor.actor_id) is ask:
             self._send_up(ask)
@@ -114,7 +114,7 @@ class ActorMoves:
 
     @on(actors.PlaceActor)
     def on_place_actor(self, message: actors.PlaceActor) -> None:
-        """PlaceActor: if there is room."""
+        """PlaceActor: accepted if this node has room."""
         node, spec = self.node, message.spec
         if self._had(message):
             return
@@ -143,7 +143,7 @@ class ActorMoves:
             actor.incoming = Copy(node, lambda: actor.job, lambda _: node.logs.has_come(actor))
 
     def _had(self, message: actors.PlaceActor) -> bool:
-        """Whether it came here, and is dead, while this was on its way: who sends it asks more than once."""
+        """Whether the actor was local and is dead already: the origin offers an actor more than once."""
         entry = self.node.objects.entries.get(message.spec.task_id + FIRST_RETURN)
         dead = entry.actor if entry is not None else None
         return (
@@ -154,7 +154,7 @@ class ActorMoves:
         )
 
     def receive(self, spec: TaskSpec, options: ActorOptions, life: homes.ActorLife, job: Job) -> Actor:
-        """One that was made elsewhere; with the calls on it that have waited here already."""
+        """Receive an actor created elsewhere, with locally waiting calls."""
         node = self.node
         entry = node.objects.require(spec.task_id + FIRST_RETURN)
         entry.share_unheld()
@@ -169,7 +169,7 @@ class ActorMoves:
 
     @on(actors.ActorAccepted)
     def on_actor_accepted(self, message: actors.ActorAccepted) -> None:
-        """ActorAccepted: it goes, if it is still to go."""
+        """ActorAccepted: the actor is handed over, unless it no longer needs to leave."""
         node, home = self.node, self.node.sender
         ask = self.asks.get(message.actor_id)
         if node.members.comes_early(message) or home not in node.members.peers:
@@ -196,7 +196,7 @@ class ActorMoves:
         self._has_left(ask.actor)
 
     def _leaves(self, actor: Actor) -> Route:
-        """It is another node's: this is the way there, for the calls that it has here."""
+        """Make the actor another node's, and return the route for calls queued here."""
         node, task, entry = self.node, actor.creation, actor.entry
         del node.calls.actors[actor.actor_id]
         node.calls.wanting.pop(actor.actor_id, None)
@@ -219,7 +219,7 @@ class ActorMoves:
         return node.routes.attach(route)
 
     def _has_left(self, actor: Actor) -> None:
-        """Nothing is kept for it here."""
+        """Release everything kept for a departed actor."""
         node, entry, spec = self.node, actor.entry, actor.creation.spec
         arguments = (*spec.deps, *spec.holds)
         node.objects.drop_all((*arguments, *arguments))  # for the constructor now, and for another one
@@ -234,7 +234,7 @@ class ActorMoves:
 
     @on(actors.ActorHandedOver)
     def on_handed_over(self, message: actors.ActorHandedOver) -> None:
-        """ActorHandedOver: it is ours, if the shard agrees."""
+        """ActorHandedOver: the actor is this node's, if the shard agrees."""
         actor, origin = self.node.calls.actors.get(message.actor_id), self.node.sender
         if actor is None:  # it has ended here before it was ours
             if origin in self.node.members.peers:
@@ -253,7 +253,7 @@ class ActorMoves:
         self.node.logs.has_come(actor)
 
     def claimed(self, actor: Actor, claim: homes.ActorClaimed) -> None:
-        """It is ours."""
+        """Start an actor after the shard has confirmed the claim, unless killed or without a handle."""
         node = self.node
         if claim.is_killed or not (claim.is_held or actor.options.detached):
             how = "was killed by kill()" if claim.is_killed else "has ended: its last handle was dropped"
@@ -268,7 +268,7 @@ class ActorMoves:
         node.guards.choose(actor)
 
     def give_up(self, actor: Actor) -> None:
-        """It was offered to us, and is not to be ours after all."""
+        """Give up an actor offered to the local node."""
         node = self.node
         del self.offers[actor.actor_id]
         node.calls.promise(actor.options, -1)
@@ -284,7 +284,7 @@ class ActorMoves:
             node.routes.locate(route, wait=False)
 
     def withdrawn(self, actor: Actor) -> bool:
-        """It is being buried, perhaps while it asks, or before it is handed over.  Whether it was to start here."""
+        """Withdraw the offers and requests of an actor at its end.  Returns whether the actor was to start locally."""
         is_asking = self.asks.pop(actor.actor_id, None) is not None
         is_asking = self.node.groups.unsettled.pop(actor.actor_id, None) is not None or is_asking
         if self.offers.pop(actor.actor_id, None) is not None:
@@ -295,14 +295,14 @@ class ActorMoves:
 
     @on(actors.ActorDeferred)
     def deferred(self, message: actors.ActorDeferred) -> None:
-        """ActorDeferred: nobody had room."""
+        """ActorDeferred: no node had room."""
         ask = self.asks.get(message.actor_id)
         if ask is not None:
             ask.times_deferred += 1
             self._ask_again_later(ask)
 
     def placed(self, actor_id: bytes, *, is_lost: bool) -> None:
-        """TaskPlaced: it is offered to a node; to nobody, if that was lost before the global scheduler heard of it."""
+        """TaskPlaced: the actor is offered to a node; if that node was lost already, the request is repeated later."""
         ask = self.asks[actor_id]
         if is_lost and not ask.is_deferred:
             self._ask_again_later(ask)
@@ -315,7 +315,7 @@ class ActorMoves:
             self.node.after(ASK_AGAIN_SECONDS, self.ask_in_time)
 
     def stays(self, actor: Actor) -> bool:
-        """Whether it may start here: nobody else may be about to have it."""
+        """Whether the actor may start locally, because no other node may be about to accept it."""
         ask = self.asks.get(actor.actor_id)
         if ask is None:
             return True
@@ -327,14 +327,14 @@ class ActorMoves:
         return True
 
     def may_stay(self, ask: Ask) -> bool:
-        """Whether it would start here if there were room."""
+        """Whether the actor would start locally, given room."""
         where, request = ask.actor.options.where, ask.actor.options.resources
         if where is not None and (where.group or not self.node.strategies.may_run_here(where, request)):
             return False
         return ask.is_deferred and not self.node.calls.is_barred(ask.actor.options)
 
     def ask_in_time(self) -> None:
-        """Ask again for the actors that nobody had room for."""
+        """Ask again for actors that no node had room for."""
         self.timer_is_set = False
         for ask in list(self.asks.values()):
             if ask.is_deferred:
@@ -342,7 +342,7 @@ class ActorMoves:
                 self._send_up(ask)
 
     def group_located(self, group_id: bytes) -> None:
-        """Those of it need not wait for their turn to ask."""
+        """Ask again at once for actors of a placed group."""
         for ask in list(self.asks.values()):
             where = ask.actor.options.where
             if ask.is_deferred and where is not None and where.group == group_id:
@@ -369,12 +369,12 @@ class ActorMoves:
             node.ends.bury(actor, encode_system_error("ActorUnschedulableError", error))
 
     def forget(self, actor_id: bytes) -> None:
-        """It was ours, is dead, and nobody holds a handle."""
+        """Tell the shard to forget a dead actor without handles."""
         if not self.node.is_embedded:
             self.node.send(self.node.addresses.shard_of(actor_id), homes.ActorForgotten(actor_id, self.node.address))
 
     def node_lost(self, lost: str) -> None:
-        """What asks may have been offered to it.  What it offered is ours, unless somebody else has it."""
+        """Claim actors offered by the lost node, and repeat all pending requests, which the lost node may have had."""
         for actor_id, origin in self.offers.items():
             if origin == lost:
                 self.offers[actor_id] = ""
@@ -387,7 +387,7 @@ class ActorMoves:
         self.ask_again()
 
     def ask_again(self) -> None:
-        """What was asked may have been lost.  Who accepts second is told that it is gone."""
+        """Repeat possibly lost requests.  A node that accepts second is told that the actor is gone."""
         for ask in list(self.asks.values()):
             if ask.is_shared and not ask.is_deferred:
                 self._send_up(ask)

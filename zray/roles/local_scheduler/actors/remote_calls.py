@@ -1,8 +1,8 @@
-"""Calls that other nodes make on actors of this one, and what they come to.  The other end: `routes`.
+"""Calls from other nodes on local actors, and their results.  The other end: `routes`.
 
-call:   ForwardCalls -> the actor's node runs it as its own -> CallsFinished.  Small values come with that; what is
-        large, or has refs inside, stays there until the caller's node has joined its holders (results).
-        Refs that a call takes are held here until the other node has joined theirs (CallsAccepted).
+ForwardCalls -> the actor's node runs the call as its own -> CallsFinished.  Small values come with CallsFinished.
+Large values, or values with refs inside, stay until the caller's node has joined the holders (results).  The caller's
+node holds a call's refs until the actor's node has joined the holders (CallsAccepted).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..task import Task
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
 
-# One message of calls or results holds at most so much.
+# The limits of a message with calls or results.
 BATCH_BYTES_MAX = 1 << 20
 BATCH_COUNT_MAX = 1000
 
 
 class RemoteCalls:
-    """Those that are under way here."""
+    """The calls from other nodes under way here."""
 
     PASSING = {"results": None}
 
@@ -33,7 +33,7 @@ class RemoteCalls:
         self.results: dict[str, list[actors.CallResult]] = {}  # by origin, of this turn
 
     def pump(self) -> None:
-        """End of a turn: results leave."""
+        """Send results at the end of a turn."""
         for origin in list(self.results):
             self._leave(origin)
 
@@ -51,7 +51,7 @@ class RemoteCalls:
             options = task_spec.parse_options(spec.options)
             known, actor = node.tasks.get(spec.task_id), node.calls.actors.get(options.actor_id)
             if known is not None:
-                # Its caller runs again, on another node; or the call ran ahead of it.
+                # The caller is re-executed on another node; or the call overtook it.
                 node.task_states.comes_from(known, origin)
                 if actor is not None and actor.shipping is not None:
                     actor.shipping.answers.asked_for(spec.task_id, origin)
@@ -71,7 +71,7 @@ class RemoteCalls:
             submit_call(node, task)
 
     def join_holders(self, arguments: tuple[bytes, ...], origin: str, reply: Any) -> None:
-        """The refs came from the origin, which holds them until it has the reply."""
+        """Join the holders of the refs; the origin holds the refs until the reply."""
         node = self.node
         for object_id in arguments:
             entry = node.objects.require(object_id)
@@ -84,11 +84,12 @@ class RemoteCalls:
     def finish(
         self, task: Task, values: list[Any], contained: tuple[tuple[bytes, ...], ...], writer: Process | None
     ) -> None:
-        """A call of another node has ended here."""
+        """Finish a call from another node."""
         self.node.results.give(task, values, contained, lambda back: self._tell(task, back), writer)
 
     def _tell(self, task: Task, back: list[bytes | int]) -> None:
-        """Its caller's node, at the end of this turn; or at once, where it acknowledges this one later than others."""
+        """Report a result to the caller's node at the end of the turn, or at once if its acknowledgement may be
+        delayed."""
         origin, logs = task.origin, self.node.logs
         is_alone = any(type(value) is int for value in back) and logs.may_be_asked_again(task)
         if is_alone:
@@ -101,5 +102,5 @@ class RemoteCalls:
             self._leave(origin)
 
     def node_lost(self, lost: str) -> None:
-        """Nobody there waits for anything."""
+        """Forget the results for a lost node."""
         self.results.pop(lost, None)

@@ -1,10 +1,10 @@
-"""How fast tasks go up: a few in each turn, and not many more than the others can run soon.
+"""The rate of spilling: a few tasks per turn, and not many more than other nodes can run soon.
 
-A turn in which a hundred thousand tasks went up would last for seconds, all of them in the process that has to answer
-heartbeats.  And what is placed stays where it is (trips.py): a task that is placed late is placed on fresher news.  So
-only so many tasks of a kind are on their way, or wait at other nodes, as those do in HORIZON_SECONDS; the rest stays in
-the ready queue, and we look again soon.  When that many do not move for PATIENCE_SECONDS, they may wait for one that is
-still here: more go.
+A turn with a hundred thousand spilled tasks would last for seconds, while the process must answer heartbeats.  A placed
+task stays where it is (trips.py), so a later placement uses more recent loads.  So only as many tasks of a kind are
+under way, or waiting at other nodes, as those nodes run in HORIZON_SECONDS. The rest stays in the ready queue, to be
+reconsidered soon.  Without progress for PATIENCE_SECONDS, the spilled tasks may depend on a task still in the queue, so
+more are spilled.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 TASKS_PER_TURN = 128
 # How much work of a kind is kept waiting at other nodes, in time: enough to last until they are seen to need more.
 HORIZON_SECONDS = 0.5
-# Of one kind, beyond one for each place where it could run.
+# The number of spilled tasks of a kind, beyond one for each place where it could run.
 AWAY_MIN, AWAY_MAX = 64, 20_000
-# In which tasks wait at other nodes, or for these.
+# States of spilled tasks that wait at other nodes, or are on their way.
 AWAY = (*LEAVING, *UNDER_WAY)
 LOOK_AGAIN_SECONDS = 0.02
 PATIENCE_SECONDS = 0.5
@@ -45,7 +45,7 @@ class Kind(Struct, eq=False):
 
 
 class Departures:
-    """Of one node."""
+    """The spilling of a node."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -57,7 +57,7 @@ class Departures:
     # --- a few in each turn ---
 
     def spill(self, task: Task) -> None:
-        """Hand it up, in this turn or soon."""
+        """Spill a task, in this turn or soon."""
         node = self.node
         if task.missing:
             node.trips.stop_waiting((task,))
@@ -74,7 +74,7 @@ class Departures:
             node.after(0.0, self.depart_some)
 
     def depart_some(self) -> None:
-        """Hand up those of one turn."""
+        """Spill the tasks of a turn."""
         throttled = self.node.task_states.index[TaskState.THROTTLED]
         for task in list(islice(throttled.values(), TASKS_PER_TURN)):
             self._depart(task)
@@ -84,7 +84,7 @@ class Departures:
     # --- one of them ---
 
     def _depart(self, task: Task) -> None:
-        """Hand it up: at once, or as soon as the shards have acknowledged what leaves with it."""
+        """Spill a task at once, or when the shards have acknowledged its records."""
         node, spec = self.node, task.spec
         code = node.code.leaving(task.job)
         if self._is_quiet(task):
@@ -101,14 +101,15 @@ class Departures:
             self.go(task, is_quiet=False)
 
     def _is_quiet(self, task: Task) -> bool:
-        """Whether nothing leaves with it that the shards must have heard of.  Of what went wrong once, they hear."""
+        """Whether the task can leave without records at the shards; repeated trips are always recorded."""
         spec = task.spec
         if task.trip != 1 or spec.deps or spec.holds or task.job.code_unheard:
             return False
         return all(entry.shared is None for entry in self.node.lifecycle.returns_of(task))
 
     def record(self, task: Task, request: int) -> int:
-        """The shards are to know it, and that what it returns is held here.  Returns how many replies come."""
+        """Record the task, and the local node as holder of the returns, at the shards.  Returns the number of replies
+        to expect."""
         self.node.lineage.flush()
         # Also when it was recorded before: the reply is the acknowledgement that we need.
         self.node.lineage.record_one(task.spec, request, task.attempts)
@@ -118,7 +119,7 @@ class Departures:
         return 1 + self.node.remote._hold_at_shards([entry.object_id for entry in task.more or ()], request)
 
     def go(self, task: Task, *, is_quiet: bool) -> None:
-        """To a global scheduler, or to where its group is."""
+        """Send the task to a global scheduler, or to its group's node."""
         node, job = self.node, task.job
         if task.options.where is not None and task.options.where.group:
             node.groups.depart(task, is_quiet=is_quiet)
@@ -130,7 +131,7 @@ class Departures:
         node.send(chosen, SpillTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet, located))
 
     def _located(self, task: Task) -> list[tuple[bytes, int, list[str]]]:
-        """Where its large arguments are, of those that are not here."""
+        """Return the locations of large remote arguments."""
         located: list[tuple[bytes, int, list[str]]] = []
         for object_id in task.spec.deps:
             entry = self.node.objects.entries.get(object_id)
@@ -144,7 +145,7 @@ class Departures:
     # --- not many more than can run soon ---
 
     def room(self, queue: ReadyQueue, seconds: float) -> int:
-        """How many more of this queue may go up now.  seconds: what one of them takes."""
+        """Return how many more tasks of this queue may be spilled now.  seconds: the duration of a task."""
         kind, now = self.kinds.get(queue.blob), self.node.now
         if kind is None:
             kind = self.kinds[queue.blob] = Kind(now, now)
@@ -156,7 +157,7 @@ class Departures:
         return allowed + kind.extra - kind.away
 
     def _places(self, request: dict[str, int]) -> int:
-        """How many such tasks the other nodes could run at once if they did nothing else."""
+        """Return how many such tasks the other nodes could run at once if otherwise idle."""
         count = 0
         members = self.node.members
         for peer, total in members.peers.items():
@@ -166,19 +167,19 @@ class Departures:
         return count
 
     def went(self, queue: ReadyQueue, count: int) -> None:
-        """So many of them did."""
+        """Count `count` tasks of the queue as spilled."""
         kind = self.kinds.get(queue.blob)
         if kind is not None:
             kind.away += count
 
     def look_again(self) -> None:
-        """Some stay here that might go later."""
+        """Schedule another check, because some tasks that stay may be spilled later."""
         if not self.looks_again:
             self.looks_again = True
             self.node.after(LOOK_AGAIN_SECONDS, self.let_more_go)
 
     def let_more_go(self) -> None:
-        """Look again: some of those that are away may be done."""
+        """Check again: some spilled tasks may be done."""
         self.looks_again = False
         self.node.dispatch.is_dirty = True
         here = {queue.blob for queue in self.node.dispatch.queues}
@@ -197,7 +198,7 @@ class Departures:
             kind.away, kind.counted_at = away, now
 
     def _count(self) -> dict[bytes, int]:
-        """Tasks that are away, by their options."""
+        """Count the spilled tasks by their options."""
         counts: dict[bytes, int] = {}
         for state in AWAY:
             for task in self.node.task_states.index[state].values():

@@ -1,17 +1,17 @@
-"""Tasks under way to another node: passed up, and not yet accepted there.
+"""Tasks under way to another node: spilled, and not yet accepted there.
 
-What a global scheduler knows is gone with it (its process ended, or the head was started again), and nobody else knows
-whether it had placed a task that it was handed: the word to the node, the word to us, or both may have been lost.  So
-the other nodes are asked, each when it hears nothing from that scheduler any more:
+A global scheduler's knowledge is lost when its process ends or the head is restarted.  No other process knows whether a
+spilled task was placed: the message to the node, to us, or both may be lost.  So the other nodes are asked, and each
+answers when no more messages from that scheduler can arrive:
 
-    SchedulerGone -> FindTasks to all -> TasksFound of all, or their ends -> what nobody has goes up again
+    SchedulerGone -> FindTasks to all -> TasksFound of all, or their ends -> tasks that no node has are spilled again
 
 No attempt is used up, and no task is in two places.
 
-One that was accepted may be missed: the shard says that there is no copy of what it returns.  Mostly it is not done
-yet.  But it may be, and the copy be gone ahead of the news of it; so whoever took it in is asked:
+The shard may report that an accepted task's return has no copy.  Usually the task is not done yet.  But its copy may be
+lost before the news of the result arrives, so the accepting node is asked:
 
-    RebuildObject -> ResultMissing -> it is there, or its value, which is announced anew; or TaskGivenBack
+    RebuildObject -> ResultMissing -> the task, or its value, is there, and is announced anew; or TaskGivenBack
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ TASKS_MAX = 10_000
 
 
 class Search(Struct, eq=False):
-    """For the tasks that one scheduler had."""
+    """A search for the tasks of a lost scheduler."""
 
     trips: dict[bytes, int]  # by task
     silent: dict[str, None]  # nodes that have not answered
 
 
 class Flights:
-    """Of one node."""
+    """The searches of a node."""
 
     PASSING = {"searches questions": None}
 
@@ -57,7 +57,7 @@ class Flights:
         self.questions: dict[str, list[tuple[str, FindTasks]]] = {}  # about schedulers that we still listen to
 
     def scheduler_gone(self, scheduler: str) -> None:
-        """It has ended, and all that it has said has arrived."""
+        """Handle the end of a global scheduler, after all its messages have arrived."""
         self.gone.pop(scheduler, None)
         self.gone[scheduler] = None
         self.node.load.placed_counts.pop(scheduler, None)
@@ -100,7 +100,7 @@ class Flights:
 
     def _answer(self, asker: str, question: FindTasks) -> None:
         node = self.node
-        # It may be done, and not accepted yet.  What was given back is on another trip by now.
+        # The task may be done, and not accepted yet.  A task that was given back is on another trip by now.
         arriving = node.remote.arriving.values()
         here = {(task.spec.task_id, task.trip) for task in arriving if task.origin == asker}
         found = []
@@ -129,7 +129,7 @@ class Flights:
         self._maybe_end(message.request)
 
     def node_lost(self, lost: str) -> None:
-        """It answers no more, and asks nothing."""
+        """Count a lost node as having answered, and drop its questions."""
         for scheduler, questions in list(self.questions.items()):
             self.questions[scheduler] = [item for item in questions if item[0] != lost]
         for request, search in list(self.searches.items()):
@@ -138,7 +138,7 @@ class Flights:
                 self._maybe_end(request)
 
     def _maybe_end(self, request: int) -> None:
-        """Nobody has what is left."""
+        """Spill the remaining tasks again when all nodes have answered."""
         search = self.searches[request]
         if search.silent:
             return
@@ -151,13 +151,13 @@ class Flights:
 
     @staticmethod
     def _is_still_sought(search: Search, task: Task) -> bool:
-        """Whether nothing has been heard of it since."""
+        """Whether the task is still sought by this search."""
         return task.state == TaskState.SEARCHED and search.trips.get(task.spec.task_id) == task.trip
 
     # --- missed ---
 
     def is_missed(self, task: Task, object_id: ObjectID) -> None:
-        """A task of ours may run again, was accepted, and there is no copy of this, which it returns."""
+        """Ask the node of an accepted, re-executable task about a return without any copy."""
         forward = task.forward
         is_there = task.state in THERE and not forward.via
         if is_there and task.options.may_run_again:

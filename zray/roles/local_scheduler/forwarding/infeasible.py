@@ -1,11 +1,11 @@
 """Requests that no node can ever hold (docs/design/scheduling.md).
 
-    in an embedded session, which no node can join    an error at once: what is asked, the largest node, the fix
-    in a cluster                                      it waits for a node that can; after WARN_SECONDS its user is told
-    as its job says (init(infeasible=...))            the one or the other
+    in an embedded session, which no node can join    an error at once: the request, the largest node, the fix
+    in a cluster                                      wait for a suitable node; after WARN_SECONDS the user is told
+    as its job says (init(infeasible=...))            either
 
-A task that waits is parked; it goes up when a node joins that could run it.  An actor that waits asks again and again
-(actor_moves), as one that finds no room.
+A waiting task is parked, and spilled when a node joins that could run it.  A waiting actor asks again and again
+(actor_moves), like an actor that finds no room.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOTICED_MAX = 2 * NOTICES_MAX  # with those of groups: their errors come from ot
 
 
 class Suspect(Struct, gc=False, eq=False):
-    """A request of some job that nobody can meet, and whose user has not been told."""
+    """An infeasible request of a job whose user has not been warned."""
 
     job: Job
     what: str  # for the user: "task f", "actor A"
@@ -48,7 +48,7 @@ class Suspect(Struct, gc=False, eq=False):
 
 
 class Infeasible:
-    """Tasks and actors of this node that no node can hold."""
+    """Local tasks and actors too large for every node."""
 
     LASTING = {"suspects": None}
 
@@ -59,12 +59,12 @@ class Infeasible:
     # --- what can be, and what cannot ---
 
     def is_patient(self, job: Job) -> bool:
-        """Whether what nobody can hold waits, and is no error."""
+        """Whether infeasible requests of the job wait, instead of failing."""
         wanted = job.facts.infeasible
         return wanted == "wait" or (wanted != "raise" and not self.node.is_embedded)
 
     def totals(self) -> dict[str, Mapping[str, int]]:
-        """What each node has that tasks run on."""
+        """Return the total resources of each node that runs tasks."""
         members = self.node.members
         found: dict[str, Mapping[str, int]] = {}
         if not members.is_guest:
@@ -73,12 +73,12 @@ class Infeasible:
         return found
 
     def is_met_elsewhere(self, request: Mapping[str, int]) -> bool:
-        """Whether another node could hold it."""
+        """Whether another node could hold the request."""
         members = self.node.members
         return any(is_enough(total, request) for peer, total in members.peers.items() if peer not in members.outside)
 
     def text(self, what: str, reason: str, request: Mapping[str, int]) -> str:
-        """The error, for the user."""
+        """Return the error text for the user."""
         if self.node.is_embedded:
             fix = f"Start a session that has it ({init_arguments(request, self.node.resources.total)}), or ask for less"
         else:
@@ -91,7 +91,7 @@ class Infeasible:
     # --- tasks ---
 
     def cannot_run_here(self, task: Task) -> None:
-        """This node could never run it."""
+        """Spill, refuse or park a task that the local node could never run."""
         request = task.options.resources
         if self.is_met_elsewhere(request):
             self.node.departures.spill(task)
@@ -99,7 +99,7 @@ class Infeasible:
             self.refuse_or_park(task, why_nowhere(request, self.totals()))
 
     def refuse_or_park(self, task: Task, reason: str) -> None:
-        """Nobody can run it, as far as we or the global scheduler know."""
+        """Refuse or park a task that no known node can run."""
         node, request = self.node, task.options.resources
         if node.strategies.is_met(task.options.where, request):
             node.after(ONCE_MORE_SECONDS, self.pass_up_once_more)
@@ -111,13 +111,13 @@ class Infeasible:
         self._note(task.job, f"task {name}", request, is_actor=False, reason=reason if task.options.where else "")
 
     def node_joined(self, total: Mapping[str, int]) -> None:
-        """What it could run goes up."""
+        """Spill parked tasks that the new node could run."""
         if self.node.task_states.index[TaskState.PARKED]:
             self._release(total)
             self.node.after(ONCE_MORE_SECONDS, self.pass_up_once_more)
 
     def pass_up_once_more(self) -> None:
-        """Pass up what was refused just after a node had joined."""
+        """Spill tasks again that were refused just after a node had joined."""
         for node, total in self.totals().items():
             if node != self.node.address:
                 self._release(total)
@@ -130,7 +130,7 @@ class Infeasible:
     # --- actors ---
 
     def why_not_ever(self, actor: Actor) -> str:
-        """For the user: why a new actor can never start; "" if it can, or is to wait."""
+        """Explain to the user why a new actor can never start; "" if it can, or should wait."""
         request = actor.options.resources
         if actor.options.where is not None and actor.options.where.group:
             return ""  # its bundle has what it asks for, or not
@@ -144,18 +144,18 @@ class Infeasible:
         return self.text("hold this actor", why_nowhere(request, self.totals()), request)
 
     def may_find_room_elsewhere(self, actor: Actor) -> bool:
-        """Whether there are other nodes, or it can only wait for one."""
+        """Whether other nodes exist, or the actor can only wait for a new node."""
         node = self.node
         return bool(node.members.peers) or not (
             node.is_embedded or node.resources.could_ever_fit(actor.options.resources)
         )
 
     def note_actor(self, actor: Actor) -> None:
-        """Nobody can hold it, as far as we or the global scheduler know."""
+        """Note an actor that no known node can hold."""
         self._note(actor.job, f"actor {actor.options.class_name}", actor.options.resources, is_actor=True)
 
     def note_group(self, job: Job, what: str, group_id: bytes, reason: str) -> None:
-        """A placement group that no nodes could ever have."""
+        """Note an infeasible placement group."""
         self._note(job, what, {}, is_actor=False, reason=reason, group_id=group_id)
 
     # --- telling the user ---
@@ -179,7 +179,7 @@ class Infeasible:
         self.suspects[key] = Suspect(job, what, request, is_actor, self.node.now, reason, group_id)
 
     def warn(self) -> None:
-        """Tell the users of what has waited for so long."""
+        """Warn users of requests that have waited for WARN_SECONDS."""
         now = self.node.now
         for key, suspect in list(self.suspects.items()):
             if now - suspect.since < WARN_SECONDS - TIMER_SECONDS:
@@ -219,7 +219,7 @@ class Infeasible:
         self.tell(JobNotice(job.job_id, text), job)
 
     def tell(self, message: JobNotice, job: Job) -> None:
-        """To its driver, wherever that is."""
+        """Send a notice to the job's driver, on any node."""
         if job.driver is not None:
             self.node.send(job.driver.address, message)
         elif job.home and job.home != self.node.address:
@@ -227,7 +227,7 @@ class Infeasible:
 
     @on(JobNotice)
     def on_job_notice(self, message: JobNotice) -> None:
-        """JobNotice, of another node: for a driver of ours."""
+        """JobNotice, from another node: for a local driver."""
         job = self.node.jobs.get(message.job_id)
         if message.is_event and job is not None and job.driver is not None:
             self.node.notices.tell(job, message.text)

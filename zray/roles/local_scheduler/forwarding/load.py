@@ -1,4 +1,4 @@
-"""What a node says of its load: how long a task would wait here, and how fast arguments come."""
+"""A node's load report: how long a task would wait here, and how fast arguments come."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, until one is measured
 # Transfers of less tell how far it is, not how much comes through.
 MEASURED_BYTES_MIN = 1 << 20
-# One that has lasted so long is counted though others go on.
+# A measurement that has lasted this long is used although fetches go on.
 MEASURED_SECONDS_MAX = 1.0
 MEASURE_WEIGHT = 0.2
 # A run that lasts longer than is known of its function says something only when it lasts so long: the news of its end
 # may be late, on a machine that is busy.
 LONG_US = 100_000
-# What was placed here and is done already still counts until the next report, ten times a second: a node that has
-# nothing left of it says so at once, so often at most.
+# Finished placements count until the next report, ten times a second.  A node without work therefore reports at once,
+# at most this often.
 IDLE_REPORT_SECONDS = 0.01
 # Global schedulers that have placed some here, of heads and hosts that came one after the other: nobody has so many.
 PLACERS_MAX = 1_000
@@ -37,7 +37,7 @@ SAMPLE_MAX = 100
 
 
 class Load:
-    """Of one node."""
+    """The load of a node."""
 
     PASSING = {"fetching": "node.fetches.ordered", "awaiting": None}
 
@@ -58,7 +58,7 @@ class Load:
         self.store_used = 0  # bytes of the object store, as of the report before
 
     def count_store(self) -> None:
-        """Have the object manager say how much of its store is in use, by the next report."""
+        """Ask the object manager for the store's use, for the next report."""
         if self.store_bytes:
             self.node.send(self.node.addresses.object_manager, CountStore())
 
@@ -70,14 +70,14 @@ class Load:
     # --- bandwidth: of all transfers together, while there are any ---
 
     def fetch_begins(self, object_id: bytes, size: int) -> None:
-        """An object is asked for."""
+        """Measure a fetch from its request on."""
         if size >= MEASURED_BYTES_MIN:
             if not self.fetching:
                 self.fetching_since, self.fetched_bytes = self.node.now, 0
             self.fetching[object_id] = size
 
     def fetch_ends(self, object_id: bytes, *, has_come: bool) -> None:
-        """It is here, or does not come."""
+        """Record the end of a fetch, successful or not."""
         size = self.fetching.pop(object_id, None)
         if size is None:
             return
@@ -88,13 +88,13 @@ class Load:
             self.fetching_since, self.fetched_bytes = self.node.now, 0
 
     def fetch_seconds(self, size: int) -> float:
-        """How long so many bytes would take."""
+        """Estimate how long `size` bytes would take to fetch."""
         return size / self.bandwidth
 
     # --- tasks ---
 
     def task_is_placed(self) -> None:
-        """By the sender, whatever becomes of it: global schedulers are told of theirs.  Peers place tasks too."""
+        """Count a placement by the sender, for reports to global schedulers.  Peers place tasks too."""
         counts, sender = self.placed_counts, self.node.sender
         if sender in counts or (kind_of(sender) == "global" and sender not in self.node.flights.gone):
             counts[sender] = counts.get(sender, 0) + 1
@@ -103,18 +103,18 @@ class Load:
     # --- reports ---
 
     def report(self) -> None:
-        """To all global schedulers."""
+        """Report the load to all global schedulers."""
         self.is_behind, self.reported_at, self.said_busy = False, self.node.now, self._is_busy()
         for scheduler in self.node.addresses.global_schedulers:
             self.node.send(scheduler, self._report_for(scheduler))
 
     def all_is_done(self) -> None:
-        """No worker has a task: what was placed here is no reason any more to place others elsewhere."""
+        """Report all workers as idle, to end the diversion of placements."""
         if not self._queue_count() and self.node.now - self.reported_at >= IDLE_REPORT_SECONDS:
             self.report()
 
     def says_if_busy(self) -> None:
-        """Actors are about to be spread: they are to be told of tasks that have come since the last report."""
+        """Report tasks that have come since the last report, before actors are spread."""
         if not self.said_busy and self._is_busy():
             self.report()
 
@@ -136,7 +136,7 @@ class Load:
         )
 
     def _taken_from(self) -> dict[str, int]:
-        """What is free of what is not all free."""
+        """Return the free amounts of resources that are not entirely free."""
         node, total = self.node, self.node.resources.total
         free = {name: amount for name, amount in node.resources.free_for_one().items() if amount != total[name]}
         if self.store_used:
@@ -144,7 +144,7 @@ class Load:
         return groups.plain(free)
 
     def _queue_count(self) -> int:
-        """Ready tasks, those that workers have not begun, and placed ones whose arguments are on their way."""
+        """Count ready tasks, unbegun tasks of workers, and placed tasks still waiting for arguments."""
         dispatch = self.node.dispatch
         if self.awaiting:  # looked at ten times a second
             for task_id in [key for key, task in self.awaiting.items() if task.state != TaskState.WAITING]:
@@ -153,7 +153,7 @@ class Load:
         return dispatch.ready_count + unbegun + len(self.awaiting)
 
     def _mean_seconds(self) -> float:
-        """What those take, as far as it is known; else what has run here took."""
+        """Estimate the mean seconds of the queued tasks, or of the tasks run so far."""
         means, longer = self.node.dispatch.mean_us, self._longer_than_known()
         known = []
         for queue in islice(self.node.dispatch.queues, SAMPLE_MAX):
@@ -164,7 +164,7 @@ class Load:
         return sum(known) / len(known) / 1e6 if known else 0.0
 
     def _longer_than_known(self) -> dict[bytes, int]:
-        """Functions, all runs of which have lasted for long, and longer than known; what they take at least, in us."""
+        """Return functions with all current runs longer than the mean, with the shortest time so far, in us."""
         means = self.node.dispatch.mean_us
         lasted: dict[bytes, int] = {}
         for worker in self.node.pool.leased.values():
@@ -175,12 +175,12 @@ class Load:
         return {function_id: us for function_id, us in lasted.items() if us > max(LONG_US, means.get(function_id, 0))}
 
     def wait_seconds(self) -> float:
-        """How long what waits here would last."""
+        """Estimate how long the queued work would last."""
         slots = (self.node.resources.total.get(CPU, 0) - self.node.resources.held.get(CPU, 0)) // RESOURCE_UNIT
         return self._queue_count() * self._mean_seconds() / max(1, slots)
 
     def _held(self) -> dict[str, int]:
-        """What actors and bundles hold, and actors that are about to start."""
+        """Return the amounts held by actors and bundles, and by actors about to start."""
         resources = self.node.resources
         held = resources.held_by(resources.held, self.node.pool.gpus_of_actors())
         for name, amount in self.node.calls.promised.items():

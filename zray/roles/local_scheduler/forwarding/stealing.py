@@ -1,12 +1,11 @@
-"""Tasks that wait long here go up again, since another node has nothing to do: work stealing, at the request of a
-global scheduler, which knows of both.
+"""Work stealing: queued tasks are spilled again because another node is idle, at a global scheduler's request.
 
-    StealTasks      queued tasks, the last ones first: those of ours go up; those that others have placed here go back
-                    (TaskGivenBack), and up from there.  So whoever spilled a task stays the one who knows where it is
-    and behind a long task in a worker's queue    they are taken back; the next StealTasks finds them
+    StealTasks      the last queued tasks go: own tasks are spilled; tasks placed by other nodes are given back
+                    (TaskGivenBack), and spilled by their origin, which still knows where each task is
+    and behind a long task in a worker's queue    tasks are reclaimed; the next StealTasks finds them
 
-What stays: what may only run here or has its turn, what has failed before, what has been up too often, and what takes
-large objects of this node.  Calls on actors are in no queue of these.
+A task stays if bound to the node or in its turn, failed before, spilled too often, or a reader of large local objects.
+Calls on actors are in none of the queues.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ TRIPS_MAX = 4
 PORTION_SECONDS = 0.07
 # Looked at in one go: queues, and tasks of each that stay.
 QUEUES_MAX, STAY_MAX = 100, 512
-# What lies behind a task that takes longer is taken back from its worker.
+# Tasks behind a longer task are reclaimed from the worker.
 LONG_TASK_SECONDS = 0.1
 
 
 class Stealing:
-    """Of one node, as the victim."""
+    """The victim's side of work stealing on a node."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -74,9 +73,9 @@ class Stealing:
         )
 
     def _give(self, queue: ReadyQueue, thief: str, count: int) -> int:
-        """Up to so many of this queue.  How many went."""
+        """Give up to `count` tasks of a queue to the thief.  Returns how many went."""
         node, tasks = self.node, queue.tasks
-        # What has room now only waits for its worker to start.
+        # Tasks that have room now only wait for the start of a worker.
         keep = node.resources.count_that_fits(queue.resources, len(tasks))
         stay: list[Task] = []
         leaving: list[Task] = []
@@ -108,7 +107,7 @@ class Stealing:
         return True
 
     def _take_back(self, count: int) -> None:
-        """They are in the queues of workers that have long tasks to do first."""
+        """Reclaim up to `count` tasks from the queues of workers that run long tasks."""
         node = self.node
         for worker in node.pool.leased.values():
             unbegun = min(count, len(worker.inflight) - 1)
@@ -122,7 +121,7 @@ class Stealing:
                 count -= unbegun
 
     def is_back(self, task: Task, thief: str) -> None:
-        """A task of ours, which another node had in its queue: up again, or it runs here, where nothing is to do."""
+        """Spill a stolen task again for the thief, or run it if the thief is the local node and has room."""
         node = self.node
         if thief == node.address and node.resources.fits(task.options.resources) and not node.drain.is_on:
             node.remote.comes_back(task)

@@ -1,6 +1,6 @@
-"""Tasks and actors that may not run just anywhere: which of them stay here, which go up, which are refused.
+"""Scheduling strategies: whether a task or actor stays, is spilled or is refused.
 
-Only these come here: what says nothing of where it runs has no cost.
+Tasks without a strategy bypass this file, at no extra cost.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Strategies:
-    """Of one node."""
+    """The scheduling strategies of a node."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.host = host_of(node.address)
 
     def may_run_here(self, where: Where | None, request: Amounts) -> bool:
-        """Whether it must not be refused a place here.  request: what it asks for."""
+        """Whether the strategy allows this node.  request: the requested resources."""
         if where is None:
             return True
         if where.node and where.node != self.host and not (where.is_soft and not self._is_there(where.node)):
@@ -37,14 +37,14 @@ class Strategies:
         return matches(self.node.labels, self._rules(where, request))
 
     def is_barred(self, where: Where | None) -> bool:
-        """Whether it may not run here, whatever other nodes there are."""
+        """Whether the strategy excludes this node, regardless of other nodes."""
         if where is None:
             return False
         is_anothers = bool(where.node) and where.node != self.host and not where.is_soft
         return is_anothers or not (where.fallbacks or matches(self.node.labels, where.hard))
 
     def would_go(self, where: Where | None, request: Amounts) -> bool:
-        """Whether a global scheduler is to choose its place, though there may be room here."""
+        """Whether a global scheduler should choose the place, even if this node has room."""
         if where is None or where.node == self.host:
             return False
         if not self.may_run_here(where, request) or (where.is_spread and self._peers()):
@@ -60,11 +60,11 @@ class Strategies:
         return any(self.may_move(where, request, peer) for peer in able)
 
     def is_bound(self, where: Where | None) -> bool:
-        """Whether this is its node, whatever there is to do."""
+        """Whether the strategy binds the task to this node, whatever the load."""
         return where is not None and (where.node == self.host or bool(where.group))
 
     def may_move(self, where: Where | None, request: Amounts, peer: str) -> bool:
-        """Whether it may run there as well as here: what has a place of its own, or its turn, keeps that."""
+        """Whether a task may run on the peer as well as here; a task with a place of its own, or a turn, stays."""
         if where is None:
             return True
         labels = self.node.members.labels.get(peer, {})
@@ -86,21 +86,21 @@ class Strategies:
         return rules_of(where, self._nodes(request)) if where.fallbacks else where.hard
 
     def _nodes(self, request: Amounts) -> Iterable[tuple[dict[str, str], bool]]:
-        """Those that things run on: their labels, and whether they have so much."""
+        """Yield the labels of each node that runs tasks, and whether the node's total covers the request."""
         members = self.node.members
         own = [] if members.is_guest else [(self.node.labels, is_enough(self.node.resources.total, request))]
         peers = (peer for peer in self._peers() if peer not in members.leaving)
         return [*own, *((members.labels[peer], is_enough(members.peers[peer], request)) for peer in peers)]
 
     def is_met(self, where: Where | None, request: Amounts) -> bool:
-        """Whether a node that we know of could have it, whatever a global scheduler has heard."""
+        """Whether any known node could hold the request, even if a global scheduler does not know that node yet."""
         if where is not None and (where.node or where.group):
             return False
         rules = self._rules(where, request) if where is not None else ()
         return any(has_it and matches(labels, rules) for labels, has_it in self._nodes(request))
 
     def enqueue(self, task: Task, queue: ReadyQueue) -> None:
-        """A ready task that may not run anywhere, or that no empty node of this kind could run."""
+        """Enqueue a ready task with a strategy, or too large for even an empty node of the local kind."""
         node, where = self.node, task.options.where
         if where is not None and where.group:
             node.groups.enqueue(task, queue)
@@ -117,7 +117,7 @@ class Strategies:
             node.dispatch.append(task, queue)
 
     def refuse(self, task: Task, refusal: SpillRefused) -> None:
-        """No node may run it."""
+        """Fail or park a task that no node may run."""
         if refusal.is_final:
             text = nobody_can("run this task", refusal.reason)
             self.node.lifecycle.fail(task, "TaskUnschedulableError", text)
@@ -125,13 +125,14 @@ class Strategies:
             self.node.infeasible.refuse_or_park(task, refusal.reason)
 
     def _why_nowhere(self, where: Where) -> str:
-        """For the user: there is no other node."""
+        """Explain to the user that no other node exists."""
         if where.node and where.node != self.host:
             return no_such_node(where.node)
         return no_such_labels(where)
 
     def why_no_labels(self, where: Where | None) -> str:
-        """For the user: no node has the labels that are asked for; "" if one has, or none are."""
+        """Explain to the user that no node has the requested labels; "" if some node has, or no labels are
+        requested."""
         if where is None or not where.hard:
             return ""
         labels = self.node.members.labels
@@ -141,7 +142,7 @@ class Strategies:
         return "" if is_met else no_such_labels(where)
 
     def why_no_actor(self, options: ActorOptions) -> str:
-        """For the user: why an actor can never start, in a session that no node can join; "" if it may."""
+        """Explain to the user why an actor can never start in a session without other nodes; "" if possible."""
         where = options.where
         if where is None or not self.node.is_embedded or self.may_run_here(where, options.resources):
             return ""

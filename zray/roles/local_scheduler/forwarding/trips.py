@@ -1,16 +1,16 @@
-"""Tasks that leave this node, or come back to it: when they go up, and when they are asked for again.
+"""Tasks that leave the local node, or return: when they are spilled, and when placement is requested again.
 
-A placed task stays, whatever the load: or two full nodes would play ball with it.  (When another node has nothing to do
-it may go back: stealing.py.)  But where actors hold what it needs, for as long as they live, it would stay for ever;
-such a task is stranded, and goes back to whoever spilled it.
+A placed task stays, whatever the load; otherwise two full nodes would pass the task back and forth.  (An idle node may
+steal the task: stealing.py.) But if actors hold the required resources for life, the task would wait for ever.  Such a
+task is stranded, and is given back to the spilling node.
 
-    ready, and would wait too long here, or stranded     up (Departures.spill)
-    placed here by another node, and stranded            TaskGivenBack to that node, which sets it aside
-    TaskDeferred: actors hold what it needs everywhere   set aside
-    set aside                                            up again in ASK_AGAIN_SECONDS
-    done on another node                                 TaskDone: Results; or Remote
+    ready, and would wait too long, or stranded                 spilled (Departures.spill)
+    placed by another node, and stranded                        TaskGivenBack to its origin, and set aside at the origin
+    TaskDeferred: everywhere, actors hold required resources    set aside
+    set aside                                                   spilled again in ASK_AGAIN_SECONDS
+    done on another node                                        TaskDone: Results; or Remote
 
-Each trip up has a number, so that what is said of an earlier one changes nothing.
+Each spill of a task has a trip number, so news of an earlier spill is ignored.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
 
 # A task that would wait longer than this here is worth a trip through the global scheduler.
 SPILL_WAIT_SECONDS = 0.02
-# What an unknown function is taken to need, for that estimate.
+# The assumed run time of an unknown function, for that estimate.
 UNKNOWN_TASK_SECONDS = 0.1
-# Of a task that waits for more than this, what lies elsewhere is brought here: with each that comes, all are looked at.
+# Beyond this number of missing arguments, remote arguments are fetched, because each arrival would scan all of them.
 LACKING_MAX = 64
 # Tasks that were placed here, and are passed over on the way to others.
 SAMPLE_MAX = 512
 # A queue of such is not looked through again for so long, unless one that could go comes behind them.
 STAY_SECONDS = 0.1
-# What was set aside asks again after so long: by then the global schedulers have had a report of every node.
+# The pause before a deferred task asks again: by then the global schedulers have a report of every node.
 ASK_AGAIN_SECONDS = 0.2
-# So many of them; four times as many each time that none of the last ones came back.
+# The number of tasks that ask at once; four times as many whenever none of the last ones came back.
 ASK_AGAIN_COUNT_MIN, ASK_AGAIN_COUNT_MAX = 64, 16_384
 
 
 def is_bound(task: Task) -> bool:
-    """Whether it was placed here, or is retried here."""
+    """Whether the task was placed or is being retried on the local node."""
     return bool(task.origin) or task.is_retried_here
 
 
 class Trips:
-    """Tasks of one node on their way up, and back."""
+    """A node's tasks on their way to the global scheduler, or back."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -65,7 +65,7 @@ class Trips:
     # --- up ---
 
     def consider(self) -> None:
-        """Ready tasks are left over: those that would wait too long here go up (Ray paper 4.2.2)."""
+        """Spill ready tasks with a long expected wait (Ray paper 4.2.2)."""
         node = self.node
         if not node.members.peers:
             return
@@ -84,13 +84,13 @@ class Trips:
             first = node.dispatch.mean_us.get(queue.tasks[0].spec.function_id) if queue.tasks else None
             seconds = first / 1e6 if first is not None else UNKNOWN_TASK_SECONDS
             keep = int(SPILL_WAIT_SECONDS * slots / (seconds or 1e-6)) if slots > 0 else 0
-            # What has room now only waits for its worker to start.
+            # Tasks that have room now only wait for the start of a worker.
             keep += node.resources.count_that_fits(queue.resources, len(queue.tasks))
             if len(queue.tasks) > keep and not (node.now < queue.stays_until and is_bound(queue.tasks[-1])):
                 self._some_leave(queue, keep, seconds)
 
     def _some_leave(self, queue: ReadyQueue, keep: int, seconds: float) -> None:
-        """The last ones, as many as the others can run soon; not those that were placed here, or are retried here."""
+        """Spill the last tasks of a queue, as many as other nodes can run soon; placed and retried tasks stay."""
         node, tasks = self.node, queue.tasks
         room = min(node.departures.room(queue, seconds), TASKS_PER_TURN)
         stay: list[Task] = []
@@ -110,7 +110,7 @@ class Trips:
             node.departures.look_again()
 
     def all_go(self) -> None:
-        """Policy "central": what was not placed here goes up."""
+        """Spill all tasks without a placement: policy "central"."""
         node = self.node
         if not node.members.peers:
             return
@@ -126,8 +126,9 @@ class Trips:
     # --- up, to where their arguments are ---
 
     def bring_or_go(self, task: Task, elsewhere: list[ObjectEntry]) -> None:
-        """Its missing arguments lie on other nodes: bring them here, or, when there is no room here now, have the
-        global scheduler weigh where to run it (Ray paper, figure 7).
+        """Fetch a task's missing arguments from other nodes, or spill the task if this node has no room now.
+
+        The global scheduler then chooses a node by the location of the arguments (Ray paper, figure 7).
         """
         node, where = self.node, task.options.where
         waits_for_all = task.missing == len(elsewhere) and task.state == TaskState.WAITING
@@ -146,8 +147,9 @@ class Trips:
                 node.remote.want(entry)
 
     def is_for_others(self, task: Task) -> bool:
-        """Whether it could never run here, whoever comes and goes: what it takes stays where it is, and it leaves when
-        all of that is made.
+        """Whether the task can never run locally, even if other tasks end or nodes join.
+
+        The arguments of such a task are not fetched; the task is spilled when all of them exist.
         """
         node, where = self.node, task.options.where
         if task.state != TaskState.WAITING or is_bound(task) or task.missing > LACKING_MAX:
@@ -161,12 +163,12 @@ class Trips:
         )
 
     def argument_is_here(self, task: Task) -> None:
-        """It waits for others still, which may all lie elsewhere."""
+        """Spill a task after an argument has arrived, if all missing arguments lie on other nodes."""
         if self.is_for_others(task) and self._only_lacks_what_is_elsewhere(task):
             self.node.departures.spill(task)
 
     def is_long_way(self, elsewhere: list[ObjectEntry]) -> bool:
-        """Whether these arguments take so long to come that the task had better go to where they are."""
+        """Whether fetching the arguments would take so long as to justify running the task near them."""
         if self.node.policy == NO_LOCALITY:
             return False
         known = [entry.shared for entry in elsewhere if entry.shared is not None and entry.is_elsewhere]
@@ -174,7 +176,7 @@ class Trips:
         return self.node.load.fetch_seconds(size) > SPILL_WAIT_SECONDS
 
     def go_to_arguments(self, entry: ObjectEntry) -> None:
-        """It lies on other nodes, and is large: tasks that only wait for such go to where they are."""
+        """Spill tasks that only wait for large remote objects, like the entry's."""
         node = self.node
         if not node.members.peers:
             return
@@ -189,7 +191,7 @@ class Trips:
             node.departures.spill(task)
 
     def are_for_others(self, waiting: Iterable[Any]) -> bool:
-        """Whether all that wait for an object are such tasks."""
+        """Whether no task that waits for an object can ever run locally."""
         return all(isinstance(waiter, Task) and self.is_for_others(waiter) for waiter in waiting)
 
     def _only_lacks_what_is_elsewhere(self, task: Task) -> bool:
@@ -202,7 +204,7 @@ class Trips:
         return task.missing == len(missing) and all(entry.is_elsewhere for entry in missing)
 
     def stop_waiting(self, tasks: Collection[Task]) -> None:
-        """They go up, or fail: nobody need bring what they take."""
+        """Stop waiting for the arguments of tasks that are spilled or fail."""
         gone = set(map(id, tasks))  # membership only: tasks have no equals
         for object_id in dict.fromkeys(object_id for task in tasks for object_id in task.spec.deps):
             entry = self.node.objects.entries[object_id]
@@ -211,7 +213,7 @@ class Trips:
             task.waits_for(0)
 
     def wait_again(self, task: Task) -> bool:
-        """It is back.  Whether it waits for what it takes."""
+        """Wait again for a returned task's arguments.  Returns whether any is missing."""
         for object_id in task.spec.deps:
             entry = self.node.objects.entries[object_id]
             if entry.value is None:
@@ -220,7 +222,8 @@ class Trips:
         return bool(task.missing)
 
     def leave(self, queue: ReadyQueue, *, must_all: bool) -> None:
-        """Its tasks cannot run here: actors hold what they need; or, where `must_all`, this node is about to leave."""
+        """Move a queue's tasks elsewhere, because actors hold their resources or, if `must_all`, the node is being
+        drained."""
         node = self.node
         tasks, queue.tasks = queue.tasks, deque()
         for task in tasks:
@@ -242,17 +245,17 @@ class Trips:
         node.dispatch.ready_count -= len(tasks) - len(queue.tasks)
 
     def give_back_waiting(self, task: Task) -> None:
-        """As if its arguments had come, and it had not begun."""
+        """Give back a task to its origin before all arguments have arrived."""
         self.stop_waiting((task,))
         self.give_back(task)
 
     def give_back(self, task: Task, thief: str = "") -> None:
-        """It is its origin's again.  thief: as in TaskGivenBack."""
+        """Give back a task to its origin.  thief: as in TaskGivenBack."""
         self.node.send(task.origin, TaskGivenBack(task.spec.task_id, task.trip, task.attempts, thief))
         self.was_never_here(task)
 
     def was_never_here(self, task: Task) -> None:
-        """Of another node's task; whoever waits here for what it returns gets that from elsewhere."""
+        """Forget another node's task; locally needed returns are requested from elsewhere."""
         node, spec = self.node, task.spec
         self.is_over(task)
         for entry in node.lifecycle.returns_of(task):
@@ -268,7 +271,7 @@ class Trips:
     # --- done ---
 
     def is_made(self, entry: ObjectEntry) -> None:
-        """It is somewhere: its task, if it went up, is done with that."""
+        """Note that a spilled task's return exists somewhere; when all returns do, the task has landed."""
         task = entry.task
         if task is not None and task.state >= FORWARDED:
             entry.task = None
@@ -276,7 +279,7 @@ class Trips:
                 self.landed(task)
 
     def landed(self, task: Task) -> None:
-        """Another node has run it."""
+        """Forget a task that another node has run."""
         node, spec = self.node, task.spec
         self.is_over(task)  # given back by one node, it may be run again by another one that wanted what it returns
         node.recovery.puts.keep(task)
@@ -284,7 +287,7 @@ class Trips:
         node.objects.drop_all(spec.holds)
 
     def is_over(self, task: Task) -> None:
-        """Nothing starts it any more, wherever it is: out of all tables in which tasks are before they begin."""
+        """Remove a task from all tables of unbegun tasks, so no table starts it."""
         node, task_id = self.node, task.spec.task_id
         node.task_states.ended(task)  # so that the end of one does not start another
         node.small_values.forget_task(task_id)
@@ -311,7 +314,7 @@ class Trips:
             self._set_aside(task)
 
     def on_its_way(self, task_id: bytes, trip: int) -> Task | None:
-        """The task, if it is on that trip."""
+        """Return the task, if it is still on trip `trip`."""
         task = self.node.tasks.get(task_id)
         return task if task is not None and task.state in UNDER_WAY and task.trip == trip else None
 
@@ -326,7 +329,7 @@ class Trips:
             self.node.after(ASK_AGAIN_SECONDS, self.ask_again)
 
     def ask_again(self) -> None:
-        """Ask again for tasks that nobody had room for."""
+        """Spill deferred tasks again, which no node had room for."""
         self.timer_is_set = False
         self.count_max = ASK_AGAIN_COUNT_MIN if self.has_come_back else min(4 * self.count_max, ASK_AGAIN_COUNT_MAX)
         self.has_come_back = False

@@ -1,11 +1,11 @@
 """Bundles of placement groups on this node: reserved, used by tasks and actors, given back.
 
-A bundle's amounts are taken out of what the node has, and are there again under names of the bundle's own
-(wire/groups.bundle_name): what runs in it takes those, and everything else about it is as for any other task or actor.
+A bundle's amounts are subtracted from the node's resources, and added under names of the bundle's own
+(wire/groups.bundle_name).  Tasks and actors in the bundle take these, and are otherwise like any other.
 
     PrepareBundles -> BundlesPrepared    all of a message's, or none
     CommitBundles                        they are the group's
-    ReturnBundles                        given back, when nothing of them is in use any more; what runs there is killed
+    ReturnBundles                        given back when unused; tasks and actors running there are killed
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Bundle(Struct, gc=False, eq=False):
-    """One of them, here."""
+    """A bundle on this node."""
 
     group_id: bytes
     index: int
@@ -42,12 +42,12 @@ class Bundle(Struct, gc=False, eq=False):
     is_leaving: bool = False  # given back as soon as nothing of it is in use
 
     def named(self, request: Mapping[str, int]) -> dict[str, int]:
-        """What a task or actor that asks for so much takes here."""
+        """Translate a request into the bundle's resource names."""
         return {bundle_name(name, self.group_id, self.index): amount for name, amount in request.items() if amount}
 
 
 class Bundles:
-    """Of one node."""
+    """The bundles of a node."""
 
     PASSING = {"leaving": None}
     OF_JOBS = {"here": None}
@@ -64,7 +64,7 @@ class Bundles:
         """PrepareBundles."""
         node = self.node
         wanted = sum_of(amounts for _, amounts in message.bundles)
-        # As it is found out whether there are such GPUs: the largest part first.
+        # The order in which the GPUs were checked: the largest part first.
         bundles = sorted(message.bundles, key=lambda bundle: -bundle[1].get(GPU, 0))
         is_known = any((message.group_id, index) in self.here for index, _ in message.bundles)
         is_done = (
@@ -83,7 +83,7 @@ class Bundles:
 
     @on(CommitBundles)
     def on_commit(self, message: CommitBundles) -> None:
-        """CommitBundles: from now on they may be used."""
+        """CommitBundles: the bundles may be used now."""
         for bundle in self.of_group(message.group_id):
             if bundle.trip == message.trip:
                 bundle.is_committed = True
@@ -104,7 +104,7 @@ class Bundles:
         self.release()
 
     def _send_on(self, group_id: bytes) -> None:
-        """Tasks that have waited for a bundle to be the group's, and it is not."""
+        """Send on tasks that waited for a bundle not assigned to the group after all."""
         node = self.node
         for queue in list(node.dispatch.queues):
             where = queue.options.where
@@ -116,11 +116,11 @@ class Bundles:
                     node.groups.enqueue(task, queue)
 
     def of_group(self, group_id: bytes) -> list[Bundle]:
-        """Those that stay."""
+        """Return the group's bundles that stay."""
         return [bundle for bundle in self.here.values() if bundle.group_id == group_id and not bundle.is_leaving]
 
     def release(self) -> None:
-        """Give back what is not in use any more."""
+        """Give back leaving bundles without anything in use."""
         resources, leaving = self.node.resources, []
         for bundle in self.leaving:
             named = bundle.named(bundle.amounts)
@@ -140,7 +140,7 @@ class Bundles:
     # --- removal ---
 
     def _end_all(self, message: ReturnBundles) -> None:
-        """The group is removed: nothing of it goes on here."""
+        """End all tasks and actors of a removed group."""
         node, group_id = self.node, message.group_id
         text = f"The placement group {group_id.hex()} was removed: {message.reason}."
         self.fail_waiting(group_id, encode_system_error("TaskPlacementGroupRemoved", text))
@@ -155,7 +155,7 @@ class Bundles:
                 node.pool.kill(worker, encode_system_error("TaskPlacementGroupRemoved", text))
 
     def fail_waiting(self, group_id: bytes, error: bytes) -> None:
-        """Tasks of the group that are here and do not run."""
+        """Fail the group's local tasks, except running tasks."""
         node = self.node
         doomed = [
             task
@@ -173,12 +173,12 @@ class Bundles:
 
     @staticmethod
     def _runs_in(worker: Worker, group_id: bytes) -> bool:
-        """Whether a level of its stack runs a task of the group."""
+        """Whether the worker runs or has a task of the group."""
         tasks = [*worker.inflight, *(frame.task for frame in worker.frames if frame.task is not None)]
         return any(_is_in(task.options.where, group_id) for task in tasks)
 
     def fail_of_doomed(self, worker: Worker, tasks: list[Task]) -> list[Task]:
-        """A worker has ended.  It was killed because of a removal: what remains of its tasks."""
+        """Fail an ended worker's tasks of removed groups.  Returns the other tasks."""
         rest = []
         for task in tasks:
             where = task.options.where
@@ -191,8 +191,9 @@ class Bundles:
     # --- what runs in them ---
 
     def candidates(self, where: Where, request: Mapping[str, int], *, are_committed: bool = True) -> Iterator[Bundle]:
-        """Bundles in which such a task or actor could run, full or not; the group's, or else soon to be, or not.  Those
-        without GPUs that it does not ask for are first.
+        """Yield bundles in which the request could run, full or not; bundles without unneeded GPUs are first.
+
+        are_committed: only bundles that the group has already.
         """
         for bundle in sorted(self.of_group(where.group), key=lambda bundle: leaves_gpus_idle(bundle.amounts, request)):
             if bundle.is_committed or not are_committed:
@@ -200,11 +201,11 @@ class Bundles:
                     yield bundle
 
     def is_here(self, where: Where, request: Mapping[str, int]) -> bool:
-        """Whether there is one, or may soon be: tasks may come before the word that it is the group's."""
+        """Whether a suitable bundle is here, perhaps uncommitted: tasks may arrive before CommitBundles."""
         return next(self.candidates(where, request, are_committed=False), None) is not None
 
     def pick(self, queue: ReadyQueue) -> bool:
-        """Have the queue's next lease take of a bundle that has room now.  False: there is none."""
+        """Assign the queue's next lease to a bundle with room now.  False: no bundle has room."""
         where, request = queue.options.where, queue.options.resources
         assert where is not None
         for bundle in self.candidates(where, request):
@@ -215,18 +216,18 @@ class Bundles:
         return False
 
     def lacking(self, where: Where, request: dict[str, int]) -> dict[str, int]:
-        """What such a task takes of the first bundle in which it could run."""
+        """Return the request in the names of the first suitable bundle."""
         bundle = next(self.candidates(where, request), None)
         return bundle.named(request) if bundle is not None else request
 
     def has_without_gpus(self, where: Where, request: Mapping[str, int]) -> bool:
-        """Whether such an actor could run here and leave no GPU idle."""
+        """Whether an actor with the request could run locally without leaving a GPU idle."""
         return any(not leaves_gpus_idle(bundle.amounts, request) for bundle in self.candidates(where, request))
 
     def with_room(self, options: ActorOptions, *, spares_gpus: bool = False) -> ActorOptions | None:
-        """The actor's options, as it takes of a bundle that has room for it; None: none has.
+        """Return the actor's options in the names of a bundle with room; None: no bundle has room.
 
-        spares_gpus: bundles with GPUs that it does not ask for do not do.
+        spares_gpus: exclude bundles with unneeded GPUs.
         """
         assert options.where is not None
         for bundle in self.candidates(options.where, options.resources):
@@ -238,7 +239,7 @@ class Bundles:
         return None
 
     def check_everything(self) -> None:
-        """What is reserved is what bundles have."""
+        """Assert that the bundles account for all reserved amounts."""
         reserved: dict[str, int] = {}
         for bundle in self.here.values():
             for name, amount in bundle.amounts.items():
@@ -250,14 +251,14 @@ class Bundles:
 
 
 def as_asked(options: ActorOptions) -> ActorOptions:
-    """Of an actor that may be in a bundle here: what it asks for anywhere."""
+    """Return the actor's options with its original request, without a bundle's names."""
     if options.where is None or not options.where.group:
         return options
     return replace(options, resources={plain_name(name): amount for name, amount in options.resources.items()})
 
 
 def leaves_gpus_idle(amounts: Mapping[str, int], request: Mapping[str, int]) -> bool:
-    """Whether the bundle has GPUs, and the request takes none: what needs both may come later."""
+    """Whether the bundle has GPUs, and the request takes none; a later request may need both."""
     return bool(amounts.get(GPU)) and not request.get(GPU)
 
 

@@ -1,10 +1,10 @@
-"""Where tasks and actors in placement groups go.
+"""Placement of tasks and actors in placement groups.
 
-    a task in a group -> LocateGroup -> GroupLocated -> here, or straight to the node of its bundle (PlaceTask)
+    a task in a group -> LocateGroup -> GroupLocated -> local, or straight to the node of the bundle (PlaceTask)
     an actor likewise (PlaceActor)
 
-The shard says where bundles are, and no global scheduler is asked: a task of a group goes where its bundle is, whatever
-there is to do.  Until the group has its place, its tasks wait here, for others spilled; its actors in `unsettled`.
+The shard knows the bundles' nodes, so no global scheduler is asked.  A task of a group goes to the bundle's node,
+whatever the load.  Until the group is placed, its tasks wait locally, as spilled tasks; actors wait in `unsettled`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class View(Struct, eq=False):
-    """What is known of a group that tasks or actors here are to run in."""
+    """The known state of a group with local tasks or actors."""
 
     fact: groups.GroupFact | None = None  # None: asked for
     turn: int = 0  # of its bundles, for tasks that may run in any
 
 
 class Groups:
-    """Of one node."""
+    """The placement groups used by a node's tasks and actors."""
 
     PASSING = {"unsettled": None}
     OF_JOBS = {"views": None}
@@ -74,7 +74,7 @@ class Groups:
         self.node.moves.group_located(group_id)
 
     def _end(self, group_id: bytes, view: View, fact: groups.GroupFact) -> None:
-        """Nothing will ever run in it again."""
+        """Fail all tasks and actors of a group in which nothing can run any more."""
         node = self.node
         if fact.state == groups.REMOVED:
             del self.views[group_id]
@@ -90,10 +90,10 @@ class Groups:
                 node.ends.bury(actor, error)
 
     def _target(self, where: Where, request: dict[str, int], full: str = "", *, spares_gpus: bool = False) -> str:
-        """The node to run it on; "": nobody knows yet.  Where any bundle will do, they have it in turn (`_take_turn`),
-        those without GPUs that it does not ask for first; not there where it is full, if there is another one.
+        """Return the node for the request, or "" while unknown.
 
-        spares_gpus: those with such GPUs only if there is no other.
+        If any bundle will do, bundles take turns (`_take_turn`), and bundles without unneeded GPUs come first.  A full
+        node is avoided if there is another.  spares_gpus: use bundles with such GPUs only if there is no other.
         """
         sparing, others = self._places(where, request)
         every = sparing + others
@@ -102,7 +102,7 @@ class Groups:
         return placed[self._view(where.group).turn % len(placed)] if placed else ""
 
     def _places(self, where: Where, request: dict[str, int]) -> tuple[list[str], list[str]]:
-        """The nodes of the bundles in which it could run: of those where it leaves no GPU idle, and of the others."""
+        """Return the nodes of suitable bundles: first bundles where no GPU is left idle, then the others."""
         fact = self._view(where.group).fact
         found: tuple[list[str], list[str]] = ([], [])
         if fact is None:
@@ -113,11 +113,12 @@ class Groups:
         return found
 
     def _take_turn(self, where: Where) -> None:
-        """Something goes where `_target` has said.  (To ask alone takes no turn: who asks twice would skip places.)"""
+        """Advance the turn after a placement by `_target`.  (Asking alone takes no turn, or repeated questions would
+        skip places.)"""
         self.views[where.group].turn += 1
 
     def state_in_words(self, group_id: bytes) -> str:
-        """For the user: why nothing runs in it."""
+        """Explain to the user why nothing runs in the group."""
         view = self.views.get(group_id)
         name = f"placement group {group_id.hex()}"
         if view is None or view.fact is None:
@@ -128,7 +129,7 @@ class Groups:
         return f"a bundle of {name}, all of which are in use"
 
     def _why_never(self, view: View, where: Where, request: dict[str, int]) -> str:
-        """For the user; "": it may have its place some day."""
+        """Explain to the user why the request can never be placed; "" if it may be."""
         fact = view.fact
         if fact is None:
             return ""
@@ -147,7 +148,7 @@ class Groups:
     # --- tasks ---
 
     def enqueue(self, task: Task, queue: ReadyQueue) -> None:
-        """It is ready, but for its bundle."""
+        """Enqueue a task that is ready except for a bundle."""
         node, where = self.node, task.options.where
         assert where is not None
         if not task.origin:
@@ -161,7 +162,7 @@ class Groups:
             self._go(task)
 
     def _go(self, task: Task) -> None:
-        """To where its bundle is, or to wait for that."""
+        """Send the task to the bundle's node, or let the task wait for the group."""
         node, where = self.node, task.options.where
         assert where is not None
         view = self._view(where.group)
@@ -182,7 +183,7 @@ class Groups:
             self.wait(task)
 
     def wait(self, task: Task) -> None:
-        """Nobody knows where its bundle is."""
+        """Wait until the bundle's node is known."""
         where = task.options.where
         assert where is not None
         self._view(where.group)  # asks for it
@@ -194,17 +195,17 @@ class Groups:
 
     @staticmethod
     def is_for(task: Task) -> bool:
-        """Whether it is to run in one."""
+        """Whether the task is to run in a group."""
         where = task.options.where
         return where is not None and bool(where.group)
 
     def is_elsewhere(self, task: Task) -> bool:
-        """Whether its bundle is on another node, or not known to be anywhere: what it takes need not come here."""
+        """Whether the task's bundle is on another node or unknown, and so the arguments need not be fetched."""
         where = task.options.where
         return where is not None and bool(where.group) and not self.node.bundles.is_here(where, task.options.resources)
 
     def depart(self, task: Task, *, is_quiet: bool) -> None:
-        """The shards have acknowledged what leaves with it, or need not hear of it."""
+        """Send a task to the bundle's node, after the shards have acknowledged the task's records."""
         node, where, job = self.node, task.options.where, task.job
         assert where is not None
         target = self._target(where, task.options.resources)
@@ -224,7 +225,7 @@ class Groups:
     # --- actors ---
 
     def settle(self, actor: Actor) -> None:
-        """It is to start where its bundle is."""
+        """Place an actor on its bundle's node."""
         self.unsettled[actor.actor_id] = actor
         self._settle(actor)
 
@@ -244,9 +245,9 @@ class Groups:
             self.node.moves.ask(actor)
 
     def stays(self, actor: Actor, *, may_take_gpus: bool = False) -> bool:
-        """Whether a bundle here has room for it: then it is to start here.
+        """Whether a local bundle has room for the actor, which then starts locally.
 
-        may_take_gpus: a bundle with GPUs will do, though others elsewhere have none; these are full.
+        may_take_gpus: accept a bundle with GPUs even if remote bundles have none, because those are full.
         """
         node, where = self.node, actor.options.where
         if actor.actor_id not in self.unsettled:
@@ -264,7 +265,7 @@ class Groups:
         return True
 
     def options_here(self, message: actors.PlaceActor) -> task_spec.ActorOptions | None:
-        """Of an actor that another node offers: as it takes of a bundle here, where it is of a group; None: no room."""
+        """Return an offered actor's options, with the names of a local bundle if in a group; None: no room."""
         options, bundles = message.options, self.node.bundles
         if options.where is None or not options.where.group:
             return options
@@ -272,7 +273,7 @@ class Groups:
         return bundles.with_room(options, spares_gpus=spares_gpus)
 
     def send_actor(self, actor: Actor, times_deferred: int) -> bool:
-        """Offer it to the node of its bundle; False: that is to be asked again later."""
+        """Offer the actor to its bundle's node; False: ask again later."""
         node, where, job = self.node, actor.options.where, actor.job
         assert where is not None
         sparing, others = self._places(where, actor.options.resources)

@@ -1,10 +1,11 @@
-"""Placement groups that processes of this node make, remove and look up, and those that this node keeps.
+"""Placement groups created, removed and looked up by local processes, and groups kept by the local node.
 
     CreateGroup -> RegisterGroup -> GroupRegistered -> CreateGroupReply
-    KeepGroup -> FindPlaces -> PlacesFound -> TryPlaces      again after ASK_AGAIN_SECONDS, where nobody had room
+    KeepGroup -> FindPlaces -> PlacesFound -> TryPlaces      again after ASK_AGAIN_SECONDS, if no node had room
     FindGroups -> LookUpGroups -> GroupsListed -> GroupsFound
 
-A group ends with its job, which its keeper sees to (the node of the job's driver); that of an actor with the actor.
+A group ends with its job, or with the actor that created the group.  The keeper, the node of the job's driver, removes
+the group.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 
 # A group that found no places asks again after so long: by then the global schedulers have had a report of every node.
 ASK_AGAIN_SECONDS = 0.1
-# So long after a node has joined, "no node could ever have it" is not taken as the last word.
+# For this long after a node has joined, an "infeasible" answer is not taken as final.
 NEWS_SECONDS = 1.0
 
 
 class Kept(Struct, eq=False):
-    """A group that this node keeps."""
+    """A group kept by this node."""
 
     group_id: bytes
     spec: wire.GroupSpec
@@ -42,7 +43,7 @@ class Kept(Struct, eq=False):
 
 
 class Question(Struct, eq=False):
-    """FindGroups of a process, that shards have part of the answer to."""
+    """A process's FindGroups, which shards answer in part."""
 
     process: Process
     request: int
@@ -51,7 +52,7 @@ class Question(Struct, eq=False):
 
 
 class Keeping:
-    """Of one node."""
+    """The placement groups of a node."""
 
     PASSING = {"creating questions": None}
     OF_JOBS = {"kept of_actors maker": None, "later": "kept"}
@@ -99,7 +100,7 @@ class Keeping:
 
     @on(wire.RemoveGroup)
     def remove(self, message: wire.RemoveGroup) -> None:
-        """RemoveGroup, of a process of ours; or by ourselves."""
+        """RemoveGroup, from a local process; or by the node itself."""
         node, group_id = self.node, message.group_id
         kept = self.kept.pop(group_id, None)
         self.later.pop(group_id, None)
@@ -112,7 +113,7 @@ class Keeping:
         node.send(node.addresses.shard_of(group_id), message)
 
     def _is_nobodys(self, group_id: bytes) -> None:
-        """It is removed: an actor that makes one after the other has no more of them than there are."""
+        """Forget the creator of a removed group, to keep only existing groups in an actor's list."""
         actor_id = self.maker.pop(group_id, b"")
         groups = self.of_actors.get(actor_id)
         if groups is not None:
@@ -122,7 +123,7 @@ class Keeping:
 
     @on(wire.FindGroups)
     def find(self, message: wire.FindGroups) -> None:
-        """FindGroups: the shard of that one, or all shards."""
+        """FindGroups: the group's shard, or all shards."""
         node = self.node
         process = node.processes.get(node.sender)
         if process is None:
@@ -154,7 +155,7 @@ class Keeping:
 
     @on(wire.KeepGroup)
     def keep(self, message: wire.KeepGroup) -> None:
-        """KeepGroup: at once, if it is the first time."""
+        """KeepGroup: places are requested, at once the first time."""
         node, fact = self.node, message.fact
         group_id = fact.group_id
         is_over = message.home == node.address and message.job_id not in node.jobs
@@ -175,12 +176,12 @@ class Keeping:
             self.node.after(ASK_AGAIN_SECONDS, self.ask_in_time)
 
     def ask_in_time(self) -> None:
-        """Ask again for the groups that have no places."""
+        """Request places again for groups without them."""
         self.timer_is_set = False
         self._ask_now()
 
     def room_changed(self) -> None:
-        """Here.  A node alone need not wait for reports."""
+        """Request places again after a change of room here; a node alone need not wait for reports."""
         if self.node.is_embedded:
             self._ask_now()
 
@@ -191,11 +192,11 @@ class Keeping:
                 self._find_places(self.kept[group_id])
 
     def nodes_changed(self) -> None:
-        """One has joined, and perhaps the global schedulers have not heard of it."""
+        """Note a new node, which global schedulers may not know yet."""
         self.changed_at = self.node.now
 
     def ask_again(self) -> None:
-        """A global scheduler is gone, and what it was asked with it; the next one may know no node yet."""
+        """Repeat requests to a lost global scheduler; the next may know no node yet."""
         self.nodes_changed()
         for group_id, kept in self.kept.items():
             if "" in kept.places and group_id not in self.later:
@@ -242,7 +243,7 @@ class Keeping:
             self._ask_later(message.group_id)
 
     def _never(self, kept: Kept, reason: str) -> str:
-        """The error, for the user."""
+        """Return the error text for the user."""
         what, bundles = f"hold placement group {kept.group_id.hex()}", kept.spec.bundles
         if self.node.is_embedded and kept.spec.strategy == wire.STRICT_SPREAD and len(bundles) > 1:
             return f"{nobody_can(what, reason)}  Use another strategy, or a cluster of {len(bundles)} nodes."
@@ -253,7 +254,7 @@ class Keeping:
         return job is None or self.node.infeasible.is_patient(job)
 
     def located(self, fact: wire.GroupFact) -> None:
-        """GroupLocated, where tasks here are to run in it too."""
+        """GroupLocated, for a group with local tasks."""
         kept = self.kept.get(fact.group_id)
         if fact.state == wire.REMOVED:
             self._is_nobodys(fact.group_id)
@@ -263,16 +264,16 @@ class Keeping:
             kept.places = list(fact.places)
 
     def is_without_place(self, group_id: bytes) -> bool:
-        """Whether it is kept here, and has no places."""
+        """Whether the group is kept here without places."""
         return group_id in self.later
 
     def job_ended(self, job_id: bytes) -> None:
-        """Its groups end with it."""
+        """Remove the groups of a finished job."""
         for group_id, kept in list(self.kept.items()):
             if kept.job_id == job_id and not kept.spec.is_detached:
                 self.remove(wire.RemoveGroup(group_id, "the driver of its job has ended"))
 
     def actor_ended(self, actor_id: bytes) -> None:
-        """What it has made ends with it."""
+        """Remove the groups that an ended actor has created."""
         for group_id in list(self.of_actors.get(actor_id, ())):
             self.remove(wire.RemoveGroup(group_id, "the actor that made it has ended"))

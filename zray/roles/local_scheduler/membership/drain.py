@@ -52,7 +52,7 @@ PATIENCE_SECONDS = 5.0
 
 
 class Going:
-    """Of one node."""
+    """The departing actors of a node."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -63,7 +63,7 @@ class Going:
         self.closed: dict[str, None] = {}  # nodes that have told us to do so
 
     def goes(self, actor: Actor) -> bool:
-        """Whether it does not keep the node."""
+        """Whether the actor can be restarted elsewhere, and so does not delay the drain."""
         node, options = self.node, actor.options
         if not options.may_move or actor.killed or actor.is_going or actor.state == ActorState.DEAD:
             return False
@@ -74,12 +74,12 @@ class Going:
         return actor.is_guarded and actor.guardian in node.members.peers
 
     def is_of_one(self, task: Task) -> bool:
-        """Whether it is a call on one that goes, or its making."""
+        """Whether the task is a call on a departing actor, or its creation."""
         actor = self.node.calls.actors.get(task.options.actor_id or task.spec.task_id)
         return actor is not None and self.goes(actor)
 
     def hold_back(self) -> int:
-        """They alone keep the node.  Returns how many calls are still to end."""
+        """Stop calls on departing actors, which alone delay the node.  Returns the number of unfinished calls."""
         now = self.node.now
         if self.since is None:
             self._close()
@@ -87,7 +87,7 @@ class Going:
         return 0 if now - self.since >= PATIENCE_SECONDS else self._running()
 
     def _running(self) -> int:
-        """How many of their calls have begun, and not ended where others know of it."""
+        """Count calls that have begun, with an end not known to others yet."""
         return sum(
             len(actor.inflight) + (actor.shipping is not None and not actor.shipping.is_safe)
             for actor in self.node.calls.actors.values()
@@ -95,7 +95,7 @@ class Going:
         )
 
     def hold_back_a_while(self, unfinished: int) -> None:
-        """So much keeps the node, and they may be who makes it."""
+        """Stop calls for a while, because departing actors may create the unfinished work."""
         now, left = self.node.now, (self._running(), unfinished)
         if self.since is None:
             if now >= self.again_at:
@@ -115,7 +115,7 @@ class Going:
                 node.send(peer, HoldCalls(is_over=False))
 
     def let_on(self) -> None:
-        """There is something else to be done first, which may need them."""
+        """Resume calls, because other unfinished work may need them."""
         if self.are_told:
             self.are_told = False
             for peer in self.node.members.peers:
@@ -126,7 +126,7 @@ class Going:
                 self.node.calls.touch(actor_id)
 
     def is_held(self, actor: Actor) -> bool:
-        """Whether it is given no more calls."""
+        """Whether the actor receives no more calls."""
         return self.since is not None and self.goes(actor)
 
     @on(HoldCalls)
@@ -142,7 +142,7 @@ class Going:
     # --- guardians ---
 
     def leave_wards(self) -> int:
-        """We leave: others are to guard them.  Returns how many have not been taken from us."""
+        """Announce the departure to guarded actors' nodes.  Returns how many actors are still guarded."""
         node = self.node
         homes = [guard.home for guard in node.guards.guarded.values() if guard.home in node.members.peers]
         for home in dict.fromkeys(homes):
@@ -151,7 +151,7 @@ class Going:
 
     @on(GuardianLeaves)
     def on_guardian_leaves(self, message: GuardianLeaves) -> None:
-        """GuardianLeaves.  Where we are done with leaving it is too late for others: it stays until we are gone."""
+        """GuardianLeaves: another guardian is chosen, unless this node's own drain is done."""
         node, guardian = self.node, self.node.sender
         if node.drain.is_done or guardian not in node.members.peers:
             return
@@ -177,7 +177,7 @@ _STATES = {
 
 
 class Moving(Struct, gc=False, eq=False):
-    """An object of ours that another node is to have."""
+    """An object to be copied to another node."""
 
     peer: str = ""  # who was asked; "": the shard, who else has it
     since: float = 0.0
@@ -185,7 +185,7 @@ class Moving(Struct, gc=False, eq=False):
 
 
 class Drain:
-    """Of one node: its leaving, and what it takes from others that leave."""
+    """The drain of a node, and objects taken from other draining nodes."""
 
     LASTING = {"moving": "MOVING_MAX", "safe asked own_requests": None}
 
@@ -215,14 +215,14 @@ class Drain:
             self.step()
 
     def send_away(self) -> None:
-        """What is ready here, and has not begun, goes; but for what only we can run."""
+        """Send away ready tasks, except tasks that must run locally."""
         node = self.node
         for queue in list(node.dispatch.queues):
             if queue.tasks and not self._must_stay(queue):
                 node.trips.leave(queue, must_all=True)
 
     def _give_back(self) -> None:
-        """What others have placed here, and waits for its arguments."""
+        """Give back tasks placed by others and still waiting for arguments."""
         node = self.node
         for task in list(node.tasks.values()):
             is_others = task.origin and task.origin != node.address and task.origin not in node.recovery.lost
@@ -231,11 +231,12 @@ class Drain:
                 node.trips.give_back_waiting(task)
 
     def _must_stay(self, queue: ReadyQueue) -> bool:
-        """Whether a task that runs here may wait for it, and nobody else can run it; or its bundle is here."""
+        """Whether the queue's tasks must stay: in a local bundle, or awaited by a local task and unable to run
+        elsewhere."""
         return queue.is_in_group or queue.depth > 0 and not self.may_go(queue.resources, queue.options.where)
 
     def may_go(self, request: dict[str, int], where: Where | None) -> bool:
-        """Whether another node could have it."""
+        """Whether another node could hold the request."""
         node = self.node
         return not node.strategies.is_bound(where) and node.infeasible.is_met_elsewhere(request)
 
@@ -244,7 +245,7 @@ class Drain:
         return self.is_on and depth > 0
 
     def step(self) -> None:
-        """See how far we are: regularly."""
+        """Check the progress of the drain, periodically."""
         node = self.node
         if node.members.is_fenced:
             return
@@ -280,7 +281,7 @@ class Drain:
         self._report(waits_for)
 
     def _look_again(self) -> None:
-        """For copies that are left: we had said that we are done, and are waited for by others."""
+        """Look again for objects to move, although the drain was reported as done: other nodes may wait."""
         self._move()
         waits_for = self._unmoved()
         self.is_alone = bool(waits_for)
@@ -291,7 +292,10 @@ class Drain:
         self.node.send(self.told, drains.DrainReport(self.node.address, waits_for, self.is_done and not self.is_alone))
 
     def _unfinished(self) -> tuple[list[str], int]:
-        """What has to end, in words; and how much, if none of it runs here, so that actors that go may have made it."""
+        """Describe the work still to end, and count it.
+
+        The count is 0 if any work runs locally; otherwise departing actors may have created the work.
+        """
         node = self.node
         drivers = sum(process.kind == "driver" for process in node.processes.values())
         goes = self.going.goes
@@ -322,7 +326,7 @@ class Drain:
         return [f"{_count(len(left), 'object')} ({size / 1e6:,.1f} MB) to be moved"] if left else []
 
     def _move(self) -> bool:
-        """Ask the shards who else has it: if nobody, somebody is to have it.  Whether that takes too long."""
+        """Ask the shards for other copies, and order copies where none exists.  Returns whether that takes too long."""
         node, is_stuck = self.node, False
         left = [entry.object_id for entry in self._to_move()]
         known = dict.fromkeys(left)
@@ -340,7 +344,7 @@ class Drain:
         return is_stuck
 
     def located(self, message: gcs.ObjectLocated) -> None:
-        """ObjectLocated: who has a copy."""
+        """ObjectLocated: holders of a copy are known."""
         moving = self.moving.get(message.object_id)
         entry = self.node.objects.entries.get(message.object_id)
         if moving is None or moving.peer or entry is None or entry.value is None:
@@ -362,7 +366,7 @@ class Drain:
         self.node.send(peer, drains.TakeCopies(self.request, objects))
 
     def _ask_all(self) -> None:
-        """Shards and nodes: whether they have all that we have said."""
+        """Ask all shards and nodes to acknowledge our messages."""
         node = self.node
         self.own_requests.clear()
         self.silent = dict.fromkeys((*node.addresses.shards, *node.members.peers))
@@ -396,7 +400,7 @@ class Drain:
             self.safe.add(object_id)
 
     def node_lost(self, lost: str, *, is_drained: bool) -> None:
-        """What it took is gone with it, unless it has left in order: then others have it."""
+        """Move objects again after the loss of the node that took them; a drained node has handed them on."""
         self.taking.node_lost(lost)
         self.going.closed.pop(lost, None)
         if not self.is_on:
@@ -407,7 +411,7 @@ class Drain:
                 moving.since = -PATIENCE_SECONDS
         self._has_answered(lost)
         if not is_drained:
-            # It may have been the only other one: all are looked at again.
+            # The lost copy may have been the only other one: all objects are checked again.
             self.safe.clear()
             if self.is_done:
                 self.is_alone = True
@@ -415,7 +419,7 @@ class Drain:
 
 
 class Taking:
-    """Objects that this node takes from others, which leave."""
+    """Objects taken from draining nodes."""
 
     PASSING = {"orders": None}
 
@@ -461,7 +465,7 @@ class Taking:
             self.node.after(STEP_SECONDS, self.see_what_has_come)
 
     def see_what_has_come(self) -> None:
-        """Look which copies have come; those that have failed to are ordered again."""
+        """Check for arrived copies, and fetch failed ones again."""
         self.timer_is_set = False
         node = self.node
         for (asker, request), wanted in list(self.orders.items()):
@@ -476,7 +480,7 @@ class Taking:
             self._set_timer()
 
     def _tell_shards(self, asker: str, request: int, entries: list[ObjectEntry]) -> None:
-        """That we hold them, and what is inside: the answers come after the news that copies are here."""
+        """Record the copies and their inner objects as held at the shards; answer after the acknowledgement."""
         node = self.node
         del self.orders[(asker, request)]
         object_ids = [entry.object_id for entry in entries]
@@ -494,7 +498,7 @@ class Taking:
         node.acks.expect(own, count, tell)
 
     def node_lost(self, lost: str) -> None:
-        """Who asked is gone: nobody waits for the answer."""
+        """Drop the orders of a lost node."""
         for asker, request in [key for key in self.orders if key[0] == lost]:
             self.node.objects.drop_all(self.orders.pop((asker, request)))
 

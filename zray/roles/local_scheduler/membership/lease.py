@@ -70,7 +70,7 @@ RETURN_SECONDS = 8.0
 
 
 class Lease:
-    """Of one node."""
+    """The lease of a node."""
 
     def __init__(self) -> None:
         self.head_wait = HEAD_WAIT_SECONDS
@@ -90,13 +90,13 @@ class Lease:
         self.missed_at = NEVER  # when the first one began that found it ended, or standing still
 
     def count(self, now: float) -> None:
-        """A step of ours."""
+        """Advance the clock by a step of this process."""
         if self.counted_at >= 0.0:
             self.clock += min(now - self.counted_at, STALL_SECONDS)
         self.counted_at = now
 
     def next_heartbeat(self) -> int:
-        """Its number."""
+        """Return the number of the next heartbeat."""
         self.number += 1
         self.sent.append((self.number, self.clock))
         while self.clock - self.sent[0][1] > self.seconds:
@@ -104,7 +104,7 @@ class Lease:
         return self.number
 
     def answered(self, number: int, seconds: float = 0.0) -> None:
-        """The monitor has answered this heartbeat.  seconds: as in HeartbeatReply."""
+        """Extend the lease: the monitor has answered a heartbeat.  seconds: as in HeartbeatReply."""
         self.seconds = seconds or LEASE_SECONDS
         while self.sent and self.sent[0][0] <= number:
             self.answered_at = self.sent.popleft()[1]
@@ -113,21 +113,22 @@ class Lease:
         self.granted_at = max(self.granted_at, self.answered_at)
 
     def extended(self) -> None:
-        """A head that was started again knows us as a member: it counts from now.  A look at the former one is void."""
+        """Extend the lease from now: a restarted head knows this node as a member.  A probe of the former head is
+        void."""
         self.looked_at = -1.0
         self.granted_at = self.answered_at = self.clock
         self.ended_at = self.missed_at = NEVER
         self.is_over = False
 
     def begin_to_look(self) -> bool:
-        """Whether it is time to look at the head from outside."""
+        """Whether a probe of the head from outside is due."""
         if self.looked_at >= 0.0 or self.clock - self.granted_at <= LOOK_SECONDS:
             return False
         self.looked_at = self.clock
         return True
 
     def looked(self, *, has_ended: bool, stands_still: bool, answers: bool = False) -> None:
-        """What came of it; none of these: nobody is reached."""
+        """Record the result of a probe; all False: the head is unreachable."""
         if self.looked_at < 0.0:
             return
         if has_ended or stands_still:
@@ -142,13 +143,13 @@ class Lease:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether we may be no member any more since we hear nothing, for all we know from a head that is there."""
+        """Whether the local node may no longer be a member, because a head that may be alive is silent."""
         if self.is_over:
             return True
         return self.clock - self.granted_at > self.seconds and self.clock - self.ended_at > RETURN_SECONDS
 
     def silence(self, *, is_guest: bool = False) -> str:
-        """For whoever waits: that the head is not heard of; "" while it is.  is_guest: as Members has it."""
+        """Describe the head's silence for waiting users; "" without silence.  is_guest: as in Members."""
         seconds = self.clock - self.answered_at
         if seconds < SILENT_SECONDS:
             return ""
@@ -156,7 +157,7 @@ class Lease:
         what = "its process has ended" if is_ended else "it is suspended, or unreachable"
         if self.head_answers:
             what = "a process listens there, and answers no heartbeat"
-        # Who is out of reach may give its verdict.
+        # An unreachable head may give its verdict.
         longest = self.seconds if is_guest and self.missed_at == NEVER else max(self.head_wait, self.seconds)
         waits = "is suspended, and waits" if self.is_over else "waits"
         return (
@@ -165,9 +166,9 @@ class Lease:
         )
 
     def why_over(self, *, is_guest: bool = False) -> str:
-        """Why we are no member any more, and wait no longer; "" while we are, or wait.
+        """Return why the local node is no longer a member and waits no longer; "" while a member or waiting.
 
-        is_guest: it does not wait for a head from which it is cut off: its lease was that.
+        is_guest: a guest does not wait for the head beyond its lease.
         """
         wait = max(self.head_wait, self.seconds)
         if self.clock - max(self.answered_at, self.missed_at) <= wait and not (is_guest and self.is_cut_off):
@@ -188,12 +189,12 @@ class Lease:
 # Messages that are kept.  Programs here say no more than their links hold, and others stop when they hear of the
 # verdict, within seconds; timers do not come again.  With more than that this node gives itself up.
 KEPT_MAX = 20_000
-# What a suspended node handles as ever.
+# Messages that a suspended node handles as usual.
 HEARD = (gcs.HeartbeatReply, HostProbed, reasons.Explain)
 
 
 class Suspension:
-    """Of one node."""
+    """The suspension of a node."""
 
     LASTING = {"kept": "KEPT_MAX"}
 
@@ -204,7 +205,7 @@ class Suspension:
         self.handlers = node.handlers  # of a node that is not suspended
 
     def begin(self) -> None:
-        """The lease is over."""
+        """Suspend the node: its lease has expired."""
         if not self.is_on:
             self.is_on = self.node.members.lease.is_over = True
             meanwhile: Handlers = {kind: self.handlers[kind] for kind in HEARD}
@@ -214,7 +215,7 @@ class Suspension:
             self.node.perform(StopWorkers(True))
 
     def end(self) -> None:
-        """We are a member."""
+        """Resume the node, still a member, with the kept messages."""
         self.is_on = False
         node, kept = self.node, self.kept
         self.kept = []
@@ -224,7 +225,7 @@ class Suspension:
         node.perform(HoldBack(False))
 
     def keep(self, message: Any) -> None:
-        """For later."""
+        """Keep a message until the node resumes."""
         if len(self.kept) < KEPT_MAX:
             self.kept.append((self.node.sender, message))
         else:
@@ -232,28 +233,28 @@ class Suspension:
             self.node.members.fence(text, may_rejoin=True)
 
     def on_node_lost(self, message: gcs.NodeLost) -> None:
-        """NodeLost, of us or of another one."""
+        """NodeLost, of this node or another."""
         if message.node == self.node.address:
             self.node.members.on_node_lost(message)
         else:
             self.keep(message)
 
     def on_later(self, message: Later) -> None:
-        """Later: the timer of members, or another one."""
+        """Later: the timer of members is handled, any other is kept."""
         if message.action == self.node.members.report:
             self.node.on_later(message)
         else:
             self.keep(message)
 
     def on_head_changed(self, message: HeadChanged) -> None:
-        """HeadChanged: one that knows us."""
+        """HeadChanged: the new head knows the local node, so work resumes."""
         self.node.members.lease.extended()
         self.keep(message)  # it comes after the rest
         self.end()
 
 
 class _Meanwhile(Handlers):
-    """Handlers of these messages; `keep` gets all others."""
+    """Handlers of these messages; `keep` receives all others."""
 
     def __init__(self, handlers: Handlers, keep: Callable[[Any], None]) -> None:
         super().__init__(handlers)

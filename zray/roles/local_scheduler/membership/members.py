@@ -1,6 +1,4 @@
-"""A local scheduler as a member of its cluster: it registers, says that it is alive and how loaded, and learns who
-else is there.
-"""
+"""A local scheduler as a member of its cluster: registration, heartbeats with the load, and the other members."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
 
 LOAD_SECONDS = 0.1
-# For the user of a program outside of the cluster.
+# The error for the user of a program outside the cluster.
 GUEST_IS_LOST = (
     "this program was removed from the cluster ({reason}).  Its tasks, actors and objects there are gone; {help}"
 )
@@ -32,14 +30,14 @@ HEAD_HELP = (
     "start a cluster, and then the program again (`zray start --head --state-dir PATH` keeps the state that a new "
     "head continues from, and `zray start --head-wait S` makes nodes wait longer for it)"
 )
-# Of nodes that we have not been told of, messages that are kept until we are: what a new head's node says of as many
-# actors, some 500 bytes each, before its monitor has said who it is.
+# The number of messages kept from nodes not announced yet.  A new head's node may announce as many actors, at some 500
+# bytes each, before its monitor has announced the node.
 EARLY_MAX = 10_000
 REVOKED_HELP = "`zray keys token` on the head's machine prints a token with which it can join again"
 
 
 class Members:
-    """The cluster, seen from one node."""
+    """The cluster, as a node sees it."""
 
     LASTING = {"peers stalled early": None, "labels outside leaving": "peers", "early_count": "EARLY_MAX"} | {
         "lease.sent": lambda it: int(it.lease.seconds / LOAD_SECONDS) + 2
@@ -69,7 +67,7 @@ class Members:
         head_wait: float = HEAD_WAIT_SECONDS,
         hostname: str = "",
     ) -> None:
-        """Join the cluster: once, before anything else.  As in RegisterNode; head_wait: as in Lease."""
+        """Join the cluster, once, before anything else.  As in RegisterNode; head_wait: as in Lease."""
         self.lease.head_wait = head_wait
         self.facts = (kind, endpoint, public_key)
         self.hostname = hostname
@@ -78,21 +76,23 @@ class Members:
 
     @property
     def is_guest(self) -> bool:
-        """Whether this is the node of a program outside of the cluster: it goes with it, so what asks for no CPU runs
-        elsewhere too."""
+        """Whether the local node belongs to a program outside the cluster.
+
+        The node ends with the program, so even tasks without a CPU request run elsewhere.
+        """
         return self.facts[0] == "driver"
 
     @property
     def has_had_others(self) -> bool:
-        """Whether there is another node, or was one."""
+        """Whether another node exists, or existed."""
         return bool(self.peers or self.node.recovery.lost)
 
     def silence(self) -> str:
-        """As the lease says it; at the head, that it hears of no other machine."""
+        """Describe the silence of the head, as the lease does; at the head, the silence of all other machines."""
         return self.lease.silence(is_guest=self.is_guest) or self.others_silence
 
     def stalls(self) -> list[str]:
-        """In words: the shards that answer nothing, for want of room on a disk or of replicas."""
+        """Describe the shards that do not answer, for lack of disk space or of replicas."""
         return [
             f"GCS shard {shard.rpartition('-')[2]} {reason}"
             for shard, reasons in sorted(self.stalled.items())
@@ -119,7 +119,7 @@ class Members:
             node.send(shard, groups.AttendShard(node.address, self.facts[0] != "driver"))
 
     def report(self) -> None:
-        """Say that we are there, and how loaded: regularly."""
+        """Send heartbeats and the load, periodically."""
         node = self.node
         if self.is_fenced:
             return
@@ -141,7 +141,7 @@ class Members:
 
     @on(gcs.NodeJoined)
     def on_node_joined(self, message: gcs.NodeJoined) -> None:
-        """NodeJoined: there is somewhere to spill to."""
+        """NodeJoined: tasks may be spilled to another node."""
         if message.node != self.node.address:
             self.node.perform(
                 MeetHost(message.node, message.kind, message.endpoint, message.public_key, message.is_earlier)
@@ -159,7 +159,7 @@ class Members:
         self._hear_what_came_early(message.node)
 
     def comes_early(self, message: Message) -> bool:
-        """Whether its sender, another node, is none that we have been told of yet.  It is heard when we are."""
+        """Whether the sender is a node that has not been announced yet.  The message is kept until then."""
         sender = self.node.sender
         if sender in self.peers or sender in self.node.recovery.lost:
             return False
@@ -169,7 +169,7 @@ class Members:
 
     @property
     def early_count(self) -> int:
-        """How many messages of all that are none yet."""
+        """Return how many messages are kept for unannounced nodes."""
         return sum(map(len, self.early.values()))
 
     def _hear_what_came_early(self, joined: str) -> None:
@@ -179,19 +179,19 @@ class Members:
         self.node.sender = told_by
 
     def are_leaving(self, nodes: Iterable[str]) -> None:
-        """As somebody has said."""
+        """Mark nodes as leaving, as another role reports."""
         self.leaving.update(node for node in nodes if node in self.peers)
 
     @on(gcs.HeartbeatReply)
     def on_heartbeat_reply(self, message: gcs.HeartbeatReply) -> None:
-        """HeartbeatReply: the lease begins anew."""
+        """HeartbeatReply: the lease is extended."""
         self.lease.answered(message.number, message.seconds)
         if self.suspension.is_on and not self.lease.is_cut_off:
             self.suspension.end()
 
     @on(HostProbed)
     def on_host_probed(self, message: HostProbed) -> None:
-        """HostProbed: the head, seen from outside."""
+        """HostProbed: the head was probed from outside."""
         if message.role != self.node.addresses.monitor:
             return  # the former one
         found = message.finding
@@ -221,9 +221,9 @@ class Members:
 
     @on(HeadChanged)
     def on_head_changed(self, message: HeadChanged) -> None:
-        """HeadChanged: what its node was is lost, and what was under way to its roles.  We are a member as before.
+        """HeadChanged: the former head's node and its messages are lost; this node stays a member.
 
-        Shards are asked again by the chain clients; the other nodes do the same as we.
+        Chain clients ask the shards again; other nodes do the same.
         """
         node, addresses = self.node, self.node.addresses
         gone = list(addresses.global_schedulers)
@@ -261,7 +261,7 @@ class Members:
         self.node.small_values.node_lost(message.node)
 
     def fence(self, reason: str, *, may_rejoin: bool) -> None:
-        """No member any more: what runs here must not go on, since others run it again."""
+        """Fence the local node, no longer a member: its work must stop, because other nodes repeat the work."""
         if not self.is_fenced:
             self.is_fenced = True
             spared = self.node.ends.spared()

@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 # the one after that twice as much, and so on, as long as anybody may wait.
 AGAIN_SECONDS = 0.1
 WANTED_SECONDS = 5.0
-# So many copies are known before those that have gone are thrown out.
+# The number of recorded copies before evicted ones are dropped.
 COPIES_MIN = 1_000
 
 
 class MakingRoom:
-    """Of one node."""
+    """Eviction on a node."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -61,7 +61,7 @@ class MakingRoom:
         self.seconds = AGAIN_SECONDS  # until the next time
 
     def let_go(self, entry: ObjectEntry) -> None:
-        """Nobody here holds it any more."""
+        """Note an object without local holders."""
         if type(entry.value) is StoredValue:
             self.copies[entry.object_id] = None
             if len(self.copies) > self.count_max:
@@ -94,7 +94,7 @@ class MakingRoom:
         self.node.after(seconds, self.offer_again, self.number)
 
     def offer_again(self, number: int) -> None:
-        """Make the next offer; of the timers, the one with the last number counts."""
+        """Make the next offer; only the timer with the latest number counts."""
         if number == self.number and self.node.now - self.wanted_at < WANTED_SECONDS:
             self.node.recovery.puts.let_go_of_all()
             self._offer()

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 
 def _is_in_arena_now(node: LocalScheduler, put: wire.PutObject, entry: ObjectEntry) -> bool:
-    """Whether its first run had put it into a message (small_values): this place is where it is from now on."""
+    """Whether a repeated put, formerly in a message (small_values), is in the arena now; if so, the old value is
+    dropped."""
     if type(put.value) is not StoredValue or type(entry.value) is not bytes:
         return False
     node.objects.forget_value(entry)
@@ -40,14 +41,14 @@ def _is_in_arena_now(node: LocalScheduler, put: wire.PutObject, entry: ObjectEnt
 
 
 class Holding:
-    """Words of the processes of one node about objects."""
+    """Messages of a node's processes about objects."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
 
     @on(wire.PutObjects)
     def on_put_objects(self, message: wire.PutObjects) -> None:
-        """PutObjects: values, which their senders hold."""
+        """PutObjects: the values are stored, and held by the senders."""
         node = self.node
         process = node.processes.get(node.sender)
         if process is None:
@@ -62,7 +63,7 @@ class Holding:
             if entry is None:
                 entry = entries[put.object_id] = ObjectEntry(put.object_id, process)
             elif entry.value is not None and not entry.is_lost and not _is_in_arena_now(node, put, entry):
-                # By a task that runs again: it holds what its first run has put.
+                # A re-executed task puts the value again, and holds the object of its first run.
                 node.reject("a value put again")
                 objects.hold(entry, process)
                 if type(put.value) is StoredValue:
@@ -101,8 +102,8 @@ class Holding:
         for object_id in message.object_ids:
             entry = node.objects.entries.get(object_id)
             if entry is None:
-                # Whoever handed the ref over holds the object until this message is handled, so the
-                # object is one of another node's, or its job is over.
+                # The sender of the ref holds the object until this message is handled.  So the object is another
+                # node's, or its job is over.
                 entry = node.objects.require(object_id)
                 node.remote.adopt(entry)
             node.objects.hold(entry, process)
@@ -123,7 +124,7 @@ class Holding:
 
     @on(wire.UnpinObjects)
     def on_unpin_objects(self, message: wire.UnpinObjects) -> None:
-        """UnpinObjects: places that are read no more."""
+        """UnpinObjects: the sender no longer reads these places."""
         node = self.node
         process = node.processes.get(node.sender)
         if process is None:
@@ -134,7 +135,7 @@ class Holding:
 
     @on(wire.ClaimObject)
     def on_claim_object(self, message: wire.ClaimObject) -> None:
-        """ClaimObject: a value that is here already need not be written again."""
+        """ClaimObject: a value that exists already is not written again."""
         node = self.node
         process = node.processes.get(message.process)
         place = node.objects.claim(message.object_id, process) if process is not None else None
@@ -158,7 +159,7 @@ def _free(node: LocalScheduler, entry: ObjectEntry) -> None:
 
 
 class Freeing:
-    """Orders of programs to free values, at one node."""
+    """Requests of programs to free values, at a node."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node

@@ -1,14 +1,14 @@
-"""What the GCS shard is told of the tasks of this node, in batches.
+"""Lineage: records of this node's tasks for the GCS shard, in batches.
 
-The specs of tasks whose results are still referred to go to the shard, and those of their ancestors: after
-LINEAGE_SECONDS where a task takes what another one makes, else after YOUTH_SECONDS.  What was born and died before
-that, with nothing alive descending from it, is never sent: most small tasks cost the shard nothing.  (What others may
-hear of is recorded before they do; see the callers of `flush`.)
+The specs of tasks with referenced results are recorded at the shard, with the specs of their ancestors.  A task that
+takes another task's result is recorded after LINEAGE_SECONDS, any other after YOUTH_SECONDS. A task whose results die
+earlier, without living descendants, is never recorded, so most small tasks cost the shard nothing.  (Before other nodes
+learn of an object, its task is recorded; see the callers of `flush`.)
 
-With several shards a task's record and those of what it takes may lie in different ones, and one shard may be quicker
-than another.  What is let go of is then told only when the records sent before it are acknowledged: until then nobody
-but this node keeps what these tasks take (`gcs/keeping`).  And a ref leaves this node only then: who is given it lives
-on when this node is lost, and the value must be made again from the first task on (`settled`).
+With several shards, the records of a task and of its arguments may lie in different shards, which may differ in speed.
+So a release is sent only after earlier records are acknowledged, because until then only this node keeps the tasks'
+arguments (`gcs/keeping`).  Likewise a ref leaves this node only then.  Its receiver may outlive this node, and must be
+able to reconstruct the value from the first task on (`settled`).
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ LINEAGE_SECONDS = 0.02
 YOUTH_SECONDS = 0.3
 MARK_SECONDS = 0.05
 YOUNG_MAX = 20_000
-# What waited together must not stop the others for long: so many specs, or ends of objects (some 3 us each), are told
-# in one turn, and the next so many this much later.
+# Records that waited together must not delay other work: at most this many specs, or ends of objects (some 3 us each),
+# are sent in a turn, and the next portion this much later.
 PORTION_COUNT = 2_000
 PORTION_SECONDS = 0.005
 # Portions that the shards have not acknowledged: with so many under way no more are sent, so that what waits for a
 # shard that is cut off, or slow, is as much as lives here, however long that takes.
 UNHEARD_MAX = 32
-# What has died leaves the fresh ones meanwhile, each time that there are twice as many, and so many at least.
+# Dead tasks are removed from the fresh ones whenever those have doubled, and from this number on.
 FRESH_COUNT = 1_000
 
 
 class Owed(Struct, gc=False, eq=False):
-    """What is done when a request is acknowledged, and all that came before it."""
+    """Actions due when a request and all earlier ones are acknowledged."""
 
     missing: int  # replies
     object_ids: dict[bytes, None]  # are let go of
@@ -56,7 +56,7 @@ class Owed(Struct, gc=False, eq=False):
 
 
 def is_alive(task: Task) -> bool:
-    """Whether it has not ended, or one of its results is referred to."""
+    """Whether the task has not ended, or a result is still referenced."""
     entry = task.entry
     return (
         entry.task is not None
@@ -70,7 +70,7 @@ def _size_of(spec: TaskSpec) -> int:
 
 
 def _in_messages(specs: list[TaskSpec]) -> list[list[TaskSpec]]:
-    """As many as may stand in one message: a frame between hosts cannot have 2,000, each with 100 KiB of arguments."""
+    """Split specs into messages: a frame between hosts cannot hold 2,000 specs with 100 KiB of arguments each."""
     if sum(map(_size_of, specs)) <= BATCH_BYTES_MAX and len(specs) <= limits.ITEMS_MAX:
         return [specs]
     return list(in_batches(specs, _size_of))
@@ -102,14 +102,14 @@ class Lineage:
         self.owed_by_object: dict[bytes, Owed] = {}
 
     def end_turn(self) -> None:
-        """Have a batch sent soon if there is one."""
+        """Schedule a batch, if there is anything to send."""
         if not self.timer_is_set and (self.fresh or self.chosen or self.node.objects.freed_recorded):
             self.timer_is_set = True
             is_behind = self.chosen or len(self.node.objects.freed_recorded) >= PORTION_COUNT
             self.node.after(PORTION_SECONDS if is_behind else LINEAGE_SECONDS, self.send_portion)
 
     def send_portion(self) -> None:
-        """Send a portion, once it is time."""
+        """Send a portion when due."""
         self.timer_is_set = False
         if len(self.unheard) >= UNHEARD_MAX:
             self._sift()
@@ -125,7 +125,7 @@ class Lineage:
             self._let_go_of_freed()
 
     def _take_nothing(self) -> bool:
-        """Whether all of the fresh ones may wait, because none of them takes anything."""
+        """Whether all fresh tasks may wait, because none takes arguments."""
         fresh, count = self.fresh, self.young_count
         if any(task.spec.deps or task.spec.holds for task in islice(fresh, count, None)):
             return False
@@ -133,7 +133,7 @@ class Lineage:
         return True
 
     def _choose_old(self) -> None:
-        """Those that have waited for long enough; or all, where that many live."""
+        """Choose the tasks that have waited long enough, or all if too many are alive."""
         now, marks, due = self.node.now, self.marks, 0
         while marks and now - marks[0][0] >= YOUTH_SECONDS:
             due = marks.popleft()[1]
@@ -150,7 +150,7 @@ class Lineage:
             self.marks.append((now, len(self.fresh)))
 
     def flush(self) -> None:
-        """Record what lives, with its ancestors."""
+        """Record living tasks with their ancestors now."""
         if self.fresh:
             self._choose()
         if self.chosen:
@@ -160,7 +160,7 @@ class Lineage:
             self._record(chosen)
 
     def _sift_young(self) -> None:
-        """What has died need not wait: of tasks that take nothing."""
+        """Drop dead tasks among the young tasks without arguments."""
         fresh, marks = self.fresh, self.marks
         alive: list[Task] = []
         start = 0
@@ -174,14 +174,14 @@ class Lineage:
         self.sift_young_at = max(YOUNG_MAX, len(alive) + YOUNG_MAX // 2)
 
     def _sift(self) -> None:
-        """The shards are behind: what has died need not wait for them."""
+        """Drop dead tasks while the shards are behind."""
         if len(self.fresh) >= self.sift_at:
             alive = self._take_alive()
             self.fresh += alive
             self.sift_at = max(FRESH_COUNT, 2 * len(alive))
 
     def _choose(self) -> None:
-        """Those of the fresh ones that the shard must know."""
+        """Choose the fresh tasks that the shard must know."""
         self.chosen += self._take_alive()
 
     def _take_alive(self) -> list[Task]:
@@ -204,9 +204,9 @@ class Lineage:
             self.let_go(self._still_gone(portion))
 
     def _still_gone(self, freed: list[bytes]) -> list[bytes]:
-        """Without those that a repeated task has made anew: this node never stopped to hold them.
+        """Return the freed objects without the objects made anew by a repeated task, which the local node still holds.
 
-        Unless the repeated task was placed here by another node, and it is that one which holds them.
+        An exception is a repeated task placed by another node, which is then the holder.
         """
         entries = self.node.objects.entries
         gone = []
@@ -233,13 +233,13 @@ class Lineage:
         return [task for task_id, task in fresh_by_id.items() if task_id in chosen]
 
     def has_run_again(self, task: Task) -> None:
-        """It is over now.  A loss of what it returned may have it run once more, if that is not too often."""
+        """Report the attempts of a re-executed task, which limit later reconstruction."""
         if task.entry.is_recorded:
             shard, attempts = self.node.addresses.shard_of(task.spec.task_id), [(task.spec.task_id, task.attempts)]
             self.node.send(shard, gcs.AddLocations(self.node.address, [], attempts))
 
     def _record(self, tasks: list[Task], portion: int = 0) -> None:
-        """portion: the request by which it is acknowledged; 0: whoever has this told asks for more than that."""
+        """Record tasks and their ancestors.  portion: the request to acknowledge; 0: the caller acknowledges more."""
         if not tasks:
             return
         node = self.node
@@ -293,7 +293,7 @@ class Lineage:
             node.send(address, gcs.RecordTasks(node.address, part, request, shards, _of(part, attempts)))
 
     def record_one(self, spec: TaskSpec, request: int, attempts: int = 0) -> None:
-        """At once; the reply is the caller's."""
+        """Record a task at once; the reply is the caller's."""
         node = self.node
         address = node.addresses.shard_of(spec.task_id)
         shards = len(node.addresses.shards)
@@ -304,19 +304,19 @@ class Lineage:
         node.send(address, gcs.RecordTasks(node.address, [spec], request, shards, again))
 
     def record_again(self, spec: TaskSpec) -> None:
-        """It is held again, and the shard may have let its record go: at once, after those of what it takes."""
+        """Record a task that is held again, at once after its arguments: the shard may have dropped the record."""
         self.flush()
         self.record_one(spec, self.node.acks.next_request() if len(self.node.addresses.shards) > 1 else 0)
 
     def settled(self, request: int) -> int:
-        """Acknowledge this one too when all records told so far are.  Returns how many replies come of that."""
+        """Acknowledge the request too after all records sent so far.  Returns the number of replies to expect."""
         if not self.owed:
             return 0
         self.owed[next(reversed(self.owed))].requests.append(request)
         return 1
 
     def let_go(self, object_ids: list[bytes]) -> None:
-        """This node no longer holds them."""
+        """Release objects at the shards, after the records sent before."""
         if not self.owed:
             self._release(object_ids)
             return
@@ -327,7 +327,7 @@ class Lineage:
             self.owed_by_object[object_id] = last
 
     def held_again(self, object_ids: list[bytes]) -> None:
-        """It does: the shards never hear the opposite."""
+        """Cancel pending releases of objects that are held again."""
         for object_id in object_ids if self.node.objects.by_death else ():
             self.node.objects.by_death.pop(object_id, None)
         self._owe_no_more(object_ids)
@@ -341,7 +341,7 @@ class Lineage:
 
     @on(gcs.RecordTasksReply)
     def on_recorded(self, message: gcs.RecordTasksReply) -> None:
-        """RecordTasksReply: what the tasks take is kept by their records."""
+        """RecordTasksReply: the records now keep the arguments of the tasks."""
         if message.request in self.unheard:
             self.unheard[message.request] -= 1
             if not self.unheard[message.request]:
@@ -383,7 +383,7 @@ class Lineage:
 
     @on(gcs.LineageNeeded, gcs.LineageNeededReply)
     def on_lineage_between_shards(self, message: gcs.LineageNeeded | gcs.LineageNeededReply) -> None:
-        """A request or an answer of one shard to another."""
+        """A request or an answer of a shard to another is passed on."""
         shards = self.node.addresses.shards
         number = message.target if type(message) is gcs.LineageNeeded else message.source
         if number < len(shards):

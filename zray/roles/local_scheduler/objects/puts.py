@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from ..tables import Worker
     from .table import ObjectEntry
 
-# What it takes to make again what a task took is kept up to so many objects, and bytes; where it is more, only what the
-# task took itself.  (A program may pass a value from task to task without end, each with something new.)
+# The limits of objects, and bytes, kept to reconstruct a task's arguments; beyond them, only the arguments themselves
+# are kept.  (A program may pass a value from task to task without end, each time with something new.)
 KEPT_MAX = 100
 KEPT_BYTES_MAX = 256 << 20
-# Of so many tasks it is known how far they have come before those that are over are thrown out.
+# The number of tasks with recorded progress before finished tasks are dropped.
 TASKS_MIN = 1_000
 
 
 class Puts:
-    """Of one node."""
+    """Arguments kept by a node."""
 
     PASSING = {"by_result": "node.objects.entries"}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        # What a task returned, and is not here -> what is kept for it.  As many as our processes hold of such.
+        # A missing return -> objects kept for its task.  Bounded by the missing returns that local processes hold.
         self.by_result: dict[ObjectID, tuple[ObjectID, ...]] = {}
         # Task -> the worker and the attempt that have put something, and the index of the last.
         self.last: dict[TaskID, tuple[str, int, int]] = {}
@@ -56,7 +56,7 @@ class Puts:
     # --- kept ---
 
     def keep(self, task: Task) -> None:
-        """Another node has run it, and what it took is still retained for it."""
+        """Keep the arguments of a task run by another node, while they are still retained."""
         kept: tuple[ObjectID, ...] | None = None
         for entry in self.node.lifecycle.returns_of(task):
             is_wanted = entry.holders is not None or entry.count
@@ -68,7 +68,7 @@ class Puts:
                     self.by_result[entry.object_id] = kept
 
     def _made_of(self, task: Task) -> tuple[ObjectID, ...]:
-        """What it took, as far as that is here or was put; and what it takes to make the rest."""
+        """Return the task's local or put arguments, and the objects needed to reconstruct the rest."""
         entries: dict[ObjectID, ObjectEntry] = self.node.objects.entries
         took: dict[ObjectID, None] = {}
         before: dict[ObjectID, None] = {}
@@ -97,13 +97,13 @@ class Puts:
         return value.size if isinstance(value, StoredValue) else len(value)
 
     def let_go(self, object_id: ObjectID) -> None:
-        """This result is here, or nobody's any more."""
+        """Let go of arguments kept for a return that has arrived, or is no longer held."""
         kept = self.by_result.pop(object_id, None)
         if kept is not None:
             self.node.objects.drop_all(kept)
 
     def let_go_of_unheld(self) -> None:
-        """Results that nobody here wants any more, though their tasks run here again, for other nodes."""
+        """Let go of arguments kept for locally unheld returns, even if the tasks run for other nodes."""
         objects = self.node.objects
         while objects.unheld:
             entry = objects.entries.get(objects.unheld.pop())
@@ -111,14 +111,14 @@ class Puts:
                 self.let_go(entry.object_id)
 
     def let_go_of_all(self) -> None:
-        """There is no room for it."""
+        """Let go of all kept arguments, for lack of room."""
         for object_id in list(self.by_result):
             self.let_go(object_id)
 
     # --- missing ---
 
     def note(self, worker: Worker, object_id: ObjectID) -> None:
-        """A task of it has put this."""
+        """Record that a task of the worker has put an object."""
         task_id = task_of(object_id)
         task = self.node.tasks.get(task_id)
         if task is None or task.worker is not worker:
@@ -129,7 +129,7 @@ class Puts:
             self.count_max = max(TASKS_MIN, 2 * len(self.last))
 
     def is_missing(self, task: Task, object_id: ObjectID) -> None:
-        """Somebody waits for this, and there is no copy.  The task is in hand here: it may put it yet."""
+        """Handle a request for a put without any copy, while the task is in hand: the task may still put the object."""
         if task.state >= FORWARDED:
             if task.forward.peer:
                 self.node.send(task.forward.peer, PutMissing(object_id))
@@ -138,21 +138,21 @@ class Puts:
 
     @on(PutMissing)
     def on_put_missing(self, message: PutMissing) -> None:
-        """PutMissing: nothing is said of a task that is over, or has not come yet."""
+        """PutMissing: ignored if the task is over, or has not arrived yet."""
         task = self.node.tasks.get(task_of(message.object_id))
         entry = self.node.objects.entries.get(message.object_id)
         if task is not None and task.state < FORWARDED and (entry is None or entry.value is None):
             self.is_missing(task, message.object_id)
 
     def _has_put(self, task: Task, object_id: ObjectID) -> bool:
-        """Whether it has, in the attempt that runs: then it comes no more."""
+        """Whether the task's current attempt has already put the object, and will not repeat the put."""
         if task.worker is None:
             return False
         address, attempts, index = self.last.get(task.spec.task_id, ("", 0, 0))
         return (address, attempts) == (task.worker.address, task.attempts) and index >= index_of(object_id)
 
     def check_everything(self) -> None:
-        """Assert that what is kept may be of use, and is there."""
+        """Assert that all kept arguments exist and may be needed."""
         entries: dict[ObjectID, ObjectEntry] = self.node.objects.entries
         for object_id, kept in self.by_result.items():
             entry = entries.get(object_id)

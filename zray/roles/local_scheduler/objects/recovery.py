@@ -64,7 +64,7 @@ def submit_call(node: LocalScheduler, task: Task) -> None:
 
 
 def _waits_for(node: LocalScheduler, actor: Actor, task: Task) -> bool:
-    """Whether the call that the actor runs stands still for what this one returns."""
+    """Whether the call that the actor runs is blocked on a return of `task`."""
     if actor.options.is_async or actor.options.max_concurrency > 1 or actor.worker is None:
         return False
     waits = [wait for entry in node.lifecycle.returns_of(task) for wait in entry.watchers or ()]
@@ -72,7 +72,7 @@ def _waits_for(node: LocalScheduler, actor: Actor, task: Task) -> bool:
 
 
 class Recovery:
-    """The nodes that are lost, and what was there of ours."""
+    """The lost nodes, and our work there."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -82,7 +82,7 @@ class Recovery:
     # --- the verdict ---
 
     def node_lost(self, message: gcs.NodeLost) -> None:
-        """NodeLost, of another node."""
+        """NodeLost: another node is lost."""
         node, gone = self.node, message.node
         if gone in self.lost:
             return
@@ -105,7 +105,7 @@ class Recovery:
 
     @on(scheduling.TaskPlaced)
     def on_task_placed(self, message: scheduling.TaskPlaced) -> None:
-        """TaskPlaced: where a task of ours went; or an actor is to go."""
+        """TaskPlaced: the node of a spilled task or actor is known."""
         node = self.node
         if message.task_id in node.moves.asks:
             node.moves.placed(message.task_id, is_lost=message.node in self.lost)
@@ -120,7 +120,7 @@ class Recovery:
             self._take_back(task, message.node, is_attempt=False)
 
     def _take_back(self, task: Task, gone: str, *, is_attempt: bool) -> None:
-        """Up again, if it may run once more."""
+        """Spill a task again, if it has an attempt left."""
         node = self.node
         if is_attempt and not node.lifecycle.may_retry(task):
             name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
@@ -137,10 +137,11 @@ class Recovery:
     # --- tasks of it that are here ---
 
     def _is_orphan(self, task: Task) -> bool:
-        """Whether nobody waits for it: who submitted it is lost.  Others that want what it returns have it made again,
-        and its parent, where that runs again, submits it again; what it has done by then is of use.
+        """Whether the task's requester is lost, and nothing else waits for the task.
 
-        So is a call of an actor that recovers, and none behind which others of that actor wait: they would overtake it.
+        Other nodes reconstruct any return they want.  A re-executed parent submits the task again, and then uses the
+        effects of this execution.  A call of a recoverable actor is an orphan too, but only as the last in the queue,
+        because later calls would overtake it.
         """
         if task.origin not in self.lost:
             return False
@@ -150,8 +151,9 @@ class Recovery:
         return bool(task.spec.caller) and callee is not None and callee.queue.is_last(task)
 
     def ends_in_vain(self, task: Task, value: bytes | task_spec.StoredValue) -> bool:
-        """An orphan fails, since what its parent had put is lost too, say: the next run of its parent puts that again,
-        and has it run again, with a better end.
+        """Drop an orphan that fails, for instance because a put of its parent is lost.  Returns whether it was dropped.
+
+        The parent's next execution puts the object again, and submits the task again, with a better end.
         """
         if not is_error_value(value) or task.job.is_over or not self._is_orphan(task):
             return False
@@ -161,7 +163,7 @@ class Recovery:
         return True
 
     def _drop_orphans(self, entry: ObjectEntry) -> None:
-        """What they take is lost."""
+        """Drop orphans that take the lost object."""
         states = (TaskState.WAITING, TaskState.CALL)
         orphans = [task for task in entry.waiting_tasks() if task.state in states and self._is_orphan(task)]
         self.node.trips.stop_waiting(orphans)
@@ -196,7 +198,7 @@ class Recovery:
             node.send(node.addresses.shard_of(object_id), gcs.CannotRebuild(node.address, object_id))
         else:
             options = task_spec.parse_options(spec.options)
-            # It has ended, and the node where that lay is lost before the shard had heard of it.
+            # The task has ended, and the node of its return is lost before the shard learned of it.
             is_over = not gcs.may_run_once_more(options, message.attempts)
             job = None if is_over else self._job_that_wants(entry)
             if is_over:  # others of ours hear of it from the shard
@@ -211,7 +213,7 @@ class Recovery:
                 self._run_again(spec, job, message.attempts)
 
     def _job_that_wants(self, entry: ObjectEntry | None) -> Job | None:
-        """The job of whoever waits for it here, or has refs on it."""
+        """Return the job of a local process or task that waits for the object, or holds the object."""
         if entry is None:
             return None
         jobs: list[Job] = [waiter.job for waiter in entry.waiting or ()]
@@ -224,7 +226,7 @@ class Recovery:
         return next((job for job in jobs if not job.is_over), None)
 
     def _run_again(self, spec: task_spec.TaskSpec, job: Job, attempts: int) -> None:
-        """As if it had been submitted here, by nobody: whoever waits for what it returns gets that."""
+        """Execute the task again as if submitted locally without a submitter."""
         node = self.node
         task = self.accept(spec, task_spec.parse_options(spec.options), job, attempts)
         node.lifecycle.retain_arguments(task)
@@ -232,9 +234,9 @@ class Recovery:
             node.dispatch.enqueue(task)
 
     def accept(self, spec: task_spec.TaskSpec, options: task_spec.TaskOptions, job: Job, attempts: int) -> Task:
-        """What it returned is lost, and it is to return it again: to whoever waits for that here, or at the shards.
+        """Accept a task with lost returns, to make them again for local tasks or for the shards.
 
-        attempts: how often it has run again before.
+        attempts: how often the task was re-executed before.
         """
         node = self.node
         for index in range(1, options.num_returns + 1):
@@ -247,7 +249,7 @@ class Recovery:
 
     @on(gcs.ObjectLost)
     def object_lost(self, message: gcs.ObjectLost) -> None:
-        """ObjectLost: it is an error now for all that wait for it here."""
+        """ObjectLost: the object becomes an error for all local tasks and processes that wait."""
         node = self.node
         node.load.fetch_ends(message.object_id, has_come=False)
         node.remote.subscribed.discard(message.object_id)
@@ -273,6 +275,6 @@ class Recovery:
         entry.pushed(None)
 
     def made_after_all(self, entry: ObjectEntry) -> None:
-        """Its task runs again here: the error that stands in its place goes."""
+        """Remove the error of a lost object, because the task is re-executed locally."""
         if entry.is_lost:
             self._forget_loss(entry)

@@ -1,13 +1,13 @@
-"""Values and arguments that travel in messages lie in this process's memory: how much of it they may take.
+"""The memory limit for values and arguments that travel in messages, and lie in the node process's memory.
 
-What is larger than SMALL_BYTES_MAX is counted, while an object or a task has it here (`ObjectTable.inline_bytes`).
-With INLINE_BYTES_TOTAL of that, our processes write all that is larger into the arena (InlineLimit), until it is half
-as much; the arena has room of its own, holds writers back when it is full, and says so in the end.  What is smaller is
-as many as objects and tasks are, and each of these has records here that weigh more.
+Values larger than SMALL_BYTES_MAX are counted, while held by a local object or task (`ObjectTable.inline_bytes`).
+Above INLINE_BYTES_TOTAL, local processes write all larger values into the arena (InlineLimit), until the count has
+halved.  The arena has a limit of its own, holds writers back when full, and reports a failure in the end.  Smaller
+values are as many as objects and tasks, and weigh less than the records.
 
-Other nodes are told too: of what our tasks and calls return there, they send only the smallest unasked.  What is larger
-lies there, counted there, as large results do, until somebody here wants it: who waits has room for it, and a task that
-takes it is to run.
+Other nodes are told too, and then send only the smallest results of our tasks and calls unasked.  A larger result stays
+with its maker, and is counted there like a large result, until requested by a local process.  A waiting process has
+room for the value, and a task that takes it is about to run.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from ..task import Task
     from .table import ObjectEntry
 
-# Of one node, in bytes: a program that keeps more small values than that has some hundred thousand of a few kilobytes,
-# which its processes have in memory too; their place is the arena, where all share them.
+# The limit of a node, in bytes: a program with more small values has some hundred thousand of a few kilobytes, which
+# its processes hold in memory too.  The arena, which all processes share, is the place for these.
 INLINE_BYTES_TOTAL = 512 << 20
 
 
 class SmallValues:
-    """Of one node."""
+    """The limit of small values on a node."""
 
     LASTING = {"limits": None} | {"node.objects.inline_bytes": lambda it: None if it.are_many else INLINE_BYTES_TOTAL}
 
@@ -42,12 +42,12 @@ class SmallValues:
 
     @property
     def bytes_max(self) -> int:
-        """Of values that our processes send in messages, and that come from other nodes unasked."""
+        """Return the largest value that local processes send in messages, and other nodes send unasked."""
         usual: int = self.node.inline_bytes_max
         return min(self.node.objects.small_max, usual) if self.are_many else usual
 
     def end_turn(self) -> None:
-        """Tell our processes and the other nodes, if it is another rule now."""
+        """Announce a changed limit to local processes and other nodes."""
         total = self.node.objects.inline_bytes
         if self.are_many != (total > (INLINE_BYTES_TOTAL // 2 if self.are_many else INLINE_BYTES_TOTAL)):
             self.are_many = not self.are_many
@@ -57,28 +57,31 @@ class SmallValues:
                 self.node.send(peer, InlineLimit(self.bytes_max))
 
     def tell(self, process: Process) -> None:
-        """One that has joined with the usual rule, or all."""
+        """Send the limit to a process."""
         self.node.send(process.address, InlineLimit(self.bytes_max))
 
     def node_joined(self, peer: str) -> None:
-        """It goes by the usual rule."""
+        """Send the limit to a new node, if it is not the default."""
         if self.are_many:
             self.node.send(peer, InlineLimit(self.bytes_max))
 
     @on(InlineLimit)
     def on_inline_limit(self, message: InlineLimit) -> None:
-        """InlineLimit, of another node."""
+        """InlineLimit, from another node."""
         node = self.node
         self.limits.pop(node.sender, None)
         if message.bytes_max < node.inline_bytes_max and node.sender not in node.recovery.lost:
             self.limits[node.sender] = message.bytes_max
 
     def node_lost(self, lost: str) -> None:
-        """Nothing is sent there any more."""
+        """Forget the limit of a lost node."""
         self.limits.pop(lost, None)
 
     def replaced(self, entry: ObjectEntry, value: bytes | StoredValue) -> bytes | StoredValue:
-        """Its task has run again, and the rule is another one; or it has failed this time.  What stands there now."""
+        """Replace the value of a task that has run again, or keep the known one.  Returns the value to store.
+
+        The known value stays if it is in the arena, or if the new run has failed.
+        """
         known = entry.value
         if type(known) is StoredValue and not entry.is_lost:
             return known
@@ -87,14 +90,14 @@ class SmallValues:
         return known if has_failed and known is not None else value
 
     def forget_task(self, task_id: bytes) -> Task | None:
-        """It is none of this node's tasks any more."""
+        """Remove a task from this node's tasks."""
         task: Task | None = self.node.tasks.pop(task_id, None)
         if task is not None and len(task.spec.args) > self.node.objects.small_max:
             self.node.objects.inline_bytes -= len(task.spec.args)
         return task
 
     def check_everything(self) -> None:
-        """Assert that what is counted is there."""
+        """Assert that the count of bytes matches the values."""
         objects = self.node.objects
         values = (entry.value for entry in objects.entries.values() if type(entry.value) is bytes)
         arguments: Any = (task.spec.args for task in self.node.tasks.values())

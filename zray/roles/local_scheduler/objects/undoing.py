@@ -1,6 +1,6 @@
-"""What a program or a worker that has ended leaves behind goes in portions: heartbeats and the others do not wait.
+"""Clean-up after a process that has ended, in portions, so heartbeats and other messages are not delayed.
 
-A driver may have queued a million tasks, each of which must be ended, and may hold as many refs.
+A driver may have queued a million tasks, all of which must be ended, and may hold as many refs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PORTION_COUNT_MAX = 1_000
 
 
 class Undoing:
-    """Work that is left, in the order in which it came up; each step undoes one thing."""
+    """Queued clean-up, in order of arrival; each step undoes one thing."""
 
     PASSING = {"steps": None}
 
@@ -29,11 +29,11 @@ class Undoing:
         self.steps: deque[Iterator[None]] = deque()  # one for each that has ended
 
     def end_tasks(self, tasks: Iterable[Task], error: bytes) -> None:
-        """They are over (TaskState.DONE), and nothing starts them; whoever waits for them gets the error."""
+        """End tasks (TaskState.DONE) in portions; waiting processes and tasks get the error."""
         self._begin(self._end_tasks(tasks, error))
 
     def release(self, process: Process, *, has_died: bool = False) -> None:
-        """It holds and reads nothing any more.  has_died: and what it alone had asked for ends (fates)."""
+        """Release all references and reads of the process.  has_died: also end tasks requested by no other (fates)."""
         if has_died:
             self._begin(self.node.fates.end_with(process))
         else:
@@ -45,7 +45,7 @@ class Undoing:
             self.go_on()
 
     def go_on(self) -> None:
-        """One portion."""
+        """Run a portion of the steps."""
         left = PORTION_COUNT_MAX
         while self.steps:
             left -= sum(1 for _ in islice(self.steps[0], left))

@@ -1,10 +1,10 @@
-"""Waits: a process wants to know when objects are there; a blocked worker lends its CPU meanwhile.
+"""Waits of processes for objects; a blocked worker lends its CPU meanwhile.
 
-A wait is in its process's `wait_by_request` until it is answered, and in the `watchers` of each entry that it
-still waits for.  It counts as a reference on all its objects.  A wait of a blocked worker is answered when it
-is satisfied AND its level of the worker has its CPU again (`Lending.resume` grants it): so resources are
-never oversubscribed.  The exception is a worker whose time is over, or that a signal has called away: it goes on at
-once (`Lending.go_on`), and has its CPU back before anything new starts.
+A wait is in its process's `wait_by_request` until the reply, and in the `watchers` of each missing entry.  A wait
+counts as a reference to all its objects.  A blocked worker gets the answer only after its level has a CPU again
+(`Lending.resume` grants it), so resources are never oversubscribed.  The exception is a worker with an expired timeout,
+or interrupted by a signal.  The worker then continues at once (`Lending.go_on`), and has its CPU back before anything
+new starts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .table import ObjectEntry
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
 
-# Of one process at once: threads that wait, and references that are awaited.  Each costs some 300 bytes.
+# The limit for a process: waiting threads, and awaited references, at some 300 bytes each.
 WAITS_MAX = 100_000
 
 
@@ -74,7 +74,7 @@ class Waits:
 
     @on(AwaitRoom)
     def await_room(self, message: AwaitRoom) -> None:
-        """AwaitRoom: a wait for no object, which CancelWait ends."""
+        """AwaitRoom: a wait without objects, ended by CancelWait."""
         process = self._who_waits(message.request)
         if process is None:
             return
@@ -86,7 +86,7 @@ class Waits:
         return len(wait.ready) >= wait.count or not wait.pending
 
     def _fetch(self, wait: Wait, entry: ObjectEntry) -> None:
-        """Send the value along, unless the process was given it unasked."""
+        """Send the value with the reply, unless the process was sent it unasked."""
         if wait.fetch and entry.pushed_to is not wait.process:
             process = wait.process
             value = entry.value
@@ -97,7 +97,7 @@ class Waits:
             process.results.append((entry.object_id, value))
 
     def object_is_here(self, entry: ObjectEntry) -> None:
-        """Tell those that wait for it."""
+        """Update the waits for an object that has arrived."""
         for wait in entry.take_watchers():
             if wait.is_over or entry.object_id not in wait.pending:
                 continue
@@ -112,7 +112,7 @@ class Waits:
 
     @on(CancelWait)
     def cancel(self, message: CancelWait) -> None:
-        """CancelWait: answered with what is there; a blocked worker still waits for its CPU, unless it goes on."""
+        """CancelWait: answered with the ready objects; a blocked worker still waits for a CPU, unless it goes on."""
         process = self.node.processes.get(self.node.sender)
         if process is None:
             return
@@ -131,7 +131,7 @@ class Waits:
         self.node.let_values_out()
 
     def end(self, wait: Wait) -> None:
-        """Nothing more is awaited but, for a blocked worker, its CPU."""
+        """End a wait: only the CPU of a blocked worker is still awaited."""
         wait.is_over = True
         if wait.block and wait.process.worker is not None:
             self.node.dispatch.lending.wait_is_over(wait.process.worker, wait)
@@ -139,7 +139,7 @@ class Waits:
             self.finish(wait)
 
     def finish(self, wait: Wait) -> None:
-        """Answer, and let go of the objects."""
+        """Answer a wait, and release its objects."""
         process = wait.process
         del process.wait_by_request[wait.request]
         self.replies.append((process, WaitReply(wait.request, list(wait.ready))))
@@ -153,19 +153,19 @@ class Waits:
         objects.drop_all(wait.ready)
 
     def forget_process(self, process: Process) -> None:
-        """It is gone: nobody waits."""
+        """End all waits of a process that is gone."""
         for wait in list(process.wait_by_request.values()):
             wait.is_over = True
             self._let_go(wait)
         process.wait_by_request.clear()
 
     def lies_elsewhere(self, entry: ObjectEntry) -> None:
-        """A large result is on other nodes, and stays there until somebody here wants it: tell who has refs on it."""
+        """Tell the holders of a large result on other nodes that the value stays remote until requested."""
         for process in self.node.objects.processes_that_hold(entry):
             self.node.send(process.address, WaitReply(0, [entry.object_id]))
 
     def send_replies(self) -> None:
-        """At the end of the turn, behind the values."""
+        """Send the replies at the end of the turn, after the values."""
         for process, reply in self.replies:
             self.node.send(process.address, reply)
         self.replies.clear()

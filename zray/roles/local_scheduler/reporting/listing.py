@@ -67,7 +67,7 @@ Finished = tuple[bytes, TaskOptions, bytes, bytes, int, int]
 
 
 class Ended:
-    """The tasks and actors of one node that have ended lately."""
+    """The tasks and actors of a node that ended recently."""
 
     LASTING = {"finished": "FINISHED_MAX", "failed": "FAILED_MAX"}
 
@@ -79,7 +79,7 @@ class Ended:
         self.actors: Latest[bytes, ActorFact] = Latest(ACTORS_MAX)
 
     def task_ended(self, task: Task, value: bytes | StoredValue, writer: Process | None) -> None:
-        """A task ends with this value.  writer: its process, as far as that has said so itself."""
+        """Record a task's end with its value.  writer: the process, if known from its own message."""
         if task.entry.actor is not None:
             return  # the creation of an actor, which is listed itself
         spec, pid = task.spec, writer.pid if writer is not None else 0
@@ -91,17 +91,17 @@ class Ended:
             self.finished.append((spec.task_id, task.options, spec.function_id, task.job.job_id, pid, task.attempts))
 
     def forget_code(self, function: Function) -> None:
-        """A function leaves the node's table: its name stays."""
+        """Keep the name of a function that leaves the node's table."""
         self.names[function.function_id] = function.name
 
     def actor_ended(self, actor: Actor) -> None:
-        """An actor is dead for good."""
+        """Record an actor that is dead for good."""
         fact = self.node.listings.fact_of(actor)
         self.actors.pop(actor.actor_id, None)  # the youngest of one that was made anew
         self.actors[actor.actor_id] = fact
 
     def tasks(self) -> Iterator[TaskFact]:
-        """Ended tasks, the latest first, failed ones ahead."""
+        """Yield ended tasks, failed ones first, each latest first."""
         node = self.node.address
         rows = [*((row, kind) for row, kind in reversed(self.failed)), *((row, "") for row in reversed(self.finished))]
         for (task_id, options, function_id, job_id, pid, attempts), kind in rows:
@@ -115,7 +115,7 @@ class Ended:
 
 
 def _kind_of(error: bytes) -> tuple[str, int]:
-    """Ray's name for the kind of an error value, and the pid that a system error speaks of (0: none)."""
+    """Return Ray's name for the kind of an error value, and the pid in a system error (0: none)."""
     if error[0] == TASK_ERROR:
         return RAISED, 0
     try:
@@ -154,7 +154,7 @@ Fact = TypeVar("Fact", TaskFact, ActorFact)
 
 
 class Listing(Struct, eq=False):
-    """A question that other nodes have part of the answer to."""
+    """A request that other nodes answer in part."""
 
     asker: str
     request: int  # the asker's
@@ -166,7 +166,7 @@ class Listing(Struct, eq=False):
 
 
 class Listings:
-    """The questions of one node's processes."""
+    """The requests of a node's processes."""
 
     PASSING = {"open": "LISTINGS_MAX"}
 
@@ -177,7 +177,7 @@ class Listings:
 
     @on(ListWork)
     def on_list(self, message: ListWork) -> None:
-        """ListWork, of a process of ours or of another node."""
+        """ListWork, from a local process or another node."""
         node = self.node
         is_ours = node.sender in node.processes
         if not is_ours and node.sender not in node.members.peers:
@@ -199,7 +199,7 @@ class Listings:
 
     @on(WorkListed)
     def on_reply(self, message: WorkListed) -> None:
-        """WorkListed, of another node."""
+        """WorkListed, from another node."""
         listing = self.open.get(message.request)
         if listing is None or self.node.sender not in listing.silent:
             return
@@ -211,7 +211,7 @@ class Listings:
             self._answer(self.open.pop(message.request))
 
     def answer_without_silent(self, request: int) -> None:
-        """Answer, though some nodes have not done so in time."""
+        """Answer without the nodes that were silent for too long."""
         if listing := self.open.pop(request, None):
             self._answer(listing)
 
@@ -241,7 +241,7 @@ class Listings:
         return facts
 
     def fact_of(self, actor: Actor) -> ActorFact:
-        """An actor of this node, as the list has it."""
+        """Describe an actor of this node for the list."""
         options, worker = actor.options, actor.worker
         is_dead = actor.state == ActorState.DEAD
         return ActorFact(
@@ -263,7 +263,7 @@ class Listings:
         return [*islice(chain(living, self.node.ended.tasks()), most)]
 
     def _running(self) -> Iterator[tuple[Task, int]]:
-        """Tasks that have begun, as far as a node can tell, and the pids of their processes."""
+        """Yield all begun tasks, as far as a node can tell, and the pids of their processes."""
         for worker in self.node.pool.workers.values():
             pid = worker.process.pid if worker.process is not None else 0
             if worker.actor is not None:
@@ -291,14 +291,14 @@ class Listings:
         )
 
     def _is_of_others(self, actor_id: bytes) -> bool:
-        """Whether it is a call of an actor on another node."""
+        """Whether the call's actor is on another node."""
         return bool(actor_id) and actor_id not in self.node.calls.actors
 
 
 def latest(facts: list[tuple[bytes, Fact]]) -> list[Fact]:
-    """One fact for each id, where several nodes know of the same.
+    """Choose a fact for each id, if several nodes report the same.
 
-    Where the work still goes on is known best on the node that has it; what has ended, where it ended.
+    Running work is known best on the node that has the work; finished work, where it ended.
     """
     found: dict[bytes, tuple[int, Fact]] = {}
     for key, fact in facts:

@@ -1,8 +1,8 @@
-"""Notices of failures that zray mends by itself: retried tasks, restarted actors, lost nodes.
+"""Notices of failures that zray repairs itself: retried tasks, restarted actors, lost nodes.
 
-One line each, on the terminal of the job's driver and in the log of the node: NOTICES_MAX in NOTICE_SECONDS for each
-job, and behind these the number of further ones.  A node sends the notices of its own processes to the driver's node,
-which limits those of all nodes together.
+Each is a line on the terminal of the job's driver and in the node's log.  A job has at most NOTICES_MAX notices in
+NOTICE_SECONDS, followed by the number of further ones.  A node sends the notices of its processes to the driver's node,
+which limits the notices of all nodes together.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ JOBS_MAX = 1_000
 
 
 class Window(Struct, gc=False, eq=False):
-    """The notices of one job in NOTICE_SECONDS."""
+    """The notices of a job in NOTICE_SECONDS."""
 
     count: int = 0
     left_out: int = 0
 
 
 class Notices:
-    """The notices of one node to the drivers of its jobs."""
+    """A node's notices to the drivers of its jobs."""
 
     LASTING = {"windows": "JOBS_MAX"}
 
@@ -50,24 +50,24 @@ class Notices:
     # --- events ---
 
     def worker_died(self, task: Task, death: WorkerExited) -> None:
-        """A task is retried that may have ended its worker."""
+        """Report the retry of a task that may have killed a worker."""
         self._retried(task, f"its worker died (pid={death.pid}, node={name_of(self.node.address)}: {death.cause})")
 
     def node_died(self, task: Task, node: str) -> None:
-        """A task is retried that may have begun on a lost node."""
+        """Report the retry of a task that may have begun on a lost node."""
         self._retried(task, f"its node {name_of(node)} is lost")
 
     def raised(self, task: Task) -> None:
-        """A task or call is retried by its retry_exceptions."""
+        """Report a retry by retry_exceptions of a task or call."""
         self._retried(task, "it raised an exception of its retry_exceptions")
 
     def failed(self, task: Task, value: object) -> None:
-        """A task of this node ends with this value.  Where that is a failure nobody can ask for, its user is told."""
+        """Report a failed local task to the user, if no ref can fetch the error."""
         if not (type(value) is bytes and FIRST_MARK <= value < PAST_MARKS) or task.origin:
             return
         returns = self.node.lifecycle.returns_of(task)
         if all(entry.actor is entry.holders is entry.watchers is None and not entry.count for entry in returns):
-            # What the shards have no record of, or nobody has shared, no other node has a ref on.
+            # No other node has a ref to an object that is not recorded at the shards, or was never shared.
             is_known_elsewhere = task.entry.is_recorded and task.entry.shared is not None
             if not is_known_elsewhere and (text := unheard(value)):
                 self.tell(task.job, text)
@@ -79,14 +79,16 @@ class Notices:
         self.tell(task.job, f"task {name} is retried ({attempts}): {why}")
 
     def restarted(self, actor: Actor, why: str) -> None:
-        """An actor is made anew."""
+        """Report the restart of an actor."""
         limit, count = actor.options.max_restarts, actor.life.restart_count
         restarts = f"restart {count}" + (f" of {limit}" if limit >= 0 else "")
         self.tell(actor.job, f"{in_words(actor.options)} is restarted ({restarts}): {why}")
 
     def node_lost(self, message: NodeLost) -> None:
-        """Another node is no member any more: each program of this node may have had something there.  (The node's
-        log has a line of the host's own.)"""
+        """Report a lost node to every local program, because any may have had work on the node.
+
+        (The host adds a line of its own to the node's log.)
+        """
         if not message.is_drained:
             text = f"node {name_of(message.node)} is lost: {message.reason}"
             for job in [job for job in self.node.jobs.values() if job.driver is not None]:
@@ -95,7 +97,7 @@ class Notices:
     # --- the way to the user ---
 
     def tell(self, job: Job, text: str, *, is_logged: bool = True) -> None:
-        """One line; or one more that is counted."""
+        """Send a notice, or count it as left out."""
         if job.is_over:
             return
         window = self.windows.get(job.job_id)
@@ -117,7 +119,7 @@ class Notices:
             self.node.infeasible.tell(JobNotice(job.job_id, text, True), job)
 
     def end_window(self, job_id: bytes) -> None:
-        """End of the time in which a job may have had NOTICES_MAX notices."""
+        """End the period in which a job may have NOTICES_MAX notices."""
         window = self.windows.pop(job_id, None)
         job = self.node.jobs.get(job_id)
         if window is not None and window.left_out and job is not None:

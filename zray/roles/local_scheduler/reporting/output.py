@@ -1,12 +1,12 @@
-"""What workers print reaches the driver, where that is on another node (log_to_driver).
+"""Worker output for a driver on another node (log_to_driver).
 
-    a worker is given to such a job    ReadOutput: the host says what is new in the job's logs (OutputRead)
-    -> JobOutput to the driver's node, where the host keeps it for the driver (WriteOutput, OutputWritten)
+    a worker is given to such a job    ReadOutput: the host reads new lines in the job's logs (OutputRead)
+    -> JobOutput to the driver's node, where the host keeps the lines for the driver (WriteOutput, OutputWritten)
     -> OutputHeard; only then the next is read
 
-So at most one piece per job and node is under way: who prints faster than that leaves it in the logs, and the host
-says how much it has passed over (host/output/forwarding.py).  A driver that ends has all nodes say what they still have
-(FlushOutput); it does not wait long.
+So at most a single piece per job and node is under way.  Faster output stays in the logs, and the host reports how much
+it has skipped (host/output/forwarding.py).  A driver that ends requests the remaining output of all nodes
+(FlushOutput), and does not wait long.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ FLUSH_PIECES_MAX = 100
 
 
 class Followed(Struct, gc=False, eq=False):
-    """A job of another node's driver, with workers here."""
+    """A job of another node's driver, with local workers."""
 
     home: str
     flushed_count: int = -1  # pieces since FlushOutput; -1: there was none
 
 
 class Output:
-    """Of the workers of one node, and for its drivers."""
+    """Output of a node's workers, and for its drivers."""
 
     OF_JOBS = {"followed kept awaited": None}
 
@@ -48,7 +48,7 @@ class Output:
     # --- of workers here ---
 
     def joins(self, job: Job) -> None:
-        """A worker is the job's from now on."""
+        """Follow the output of a job that has got a worker."""
         home, job_id = job.home, job.job_id
         if not job.facts.log_to_driver or home == self.node.address or job_id in self.followed:
             return
@@ -58,7 +58,7 @@ class Output:
 
     @on(OutputRead)
     def on_output_read(self, message: OutputRead) -> None:
-        """OutputRead; without text: there is nothing more now."""
+        """OutputRead: the text is sent to the driver's node; empty text: no more output now."""
         followed = self.followed.get(message.job_id)
         if followed is None:
             return
@@ -106,7 +106,7 @@ class Output:
 
     @on(OutputWritten)
     def on_output_written(self, message: OutputWritten) -> None:
-        """OutputWritten: whoever said it may say more; or a driver has heard all."""
+        """OutputWritten: the source may send more; or a driver has received everything."""
         if message.source in self.node.processes:
             self.node.send(message.source, OutputFlushed(message.job_id))
         elif message.source in self.node.members.peers:
@@ -114,7 +114,7 @@ class Output:
 
     @on(FlushOutput)
     def on_flush_output(self, message: FlushOutput) -> None:
-        """FlushOutput, of a driver of ours or of its node."""
+        """FlushOutput, from a local driver or its node."""
         node, job_id = self.node, message.job_id
         process = node.processes.get(node.sender)
         if process is None:
@@ -154,7 +154,7 @@ class Output:
                 self._all_here(job.driver)
 
     def _all_here(self, driver: Process) -> None:
-        """What came before is written when this is."""
+        """Write an empty piece for a driver, as a marker after all earlier output."""
         job_id = driver.job.job_id
         if job_id in self.kept:
             self.node.perform(WriteOutput(job_id, driver.address, ""))
@@ -164,13 +164,13 @@ class Output:
     # --- ends ---
 
     def ended_elsewhere(self, job_id: bytes, home: str) -> None:
-        """Nobody listens any more."""
+        """Stop following a job whose driver has ended."""
         followed = self.followed.get(job_id)
         if followed is not None and followed.home == home:
             self._forget(job_id)
 
     def job_ended(self, job_id: bytes) -> None:
-        """Likewise, wherever its driver was."""
+        """Forget the output of a finished job, local or remote."""
         self._forget(job_id)
         self.awaited.pop(job_id, None)
         if job_id in self.kept:
@@ -178,7 +178,7 @@ class Output:
             self.node.perform(ForgetOutput(job_id))
 
     def node_lost(self, lost: str) -> None:
-        """It says nothing more; its drivers have ended."""
+        """Forget the output to and from a lost node."""
         for job_id in [job_id for job_id, followed in self.followed.items() if followed.home == lost]:
             self._forget(job_id)
         for job_id in list(self.awaited):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
 
 DEPTH_MAX = 6
-# Of what a task or a wait lacks, so many are followed; of who holds a resource, so many are named.
+# The number of missing objects followed for a task or a wait, and of holders named for a resource.
 FOLLOWED_MAX = 2
 HOLDERS_MAX = 4
 # Tasks and objects that are looked at to know what fills the store.
@@ -43,7 +43,7 @@ LOOKED_AT_MAX = 10_000
 
 
 class Hop(Struct, gc=False):
-    """Where more is known."""
+    """The node to ask for more reasons."""
 
     node: str  # its local scheduler
     object_id: bytes
@@ -52,7 +52,7 @@ class Hop(Struct, gc=False):
 
 
 class Reasons:
-    """One answer."""
+    """The reasons for an answer."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -80,7 +80,7 @@ class Reasons:
     # --- objects ---
 
     def of_objects(self, object_ids: Iterable[bytes], depth: int) -> None:
-        """Of each, up to a number."""
+        """Explain objects, up to a maximum number."""
         left = 0
         for count, object_id in enumerate(object_ids):
             if count < FOLLOWED_MAX:
@@ -91,7 +91,7 @@ class Reasons:
             self.say(depth, f"and {left} more")
 
     def of_object(self, object_id: bytes, depth: int) -> None:
-        """Why it is not here."""
+        """Explain why the object is not here."""
         if not self._goes_on(depth):
             return
         entry = self.node.objects.entries.get(object_id)
@@ -103,7 +103,7 @@ class Reasons:
         if entry is None:
             self.say(depth, f"{name}: node {self._here()} has no record of it")
         elif entry.value is not None:
-            # Whoever waits for it may hear of it only when the shards know who holds what lies in it.
+            # A waiting process may be told only after the shards know the holders of the refs inside the value.
             expected = self.node.acks.expected.values()
             is_held_back = entry.contained and any(item.node == self.node.sender for item in expected)
             then = ", and is delivered when the GCS has recorded the holders of the refs in it" if is_held_back else ""
@@ -114,7 +114,7 @@ class Reasons:
             self._of_foreign(entry, depth, name)
 
     def _of_foreign(self, entry: ObjectEntry, depth: int, name: str) -> None:
-        """Nobody here makes it."""
+        """Explain an object not made by any local task."""
         shared = entry.shared
         places = ", ".join(name_of(place) for place in shared.locations) if shared is not None else ""
         if shared is not None and shared.is_fetching:
@@ -133,7 +133,7 @@ class Reasons:
                 self._ask(home, entry.object_id, depth + 1)
 
     def _of_full_store(self, why: str, depth: int) -> None:
-        """What its object manager has said first, and what keeps that there, as far as it is known here."""
+        """Quote the object manager's first sentence, and list known reasons why objects stay in the store."""
         if not self.seen_store:
             self.seen_store = True
             self.say(depth, why.partition(".  ")[0])
@@ -144,7 +144,7 @@ class Reasons:
             self.say(depth, "see above")
 
     def _in_store(self) -> dict[str, list[int]]:
-        """Sizes of what lies in the store: by why it stays."""
+        """Return the sizes of objects in the store, by the reason why they stay."""
         objects = self.node.objects
         tasks = [task for task in islice(self.node.tasks.values(), LOOKED_AT_MAX) if task.state == TaskState.WAITING]
         awaiting = {object_id: task for task in tasks for object_id in task.spec.deps}
@@ -166,7 +166,7 @@ class Reasons:
         return dict(islice(sorted(found.items(), key=lambda item: -sum(item[1])), HOLDERS_MAX))
 
     def _home_of(self, entry: ObjectEntry) -> str:
-        """Where the driver is of whoever waits for it: its node may know the task."""
+        """Return the driver's node of a job waiting for the object; the driver's node may know the task."""
         for waiter in entry.waiting or ():
             if waiter.job.home:
                 return str(waiter.job.home)
@@ -181,7 +181,7 @@ class Reasons:
     # --- tasks ---
 
     def name_of_task(self, task: Task) -> str:
-        """ "task f", "call Counter.add"."""
+        """Name a task, as in "task f" or "call Counter.add"."""
         options = task.options
         if options.actor_id:
             return f"call {options.name or options.method}"
@@ -191,7 +191,7 @@ class Reasons:
         return f"task {options.name or self.node.lifecycle.function_name(task.spec.function_id)}"
 
     def of_task(self, task: Task, object_id: bytes, depth: int, prefix: str = "") -> None:
-        """What it waits for, or where it runs."""
+        """Explain where a task runs, or why it waits."""
         if not self._goes_on(depth):
             return
         name = prefix + self.name_of_task(task)
@@ -209,7 +209,7 @@ class Reasons:
             self.say(depth, f"{name} is about to end")
 
     def _of_missing(self, task: Task, depth: int, name: str) -> None:
-        """It lacks arguments, or its code."""
+        """Explain a task that lacks arguments or code."""
         missing = self._missing(task)
         if missing:
             self._waits_for(missing, depth, name)
@@ -253,7 +253,7 @@ class Reasons:
             self.say(depth, f"{name} waits for a worker process, of which {count} are starting")
 
     def _of_resources(self, request: dict[str, int], depth: int, name: str) -> None:
-        """What it asks for is taken; by whom."""
+        """Explain the use of the requested resources."""
         resources = self.node.resources
         lacking = resources.lacking(request)
         state = ", ".join(
@@ -264,7 +264,7 @@ class Reasons:
         self._of_holders(lacking, depth + 1)
 
     def _of_holders(self, names: Iterable[str], depth: int) -> None:
-        """Who has resources of these names."""
+        """List the holders of resources of these names."""
         wanted = list(names)
         groups: dict[str, list[float]] = {}  # what -> since when each
         for worker in self.node.pool.workers.values():
@@ -287,7 +287,7 @@ class Reasons:
         return self.name_of_task(task) if task is not None else "a worker between two tasks"
 
     def _of_sent(self, task: Task, worker: Worker, depth: int, name: str) -> None:
-        """It is a worker's, or an actor's."""
+        """Explain a task that a worker or an actor has."""
         where = f"on node {self._here()}" + (f" (pid {worker.process.pid})" if worker.process is not None else "")
         frame = next((frame for frame in worker.frames if frame.task is task), None)
         if frame is None and worker.inflight and worker.inflight[0] is task and worker.frames:
@@ -311,8 +311,10 @@ class Reasons:
         self._of_running(worker.frames[0], depth, text, is_alone=is_serial)
 
     def _of_running(self, frame: Frame, depth: int, text: str, *, is_alone: bool = True) -> None:
-        """User code: it computes, or waits itself.  is_alone: of those that run there beside each other nobody notes
-        when each began."""
+        """Explain running user code, which computes or waits.
+
+        is_alone: False for concurrent calls, without recorded beginnings.
+        """
         wait = frame.wait
         if wait is None:
             self.say(depth, f"{text} {self.for_seconds(frame.began_at)}" if is_alone else text)
@@ -328,7 +330,7 @@ class Reasons:
     # --- elsewhere ---
 
     def _of_spilled(self, task: Task, object_id: bytes, depth: int, name: str) -> None:
-        """It has gone up."""
+        """Explain a spilled task."""
         node = self.node
         place = task.forward.peer
         if task.state == TaskState.PARKED:
@@ -348,7 +350,7 @@ class Reasons:
             self.say(depth, f"{name} was spilled to a global scheduler, which has not placed it yet")
 
     def _of_sent_away(self, task: Task, place: str, object_id: bytes, depth: int, text: str) -> None:
-        """Another node has it.  Of arguments that tasks of this node's make, that one knows less than this one."""
+        """Explain a task on another node, unless arguments made by local tasks are missing."""
         entries = self.node.objects.entries
         unmade = [
             key for key in self._missing(task) if (entry := entries.get(key)) is not None and entry.task is not None
@@ -381,7 +383,7 @@ class Reasons:
             self.of_actor(actor, depth + 1, f"actor {actor.options.class_name}")
 
     def of_actor(self, actor: Actor, depth: int, name: str) -> None:
-        """Why it is not there yet."""
+        """Explain why an actor is not ready."""
         node, request = self.node, actor.options.resources
         again = "again " if actor.state == ActorState.RESTARTING else ""
         where = actor.options.where
@@ -428,9 +430,9 @@ class Reasons:
     # --- a process that waits ---
 
     def awaited_by(self, worker: Worker | None, message: Explain) -> tuple[list[bytes], int]:
-        """Of what it asks about, what is not here, and how many more are awaited; if all is, it is on its way to it.
+        """Return the missing objects of a question, and how many more are awaited; all objects, if none is missing.
 
-        A worker that has lent its CPU hears of what it waits for when all of that is here: so its node knows better.
+        A worker that has lent its CPU learns of objects only when all are ready, so the node knows more.
         """
         asked, left_out = message.object_ids, message.left_out
         wait = worker.frames[-1].wait if worker is not None and worker.frames else None
@@ -441,7 +443,7 @@ class Reasons:
         return (missing or asked, left_out)
 
     def of_process(self, worker: Worker, depth: int) -> bool:
-        """Whether all that a worker waits for is here, and only its CPU is not."""
+        """Explain that a worker lacks only a CPU; return False if anything else is missing."""
         frame = worker.frames[-1] if worker.frames else None
         if frame is None or frame.wait is None or not frame.wait.is_over:
             return False
@@ -457,7 +459,7 @@ ASKED_COUNT_MAX = 100
 
 
 class Asked(Struct, gc=False):
-    """A question that another node has part of the answer to."""
+    """A question that another node answers in part."""
 
     asker: str
     request: int  # the asker's
@@ -466,7 +468,7 @@ class Asked(Struct, gc=False):
 
 
 class Explanations:
-    """The questions of one node's processes."""
+    """The questions of a node's processes."""
 
     PASSING = {"asked": "ASKED_COUNT_MAX"}
 
@@ -477,7 +479,7 @@ class Explanations:
 
     @on(Explain)
     def on_explain(self, message: Explain) -> None:
-        """Explain, of a process of ours or of another node."""
+        """Explain, from a local process or another node."""
         node = self.node
         process = node.processes.get(node.sender)
         if process is None and node.sender not in node.members.peers:
@@ -510,13 +512,13 @@ class Explanations:
 
     @on(ExplainReply)
     def on_reply(self, message: ExplainReply) -> None:
-        """ExplainReply, of the other node."""
+        """ExplainReply, from another node."""
         asked = self.asked.get(message.request)
         if asked is not None and self.node.sender == asked.hop.node:
             self._answer(message.request, message.lines[:LINES_MAX])
 
     def answer_alone(self, request: int) -> None:
-        """The other node has not answered in time."""
+        """Answer alone, because the other node has not answered in time."""
         if request in self.asked:
             self._answer(request, [f"no answer within {HOP_SECONDS:g} s"])
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class FoundElsewhere:
-    """Of one node."""
+    """Pending holds of actors found by name."""
 
     PASSING = {"asked": None}
 
@@ -48,12 +48,12 @@ class FoundElsewhere:
         self.asked: dict[int, bool] = {}  # request to the shard -> whether nobody holds the actor
 
     def is_held_here(self, actor_id: bytes) -> bool:
-        """Whether this node holds it, as its shard knows."""
+        """Whether this node holds the actor, and the shard knows."""
         entry = self.node.objects.entries.get(actor_id + FIRST_RETURN)
         return entry is not None and entry.shared is not None and not entry.shared.is_released
 
     def ask(self, process: Process, question: FindActor, found: LookUpActorReply) -> None:
-        """Answer the process when the shard has held the actor for this node, or has not."""
+        """Answer the process when the shard has held the actor for this node, or has refused."""
         node, object_id = self.node, found.actor_id + FIRST_RETURN
         request = node.acks.next_request()
         self.asked[request] = False
@@ -62,7 +62,7 @@ class FoundElsewhere:
         node.acks.expect(request, expected, lambda: self._answer(request, process, question, found))
 
     def is_gone(self, request: int) -> None:
-        """HoldAtNodeReply: nobody held the actor of this request, if it is one of these."""
+        """HoldAtNodeReply: if pending, the request's actor was held by no node."""
         if request in self.asked:
             self.asked[request] = True
 
@@ -88,7 +88,7 @@ DEATHS_MAX = 1_000
 
 
 class WeakHandles:
-    """What one node remembers for those that its processes have."""
+    """Routes and deaths of actors called by weak handles of local processes."""
 
     LASTING = {"routes": "ROUTES_MAX"}
 
@@ -98,7 +98,7 @@ class WeakHandles:
         self.deaths: Latest[bytes, bytes] = Latest(DEATHS_MAX)  # actor -> the error value that its calls get
 
     def note(self, route: Route) -> None:
-        """A call by a weak handle takes it."""
+        """Note the use of a route by a weak handle; the oldest unused route may end."""
         self.routes.pop(route.actor_id, None)
         self.routes[route.actor_id] = None
         if len(self.routes) > ROUTES_MAX:
@@ -108,7 +108,7 @@ class WeakHandles:
                 self.node.routes.calls_ended(unused)
 
     def keeps(self, route: Route) -> bool:
-        """Whether it stays although nothing is under way on it."""
+        """Whether the route is kept even without pending calls."""
         return route.actor_id in self.routes or route.is_killed
 
 
@@ -116,7 +116,7 @@ class WeakHandles:
 # has heard; its name is free when its node has said so.  Far longer than that takes; then its maker may have made it
 # anew.  So many of them, some 100 bytes each.
 KILLED_SECONDS, KILLED_MAX = 10.0, 10_000
-# One of another node that nobody holds any more gives its name back as soon as its node has been told.
+# An unheld actor of another node frees its name as soon as its node has been told.
 ENDING_SECONDS = 2.0
 # Actors with names that have left lately, some 150 bytes each: a question takes less than so many take to leave.
 LEFT_MAX = 10_000
@@ -126,12 +126,12 @@ NOTHING = b"\xc0"
 
 
 def name_key(namespace: str, name: str) -> bytes:
-    """What hashes to the shard that is the authority for a name."""
+    """Return the key whose hash selects the shard with authority for a name."""
     return f"{namespace}\0{name}".encode().rjust(16, b"\0")[-16:]
 
 
 class Listing(Struct, eq=False):
-    """FindActorNames of a process, that shards have part of the answer to."""
+    """A process's FindActorNames, which shards answer in part."""
 
     process: Process
     request: int
@@ -140,7 +140,7 @@ class Listing(Struct, eq=False):
 
 
 class ActorNames:
-    """Names that are asked for."""
+    """Pending requests for names."""
 
     PASSING = {"finding listings": None}
 
@@ -156,7 +156,7 @@ class ActorNames:
         self.elsewhere = FoundElsewhere(node)
 
     def register(self, actor: Actor, home: str = "", guardian: str = "") -> None:
-        """It is to have its name, or its name is to say where it lives: here, unless it is about to leave."""
+        """Register the actor's name with a home: the local node, unless `home` is given."""
         options, node = actor.options, self.node
         shard = node.addresses.shard_of(name_key(options.namespace, options.name))
         if not home:
@@ -165,7 +165,7 @@ class ActorNames:
 
     @on(actors.ActorRegistered)
     def registered(self, message: actors.ActorRegistered) -> None:
-        """ActorRegistered: the name is ours."""
+        """ActorRegistered: the name is granted."""
         if actor := self._registering(message.actor_id):
             self.node.calls.want_worker(actor, ActorState.PENDING)
 
@@ -181,12 +181,12 @@ class ActorNames:
             self.node.ends.bury(actor, encode_system_error("ActorAlreadyExistsError", text), was_named=False)
 
     def register_again(self, actor_id: bytes) -> None:
-        """Ask for its name once more: the node of the killed actor that has it may have said so by now."""
+        """Register the name again: the killed owner may have ended by now."""
         if actor := self._registering(actor_id):
             self.register(actor)
 
     def _registering(self, actor_id: bytes) -> Actor | None:
-        """One that is here, and has no name yet."""
+        """Return the actor if local and without a name yet."""
         actor: Actor | None = self.node.calls.actors.get(actor_id)
         return actor if actor is not None and actor.state == ActorState.REGISTERING else None
 
@@ -195,12 +195,12 @@ class ActorNames:
         return at is not None and self.node.now - at < KILLED_SECONDS
 
     def ends_elsewhere(self, actor_id: bytes) -> None:
-        """An actor of another node is about to end: it is not found any more, and its name is soon free."""
+        """Note that another node's actor is about to end: no longer found, with a name soon free."""
         self.killed[actor_id] = self.node.now - KILLED_SECONDS + ENDING_SECONDS
 
     @on(actors.FindActor)
     def find(self, message: actors.FindActor) -> None:
-        """FindActor: the shard knows."""
+        """FindActor: the name's shard is asked."""
         process = self.node.processes.get(self.node.sender)
         if process is None:
             return
@@ -211,7 +211,7 @@ class ActorNames:
 
     @on(actors.LookUpActorReply)
     def found(self, message: actors.LookUpActorReply) -> None:
-        """LookUpActorReply: whoever asked holds the actor from now on, unless its handle is to be weak."""
+        """LookUpActorReply: the requester holds the actor from now on, unless its handle is weak."""
         askers = self.finding.get((message.namespace, message.name))
         if not askers:
             return
@@ -251,7 +251,7 @@ class ActorNames:
 
     @on(actors.FindActorNames)
     def list_names(self, message: actors.FindActorNames) -> None:
-        """FindActorNames: each shard knows its own."""
+        """FindActorNames: all shards are asked, because each knows only its own names."""
         node = self.node
         process = node.processes.get(node.sender)
         if process is None:
@@ -264,7 +264,7 @@ class ActorNames:
 
     @on(actors.ActorNamesListed)
     def listed(self, message: actors.ActorNamesListed) -> None:
-        """ActorNamesListed: whoever asked hears of all at once."""
+        """ActorNamesListed: the requester receives all names at once."""
         listing = self.listings.get(message.request)
         if listing is None or self.node.sender not in listing.silent:
             return

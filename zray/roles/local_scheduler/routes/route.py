@@ -1,12 +1,14 @@
-"""The route to an actor of another node: its record, its state, its calls, and which events move it on (`routes`).
+"""The route to an actor of another node: its record, its state, its calls, and the transitions (`routes`).
 
-    LOCATING -> COMING -> OPEN        its shard is asked, and answers in one or two steps
+    LOCATING -> COMING -> OPEN        the actor's shard is asked, and answers in one or two steps
     OPEN -> LOCATING                  the actor's node is lost or has left
 
-Rule 1: A route that is OPEN has a home, any other one has none.
-Rule 2: A call is in `queue` until it is sent, then in `sent` until its results come; it returns to the head of `queue`,
-        ahead of calls that were never sent, where the actor's next home is to have it.
-Rule 3: Nothing outside of this file changes a route.
+Rule 1: A route that is OPEN has a home, any other has none.
+
+Rule 2: A call is in `queue` until sent, then in `sent` until its results come.  If the actor's next home should have
+the call, it returns to the head of `queue`, ahead of calls never sent.
+
+Rule 3: Only this file changes a route.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class RouteState(IntEnum):
 
 
 class Event(IntEnum):
-    """Events that move a route on."""
+    """Events that change a route's state."""
 
     ANNOUNCED = 0  # the shard says that the actor is placed, or made again
     SETTLED = 1  # the actor lives on a node that is known
@@ -48,14 +50,14 @@ TRANSITIONS = {
 
 
 class Leaving(Struct, gc=False, eq=False):
-    """A call that waits for its turn."""
+    """A queued call."""
 
     task: Task
     is_ready: bool = False  # the shards know that we hold what it takes
 
 
 class Route(Struct, eq=False):
-    """The route to one actor of another node."""
+    """The route to an actor of another node."""
 
     actor_id: bytes
     hint: str = ""  # where its name was registered: good if the directory knows nothing
@@ -71,16 +73,16 @@ class Route(Struct, eq=False):
         self.state = TRANSITIONS[self.state, event]
 
     def announced(self) -> None:
-        """The shard will say where the actor lives."""
+        """Note that the shard will announce the actor's home."""
         self._enter(Event.ANNOUNCED)
 
     def settled(self, home: str) -> None:
-        """The actor lives there."""
+        """Record the actor's home."""
         self._enter(Event.SETTLED)
         self.home, self.lost_at = home, None
 
     def node_lost(self, node: str) -> bool:
-        """Forget a node that is lost, or has left; return whether it was the actor's home."""
+        """Forget a lost or departed node; return whether it was the actor's home."""
         if node in (self.home, self.hint):
             self.hint = ""
         is_home = self.home == node
@@ -90,24 +92,24 @@ class Route(Struct, eq=False):
         return is_home
 
     def waits_since(self, time: float) -> bool:
-        """Count the time without a home from then on; return False where it is counted already."""
+        """Start the time without a home; return False if it is running already."""
         if self.lost_at is not None:
             return False
         self.lost_at = time
         return True
 
     def retains(self) -> bool:
-        """Have calls under way keep the handle; return False where they do so already."""
+        """Let pending calls keep the handle; return False if they do already."""
         was_retaining, self.is_retaining = self.is_retaining, True
         return not was_retaining
 
     def releases(self) -> bool:
-        """Have calls under way keep the handle no more; return False where they did not."""
+        """Stop pending calls from keeping the handle; return False if they did not."""
         was_retaining, self.is_retaining = self.is_retaining, False
         return was_retaining
 
     def killed(self) -> None:
-        """Have the actor killed where it is located."""
+        """Kill the actor once located."""
         self.is_killed = True
 
     def takes_kill(self) -> bool:
@@ -122,7 +124,7 @@ class Route(Struct, eq=False):
         return item
 
     def next_to_send(self) -> Task | None:
-        """Move the first call of the queue to those that are sent, if the shards know what it takes."""
+        """Move the first call from the queue to the sent calls, if the shards have recorded its arguments."""
         if not self.queue or not self.queue[0].is_ready:
             return None
         task = self.queue.popleft().task
@@ -130,7 +132,7 @@ class Route(Struct, eq=False):
         return task
 
     def repeat(self) -> None:
-        """Queue the calls that were sent once more, ahead of the others."""
+        """Queue the sent calls again, ahead of the others."""
         again = []
         for task in self.sent.values():
             task.tried(task.attempts + 1)
@@ -139,18 +141,18 @@ class Route(Struct, eq=False):
         self.queue.extendleft(reversed(again))
 
     def asks_first(self, asked: dict[bytes, Task]) -> None:
-        """Have calls whose answers are asked for once more go ahead of those that were sent."""
+        """Put calls whose answers are requested again ahead of the sent calls."""
         self.sent = {**asked, **self.sent}
 
     def take_sent(self, is_meant: Callable[[Task], bool]) -> list[Task]:
-        """Remove calls that were sent, and return them."""
+        """Remove matching sent calls, and return them."""
         taken = [task for task in self.sent.values() if is_meant(task)]
         for task in taken:
             del self.sent[task.spec.task_id]
         return taken
 
     def take_queued(self, is_meant: Callable[[Task], bool]) -> list[Task]:
-        """Remove calls that were not sent, and return them."""
+        """Remove matching unsent calls, and return them."""
         taken, kept = [], deque[Leaving]()
         for item in self.queue:
             if is_meant(item.task):
@@ -168,6 +170,6 @@ class Route(Struct, eq=False):
         return tasks
 
     def in_words(self) -> str:
-        """Name the actor by one of its calls: nothing else is known of it here."""
+        """Name the actor by a pending call, because nothing else is known of the actor."""
         call = next(iter(self.sent.values()), None) or next((item.task for item in self.queue), None)
         return f"The actor of {name_of_call(call)}" if call is not None else "The actor"

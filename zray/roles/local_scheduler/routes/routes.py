@@ -1,7 +1,7 @@
-"""The ways to actors of other nodes: calls that leave, and what comes back.  The other end: `remote_calls`.
+"""Routes to actors on other nodes: outgoing calls, and their results.  The other end: `remote_calls`.
 
-Calls of one caller stay in order: they leave in the order in which they came, on one link.  A route keeps the handle's
-object while calls are under way, so that the actor does not end before they do.
+Calls of a caller stay in order: they leave in the order of arrival, over a single link.  A route keeps the handle's
+object while calls are under way, so the actor does not end before the last call.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .unpulled import Asked, Unpulled
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
 
-# One message of calls holds at most so much.
+# The limits of a message with calls.
 BATCH_BYTES_MAX = 1 << 20
 BATCH_COUNT_MAX = 1000
 
 
 class Routes:
-    """Actors of other nodes that are called from here."""
+    """Routes to actors of other nodes called from here."""
 
     PASSING = {"by_actor lent touched": None} | {
         "calls": (lambda it: sum(len(route.sent) for route in it.by_actor.values()), "node.tasks")
@@ -58,24 +58,24 @@ class Routes:
         return self.attach(route)
 
     def begin(self, actor_id: bytes, hint: str = "") -> Route:
-        """Make a route that nothing here refers to so far."""
+        """Create a route, which no object refers to yet."""
         route = self.by_actor[actor_id] = Route(actor_id, hint)
         return route
 
     def attach(self, route: Route) -> Route:
-        """Have the handle's object refer to its route, if it is here."""
+        """Let the handle's object, if known locally, refer to the route."""
         entry = self.node.objects.entries.get(route.actor_id + FIRST_RETURN)
         if entry is not None and entry.actor is None:
             entry.actor = route
         return route
 
     def locate(self, route: Route, *, wait: bool = True, lost: str = "") -> None:
-        """Ask its shard: as in LocateActor."""
+        """Ask the actor's shard for its home: as in LocateActor."""
         node = self.node
         node.send(node.addresses.shard_of(route.actor_id), homes.LocateActor(route.actor_id, node.address, wait, lost))
 
     def submit(self, task: Task) -> None:
-        """A call of a process of this node on an actor that is not here."""
+        """Submit a local process's call on an actor of another node."""
         node, spec = self.node, task.spec
         route = self.route(task.options.actor_id, task.options.found_at)
         for object_id in (*spec.deps, *spec.holds):
@@ -134,13 +134,13 @@ class Routes:
             self.fail_route(route, self.node.names.weak.deaths.get(route.actor_id) or gone_error(text))
 
     def follow(self, actor_id: bytes, *, wait: bool) -> None:
-        """Where it lives is to be known: its handle is held here by one that has made it.  wait: as in locate."""
+        """Find the home of an actor after its creation by a local process.  wait: as in locate."""
         if actor_id in self.node.calls.actors or actor_id in self.node.ends.graves:
             return
         self.route(actor_id, wait=wait)
 
     def settle(self, route: Route, home: str) -> None:
-        """It lives there: what may be repeated of what its former home had goes first."""
+        """Record the actor's home; calls sent to the former home are repeated first, if allowed."""
         self._fail_begun(route)
         route.repeat()
         route.settled(home)
@@ -148,7 +148,7 @@ class Routes:
         self.touched[route.actor_id] = None
 
     def _fail_begun(self, route: Route) -> None:
-        """Nobody knows whether its former home had begun these calls; they may not be repeated."""
+        """Fail calls that the former home may have begun, and may not be repeated."""
         begun = route.take_sent(lambda task: 0 <= task.options.max_retries <= task.attempts and type(task) is not Asked)
         for task in begun:
             call = name_of_call(task)
@@ -158,13 +158,13 @@ class Routes:
             self.calls_ended(route)
 
     def give_up_waiting(self, route: Route) -> None:
-        """It has had no home for long: calls that may not be repeated fail."""
+        """Fail calls that may not be repeated: the actor has had no home for too long."""
         self._fail_begun(route)
         route.take_queued(partial(self.node.ends.restarts.has_no_home, route))
         self.calls_ended(route)
 
     def name_found(self, actor_id: bytes, hint: str) -> None:
-        """An actor of another node was found by name: its handle's object is held here from now on."""
+        """Hold the handle's object of an actor on another node that was found by name."""
         node = self.node
         entry = node.objects.require(actor_id + FIRST_RETURN)
         if entry.shared is None:
@@ -174,7 +174,7 @@ class Routes:
         self.attach(self.by_actor[actor_id])
 
     def kill(self, message: actors.KillActor) -> None:
-        """KillActor, by a process of this node."""
+        """KillActor, from a process of this node."""
         if self.node.objects.entries.get(message.actor_id + FIRST_RETURN) is None and not message.found_at:
             return
         route = self.route(message.actor_id, message.found_at)
@@ -188,7 +188,7 @@ class Routes:
             route.killed()
 
     def pump(self) -> None:
-        """End of a turn: calls leave."""
+        """Send calls at the end of a turn."""
         touched, self.touched = self.touched, {}
         for actor_id in touched:
             route = self.by_actor.get(actor_id)
@@ -218,7 +218,7 @@ class Routes:
             self.node.send(route.home, calls)
 
     def _lend(self, home: str, task: Task) -> None:
-        """What the call takes stays held here until it is held there: also if the call is done sooner."""
+        """Keep the call's arguments locally until its node holds them, even if the call finishes earlier."""
         spec, lent = task.spec, self.lent.setdefault(home, {})
         refs = (*spec.deps, *spec.holds)
         lent[spec.task_id] = (*lent.get(spec.task_id, ()), *refs)
@@ -270,7 +270,7 @@ class Routes:
         elsewhere: list[tuple[ObjectEntry, int]] = []
         request = expected = 0
         if task.options.may_run_again and any(type(value) is int for value in values):
-            # Its node may be lost at any time: the shards must know then what has made it.
+            # The actor's node may be lost at any time: the shards must know then which task made the values.
             request = node.acks.next_request()
             expected = node.departures.record(task, request)
         for entry, value in zip(node.lifecycle.returns_of(task), values or [b""], strict=False):
@@ -323,7 +323,7 @@ class Routes:
             self.unpulled.actor_is_gone(route.actor_id)
 
     def fail_route(self, route: Route, error: bytes) -> None:
-        """All its calls get the error."""
+        """Fail all calls of the route with the error."""
         self.by_actor.pop(route.actor_id, None)
         self.node.calls.wanting_worker_changed()
         entry = self.node.objects.entries.get(route.actor_id + FIRST_RETURN)
@@ -335,9 +335,11 @@ class Routes:
         self.calls_ended(route)
 
     def job_ended(self, job: Job) -> None:
-        """Its driver, of another node, is gone, perhaps with that.  Of an actor that was to be made there the shard may
-        never hear, or it has forgotten one whose handles are gone but for one on its way here, and nobody would say
-        where it lives.  Calls of the job that wait for such a word do not leave.
+        """Fail calls of a finished job on routes without a home.
+
+        The job's driver, on another node, is gone, perhaps together with the node.  The shard may never hear of an
+        actor to be created there.  Or the shard has forgotten an actor after the loss of all handles except a handle
+        under way.  Then no home is ever announced, and the calls would wait for ever.
         """
         for route in list(self.by_actor.values()):
             over = route.take_queued(lambda task: task.job is job) if not route.home else []
@@ -349,7 +351,7 @@ class Routes:
                 self.calls_ended(route)
 
     def made_anew(self, actor_id: bytes) -> None:
-        """Its creator runs again: where it was placed first it goes."""
+        """Replace an actor whose creator was re-executed: the copy placed first is killed."""
         route = self.by_actor.get(actor_id)
         if route is not None:
             if route.home:
@@ -357,7 +359,7 @@ class Routes:
             self.fail_route(route, gone_error(f"{route.in_words()} {MADE_ANEW}."))
 
     def come_here(self, route: Route) -> None:
-        """It lives here from now on: calls on it have waited here already."""
+        """Move the route's calls to the actor, which lives on the local node from now on."""
         self._fail_begun(route)
         route.repeat()
         self.node.names.weak.routes.pop(route.actor_id, None)
@@ -371,7 +373,7 @@ class Routes:
         self.calls_ended(route)
 
     def node_lost(self, lost: str, *, is_drained: bool) -> None:
-        """Its actors are dead, or made again elsewhere: their shards will say."""
+        """Handle the loss of a node: the shards report whether its actors are dead or restarted elsewhere."""
         for object_ids in self.lent.pop(lost, {}).values():
             self.node.objects.drop_all(object_ids)
         for route in self.by_actor.values():

@@ -1,13 +1,13 @@
-"""Large answers of actors that recover which this node was told of, and does not have: they lie where the actor is.
+"""Large answers of recoverable actors, not pulled by this node yet: they lie on the actor's node.
 
-    CallsFinished                               that node could still be asked for the answer: it hears nothing yet
-    the value is here, or nobody here has refs  AnswersTaken: nobody will ask for it again
+    CallsFinished                               this node may still ask for the answer: the actor's node keeps it
+    the value is here, or nobody here has refs  AnswersTaken: no request for the answer will follow
     on it, or on the actor
-    that node is lost before that               the call goes to the actor's next home again, not to be run: the answer
-                                                is given again, as its call is run again with those since the checkpoint
+    the actor's node is lost before that        the call goes to the actor's next home again, not to be executed: replay
+                                                of the calls since the checkpoint produces the answer again
 
-So a checkpoint waits for what nobody has pulled; within a bound (`shipping`).  What is in one by then is where other
-nodes have it, or lost.
+So a checkpoint waits for unpulled answers, within a bound (`shipping`).  An answer in a checkpoint is on other nodes by
+then, or lost.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class Asked(Task, gc=False, eq=False):
-    """A call that has ended, whose answer is asked for once more."""
+    """A finished call whose answer is requested again."""
 
 
 class Item(Struct, gc=False, eq=False):
-    """One such answer."""
+    """An answer not pulled by the local node."""
 
     task: Task
     home: str
@@ -40,7 +40,7 @@ class Item(Struct, gc=False, eq=False):
 
 
 class Unpulled:
-    """Of one node."""
+    """The unpulled answers of a node's calls."""
 
     PASSING = {"by_actor by_object": None}
 
@@ -50,7 +50,7 @@ class Unpulled:
         self.by_object: dict[bytes, Item] = {}
 
     def keep(self, task: Task, home: str, taken: Callable[[], None]) -> None:
-        """It lies there.  taken: when nobody will ask for it again."""
+        """Record an answer on its home node.  taken: called when the answer will not be requested again."""
         entries = self.node.objects.entries
         returns = self.node.lifecycle.returns_of(task)
         missing: dict[bytes, None] = {
@@ -66,7 +66,7 @@ class Unpulled:
         self.by_object.update(dict.fromkeys(missing, item))
 
     def is_over(self, object_id: bytes) -> None:
-        """It is here, or nobody here has refs on it."""
+        """Stop tracking an object after its arrival, or after the end of its last local ref."""
         item = self.by_object.get(object_id)
         if item is not None:
             del self.by_object[object_id]
@@ -75,12 +75,13 @@ class Unpulled:
                 self._forget(item)
 
     def said_to_be_lost(self, entry: ObjectEntry) -> None:
-        """By its shard: by word from before it was given again, or ahead of word that its node is lost."""
+        """Correct a shard's report that an answer is lost: stale, because the answer was given again or the loss is not
+        known yet."""
         entry.share().lies_at((self.by_object[entry.object_id].home,))
         self.look_for(entry)
 
     def actor_is_gone(self, actor_id: bytes) -> None:
-        """Nobody here has refs on the actor, or it has ended: it is not asked again."""
+        """Forget the answers of an actor that has ended, or has lost its last local ref."""
         for item in list(self.by_actor.get(actor_id, {}).values()):
             self._forget(item)
 
@@ -95,7 +96,7 @@ class Unpulled:
         item.taken()
 
     def home_lost(self, actor_id: bytes, lost: str, *, is_asked: bool) -> dict[bytes, Task]:
-        """What lay on that node.  is_asked: the actor is to give it again, in calls that go to wherever it is next."""
+        """Handle the loss of a home node.  is_asked: the actor gives its answers again, in the returned calls."""
         asked: dict[bytes, Task] = {}
         for task_id, item in list(self.by_actor.get(actor_id, {}).items()):
             if item.home != lost:
@@ -121,7 +122,7 @@ class Unpulled:
         return task
 
     def give_up(self, task: Task) -> bool:
-        """Whether that is such a call; the actor has no answer: what it was is where others have it, or lost."""
+        """Look for an answer that the actor no longer has.  Returns whether the task asked for an answer again."""
         if type(task) is not Asked:
             return False
         self.node.small_values.forget_task(task.spec.task_id)
@@ -132,7 +133,7 @@ class Unpulled:
         return True
 
     def look_for(self, entry: ObjectEntry) -> None:
-        """The shard knows where it is, or that it is lost."""
+        """Ask the shard for an awaited object; otherwise free the entry."""
         if entry.value is None and (entry.waiting or entry.watchers):
             self.node.remote.want(entry)
         else:

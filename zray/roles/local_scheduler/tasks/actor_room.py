@@ -1,15 +1,15 @@
 """Room for actors beside the tasks of other jobs.
 
-A lease is for a while, and an actor holds what it has for life.  So tasks come first: a job's own, and those that would
-find no room any more beside the actor.  But a job whose tasks never end would shut the actors of others out.  Therefore
-leases that have lasted end for the actor that has waited for the longest time, as they do for other queues, and what it
-asks for is not leased again; others would have it before its process is there.
+A lease is temporary, but an actor holds its resources for life.  So tasks come first: tasks of the actor's own job, and
+tasks without room beside the actor.  But a job with endless tasks would lock out the actors of other jobs.  Therefore
+old leases end for the actor with the longest wait, as for other queues.  The freed resources are not leased again, or
+other tasks would take them before the actor's process has started.
 
-So it is for actors of other nodes: a global scheduler offers one that nobody has room for to a node where there could
-be some (PlaceActor).  That has none, and keeps what comes free until the actor is offered again.
+Actors of other nodes have the same right: a global scheduler offers an actor without room anywhere to a node that could
+make room (PlaceActor).  The node refuses, and keeps freed resources until the actor is offered again.
 
-An actor that fits does not overtake tasks of its own job: those that were ready before and could begin now, and that
-would find no room beside it.
+An actor with room does not overtake tasks of its own job, if they were ready before, could begin now, and would find no
+room beside the actor.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 # Room that is kept is looked at again after so long: whoever it is for may be gone.
 LOOK_AGAIN_SECONDS = 0.02
-# Who it is for is found out so often, and among so many: a program may have thousands of actors wait.
+# The interval of the search for the next actor, and its length: a program may have thousands of waiting actors.
 LOOK_SECONDS = 0.005
 LOOK_COUNT_MAX = 100
 # Where several leases must end for one actor, what the first ones leave is idle until the last one has: no longer than
 # tasks last that are short.
 SHORT_TASK_SECONDS = 1.0
-# So long for an actor of another node: it asks again after 0.2 s, and by then its global scheduler has had our report.
+# The time for an actor of another node, which asks again after 0.2 s; by then its global scheduler has our report.
 WISH_SECONDS = 0.5
 WISHES_MAX = 100
 
 
 class Wish(Struct, gc=False, eq=False):
-    """An actor of another node that was offered when there was no room."""
+    """An actor of another node, offered when there was no room."""
 
     job_id: bytes
     options: ActorOptions
@@ -49,7 +49,7 @@ class Wish(Struct, gc=False, eq=False):
 
 
 class Next(Struct, gc=False, eq=False):
-    """An actor, and what must be free for it to start."""
+    """An actor, and the free resources required for its start."""
 
     actor_id: bytes
     job_id: bytes
@@ -57,7 +57,7 @@ class Next(Struct, gc=False, eq=False):
 
 
 class ActorRoom:
-    """Of one node."""
+    """Room for actors on a node."""
 
     LASTING = {"wishes": "WISHES_MAX"}
 
@@ -69,7 +69,7 @@ class ActorRoom:
         self.wishes: dict[bytes, Wish] = {}  # by actor
 
     def wish(self, actor_id: bytes, job_id: bytes, options: ActorOptions) -> None:
-        """There is no room for it, and it will be offered again."""
+        """Keep room for an actor that finds none now, and will be offered again."""
         self.wishes.pop(actor_id, None)
         if len(self.wishes) < WISHES_MAX and not self.node.calls.is_barred(options):
             self.wishes[actor_id] = Wish(job_id, options, self.node.now + WISH_SECONDS)
@@ -77,7 +77,7 @@ class ActorRoom:
     # --- asked by dispatch, while actors wait (`calls.wanting`, `wishes`) ---
 
     def is_kept_from(self, queue: ReadyQueue) -> bool:
-        """Whether one more lease of it would take what an actor is to have."""
+        """Whether another lease of the queue would take resources kept for an actor."""
         found, free = self._next_beside(queue), self.node.resources.free
         if found is None:
             return False
@@ -89,13 +89,13 @@ class ActorRoom:
         return False
 
     def look_again_soon(self) -> None:
-        """Whether what is kept is kept for somebody still."""
+        """Schedule a check whether kept resources are still needed."""
         if not self.timer_is_set:
             self.timer_is_set = True
             self.node.after(LOOK_AGAIN_SECONDS, self.look_again)
 
     def is_lacking(self, worker: Worker, queue: ReadyQueue) -> bool:
-        """Whether an actor lacks what this lease has."""
+        """Whether an actor lacks resources of this lease."""
         found = self._next_beside(queue)
         if found is None:
             return False
@@ -103,7 +103,7 @@ class ActorRoom:
         return any(has.get(name) for name in self.node.resources.lacking(found.amounts))
 
     def look_again(self) -> None:
-        """Lease what is kept for nobody any more."""
+        """Release resources that are no longer kept for an actor."""
         self.timer_is_set = False
         self.node.dispatch.is_dirty = True
         self.node.calls.wanting_worker_changed()
@@ -111,13 +111,13 @@ class ActorRoom:
     # --- who was asked for before an actor ---
 
     def ahead_of(self, actor: Actor) -> list[tuple[ReadyQueue, Task]]:
-        """Ready tasks of its job that want what it wants: the last one of each queue."""
+        """Return ready tasks of the actor's job that compete for resources: the last of each queue."""
         wanted = actor.options.resources.keys()
         queues = (queue for queue in self.node.dispatch.queues if queue.tasks and queue.job is actor.job)
         return [(queue, queue.tasks[-1]) for queue in queues if not wanted.isdisjoint(queue.resources)]
 
     def overtakes(self, actor: Actor) -> bool:
-        """Whether one of those could begin now, and could not beside the actor."""
+        """Whether a task of its job, ready before, could begin now but not beside the actor."""
         node, free = self.node, self.node.resources.free
         actor.behind = [(queue, task) for queue, task in actor.behind if task.state == TaskState.READY]
         for queue, _ in actor.behind:
@@ -131,7 +131,7 @@ class ActorRoom:
     # --- who is next ---
 
     def _leaves_room(self, amounts: Mapping[str, int], queue: ReadyQueue) -> bool:
-        """Whether the queue's tasks could still run here beside all actors and this one."""
+        """Whether the queue's tasks could still run locally beside all actors and the given amounts."""
         total, held = self.node.resources.total, self.node.resources.held
         for name, amount in queue.resources.items():
             if total.get(name, 0) - held.get(name, 0) - amounts.get(name, 0) < amount:
@@ -139,7 +139,7 @@ class ActorRoom:
         return True
 
     def _next_beside(self, queue: ReadyQueue) -> Next | None:
-        """The actor that is next, if leases of this queue are to make room for it."""
+        """Return the next actor, if leases of the queue should make room for it."""
         found = self._next()
         if found is None or found.job_id == queue.job.job_id or not self._leaves_room(found.amounts, queue):
             return None
@@ -156,7 +156,7 @@ class ActorRoom:
         return actor_id in self.node.calls.wanting or actor_id in self.wishes
 
     def _find(self) -> Next | None:
-        """The first that leases of other jobs are to make room for."""
+        """Find the first actor for which leases of other jobs should make room."""
         node = self.node
         queues = [queue for queue in node.dispatch.queues if queue.tasks]
         busy = {queue.job.job_id for queue in queues}  # tasks of its own job come first
@@ -167,7 +167,7 @@ class ActorRoom:
         return None
 
     def _waiting(self) -> Iterator[tuple[bytes, bytes, Mapping[str, int]]]:
-        """Actors that lack nothing but room, with their jobs, and with what must be free for them to start."""
+        """Yield actors that lack only room, with job and required free amounts."""
         node, now = self.node, self.node.now
         for actor in islice(node.calls.wanting.values(), LOOK_COUNT_MAX):
             if not actor.creation.missing and actor.incoming is None and actor.actor_id not in node.groups.unsettled:
@@ -183,12 +183,12 @@ class ActorRoom:
                 yield actor_id, wish.job_id, self._beside_promises(wish.options)
 
     def _beside_promises(self, options: ActorOptions) -> Mapping[str, int]:
-        """It starts only where those that are to start here would find room too."""
+        """Add the amounts promised to starting actors, which need room too."""
         promised = self.node.calls.promised
         return {name: amount + promised.get(name, 0) for name, amount in options.resources.items()}
 
     def _may_come_free(self, amounts: Mapping[str, int]) -> bool:
-        """Whether it is, or the end of one lease would do, or of several with short tasks."""
+        """Whether the amounts are free, or would be after the end of a lease, or of several with short tasks."""
         free, now = self.node.resources.free, self.node.now
         lacking = {name: amount for name, amount in amounts.items() if free.get(name, 0) < amount}
         soon: dict[str, int] = {}

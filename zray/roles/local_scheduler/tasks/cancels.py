@@ -1,14 +1,15 @@
-"""Tasks and calls that a program cancels.
+"""Cancellation of tasks and calls by programs.
 
-    it waits, is ready, or another node is to run it    it ends here with TaskCancelledError; that node is told
-    a worker has it                                     the worker is told, and interrupts it; by force: is killed
-    a call in the queue of its actor                    it leaves the queue; one that was sent on: that node is told
-    it is not here                                      all other nodes are told: one of them may have it
+    waiting, ready, or to run on another node           ends locally with TaskCancelledError; the other node is told
+    with a worker                                       the worker interrupts the task; with force, is killed
+    a call in the queue of the actor                    leaves the queue; for a forwarded call, the other node is told
+    not found                                           all other nodes are told, because any may have the task
 
-A worker gives a task that it has not begun back.  That one is not sent again, nor one that fails or loses its worker.
-The children of a task that runs are cancelled with it, also those that it submits later.
+A worker returns an unbegun cancelled task.  Such a task is not sent again, nor retried after a failure or the loss of
+the worker.  Children of a running task are cancelled too, also children submitted later.
 
-Rule 1: `asked` holds tasks that a worker or another node has, or had; `parents` the prefixes of their children's ids.
+Rule 1: `asked` holds tasks that a worker or another node has, or had; `parents` the id prefixes of their children.
+
 Rule 2: A task in `asked` is never sent to a worker.
 """
 
@@ -38,7 +39,7 @@ NO_FORCE = "force=True is for tasks: it ends the worker, and an actor would lose
 
 
 class Cancels:
-    """The cancelled tasks of one node."""
+    """The cancelled tasks of a node."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -47,7 +48,7 @@ class Cancels:
 
     @on(tasks.CancelTask)
     def on_cancel_task(self, message: tasks.CancelTask) -> None:
-        """Handle CancelTask, from a process of this node or from another node."""
+        """CancelTask, from a local process or another node."""
         node = self.node
         task = node.tasks.get(message.task_id)
         is_refused = message.force and task is not None and bool(task.options.actor_id)
@@ -66,7 +67,7 @@ class Cancels:
             self.cancel(task, message.force, message.recursive)
 
     def cancel(self, task: Task, force: bool, recursive: bool) -> None:
-        """End a task or a call, or have the process that runs it end it."""
+        """End a task or a call, or have its process end the run."""
         if task.state == TaskState.DONE or task.spec.task_id in self.asked:
             return
         if task.options.actor_id:
@@ -92,12 +93,12 @@ class Cancels:
         self.fail(task)
 
     def has_ended(self, task_id: bytes) -> None:
-        """Forget a task that has ended by itself: should its value be lost, it runs again, uncancelled."""
+        """Forget a task that ended by itself; a later reconstruction runs uncancelled."""
         self.asked.pop(task_id, None)
         self.parents.pop(children_prefix(task_id), None)
 
     def fail(self, task: Task) -> None:
-        """End a task or call that no worker has, or has any more."""
+        """End a task or call that no worker has."""
         self.node.lifecycle.fail(task, "TaskCancelledError", f"{self._in_words(task)} was cancelled.")
 
     def _in_words(self, task: Task) -> str:

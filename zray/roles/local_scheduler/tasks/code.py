@@ -42,14 +42,14 @@ BUNDLES_MAX = 256
 
 
 class JobCode:
-    """Of the jobs of one node."""
+    """The code of a node's jobs."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
 
     @on(scheduling.PublishCode)
     def publish(self, message: scheduling.PublishCode) -> None:
-        """PublishCode, of a driver of ours."""
+        """PublishCode, from a local driver."""
         node = self.node
         process = node.processes.get(node.sender)
         job = process.job if process is not None else None
@@ -76,10 +76,10 @@ class JobCode:
                 node.send(peer, scheduling.CodeAdded(job.job_id, job.facts))
 
     def leaving(self, job: Job) -> list[bytes]:
-        """A task or an actor of the job is about to leave: what others must find at the shards with it.
+        """Return the job's code to be shared at the shards with a task or actor that leaves.
 
-        That is the code, until all shards have acknowledged it once: what leaves second goes by another shard, perhaps,
-        and where it comes the code would be asked for too early, and taken for lost.
+        The code is shared until all shards have acknowledged it once.  Otherwise a later task, recorded at another
+        shard, could arrive first; its code would be requested too early, and taken for lost.
         """
         if job.has_left and not job.code_unheard:
             return []
@@ -92,7 +92,7 @@ class JobCode:
         return code
 
     def _tell_shards(self, job: Job, object_ids: list[bytes]) -> None:
-        """What leaves without a word to the shards must not leave ahead of what they are told here."""
+        """Share the code at the shards; until they acknowledge, no task may leave without a record."""
         request = self.node.acks.next_request()
 
         def heard() -> None:
@@ -105,9 +105,9 @@ class JobCode:
         return [object_id for object_id in object_ids if object_id in self.node.objects.entries]
 
     def job_of(self, job_id: bytes, facts: scheduling.JobFacts, *, is_detached: bool = False) -> Job:
-        """The job of a task that comes; its workers are told of code that is new here.
+        """Return the job of an arriving task; the job's workers are told of new code.
 
-        is_detached: of an actor that outlives it, so that nobody says here when it ends.
+        is_detached: for an actor that outlives the job, without an announcement of the job's end.
         """
         node = self.node
         job = node.jobs.get(job_id)
@@ -120,13 +120,13 @@ class JobCode:
         return job
 
     def moved(self, job: Job, home: str) -> None:
-        """An actor is there from now on.  What was added while it was on its way was told to nobody there."""
+        """Send an actor's new home the code added, and not announced to that node, during the move."""
         if job.driver is not None and job.facts.revision:
             self.node.send(home, scheduling.CodeAdded(job.job_id, job.facts))
 
     @on(scheduling.CodeAdded)
     def added(self, message: scheduling.CodeAdded) -> None:
-        """CodeAdded: ahead of calls on actors that are here."""
+        """CodeAdded, ahead of calls on actors here."""
         node, job_id = self.node, message.job_id
         jobs = [job] if (job := node.jobs.get(job_id)) else []
         jobs += [actor.job for actor in node.calls.actors.values() if actor.job.job_id == job_id]
@@ -138,18 +138,18 @@ class JobCode:
     # --- what outlives its driver ---
 
     def lasts(self, actor: Actor) -> None:
-        """It is to start: of a job whose driver has ended, there is only the code that the actor itself holds."""
+        """Keep the code of a starting detached actor, if its job's driver has ended and only the actor holds code."""
         if actor.options.detached and self._is_orphan(actor.job):
             self._keep_own(actor)
 
     def job_ended(self, job_id: bytes, home: str) -> None:
-        """Its driver, of that node, is gone, and the code that no detached actor holds."""
+        """Drop the code of an ended job, except code held by detached actors."""
         for actor in self.node.calls.actors.values():
             if actor.options.detached and actor.job.job_id == job_id and actor.job.home == home:
                 self._keep_own(actor)
 
     def home_lost(self, home: str) -> None:
-        """Likewise of all jobs from there."""
+        """Drop the code of all jobs from a lost node, except code held by detached actors."""
         for actor in self.node.calls.actors.values():
             if actor.options.detached and actor.job.home == home:
                 self._keep_own(actor)
@@ -187,7 +187,7 @@ IDLE_BYTES_MAX = 256 << 20
 
 
 class Functions:
-    """Of one node.  What is here is `LocalScheduler.functions`."""
+    """The functions of a node, stored in `LocalScheduler.functions`."""
 
     LASTING = {"node.functions": "count_max", "size": "bytes_max"}
 
@@ -199,7 +199,7 @@ class Functions:
 
     @on(PublishFunction)
     def publish(self, message: PublishFunction) -> None:
-        """PublishFunction, of a process here."""
+        """PublishFunction, from a local process."""
         node, function = self.node, message.function
         process = node.processes.get(node.sender)
         if process is None or process.job.is_over:
@@ -220,7 +220,7 @@ class Functions:
     # --- whose it is ---
 
     def _own(self, job: Job, function: Function) -> None:
-        """It is the job's: its shard keeps it until that ends, or its node is lost."""
+        """Publish a function for the job: its shard keeps the code until the job ends, or the owner's node is lost."""
         node = self.node
         job.functions[function.function_id] = None
         job.code_bytes += len(function.code)
@@ -228,13 +228,13 @@ class Functions:
         node.send(node.addresses.shard_of(function.function_id), PublishFunction(function, owner, job.job_id))
 
     def keep(self, actor: Actor) -> None:
-        """It is about to start, and may outlive its job: what it is made of is its own."""
+        """Publish the class of an actor about to start: the actor may outlive the job."""
         function = self.node.functions[actor.creation.spec.function_id]
         if actor.job.facts.is_heir and function.function_id not in actor.job.functions:
             self._own(actor.job, function)
 
     def outlives(self, actor: Actor, job: Job) -> None:
-        """Its job has ended, and it goes on: with all the code that was published here, and its own."""
+        """Give a detached actor, after the end of the job, its class and all locally published code."""
         functions, heir = self.node.functions, actor.job
         if job.home == self.node.address:
             heir.functions, heir.code_bytes = job.functions, job.code_bytes  # ours to release as it is
@@ -244,7 +244,7 @@ class Functions:
                 self._own(heir, functions[function_id])
 
     def job_ended(self, job_id: bytes) -> None:
-        """A job whose end is ours to say; or the last of what has outlived it here."""
+        """Release the functions of a locally ended job, or of a job after the end of the last detached actor."""
         node = self.node
         actors = node.calls.actors.values()
         if not any(actor.job.job_id == job_id and actor.options.detached for actor in actors):
@@ -252,27 +252,27 @@ class Functions:
                 node.send(shard, ReleaseFunctions(node.address, job_id))
 
     def actor_ended(self, actor: Actor) -> None:
-        """It is dead."""
+        """Release the functions of a dead detached actor."""
         if actor.job.facts.is_heir and actor.job.functions and actor.job.job_id not in self.node.jobs:
             self.job_ended(actor.job.job_id)
 
     # --- what waits for it ---
 
     def why_refused(self, actor: Actor) -> str:
-        """Of one that a process here makes, whose class was one too many; "": it was not."""
+        """Explain why the class of a new actor was refused; "": it was not."""
         function_id = actor.creation.spec.function_id
         if function_id in self.node.functions or function_id not in actor.job.refused:
             return ""
         return f"The actor {actor.options.class_name} cannot be created: its job {why_too_many()}"
 
     def refuse(self, task: Task) -> None:
-        """Its function was one too many."""
+        """Fail a task whose function was refused."""
         task.ended()
         self.forget_waiters()
         self.node.lifecycle.fail(task, "TaskUnschedulableError", f"The task cannot run: its job {why_too_many()}")
 
     def wait_for(self, task: Task) -> None:
-        """Its code is not here."""
+        """Let the task wait for its code."""
         node, function_id = self.node, task.spec.function_id
         waiters = node.function_waiters.setdefault(function_id, [])
         waiters.append(task)
@@ -293,12 +293,12 @@ class Functions:
             self.node.after(FETCH_AGAIN_SECONDS, self.fetch_again, function.function_id)
 
     def fetch_again(self, function_id: bytes) -> None:
-        """Ask for its code again, if anybody waits for it."""
+        """Fetch code again, if any task waits for it."""
         if function_id in self.node.function_waiters:
             self._fetch(function_id)
 
     def is_here(self, function: Function) -> None:
-        """Tasks that waited for its code wait no more."""
+        """Store code, and resume the waiting tasks."""
         node, function_id = self.node, function.function_id
         known = node.functions.pop(function_id, None)
         node.functions[function_id] = known or function
@@ -310,7 +310,7 @@ class Functions:
             self._make_room(function_id)
 
     def _make_room(self, newest: bytes) -> None:
-        """Down to half of what may be idle, the oldest first; so the walk over all tasks is seldom."""
+        """Evict idle code down to half of the limit, the oldest first, to make scans of all tasks rare."""
         functions = self.node.functions
         needed = self.needed()
         needed.add(newest)
@@ -325,7 +325,7 @@ class Functions:
         self.bytes_max = max(IDLE_BYTES_MAX, 2 * self.size)
 
     def needed(self) -> set[bytes]:
-        """What unfinished tasks run, and what actors are made of."""
+        """Return the functions of unfinished tasks and of actors."""
         needed = {task.spec.function_id for task in self.node.tasks.values()}
         for actor in self.node.calls.actors.values():
             needed.add(actor.creation.spec.function_id)
@@ -334,7 +334,7 @@ class Functions:
         return needed
 
     def forget_waiters(self) -> None:
-        """Tasks that are over wait for no code any more; the shard is told: whoever was to publish it may be gone."""
+        """Forget finished tasks that waited for code; the shard is told, because the publisher may be gone."""
         node, waiters = self.node, self.node.function_waiters
         for function_id, waiting in list(waiters.items()):
             waiting[:] = [task for task in waiting if task.state != TaskState.DONE]
@@ -344,7 +344,7 @@ class Functions:
                 node.send(shard, FetchFunction(node.address, function_id, is_over=True))
 
     def check_everything(self) -> None:
-        """The bytes add up; what tasks and actors need at once is here."""
+        """Assert that the bytes add up, and that ready tasks have their code."""
         functions = self.node.functions
         assert self.size == sum(len(function.code) for function in functions.values()), "bytes of code"
         for task in self.node.tasks.values():

@@ -46,7 +46,7 @@ PREFETCH_COUNT = 2
 
 
 class Batches:
-    """Fills workers' queues."""
+    """The filling of workers' queues."""
 
     def __init__(self, node: LocalScheduler, dispatch: Dispatch) -> None:
         self.node = node
@@ -88,7 +88,7 @@ class Batches:
     def _send_along(
         self, task: Task, worker: Worker, queue: ReadyQueue, batch: list[Task], count: int, room_us: int
     ) -> tuple[int, int]:
-        """Tasks that only miss what this worker is about to make follow their makers."""
+        """Send along tasks that lack only results of tasks in the same worker's queue."""
         makers = [task]
         while makers and count < INFLIGHT_COUNT_MAX and room_us > 0:
             maker = makers.pop(0)
@@ -111,7 +111,7 @@ class Batches:
         return count, room_us
 
     def _makers_are_ahead(self, task: Task, worker: Worker) -> bool:
-        """Whether each missing argument is made by a task in this worker's queue (and the code is here)."""
+        """Whether tasks in the worker's queue make all missing arguments (and the code is known)."""
         if task.spec.function_id not in self.node.functions:
             return False
         entries = self.node.objects.entries
@@ -136,7 +136,7 @@ class Batches:
             self.dispatch.watch_progress()
 
     def functions_for(self, worker: Worker, specs: Iterable[TaskSpec]) -> list[wire.Function]:
-        """Code that the worker has not been sent yet."""
+        """Return code not yet sent to the worker."""
         functions: list[wire.Function] = []
         known = worker.functions
         for spec in specs:
@@ -150,7 +150,7 @@ class Batches:
         return functions
 
     def arguments_for(self, worker: Worker, specs: Iterable[TaskSpec]) -> list[wire.Argument]:
-        """Values of the arguments that are here, each once; large ones are pinned for the worker."""
+        """Return the local values of arguments, each once; large ones are pinned for the worker."""
         objects = self.node.objects
         arguments: dict[bytes, wire.Argument] = {}
         for spec in specs:
@@ -176,12 +176,12 @@ MEANS_MAX = 10_000
 QUEUES_MAX = 1_000
 # A lease of this length ends when other queues wait: jobs share the node (docs/security.md, B20).
 LEASE_SECONDS = 0.02
-# Whoever has waited for an argument finds its place among so many of the first: more than run at once.
+# A task that has waited for an argument finds its place among this many first tasks: more than run at once.
 OVERTAKEN_MAX = 256
 
 
 class Dispatch:
-    """Ready queues and leases of one node."""
+    """Ready queues and leases of a node."""
 
     PASSING = {"ready_count": "node.tasks", "idle_leases": None}
 
@@ -198,7 +198,7 @@ class Dispatch:
         self.looks_at = math.inf  # at workers that have not moved
 
     def watch_progress(self, seconds: float = PROGRESS_SECONDS) -> None:
-        """A worker has tasks that it has not begun: look in on it, so much later."""
+        """Check a worker with unbegun tasks after `seconds`."""
         if self.node.now + seconds < self.looks_at:
             self.looks_at = self.node.now + seconds
             self.node.after(seconds, self.check_progress)
@@ -206,10 +206,10 @@ class Dispatch:
     # --- queues ---
 
     def enqueue(self, task: Task, *, has_waited: bool = False) -> ReadyQueue | None:
-        """It has all it needs.  Returns its queue, if the next tasks with its options may just be appended to that.
+        """Enqueue a ready task.  Returns the queue, if later tasks with the same options may simply be appended.
 
-        has_waited: for an argument.  It goes ahead of the younger ones that its submitter has queued since: what takes
-        large values frees them, and those that make more must not fill the store meanwhile.
+        has_waited: the task waited for an argument, and goes ahead of younger tasks queued since.  Tasks that take
+        large values free them, and tasks that create more must not fill the store meanwhile.
         """
         queue = self.queue_of(task)
         if queue.is_choosy:
@@ -223,7 +223,7 @@ class Dispatch:
 
     @staticmethod
     def _move_forward(tasks: deque[Task]) -> None:
-        """The last one, to its place by age among the first; their ids say it, where one parent has submitted them."""
+        """Move the last task to its place by age among the first; ids of the same parent are ordered by age."""
         new = tasks[-1].spec.task_id
         first = tasks[0].spec.task_id
         if new[:PARENT_HASH_BYTES] != first[:PARENT_HASH_BYTES]:
@@ -234,14 +234,14 @@ class Dispatch:
             tasks.insert(place, tasks.pop())
 
     def append(self, task: Task, queue: ReadyQueue) -> None:
-        """It may run here.  The queue is one of `queues`."""
+        """Append a task for local execution to a queue of `queues`."""
         task.enqueued()
         queue.tasks.append(task)
         self.ready_count += 1
         self.is_dirty = True
 
     def requeue(self, task: Task) -> None:
-        """It was sent, and has not run: it goes first (or waits, where an argument is not here after all)."""
+        """Queue a sent but unrun task at the front, or let the task wait for a missing argument."""
         if task.job.is_over:
             self.node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
             return
@@ -259,7 +259,7 @@ class Dispatch:
         self.is_dirty = True
 
     def queue_of(self, task: Task) -> ReadyQueue:
-        """Where it stands while it is ready."""
+        """Return the queue for the task while ready."""
         queues = task.job.queues
         key = (task.depth, task.spec.options)
         queue = queues.get(key)
@@ -277,20 +277,21 @@ class Dispatch:
         return queue  # type: ignore[no-any-return]
 
     def _forget_kinds(self, job: Job) -> None:
-        """Of those of its queues in which nothing is."""
+        """Forget the job's empty queues."""
         served = set(map(id, self.queues))
         for key in [key for key, queue in job.queues.items() if not queue.tasks and id(queue) not in served]:
             del job.queues[key]
         job.queues_max = max(QUEUES_MAX, 2 * len(job.queues))
 
     def takes(self, function_id: bytes, mean_us: int) -> None:
-        """A worker's mean of late.  Ours is that of all workers: where cores are scarce, those of single ones jump."""
+        """Record a worker's recent mean.  The mean here is over all workers, because single means jump if cores are
+        scarce."""
         known = self.mean_us.get(function_id, 0)
         is_steady = min(known, mean_us) >= STEADY_US
         self.mean_us[function_id] = known + round(MEAN_WEIGHT * (mean_us - known)) if is_steady else mean_us
 
     def cancel_job(self, job: Job) -> None:
-        """Its driver is gone: nothing of it starts any more."""
+        """Cancel all tasks of a job without a driver, except running tasks."""
         for queue in job.queues.values():
             self.ready_count -= len(queue.tasks)
             queue.tasks.clear()
@@ -308,7 +309,7 @@ class Dispatch:
     # --- the turn ---
 
     def run(self) -> None:
-        """Give workers what can run now."""
+        """Give workers the tasks that can run now."""
         if self.ready_count and self.node.drain.is_on:
             self.node.drain.send_away()
         if self.lending.new_lenders:
@@ -329,7 +330,7 @@ class Dispatch:
             self.node.load.all_is_done()
 
     def _refill(self) -> None:
-        """Leased workers that have little left get more of their queue, or end their lease."""
+        """Give leased workers with little work left more of the queue, or end the lease."""
         workers, self.idle_leases = self.idle_leases, []
         for worker in workers:
             queue = worker.queue
@@ -345,8 +346,10 @@ class Dispatch:
                 self._end_lease(worker)
 
     def _is_outranked(self, worker: Worker, queue: ReadyQueue) -> bool:
-        """Whether the lease should run out: somebody waits for CPU that it lent, or deeper tasks of the job wait, or
-        it has lasted while others wait (tasks, or an actor of another job).
+        """Whether the lease should run out: its CPU is owed, deeper tasks of the job wait, or it is old and others
+        wait.
+
+        Others are tasks, or an actor of another job.
         """
         if self.lending.is_owed(worker.frames[0].resources):
             return True
@@ -368,7 +371,7 @@ class Dispatch:
             self.lending.resume()
 
     def _start(self) -> None:
-        """New leases for queues that have tasks, as far as resources and workers go."""
+        """Lease workers to queues with tasks, as far as resources and workers suffice."""
         node = self.node
         has_no_worker = False
         if node.policy == CENTRAL:
@@ -394,7 +397,7 @@ class Dispatch:
             self._steal()
 
     def lease(self, worker: Worker, queue: ReadyQueue) -> bool:
-        """Have it work off its queue.  False: there was nothing to do."""
+        """Lease the worker to the queue.  False: the queue had no task for it."""
         self.lending.begin(worker, queue.resources, queue.depth)
         self.batches.fill(worker, queue)
         if not worker.inflight:
@@ -403,11 +406,11 @@ class Dispatch:
         return True
 
     def fits(self, queue: ReadyQueue) -> bool:
-        """Whether there is enough of all that one more lease of it takes."""
+        """Whether enough of all resources is free for another lease of the queue."""
         return self.node.bundles.pick(queue) if queue.is_in_group else self.node.resources.fits(queue.resources)
 
     def has_room(self, queue: ReadyQueue) -> bool:
-        """Whether one more lease of it would do now."""
+        """Whether another lease of the queue may begin now."""
         if not self.fits(queue):
             return False
         if self.lending.resuming and self.lending.is_kept_from(queue):
@@ -416,8 +419,9 @@ class Dispatch:
         return not ((self.node.calls.wanting or room.wishes) and room.is_kept_from(queue))
 
     def _in_order(self) -> list[ReadyQueue]:
-        """The queues as they are served: the job goes first that has had no lease for the longest time; within one, the
-        children of what runs go before what has not begun (its workers wait for them).
+        """Return the queues in order of service: first the job without a lease for the longest time.
+
+        Within a job, children of running tasks precede unbegun tasks, because workers wait for them.
         """
         if len(self.queues) == 1:
             return [self.queues[0]]
@@ -427,12 +431,12 @@ class Dispatch:
     # --- what comes back ---
 
     def worker_progressed(self, worker: Worker) -> None:
-        """It has finished something: more may follow at the end of the turn."""
+        """Note that a worker has finished tasks: more may follow at the end of the turn."""
         if worker.queue is not None and len(worker.inflight) <= INFLIGHT_COUNT_MAX // 2:
             self.idle_leases.append(worker)
 
     def leave_worker(self, task: Task, worker: Worker) -> None:
-        """A task that did not finish at the head of the queue: it ran in a frame, or was returned."""
+        """Remove from the worker a task that ran in a nested frame, or was returned."""
         if task in worker.inflight:
             worker.inflight.remove(task)
         elif worker.frames and worker.frames[-1].task is task:
@@ -445,7 +449,7 @@ class Dispatch:
 
     @on(TasksReturned)
     def tasks_returned(self, message: TasksReturned) -> None:
-        """Unrun tasks: taken back before, or lacking an argument that its maker failed to make."""
+        """TasksReturned: unrun tasks, reclaimed before or without an argument that a failed maker should have made."""
         process = self.node.processes.get(self.node.sender)
         worker = process.worker if process is not None else None
         if worker is None:
@@ -463,7 +467,7 @@ class Dispatch:
 
     @on(TasksReclaimed)
     def tasks_reclaimed(self, message: TasksReclaimed) -> None:
-        """So many from the end of the worker's queue are ours again."""
+        """TasksReclaimed: tasks from the end of the worker's queue are queued here again."""
         worker = self.node.pool.workers.get(message.worker)
         if worker is None:
             return
@@ -480,7 +484,7 @@ class Dispatch:
     # --- taking back ---
 
     def _steal(self) -> None:
-        """Nothing is ready, and resources are free: take unbegun tasks from behind long ones."""
+        """Reclaim unbegun tasks from behind long ones, when none is ready and resources are free."""
         for worker in self.node.pool.leased.values():
             queue = worker.queue
             unbegun = len(worker.inflight) - 1
@@ -493,7 +497,7 @@ class Dispatch:
                 self.node.perform(ReclaimTasks(worker.address, (unbegun + 1) // 2))
 
     def check_progress(self) -> None:
-        """A worker that has not moved for long loses what it has not begun."""
+        """Reclaim the unbegun tasks of workers without progress for long."""
         node = self.node
         if node.now < self.looks_at - CLOCK_SECONDS:
             return  # an earlier look was due, and has been
@@ -512,7 +516,7 @@ class Dispatch:
             self._steal()
 
     def check_everything(self) -> None:
-        """Queues and counts agree; resources taken are those of the frames and actors."""
+        """Assert that queues and counts agree, and that the frames' and actors' resources are all taken resources."""
         assert self.ready_count == sum(len(queue.tasks) for queue in self.queues)
         for queue in self.queues:
             for task in queue.tasks:

@@ -1,18 +1,18 @@
-"""Work that ends with the process that asked for it, where that dies and does not end in order (a kill, a crash).
+"""Work that ends with the requesting process, if the process dies instead of ending in order (a kill, a crash).
 
-    a task that it has submitted    ends, if nobody else holds what it returns, nor takes it: also while it runs, by the
-                                    death of the worker that runs it, and so on with what that has asked for
-    a call on an actor              waits no more for what it takes; one that waits for nothing is the actor's
-    an actor                        ends in the middle of its calls, if the process had its last handle
+    a submitted task                ends, unless another process or node holds or takes the returns: even if running, by
+                                    the death of the worker, and recursively with the worker's own requests
+    a call on an actor              stops waiting for arguments; a call with all arguments is left to the actor
+    an actor                        ends in the middle of a call, if the process had the last handle
 
-Other nodes may hold what a task returns: its shard is asked first, and where the task is placed that node is told.  The
-same holds for tasks here that a lost node had placed.
+Other nodes may hold a task's returns, so the shard is asked first; then the task's node is told.  The same holds for
+local tasks placed by a lost node.
 
-Values stay as long as others hold them, and detached actors.  A task that runs again, since its worker has died,
-submits its children again: they run again too, with the same ids.
+Values stay as long as others hold them, and so do detached actors.  A task retried after the death of its worker
+submits its children again, which run again with the same ids.
 
-A task that is over and stands in the queue of a worker stays there (TaskState.DONE) until the worker gives it back, has
-run it after all, or is dead.
+A finished task in the queue of a worker stays there (TaskState.DONE) until the worker returns or runs the task, or is
+dead.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ASKED_COUNT = 1_000
 
 
 class Fates:
-    """Of the processes of one node."""
+    """The fates of work requested by a node's processes."""
 
     PASSING = {"asked": None}
 
@@ -51,7 +51,7 @@ class Fates:
         self.asked: dict[int, list[Task]] = {}  # by request: they end if no other node holds what they return
 
     def end_with(self, process: Process) -> Iterator[None]:
-        """The process is dead: it holds nothing, and what it alone had asked for ends, the youngest first, in steps."""
+        """End the work that only the dead process requested, the youngest first, in steps."""
         node = self.node
         handles: list[ObjectEntry] = []
         yield from node.objects.release_process(process, handles)
@@ -72,7 +72,7 @@ class Fates:
         node.function_table.forget_waiters()
 
     def node_lost(self, message: gcs.NodeLost) -> None:
-        """Work here that processes of the lost node alone had asked for ends too."""
+        """NodeLost: local work requested only by processes of the lost node ends too."""
         lost = self.node.recovery.lost
         tasks = [task for task in self.node.tasks.values() if task.origin in lost and not task.options.actor_id]
         if not message.is_drained:
@@ -81,11 +81,11 @@ class Fates:
     # --- tasks ---
 
     def _is_bereft(self, task: Task) -> bool:
-        """Whether nothing here refers to what it returns."""
+        """Whether nothing here refers to the task's returns."""
         return all(entry.holders is None and not entry.count for entry in self.node.lifecycle.returns_of(task))
 
     def _ask(self, tasks: list[Task], lost: str = "") -> None:
-        """Other nodes may hold what they return: their shards know.  lost: as in FindUnheld."""
+        """Ask the shards whether other nodes hold the tasks' returns.  lost: as in FindUnheld."""
         node = self.node
         by_shard: dict[str, list[Task]] = {}
         for task in tasks:
@@ -107,7 +107,7 @@ class Fates:
         unheld = set(message.object_ids)  # membership only
         for task in self.asked.pop(message.request, ()):
             is_still = self.node.tasks.get(task.spec.task_id) is task and task.state != TaskState.DONE
-            # Of a lost node's: its parent runs again elsewhere, or others count on it now (recovery).
+            # A lost node's task: its parent is re-executed elsewhere, or other nodes count on the task now (recovery).
             is_still = is_still and (type(task) is ChildTask or task.origin in self.node.recovery.lost)
             if (
                 is_still
@@ -118,7 +118,7 @@ class Fates:
         self.node.function_table.forget_waiters()
 
     def _end_call(self, task: Task) -> None:
-        """A call of a dead process ends: its arguments need not be made for it."""
+        """End a dead process's call that still waits for arguments."""
         actor = self.node.calls.actors.get(task.options.actor_id)
         if actor is not None and task.state == TaskState.CALL and task.missing and actor.queue.take_out(task):
             self.node.trips.stop_waiting((task,))
@@ -126,14 +126,14 @@ class Fates:
             self.node.calls.touch(actor.actor_id)
 
     def _was_never_here(self, task: Task) -> None:
-        """The arguments of a task go with the dead process, too."""
+        """Forget a task of the dead process, and release the task's arguments as by death."""
         objects = self.node.objects
         objects.is_by_death = True
         self.node.trips.was_never_here(task)
         objects.is_by_death = False
 
     def end(self, task: Task) -> None:
-        """End a task, wherever it is: nobody wants its results."""
+        """End a task in any place, because its results are unwanted."""
         node, worker = self.node, task.worker
         if task.missing:
             node.trips.stop_waiting((task,))
@@ -143,12 +143,12 @@ class Fates:
             self.ended_elsewhere(task)
         elif task.state == TaskState.SENT and worker is not None:
             worker.has_ended_tasks = True
-            # What it has not begun comes back.  Then we look at what it has.
+            # Unbegun tasks are returned first; the others are handled after that.
             node.perform(ReclaimTasks(worker.address, len(worker.inflight)))
         self._was_never_here(task)
 
     def take_out(self, task: Task) -> None:
-        """Take a ready task out of its queue."""
+        """Remove a ready task from its queue."""
         queue = task.job.queues.get((task.depth, task.spec.options))
         if queue is not None and queue.tasks and queue.tasks[-1] is task:
             queue.tasks.pop()  # the youngest are ended first
@@ -161,12 +161,12 @@ class Fates:
     # --- tasks on other nodes ---
 
     def ended_elsewhere(self, task: Task) -> None:
-        """Tell the node of a forwarded task that has ended here; now, or when it is placed."""
+        """Tell the node of a forwarded task about its end; now, or when the task is placed."""
         self.ended[task.spec.task_id] = task.trip
         self.has_arrived(task.spec.task_id, task.trip, task.forward.peer)
 
     def has_arrived(self, task_id: bytes, trip: int, place: str) -> None:
-        """A task is there.  If it has ended meanwhile, that node need not run it."""
+        """Tell the node of a placed task if the task has ended here meanwhile."""
         if self.ended and self.ended.get(task_id) == trip and place in self.node.members.peers:
             asked = self.node.cancels.asked.get(task_id)
             ends = scheduling.EndTasks([(task_id, trip)])
@@ -174,7 +174,7 @@ class Fates:
 
     @on(scheduling.EndTasks)
     def on_end_tasks(self, message: scheduling.EndTasks) -> None:
-        """EndTasks: those that are here, and that nobody here wants."""
+        """EndTasks: tasks unwanted by the origin end, if nothing refers to the returns locally."""
         node = self.node
         for task_id, trip in message.tasks:
             task = node.tasks.get(task_id)
@@ -186,20 +186,20 @@ class Fates:
         node.function_table.forget_waiters()
 
     def is_unwanted(self, message: scheduling.PlaceTask) -> bool:
-        """Whether its origin has said that it is not to run: it was on its way."""
+        """Whether the origin has cancelled the task while on its way."""
         return self.unwanted.get(message.spec.task_id) == (message.origin, message.trip)
 
     # --- workers that have some ---
 
     def has_run(self, worker: Worker, task_id: bytes) -> None:
-        """The worker has run one that was over, or gives it back."""
+        """Remove a finished task that the worker has run or returned."""
         for task in _tasks_of(worker):
             if task.state == TaskState.DONE and task.spec.task_id == task_id:
                 self.node.dispatch.leave_worker(task, worker)
                 return
 
     def look(self, worker: Worker) -> None:
-        """All that a worker has is begun: it is killed for tasks that are over, unless others would fail by that."""
+        """Kill a worker for its finished tasks, unless other tasks would fail; all tasks have begun."""
         tasks = _tasks_of(worker)
         others = [task for task in tasks if task.state != TaskState.DONE]
         if len(others) == len(tasks):
@@ -210,7 +210,7 @@ class Fates:
     # --- actors ---
 
     def _end_actor_if_bereft(self, entry: ObjectEntry) -> None:
-        """The object of a handle is still here: the actor is not made yet, or other nodes may hold it."""
+        """End an actor without a local handle, unless other nodes may hold a handle."""
         objects, actor, shared = self.node.objects, entry.actor, entry.shared
         if objects.entries.get(entry.object_id) is not entry or entry.holders is not None:
             return
@@ -225,7 +225,7 @@ class Fates:
         objects.is_by_death = False
 
     def has_no_handle(self, actor: Actor | Route) -> None:
-        """A process has died with the last one."""
+        """End the actor or route whose last handle a dead process had."""
         node = self.node
         if type(actor) is Route:
             node.routes.calls_ended(actor)

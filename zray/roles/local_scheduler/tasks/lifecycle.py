@@ -1,6 +1,6 @@
-"""A task from its submission to its end: arguments awaited, retries, values.
+"""A task from submission to end: arguments, retries, values.
 
-What it waits for, and where it then is, tells TaskState.
+The position of a task is in TaskState.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Lifecycle:
-    """The tasks of one node."""
+    """The tasks of a node."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -92,13 +92,14 @@ class Lifecycle:
             self.node.cancels.submitted(message.specs)
 
     def _is_known(self, spec: TaskSpec, options: TaskOptions, process: Process) -> bool:
-        """Whether it runs, or ran, already: a parent that runs again submits the same tasks.  It holds them then."""
+        """Whether the task is running or has run, since a re-executed parent submits the same tasks.  The process holds
+        its returns then."""
         ids = [return_id(spec.task_id, index) for index in range(1, max(1, options.num_returns) + 1)]
         known = [self.node.objects.entries.get(object_id) for object_id in ids]
         if spec.task_id not in self.node.tasks:
             if options.actor_id and self.node.calls.is_asked_again(spec.task_id, options.actor_id):
                 return False  # what it has returned may be held here
-            # One that is neither running nor whole any more runs again.
+            # A task that is neither running nor complete any more runs again.
             if any(
                 entry is None or entry.is_lost or not (entry.value is not None or entry.is_elsewhere) for entry in known
             ) and not self.node.calls.has_ended(spec.task_id, process.worker):
@@ -117,7 +118,7 @@ class Lifecycle:
         return True
 
     def _make_further_returns(self, task: Task, process: Process | None) -> None:
-        """Entries of the returns from the second on.  A task of no returns has one that nobody holds."""
+        """Create entries of all returns but the first.  A task without returns has an entry that nobody holds."""
         if task.options.num_returns < 1:
             task.entry.holders = None
         task.more = []
@@ -129,9 +130,9 @@ class Lifecycle:
             task.more.append(entry)
 
     def accept_placed(self, spec: TaskSpec, options: TaskOptions, job: Job, origin: str, before: int = 0) -> Task:
-        """A task from another node: nobody here holds its returns, the shard's word frees them.
+        """Accept a task from another node: only the shard's message frees the returns.
 
-        before: of one whose results are lost, its attempts so far and the one that begins here.
+        before: for a task with lost results, the number of attempts including the new one.
         """
         entry = self.node.objects.require(spec.task_id + FIRST_RETURN)
         if before:
@@ -150,7 +151,7 @@ class Lifecycle:
         return task
 
     def retain_arguments(self, task: Task) -> None:
-        """Hold what the task takes; count what is missing; say so to whoever can bring it."""
+        """Hold the task's arguments; count and request missing ones."""
         spec = task.spec
         missing = 0
         elsewhere: list[ObjectEntry] | None = None  # those that no task here makes
@@ -178,7 +179,7 @@ class Lifecycle:
             self.node.trips.bring_or_go(task, elsewhere)
 
     def argument_is_here(self, task: Task | Step) -> None:
-        """Note that one thing has come for which a task, or a step of a log, waits."""
+        """Note the arrival of an argument of a task, or of a step of a log."""
         if type(task) is Step:
             task.copy.argument_is_here(task)
             return
@@ -240,14 +241,14 @@ class Lifecycle:
         self.node.dispatch.worker_progressed(worker)
 
     def may_retry(self, task: Task) -> bool:
-        """Whether one more attempt is allowed."""
+        """Whether another attempt is allowed."""
         limit = task.options.max_retries
         if task.spec.task_id in self.node.cancels.asked:
             return False
         return (limit < 0 or task.attempts < limit) and not task.job.is_over
 
     def run_again(self, task: Task) -> None:
-        """Back to where it was before it was sent; it goes first."""
+        """Queue the task again, at the front."""
         if task.options.actor_id:
             self.node.calls.run_again(task)
         else:
@@ -260,9 +261,9 @@ class Lifecycle:
         contained: tuple[tuple[bytes, ...], ...] = (),
         writer: Process | None = None,
     ) -> None:
-        """The task is done: its values are here.  An error stands in each of its returns.
+        """Finish a task with its values.  An error is stored in each return.
 
-        writer: where it ran.  It knows the places of the large ones, and tasks there may read them: it says when not.
+        writer: the process that ran the task, with large values known and pinned until unpinned.
         """
         first = values[0] if values else b""
         more = task.more
@@ -314,19 +315,19 @@ class Lifecycle:
                 self.node.objects.pin(return_id(task.spec.task_id, index), writer)
 
     def fail(self, task: Task, class_name: str, text: str, details: dict[str, Any] | None = None) -> None:
-        """The task ends with a system error."""
+        """End the task with a system error."""
         self.fail_with(task, encode_system_error(class_name, text, details))
 
     def fail_with(self, task: Task, error: bytes) -> None:
-        """The task ends with this error value in each of its returns."""
+        """End the task with the error value in each return."""
         self.node.small_values.forget_task(task.spec.task_id)
         self.finish(task, [error] * max(1, task.options.num_returns))
 
     def function_name(self, function_id: bytes) -> str:
-        """For the user."""
+        """Return the function's name, for the user."""
         function = self.node.functions.get(function_id)
         return function.name if function is not None else function_id.hex()
 
     def returns_of(self, task: Task) -> list[ObjectEntry]:
-        """The entries of an unfinished task's return values."""
+        """Return the entries of an unfinished task's return values."""
         return [task.entry, *(task.more or ())]

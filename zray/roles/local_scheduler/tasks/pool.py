@@ -1,21 +1,24 @@
-"""The node's worker processes: started, given to a job and one environment for good, reused, replaced when they die.
+"""The node's worker processes: started, assigned to a job and environment for life, reused, replaced when they die.
 
-Workers of an environment with packages come from a fork server of that environment, for its tasks only.
+Workers of an environment with packages come from that environment's fork server, and run only its tasks.
 
-The pool has at most 2 x CPUs + 4 workers beyond the actors': with all of them blocked, a blocked worker runs
-what it waits for itself; only where none of them waits for what is ready, one more is started, and goes when it
-is idle.  A task inside a wait with a timeout would hold that up: up to LIMITED_MAX more are started for such tasks.
+The pool has at most 2 x CPUs + 4 workers, not counting actors.  If all of them are blocked, a blocked worker itself
+runs the tasks that it waits for.  If none of them waits for a ready task, an extra worker is started, and ends when
+idle.  A wait with a timeout would delay a task run inside it, so up to LIMITED_MAX extra workers are started for such
+tasks.
 
-A worker that will not start is tried again START_FAILURES_MAX times in a row, then the tasks that need it fail with the
+A failed worker start is repeated START_FAILURES_MAX times in a row; then the tasks that need the worker fail with the
 reason.
 
     STARTING -> IDLE -> LEASED -> IDLE         works off a queue
     STARTING, IDLE -> ACTOR                    for life
-    STARTING, IDLE, LEASED, ACTOR -> STOPPING  in order: what it has submitted goes on
+    STARTING, IDLE, LEASED, ACTOR -> STOPPING  in order: submitted tasks go on
     all -> DEAD
 
-Rule 1: `starting` counts those in STARTING, `idle` has those in IDLE and `leased` those in LEASED.
+Rule 1: `starting` counts workers in STARTING, `idle` has those in IDLE and `leased` those in LEASED.
+
 Rule 2: A worker has frames in LEASED and ACTOR, and a queue in LEASED.
+
 Rule 3: Nothing else changes a worker's state, queue, job or actor.
 """
 
@@ -68,7 +71,7 @@ TRANSITIONS: dict[tuple[WorkerState, str], WorkerState] = {
 
 
 class WorkerPool:
-    """All workers, by address."""
+    """The workers of a node, by address."""
 
     PASSING = {"leased": "workers"}
     LASTING = {"workers": ..., "idle": lambda pool: len(pool.workers) + 1, "starting": "workers"} | {
@@ -91,7 +94,7 @@ class WorkerPool:
         self.failures = 0  # starts that failed, in a row
 
     def happened(self, worker: Worker, event: Event) -> None:
-        """Move the worker on."""
+        """Apply an event to the worker's state."""
         former = worker.state
         state = TRANSITIONS[former, event]
         if former == STARTING:
@@ -112,7 +115,7 @@ class WorkerPool:
     # --- starting ---
 
     def prestart(self) -> None:
-        """As many as there are CPUs, ahead of the first task; further ones as tasks ask for them."""
+        """Start a worker per CPU ahead of the first task; more are started on demand."""
         while len(self.workers) < min(self.cpus, PRESTARTED_MAX):
             self._start()
 
@@ -128,7 +131,7 @@ class WorkerPool:
         return sum(1 for worker in self.workers.values() if worker.actor is None)
 
     def start_for(self, queue: ReadyQueue) -> bool:
-        """Workers for the queue's tasks are on their way.  False: the pool is at its cap, and none is."""
+        """Start workers for the queue's tasks.  False: the pool is at its cap, and no worker is starting."""
         packages = queue.options.environment.packages
         wanted = min(len(queue.tasks), self._slots(queue))
         while self.starting[packages] < wanted:
@@ -138,7 +141,7 @@ class WorkerPool:
         return self.starting[packages] > 0
 
     def may_have(self, queue: ReadyQueue) -> bool:
-        """Whether there is an idle worker for the queue's tasks, or one is on its way, or may be started."""
+        """Whether a worker for the queue's tasks is idle, starting, or may be started."""
         environment = queue.options.environment
         if self.idle.get((queue.job.job_id, environment)) or self.idle.get((b"", environment.packages)):
             return True
@@ -146,10 +149,10 @@ class WorkerPool:
         return may_start and not environment.packages  # to install them may take minutes
 
     def start_beyond_cap(self, queue: ReadyQueue, *, is_limited: bool = False) -> bool:
-        """A worker is on its way, although the pool is at its cap.  False: so many may not be.
+        """Start a worker although the pool is at its cap.  False: the limit beyond the cap is reached.
 
-        All workers are blocked, and none of them waits for what is ready here: without one more, all may hang.
-        is_limited: it is for what a wait with a timeout is for.
+        All workers are blocked, and none waits for a ready task, so without an extra worker all may hang.  is_limited:
+        the worker is for tasks awaited with a timeout.
         """
         packages = queue.options.environment.packages
         if not self.starting[packages]:
@@ -159,7 +162,7 @@ class WorkerPool:
         return True
 
     def start_for_actor(self, packages: str) -> None:
-        """An actor needs a process of its own; those are not under the cap."""
+        """Start a process for an actor; actors do not count toward the cap."""
         wanting = self.node.calls.wanting
         wanted = len(wanting)  # thousands, perhaps
         if packages or self.has_packages:
@@ -168,12 +171,12 @@ class WorkerPool:
             self._start(packages)
 
     def _slots(self, queue: ReadyQueue) -> int:
-        """How many of the queue's tasks could run at once, as far as CPUs go."""
+        """Return how many of the queue's tasks could run at once, as far as CPUs suffice."""
         share = cpu_of(queue.resources)
         return max(1, self.node.resources.count_that_fits(share, self.count_max)) if share else self.count_max
 
     def _retire_stranger(self, queue: ReadyQueue) -> bool:
-        """An idle worker of another job, or of another environment, makes room."""
+        """End an idle worker of another job or environment, to make room."""
         environment = queue.options.environment
         own: tuple[Kind, Kind] = (queue.job.job_id, environment), (b"", environment.packages)
         others = (workers for key, workers in self.idle.items() if key not in own and workers)
@@ -184,10 +187,10 @@ class WorkerPool:
 
     @on(effects.WorkerStarted)
     def started(self, message: effects.WorkerStarted) -> None:
-        """The process exists; it is a worker once it has said Hello."""
+        """WorkerStarted: the process exists, and becomes a worker with its Hello."""
 
     def join(self, message: effects.ProcessJoined) -> None:
-        """It has said Hello."""
+        """Make the process a worker after its Hello."""
         worker = self.workers.get(message.process)
         if worker is None or worker.process is not None:
             self.node.reject("a worker that was not ordered")
@@ -202,7 +205,7 @@ class WorkerPool:
 
     @on(effects.WorkerStartFailed)
     def start_failed(self, message: effects.WorkerStartFailed) -> None:
-        """Try again, to a limit; then say so to all that wait.  Packages that cannot be had are not tried again."""
+        """Start a worker again, up to a limit; then fail waiting tasks.  Unavailable packages are not tried again."""
         worker = self.workers.pop(message.worker, None)
         if worker is None:
             return
@@ -223,7 +226,7 @@ class WorkerPool:
         self._give_up(worker.packages, "WorkerCrashedError", reason)
 
     def _give_up(self, packages: str, error: str, reason: str) -> None:
-        """Fail all tasks and actors that wait for a worker with these packages."""
+        """Fail all tasks and actors waiting for a worker with these packages."""
         node = self.node
         for queue in list(node.dispatch.queues):
             while queue.tasks and queue.options.environment.packages == packages:
@@ -234,7 +237,7 @@ class WorkerPool:
     # --- idle workers ---
 
     def has_nothing_to_do(self, worker: Worker) -> None:
-        """An actor that waits for a process takes it, else it rests."""
+        """Give a free worker to an actor that waits for a process, or make the worker idle."""
         # Also when an actor takes it: the tasks that it was started for need another one.
         self.node.dispatch.is_dirty = True
         if worker.job is None and self.node.calls.take_worker(worker):
@@ -251,7 +254,7 @@ class WorkerPool:
         return (worker.job.job_id, worker.environment) if worker.job is not None else (b"", worker.packages)
 
     def _is_wanted(self, packages: str) -> bool:
-        """Whether tasks wait for workers with these packages, or a job has some."""
+        """Whether queued tasks or an unfinished job's workers need these packages."""
         queues, workers = self.node.dispatch.queues, self.workers.values()
         return any(queue.options.environment.packages == packages for queue in queues) or any(
             worker.packages == packages and worker.job is not None and not worker.job.is_over for worker in workers
@@ -261,7 +264,7 @@ class WorkerPool:
         return next(reversed(self.idle.get(kind, {}).values()), None)
 
     def take_idle(self, queue: ReadyQueue) -> Worker | None:
-        """Lease a worker to the queue: an idle one of the job's own in this environment, else one of no job yet."""
+        """Lease a worker to the queue: an idle worker of the job and environment, or a worker without a job."""
         job, environment = queue.job, queue.options.environment
         worker = self._warmest((job.job_id, environment)) or self._warmest((b"", environment.packages))
         if worker is None:
@@ -274,7 +277,7 @@ class WorkerPool:
         return worker
 
     def take_for(self, actor: Actor, worker: Worker | None = None) -> Worker | None:
-        """A worker that has not worked for anybody, this one or an idle one, is the actor's for life."""
+        """Give the actor a fresh worker for life: `worker`, or an idle one."""
         environment = actor.options.environment
         worker = worker or self._warmest((b"", environment.packages))
         if worker is None:
@@ -285,30 +288,30 @@ class WorkerPool:
         return worker
 
     def _give_to(self, worker: Worker, job: Job, environment: Environment) -> None:
-        """From now on it is the job's, for tasks of this environment."""
+        """Assign the worker to the job and environment for good."""
         assert worker.packages == environment.packages
         worker.belongs_to(job, environment)
         self.node.send(worker.address, JobStarted(job.job_id, job.facts, environment))
         self.node.output.joins(job)
 
     def gpus_of_actors(self) -> Iterator[Shares]:
-        """What each of them has, for as long as it lives."""
+        """Yield the GPU shares that actors hold for life."""
         return (frame.gpus for worker in self.workers.values() if worker.actor is not None for frame in worker.frames)
 
     # --- ends ---
 
     def kill(self, worker: Worker, error: bytes = b"") -> None:
-        """At once.  WorkerExited follows and settles the rest.  error: of its tasks, whose group is removed."""
+        """Kill a worker at once; WorkerExited settles the rest.  error: for tasks of a removed group."""
         worker.error = error or worker.error
         self.node.perform(effects.KillWorker(worker.address))
 
     def _retire(self, worker: Worker) -> None:
-        """It has nothing to do.  What it has submitted goes on."""
+        """End an idle worker; its submitted tasks go on."""
         self.happened(worker, "stops")
         self.kill(worker)
 
     def end_job(self, job: Job) -> None:
-        """Its driver is gone: its workers go too."""
+        """End the workers of a job whose driver is gone."""
         for worker in list(self.workers.values()):
             if worker.job is not job:
                 continue
@@ -323,7 +326,7 @@ class WorkerPool:
         self._retire_fresh(job)
 
     def _retire_fresh(self, ended: Job) -> None:
-        """Workers with packages that no other job has asked for go too: their fork server is to end."""
+        """End fresh workers with packages not requested by another job, and thereby end their fork server."""
         left = {worker.packages for worker in self.workers.values() if worker.job not in (None, ended)}
         for (job_id, packages), workers in list(self.idle.items()):
             if not job_id and packages and packages not in left:
@@ -331,7 +334,7 @@ class WorkerPool:
                     self._retire(worker)
 
     def _outlive(self, worker: Worker, job: Job) -> None:
-        """A detached actor goes on: what it submits from now on belongs to a job that is not over."""
+        """Let a detached actor go on: later tasks belong to an heir of the job, which is not over."""
         heir = Job(job.job_id, replace(job.facts, is_heir=True))
         assert worker.actor is not None
         assert worker.process is not None
@@ -342,7 +345,7 @@ class WorkerPool:
 
     @on(effects.WorkerExited)
     def exited(self, message: effects.WorkerExited) -> None:
-        """A worker is dead.  What it had begun last is blamed; what it had not begun is not."""
+        """Handle a dead worker: only the task begun last is blamed; unbegun tasks are not."""
         node = self.node
         worker = self.workers.pop(message.worker, None)
         if worker is None:
@@ -378,7 +381,7 @@ class WorkerPool:
             self._start()
 
     def _settle(self, begun: list[Task], death: effects.WorkerExited) -> None:
-        """Run the begun tasks again, or fail them.  Only the last one can have been what killed the worker."""
+        """Retry the begun tasks, or fail them.  Only the last can have killed the worker."""
         node = self.node
         for task in reversed(begun):
             is_blamed = task is begun[-1]
@@ -402,7 +405,7 @@ class WorkerPool:
                 node.lifecycle.run_again(task)
 
     def check_everything(self) -> None:
-        """Rules 1 and 2."""
+        """Assert rules 1 and 2."""
         found: dict[int, list[str]] = {state: [] for state in WorkerState}
         for worker in self.workers.values():
             found[worker.state].append(worker.address)
