@@ -1,29 +1,30 @@
-"""Hosting, on the head: which nodes run a replica of which shard, beside those that the head runs itself.
+"""Hosting, on the head: assigns shard replicas to nodes, beside the replicas that the head runs itself.
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
-    replica keeper   MayHost           what it runs already goes on, if we know it
-    replica keeper   ReplicaRuns       its key is let in: LetInReplica
-    our host         ReplicaLetIn      the chain master and the services hear of it: now it is like any other
+    replica keeper   MayHost           replicas that run there already are kept, if known
+    replica keeper   ReplicaRuns       its key is admitted: LetInReplica
+    our host         ReplicaLetIn      the chain master and the services are told: now it is like any other
     any host         ReplicaStuck      no replica is to run there: that host would wait for its chain for ever
-    replica keeper   ReplicaEnded      it is gone for good, and another one is started
-    monitor          NodeJoined        it may be chosen, once it has said MayHost
-    monitor          NodeLost          the same for all that ran there
-    monitor          MachineLeaves     what runs there is replaced; MachineIsFree once nothing does
+    replica keeper   ReplicaEnded      the replica is gone for good, and another is started
+    monitor          NodeJoined        the node may be chosen, after its MayHost
+    monitor          NodeLost          all replicas there are gone, and others are started
+    monitor          MachineLeaves     replicas there are replaced; MachineIsFree when none is left
 
-Each shard has one replica less on other nodes than its chain is to have members, each on a node of its own, on those
-that have the fewest: the head's are its spares.  A node is never given what another one was, nor anything but that.
+Each shard has as many replicas on other nodes as its chain should have members, less the head's own.  Each is on a node
+of its own, and nodes with the fewest replicas are chosen first.  The head's own replicas are the spares.  A new replica
+never takes the identity of an earlier one, and a node is given nothing but replicas.
 
-Replica keeper, on a node that joined: runs the replicas of shards that the head wants here (hosting.py).
+Replica keeper, on a node that joined: runs the shard replicas that the head orders here (hosting.py).
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
     hosting     StartReplica      a process: ReplicaRuns, or ReplicaRefused
     hosting     StopReplica       end it
     our host    ReplicaGone       ReplicaEnded
-    our host    HeadChanged       tell the head that there is now what runs here: that outlives the head
+    our host    HeadChanged       report the running replicas, which outlive the head, to the new head
 
-They are processes of their own, which end with this node's.
+Replicas are separate processes, and end with this node.
 """
 
 from __future__ import annotations

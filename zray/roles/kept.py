@@ -1,20 +1,21 @@
-"""The tables of roles: how much there may be in each, and when it has to be gone.
+"""The tables of roles: how many entries each may hold, and when it must be empty.
 
-A class says it, beside their creation, of its own tables and counts; names with the same limit share a line:
+A class declares the limits of its own tables and counts, beside their creation; names with the same limit share a line:
 
     PASSING = {"asks offers": None, "subscribed": "node.objects.entries"}   empty at rest: programs have ended, and
                                                                             let go of their refs
     OF_JOBS = {"kept": None, "later": "kept"}                               empty when no job is left
     LASTING = {"peers": None, "messages of a peer": (lambda it: map(len, it.early.values()), "EARLY_MAX")}    may stay
 
-A limit is a number; a constant of its module, or of one beside it; the name, as seen from the object, of something of
-which there is as much at least; a function of the object; or None: as many tasks, objects, actors, jobs or nodes as
-users have, each of which goes with its last ref; or `...`: likewise, and what is there, a part that comes and goes or
-records by their keys, says more.  A function before the limit says how to count; of several numbers none may be larger.
+A limit may be a number; a constant of the module, or of a neighbouring module; the name, as seen from the object, of a
+table that is never smaller; or a function of the object.  None means: as many as users have tasks, objects, actors,
+jobs or nodes, and an entry goes with its last ref.  `...` means likewise, and the value, a transient part or records by
+key, declares limits too.  A function before the limit counts the entries; if the function returns several numbers, none
+may be larger.
 
-The simulator asserts all of it; tests/roles/test_kept.py finds tables of which nothing is said.
+The simulator asserts all limits; tests/roles/test_kept.py finds undeclared tables.
 
-A table that forgets: of what was put in, the last so many stay.
+A table of bounded size that keeps the latest entries.
 """
 
 from __future__ import annotations

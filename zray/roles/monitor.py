@@ -1,43 +1,43 @@
-"""GCS monitor: who is a member, and the verdict on those that are silent.
+"""GCS monitor: cluster membership, and the verdict on silent nodes.
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
-    local scheduler    RegisterNode    have it noted for good; tell everybody of everybody
-    local scheduler    Heartbeat       it is alive: HeartbeatReply
+    local scheduler    RegisterNode    record the node durably; announce it to all nodes and all nodes to it
+    local scheduler    Heartbeat       the node is alive: HeartbeatReply
     our host           HostLeft        a node ends in order: all are told
-    any host           GiveUpNode      it can do nothing more for a node, which is lost by that
-    our host           DrainOrdered    DrainNode to that node
-    local scheduler    DrainReport     how far it is; in the end the verdict, by which nothing is lost
-    our host           HostLinkChanged    its connection broke, or is back: a look at its machine; or one is there whose
+    any host           GiveUpNode      the sender can do nothing more for a node, which is therefore lost
+    our host           DrainOrdered    DrainNode to the node
+    local scheduler    DrainReport     the progress; in the end the verdict, by which nothing is lost
+    our host           HostLinkChanged    a connection broke, or is back: probe the machine; or a host connects whose
                                           node has not registered yet
-    our host           HostProbed      its process has ended
-    hosting            MachineIsFree   nor does the cluster run anything of its own there any more
-    our timer          tick            whose process has ended, or who has been silent for too long, is lost: NodeLost
+    our host           HostProbed      the node's process has ended
+    hosting            MachineIsFree   the cluster's own processes have left the machine too
+    our timer          tick            a node whose process has ended, or that is silent for too long, is lost: NodeLost
 
 A connection that broke tells little: the process may have ended, or the network between us.  Only where its machine
 says that nobody listens on its port any more is the process known to be dead.  Otherwise the verdict waits until the
 node's lease is over (local_scheduler/membership/lease.py): it has fenced itself when it falls.
 
-The node of a program outside of the cluster (kind "driver") runs nothing of others: it may be cut off, or asleep,
-for `driver_wait` seconds, and is told so with each answer.  Not where its connection was closed while it was being
-heard of: a machine that sleeps closes nothing, a process that lives is back at once, so that one has ended.
+The node of a program outside the cluster (kind "driver") runs no work of others.  So it may be cut off, or asleep, for
+`driver_wait` seconds, and each answer says so.  An exception is a connection that was closed while heartbeats arrived.
+A machine that sleeps closes no connection, and a living process reconnects at once, so the program has ended.
 
-Silence is counted in ticks of our own, not in seconds: where everybody was stopped at once (a laptop's lid) nobody has
-been silent for more than one tick.  Where we alone stood still, everybody's count begins anew: nodes that saw that
-have taken their leases for extended.  The verdict is final, and noted for good before anybody hears of it.
+Silence is counted in the monitor's own ticks, not in seconds.  If all machines stop at once (a laptop's lid), no node
+has been silent for more than a tick.  If only the monitor's process stalled, all counts begin anew, because nodes that
+noticed have extended their leases.  The verdict is final, and recorded durably before any announcement.
 
-A monitor that follows another one (its head was started again) takes that one's nodes for members, and gives them time
-to register anew; anew from when their connections to us are there.
+A monitor of a restarted head takes the former monitor's nodes for members, and gives them time to register anew.  The
+time starts when their connections are up.
 
-Whether all others are silent since this machine, the head's, is cut off itself: a cable, a switch, a network card.
+Whether all other machines are silent because the head's own machine is cut off: a cable, a switch, a network card.
 
 A head that hears nobody cannot tell that from all having died at once, which is rarer.  So when no node on another
 machine is heard of, at least two of them, and a look from outside reaches none, the verdict on them waits: they are
 suspended meanwhile (local_scheduler/membership/lease.py), and go on when they are heard of again.  Until then they
 wait for us by themselves; then the verdict falls after all.
 
-Of one node alone its death is the likelier cause: it is judged as ever.  So is one of several that are silent while
-others are heard of.
+A single silent node is more likely dead, so the usual verdict applies.  The same holds for several silent nodes while
+others are heard from.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ Messages that a member of a chain cannot handle yet: bounded per sender, and ref
 A client with refused messages is told (ChainAgain) when its accepted messages are done, and sends the others again.
 Limits are per client, so that excessive or invalid messages delay only their sender.
 
-A replica whose disk takes nothing, and for which the clients wait, says so: to the chain master, and that to them.
+Reports of a replica whose disk accepts no writes while clients wait: to the chain master, for the clients.
 
-Nothing is decided by it.  It is for people: for the reasons of a wait that takes long, and for `zray status`.
+Reports cause no decision.  People read them, as reasons of a long wait and in `zray status`.
 """
 
 from __future__ import annotations

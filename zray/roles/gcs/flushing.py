@@ -11,7 +11,7 @@ memory or in its store, and the result is a step of the chain like any other (`U
 A shard in an embedded session's node has no store: no other node can join, so nothing is ever reconstructed from its
 records.  It keeps no large arguments (tables.NOWHERE).
 
-A page: specs that have left memory together, as bytes for a store.  Nothing in it is ever changed.
+A page: specs flushed from memory together, as bytes for a store.  Pages are immutable.
 """
 
 from __future__ import annotations

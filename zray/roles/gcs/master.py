@@ -1,6 +1,6 @@
-"""Chain master: who the replicas of each shard are, in which order, under which epoch (Ray paper 4.4).
+"""Chain master: the replicas of each shard, their order, and the epoch (Ray paper 4.4).
 
-Dialog (who says it -> what we do):
+Dialog (sender, message, reaction):
 
     member           ChainOffer         of the first ones, the one that knows most makes the chain; the next ones join
                                         one by one, the rest are spares
@@ -13,24 +13,25 @@ Dialog (who says it -> what we do):
     member           ChainStalled       tell the clients: they wait for its disk
     member           ChainJoined        append it; once it has caught up as a member, it may be left alone
 
-A member that is out never comes back: its process starts anew, under another address.
+A removed member never returns: its process starts anew, under another address.
 
-Which log: that of the latest epoch, and among those the longest.  A member writes down an epoch when it has all that
-its predecessor had, so a log of that epoch holds all that was acknowledged before; and what was acknowledged in
-it is in the log of its tail.  When the last full member is lost there is no chain, until all logs are there again.
-A member that has caught up may say so ahead of its predecessor, whose log is slower, or its line: who is before a full
-member lacks nothing, and may become head, but is not known to have it on its disk before it says so.
+A new chain begins from a log of the latest epoch; among several, from the longest.  A member logs an epoch after
+receiving the complete state of its predecessor.  So a log of that epoch holds all updates acknowledged before.  Updates
+acknowledged within the epoch are in the log of the tail.  After the loss of the last full member no chain exists until
+all logs are available again.  A member may report its own catching up before its predecessor, if the predecessor's log
+or network is slower.  Any member ahead of a full member lacks nothing, and may become head.  But the log counts as
+complete only after the member's own report.
 
-Members on other nodes outlive the head, and offer what they have to the next one; their logs end with them.  While a
-full member of a chain is the head's, the head's logs hold all that was acknowledged (chain.is_hosted).  Where none is,
-only those on other nodes do: who is in a chain with such members is noted for good before anybody hears of it
-(NoteChain), and the next master waits for those, or for the verdict on them.  When all full members are lost whose logs
-are with them, there is no chain any more.
+Members on other nodes outlive the head, and offer their state to the next master; their logs end with them.  While the
+head runs a full member of a chain, the head's logs hold every acknowledged update (chain.is_hosted).  Otherwise only
+members on other nodes do.  So membership of the chain is recorded durably (NoteChain) before any announcement.  The
+next master waits for those members, or for the verdict on them.  If all full members are lost together with their logs,
+the chain is lost.
 
-The machines of a chain's members: as many as there are (docs/design/gcs-chain.md).
+The placement of a chain's members on different machines (docs/design/gcs-chain.md).
 
-A member's machine is the node that runs it; "": the head's.  A chain all of whose members are there takes one more in
-from where it has none, and when that has caught up, one that shares its machine is taken out.
+A member's machine is the node that runs the member; "": the head's.  If machines without a member exist, a complete
+chain adds a member on such a machine.  After the new member has caught up, a member with a shared machine is removed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is replicated: a shard, and what its clients have asked and been told (see chain.py).
+"""The replicated state: a shard, and its clients' requests and results (see chain.py).
 
-What a tail tells the clients: which requests are done, and what the shard says to their roles (see chain.py).
+Messages from a tail to the clients: finished requests, and the shard's messages to their roles (see chain.py).
 
 An outside view of a replica: its invariants, and its counters.
 """

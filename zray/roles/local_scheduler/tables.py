@@ -3,7 +3,7 @@
 Tasks and objects exist by the million: they are Structs without garbage-collector headers.  They point at each
 other while a task is unfinished (task.entry <-> entry.task); `finish` cuts that, so nothing leaks.
 
-What errors call actors and calls.
+Names of actors and calls in error messages.
 """
 
 from __future__ import annotations

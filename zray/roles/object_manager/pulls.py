@@ -1,26 +1,26 @@
 """Objects that come from other nodes, in chunks (Ray paper 4.2.3).
 
-A pull waits in `queue` until there is room for it, in the order in which its object was wanted; nobody overtakes: so
-the arguments of the task in front come first, and no two tasks wait for each other's.  Only what somebody waits for who
-runs already goes ahead (`is_urgent`): he has room that others wait for.  Then it asks one *source* for
-several chunks at a time, as far as that one's window goes (sources.py).  Chunks go straight from the frame that brought
-them into the arena.
+A pull waits in `queue` until the arena has room, in the order in which objects were wanted, without overtaking.  So the
+arguments of the first task come first, and no two tasks wait for each other's arguments.  Only a pull for a running
+process goes ahead (`is_urgent`), because a running process holds room that others need.  A pull then asks one *source*
+for several chunks at a time, within the source's window (sources.py).  Chunks go straight from the received frame into
+the arena.
 
-The source is a node that has the whole object or, on the word of one that is busy, one that is pulling it too
-(gives.py).  When it is lost, refuses or falls silent, the pull goes on elsewhere, with what is missing; but who has a
-chunk already, or is pulled from, turns to nothing but whole copies.  So the nodes that pull from each other are trees,
-and none waits for itself.
+The source is a node that has the whole object.  A busy node may redirect the pull to a node that is still pulling the
+object (gives.py).  If the source is lost, refuses or falls silent, the pull asks another source for the missing chunks.
+A pull that has a chunk already, or serves other nodes, then turns only to complete copies.  So the nodes that pull from
+each other form trees, and no node waits for itself.
 
-What is asked of one source carries one *ticket*, and so do its answers; until PullDone gives the ticket back, the
-source keeps the bytes as they are.  That they arrive as they were sent is vouched for by the connection (CURVE
-authenticates every frame), that they were read as they should be, by the ticket: a chunk with an old one is not taken.
+All requests to a source carry a *ticket*, and so do the answers.  Until PullDone gives the ticket back, the source
+keeps the bytes unchanged.  CURVE authenticates every frame, so chunks arrive as sent.  The ticket ensures that chunks
+were read from the right range: a chunk with an old ticket is refused.
 
-Sources that fall silent: pulls leave them for others.
+A timeout for silent sources: pulls turn to other sources.
 
-The pull in front, when the store is full for it.
+The first queued pull, while the store is full.
 
-What lies in the store goes when nobody refers to it any more, which is for the local scheduler to see: it is told every
-ROOM_SECONDS how long the one in front has waited, while nothing else comes either.
+Objects leave the store when their last reference is gone, and the local scheduler counts references.  So the local
+scheduler is told every ROOM_SECONDS how long the first pull has waited, while no other pull makes progress.
 """
 
 from __future__ import annotations

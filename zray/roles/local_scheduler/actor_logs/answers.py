@@ -7,15 +7,15 @@
 A call that an actor's call has made (`nested`) is asked for again by its next process: the answer is kept until
 that actor's guardian has it, too.  What is large of it is held as long, where it was made.
 
-Readonly calls of an actor that recovers whose answers are large, or have refs inside: these lie on its node alone.
+Readonly calls of a recoverable actor with answers kept only by its node: large ones, or with refs inside.
 
-    such a call ends     it goes into the log with what it takes, at its place: behind the calls that it has seen
-    CallsLogged          its answer leaves
-    AnswersTaken         nobody asks for that again: the call is forgotten, here and there
-    the node is lost     it is run once more, at its place among the calls that are run again, and so returns the same;
-                         where the answer may still be asked for
+    a readonly call ends   the log records the call with its arguments and position: after all calls that it has seen
+    CallsLogged            the answer leaves
+    AnswersTaken           no more requests for the answer follow: the call is forgotten, also at the backup node
+    the node is lost       the call is replayed at its position among the other calls, and so returns the same;
+                           if the answer may still be requested
 
-One that the checkpoint is behind is not run again, as with other calls.  Small answers stand in the log (`shipping`).
+Calls older than the checkpoint are not replayed, as with other calls.  Small answers are kept in the log (`shipping`).
 
 Calls that an actor that recovers has begun: its guardian hears of one before what that makes leaves.
 

@@ -1,16 +1,16 @@
-"""What actors recover from on other nodes, of one node: the logs of its own (`shipping`), and others' (`copies`).
+"""Recovery data of a node: the logs of its own actors (`shipping`), and copies of other nodes' logs (`copies`).
 
-A result that leaves for another node has a receipt: when that is acknowledged nobody keeps the answer any more.
+Results sent to another node have a receipt: when it is acknowledged, the kept answers are dropped.
 
-Actors of this node that were just made, and that no other node is to hear of yet: their handles wait here.
+Actors just created on the local node with handles that may not leave yet.
 
-    by a call of an actor that recovers    until that one's guardian has heard of it: were this node lost, the call
-                                           would make it anew, and what others had it do would be gone
-    one that recovers itself               until the shard knows who guards it: were this node lost, the shard would
-                                           say that it is dead
+    created by a call of a recoverable actor    until the creator's backup node knows the new actor: after a loss of
+                                                the node, replay would create the actor anew, and lose all effects
+    recoverable itself                          until the shard knows the backup node: after a loss of the node, the
+                                                shard would report the actor as dead
 
-So nobody calls one that may be another one later.  Its results wait as well (`shipping`): others of this node may have
-called it, and have guardians elsewhere.
+So no other node calls an actor that may later be replaced by another.  The results of such an actor wait too
+(`shipping`), because local callers may have backups elsewhere.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Ends of actors: by their last handle, by kill(), by themselves, with their job or their process; and restarts.
+"""Ends of actors: by the last handle, by kill(), by themselves, with their job or process; and restarts.
 
-Actors' classes may have `__ray_shutdown__` or `__del__`: both run before their processes end in order.
+Actors' classes may have `__ray_shutdown__` or `__del__`: both run before the process ends in order.
 
-An actor that leaves, or whose last handle is gone, sees to that by itself.  Where its job or its node ends, it is told
-to stop in place of being killed, and is killed after SHUTDOWN_SECONDS.  A serial actor in the middle of a call stops
-when that call has ended in time.  Nothing waits for other actors.
+An exiting actor, or an actor without a handle, runs both by itself.  At the end of its job or node, the actor is told
+to stop instead of being killed, and is killed after SHUTDOWN_SECONDS. A serial actor in the middle of a call stops
+after the call, given enough time.  Other actors are not awaited.
 
-Actors whose process or node has died and that are restarted: which calls wait for that, and for how long.
+Restarts of actors after a loss of process or node: which calls wait, and for how long.
 
-Calls that may be repeated wait (`max_task_retries`).  Those that may not wait for RESTART_SECONDS, where they have not
-begun, and raise ActorUnavailableError then: a constructor may take as long as it likes.  Actors that recover
-(`checkpoint_interval`) lose no state: all calls wait for them.
+Repeatable calls wait (`max_task_retries`).  Other calls, if not begun, wait for RESTART_SECONDS, and then raise
+ActorUnavailableError, because a constructor may take arbitrarily long.  Recoverable actors (`checkpoint_interval`) lose
+no state, so all calls wait for them.
 
-After the loss of a node the time counts twice: where the calls come from, until the actor has a new home; and there,
-until its constructor is done.  Actors of a node that was drained have a new home at once.
+After the loss of a node the time is measured twice: at the callers' node, until the actor has a new home; and at the
+new home, until its constructor is done.  Actors of a drained node have a new home at once.
 """
 
 from __future__ import annotations

@@ -11,23 +11,23 @@ A task that nobody else could run, and that another one here may wait for, still
 The other side, `Taking`: it holds what it was told to take until the shards know of its copies.  A node that is to
 leave itself takes none: of two that leave at once, each would count on the other one's.
 
-Actors of a node that is to leave (drain): those that can be made again elsewhere do not keep it.
+Actors of a draining node: actors that can be restarted elsewhere do not delay the drain.
 
-    it may be restarted once more, and somebody guards it    it goes with the node: its guardian has it made again, as
-                                                             when a node is lost; that is one of its restarts
-    any other one (no max_restarts, or its log nowhere else) the node waits for its end
+    has a restart left, and a backup node      goes with the node: the backup node restarts the actor, as after a loss;
+                                               that counts as a restart
+    any other (no max_restarts, or no backup   the node waits for its end
+    of its log)
 
-When nothing but such actors keeps the node they are given no more calls, and other nodes keep theirs; what they run
-ends first, for PATIENCE_SECONDS at most, since it may wait for a call that is held back.  Where the node's objects find
-no room elsewhere, calls go on for a moment: what those that are held back take may fill the stores.  A call without an
-answer is what it is after the death of a node: repeated, where it may be (max_task_retries), else an
-ActorUnavailableError.
+When only such actors delay the node, they receive no more calls, and other nodes hold their calls back.  Running calls
+end first, for PATIENCE_SECONDS at most, because a running call may wait for a held one.  If the node's objects find no
+room elsewhere, calls resume for a moment, because the arguments of held calls may fill the stores.  A call without an
+answer is treated as after the death of a node: repeated if allowed (max_task_retries), else an ActorUnavailableError.
 
-Where calls elsewhere, tasks or messages keep the node, these actors may make them as fast as they end.  So they are
-given no calls then either; but what is to end may wait for one: where nothing ends for PATIENCE_SECONDS, they are for
-as long.
+When calls elsewhere, tasks or messages delay the node, these actors may create new ones as fast as the old ones end.
+So they receive no calls then either.  But running work may wait for such a call: if nothing ends for PATIENCE_SECONDS,
+calls resume for as long.
 
-A guardian that is to leave says so (GuardianLeaves): its wards' nodes let it go, and find another one.
+A draining backup node announces that (GuardianLeaves): the actors' nodes release it, and choose another.
 """
 
 from __future__ import annotations

@@ -1,39 +1,40 @@
-"""The lease: how long a node takes itself for a member of its cluster without a word from the monitor.
+"""The lease: how long a node counts itself as a member of its cluster without a message from the monitor.
 
-    the monitor answers a heartbeat      the lease runs from when that heartbeat was sent
-    the monitor does not                 our host looks at the head's machine from outside (ProbeHost):
-        its process has ended, or        nobody can give a verdict on us now, and a head that comes back counts from
-        stands still                     nothing: the lease runs from when we began to look
-        it answers, or is out of reach   nothing is known: we may be cut off, and the verdict on us under way; but a
-                                         head that had ended at an earlier look was started after that, and gives
-                                         those that it knew time to come back, also where it has stood still since
+    the monitor answers a heartbeat      the lease runs from the time when the heartbeat was sent
+    the monitor does not answer          our host probes the head's machine from outside (ProbeHost):
+        its process has ended, or        no verdict on this node is possible now, and a restarted head counts from zero:
+        is suspended                     the lease runs from the time of the probe
+        it answers, or is unreachable    unknown: this node may be cut off, and a verdict under way; but a head found
+                                         dead by an earlier probe was restarted later, and gives its former nodes
+                                         time to return, even if it was suspended since
 
-For a head that has ended, or stands still, we wait from when that was found first: it may have lived until then.
+For a head that has ended, or is suspended, the wait counts from the first such finding, because the head may have lived
+until then.
 
-The node of a program outside of the cluster is told with each answer how long its lease is: it runs nothing of others,
-and may be cut off for longer.
+The node of a program outside the cluster receives its lease with each answer; it runs no work of others, and may be cut
+off for longer.
 
 So a node that is cut off does nothing any more (Suspension) when the verdict on it falls, which takes SILENT_TICKS_MAX
 of the monitor's ticks from the last heartbeat that it has received; one whose head was killed, or stopped, works on.
 Both wait for the head for `head_wait` seconds.  Once a lease is over nothing but the word of a head extends it: one
 that has ended, or stands still, may have given its verdict before.
 
-Time is counted in the steps in which this process runs: a step in which it stood still (it was stopped, or its
-machine slept) counts as STALL_SECONDS at most.  Where all were stopped at once nobody's lease is over.
+Time is counted in steps of this process; a step in which the process was stopped, or its machine slept, counts as
+STALL_SECONDS at most.  If all nodes are stopped at once, no lease expires.
 
-A node whose lease is over does nothing until it hears whether it is a member, as if its process had been stopped.
+Suspension: a node whose lease has expired does nothing until its membership is confirmed or refused.
 
     the lease is over                      others may be about to do our work: stop the workers, keep whatever comes
     the monitor answers a heartbeat, or    there was no verdict on us: hear what was kept, in its order, and go on
     a head that was started again knows us
     the verdict, or nobody for so long     members.fence
 
-Without that a head whose machine has no power, or whose cable is out, would cost all its nodes: they hear nothing, and
-cannot tell that from being cut off themselves.  It is as safe as to end at once: nothing leaves this node meanwhile,
-neither to other nodes nor to the programs here, and no worker runs.  What others hear afterwards is what they would
-have heard from a node that had stood still; those that the monitor has told of our loss do not listen.
+Without suspension, a head without power or network would cost all its nodes.  A node that hears nothing cannot tell a
+dead head from its own isolation.  Suspension is as safe as an immediate end: no message leaves this node, to other
+nodes or to local programs, and no worker runs.  After resumption, other nodes receive the same messages as from a node
+that was stopped meanwhile.  Nodes that the monitor has told of our loss do not listen.
 
-What is heard meanwhile: our timer for heartbeats and looks, what the monitor says of us, and questions why nothing
+Handled meanwhile: the timer for heartbeats and looks, the monitor's messages about this node, and questions why nothing
 happens.
 """
 

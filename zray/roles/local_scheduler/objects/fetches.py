@@ -9,14 +9,14 @@ lets go of it; and that one may wait for a task that takes it.)
 What has refs inside is here when the shards have said that this node holds these: they may have gone before, with the
 node that sent the value, or when the value was let go of here.
 
-Room in the store of this node, when a writer or a value on its way finds none: what goes then.
+Eviction from the local store, when a writer or a pull finds no room.
 
-    what is kept, in case a result has to be made again (puts)        all of it
-    copies of what nobody here holds any more, and others still do    those of which the shard knows another copy
-    copies of what nobody holds any more                              all: they were kept for tasks that took them
+    objects kept for reconstruction of a return (puts)               all
+    copies not held locally any more, but held elsewhere             copies known by the shard to exist elsewhere too
+    copies not held anywhere                                         all: they were kept for dependent tasks
 
-Such a copy stays while there is room: whoever wants the value next may have it from here, or have lost the other.
-Who finds no room waits for it, and others let go meanwhile: so it is looked again, ever less often.
+Such a copy stays while there is room, because the next reader may be local, or may have lost the other copy.  A writer
+without room waits while other objects are released, so the check is repeated, less and less often.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""What processes say of objects: put, held, let go, unpinned, claimed.
+"""Objects held by processes: put, held, released, unpinned, claimed.
 
 The table of objects itself: `table`.
 
-Values that a program frees itself, while it still has refs on them.
+Values freed by a program while refs to them exist.
 
-    driver, worker     FreeValues    free these, here and on the other nodes
-    local scheduler    FreeValues    free those of them that are here
-    -> driver, worker  ValuesFreed   to each with refs on one: an error is its value now
+    driver, worker     FreeValues    free the values, locally and on the other nodes
+    local scheduler    FreeValues    free the local values among them
+    -> driver, worker  ValuesFreed   to each process with a ref: the value is an error now
 
-An object whose value is freed stays an object: its value is an ObjectFreedError.  Refs, lineage and the places at the
-shard go on as they are, so a task that takes the object fails with that error, on whichever node.  A result that is not
-there yet is left alone.  The bytes of a large value go when no process reads them any more.
+A freed object stays an object, with an ObjectFreedError as its value.  Refs, lineage and locations at the shard are
+unchanged, so a task that takes the object fails with the error, on any node.  A result not ready yet is left alone.
+The bytes of a large value are freed when no process reads them any more.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""What our processes put: nobody could make it again but the task that has put it.
+"""Objects put by local processes: only the task that put an object could make it again.
 
-So what tasks on other nodes took, and calls there that may be repeated, is kept until what those return is here.  A
-large result stays where it was made until somebody here wants it; when that node is lost, its task runs again from its
-lineage, and takes the same.  That may have to be made again too, and was made of something put: so of what is not here
-itself, what it takes to make it is kept, a few steps back.  All this where there is room: all of it goes when a writer,
-or a value on its way, finds none.
+So arguments of tasks on other nodes, and of repeatable calls, are kept until the returns have arrived.  A large return
+stays on the maker's node until wanted locally.  After the loss of that node the task is re-executed from lineage with
+the same arguments.  Arguments may need reconstruction too, down to a put.  So for each missing argument, the objects
+needed for reconstruction are kept, a few steps back.  All kept objects are dropped when a writer or a pull finds no
+room.
 
     it is done elsewhere           keep what it took (Trips.landed, Routes.finished)
     a result of it is here         let go; or when nobody here holds that any more
     no room (MakingRoom)         let go of all
 
-And it is known how far each running task has come, since what it has put and is nowhere any more it does not put again:
+The progress of each running task is also recorded, because a put lost everywhere is not repeated:
 
-    RebuildObject, of a put        to whoever has its task in hand, who says what comes of it
-    PutMissing                     the same, to where that runs
+    RebuildObject, of a put        to the node of the task, which reports the outcome
+    PutMissing                     the same, to the node where the task runs
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a local scheduler does when another node is lost: what was there is taken back, or made again.
+"""Recovery after the loss of another node: lost work is taken back or executed again.
 
     a task that we had passed up, and that was placed there   goes up again (one attempt is used up)
     a value that was to come from there                       comes from elsewhere, or the shard has it made again
@@ -8,13 +8,13 @@
     ObjectLost                                                those who wait for it get that error: of a put, or of what
                                                           its task was to make again
 
-The verdict on a node is final: what still comes from it changes nothing.  Source: Ray paper 4.8.
+The verdict on a node is final, so later messages from the node change nothing.  Source: Ray paper 4.8.
 
-Calls that have ended, and are made once more: what they returned that is large went with the node of their actor.
+Repeated calls: an ended call is made again if a large return was lost with the actor's node.
 
-It is as if this node had called (recovery chooses it): wherever the actor is now, and in the state that it has now.
-One that is dead for good says so, as to any call.  An actor that recovers gives again what it had returned, from its
-log (answers), so none of this is for it, nor for calls that it has made itself (`TaskOptions.may_run_again`).
+Recovery chooses a node, which acts as the caller.  The call runs on the actor's current home, in the current state.  A
+dead actor reports its death, as to any call.  A recoverable actor restores the returns from its log (answers).  So
+calls on or by a recoverable actor are not repeated (`TaskOptions.may_run_again`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Lists of tasks, actors and processes (ListWork): our own, and those of all other nodes.  `Ended` keeps what is over.
 
-A node that is asked by another one lists its own, and asks nobody.  A node that does not answer in ANSWER_SECONDS is
-named as silent.
+A node asked by another lists only its own.  A node that does not answer in ANSWER_SECONDS is listed as silent.
 
-Tasks and actors that have ended on a node lately, for the lists of programs (ListWork).
+Tasks and actors that ended recently on a node, for the lists of programs (ListWork).
 
-A node remembers what it alone knows: the process, the attempts and the kind of error.  Nothing is sent for that.
-Memory is bounded, since tasks end by the million: some 200 bytes for each of the last FINISHED_MAX and FAILED_MAX.
-Failed tasks have a place of their own: a flood of finished ones does not wash them away.
+A node remembers facts known only there: the process, the attempts and the kind of error.  No message is sent for them.
+Memory is bounded, because tasks end by the million: some 200 bytes for each of the last FINISHED_MAX and FAILED_MAX.
+Failed tasks have a table of their own, so many finished tasks do not evict them.
 """
 
 from __future__ import annotations

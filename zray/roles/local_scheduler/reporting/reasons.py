@@ -1,15 +1,15 @@
-"""The reasons why an object is not here: a chain of them in words, as far as this node knows.
+"""The reasons why an object is not ready, in words, as a chain, as far as this node knows.
 
-    object -> the task that makes it -> what that waits for (an argument, resources, a worker, an actor, a node)
-           -> who has that
+    object -> the task that makes it -> whatever the task waits for (an argument, resources, a worker, an actor, a node)
+           -> the holder of that
 
 It only looks.  The chain is bounded in depth and in lines; what lies on another node is noted as a Hop, and asked for
 there (`Explain`).
 
-Answers why something is not there yet (Explain): our own reasons, and those of one other node.
+Answers why an object is not ready (Explain): reasons of this node and of another.
 
-The question goes one hop: a node that is asked by another one says what it knows, and asks nobody.  Who does not
-answer in HOP_SECONDS is left out.
+A question goes a single hop: a node asked by another reports its own knowledge, and asks no other node.  A node that
+does not answer in HOP_SECONDS is left out.
 """
 
 from __future__ import annotations

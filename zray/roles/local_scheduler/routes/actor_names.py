@@ -1,19 +1,20 @@
-"""Names of actors: the shard of a name says who has it.
+"""Names of actors: the name's shard knows the owner.
 
 FindActor -> LookUpActor -> LookUpActorReply -> FindActorReply
-FindActorNames -> LookUpActorNames -> ActorNamesListed -> ActorNamesFound      all shards
 
-Actors of other nodes that were found by their names, and that nobody here has a handle on yet.
+FindActorNames -> LookUpActorNames -> ActorNamesListed -> ActorNamesFound all shards
 
-The shard of an actor tells the actor's node when no node holds it any more, and that node then ends it.  A handle that
-comes later keeps nothing.  So the shard is asked to hold the actor for this node only if somebody else holds it still:
+Actors of other nodes found by name, without a local handle yet.
 
-    HoldAtNode (are_inside) -> HoldAtNodeReply    are_gone: nobody does, and the actor is about to end
+An actor's shard reports the end of the last hold to the actor's node, which then ends the actor.  A later handle does
+not keep the actor alive.  So the shard holds the actor for the local node only while another node holds the actor:
 
-Weak handles, as get_actor() gives them: they keep no actor alive, and nobody counts them.
+    HoldAtNode (are_inside) -> HoldAtNodeReply    are_gone: no node holds the actor, which is about to end
 
-Calls by such a handle say where the actor was found.  Its shard is asked where it lives, and answers at once: an actor
-that the shard knows nothing of is where it was found, or has ended.
+Weak handles, as get_actor() returns them: they keep no actor alive, and are not counted as references.
+
+Calls by a weak handle say where the actor was found.  The actor's shard is asked for its home, and answers at once.  An
+actor unknown to the shard still lives where it was found, or has ended.
 """
 
 from __future__ import annotations

@@ -1,24 +1,25 @@
-"""The code of jobs on other nodes: what drivers publish, and who is told of it (docs/design/storage.md).
+"""The code of jobs on other nodes: published by drivers, and announced to nodes (docs/design/storage.md).
 
-    PublishCode -> the job's facts name the bundles, which are objects that the driver holds, and no more those that
-    later ones have replaced; or another sys_path; or
-    one more reload, upon which workers that have modules of the program leave
-    with the first task or actor that leaves, they are shared at the shards like its arguments; later ones at once
-    whatever leaves takes the facts along, and CodeAdded goes ahead of calls; a node that had older ones tells its
+    PublishCode -> the job's facts name the new bundles, objects that the driver holds, and no longer the bundles
+    replaced since; or another sys_path; or
+    another reload, to end workers with modules of the program
+    with the first task or actor that leaves, bundles are shared at the shards like arguments; later bundles at once
+    tasks and actors carry the facts along, and CodeAdded precedes calls; a node with older facts tells the
     workers of the job (JobStarted)
 
-A detached actor takes the bundles that there were when it was made like arguments of its constructor: they live as long
-as it does, and are where it is, and where its guardian is.  The others go with the driver.
+A detached actor takes the bundles existing at its creation like arguments of the constructor.  They live as long as the
+actor, on its node and on the backup node.  Other bundles go with the driver.
 
-The bytes are opaque here; workers fetch and unpack them (host/code/cache.py).
+The bytes are opaque to the node; workers fetch and unpack them (host/code/cache.py).
 
-Code of functions and classes on a node: what its processes publish, and what comes from shards.
+Code of functions and classes on a node: published by local processes, or fetched from shards.
 
-    PublishFunction -> known to its job here, and on to its shard, which keeps it for as long as the job goes on
-    a task whose code is not here waits for it: FetchFunction -> FetchFunctionReply
+    PublishFunction -> known to the job locally, and on to the function's shard, which keeps the code until the job ends
+    a task without its code waits: FetchFunction -> FetchFunctionReply
 
-A job may publish so much from one node: whoever defines a remote function in a loop makes a new one in each round, and
-each stays as long as its job.  What no unfinished task here needs is a cache, as it can be had from its shard again.
+The code that a job may publish from a node is limited.  A program with a remote function defined in a loop publishes a
+new function each time, and each stays until the job ends.  Code not needed by unfinished local tasks is a cache,
+because the shard still has the code.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Queues of ready tasks, and which worker works off which.
+"""Queues of ready tasks, and the leases of workers to queues.
 
 A worker is leased to one queue at a time: it takes the queue's resources once, and runs tasks of that queue
 until there are none (`Batches` says how many at once).  What is sent is not yet begun: a claim window (see
 OpenWindow, ReclaimTasks) lets unbegun tasks be taken back from the end of a worker's queue without its help, so
 that a long task never traps short ones, and an idle worker can take over.
 
-What goes to a worker in one message: as many tasks as it should have, the code and the values that they take.
+Batches sent to a worker: tasks, with code and argument values.
 
-Short tasks go in batches; how many, the mean run time of their function tells (as measured by the workers).
-Tasks whose missing arguments are all made by tasks ahead of them in the same worker's queue go along: chains
-need no round trip per link.
+Short tasks go in batches, sized by the mean run time of their function (as measured by the workers).  A task whose
+missing arguments are all made by tasks ahead of it in the same worker's queue is sent along, so chains need no round
+trip per link.
 """
 
 from __future__ import annotations
