@@ -14,9 +14,9 @@ Dialog (sender, message, reaction):
     hosting            MachineIsFree   the cluster's own processes have left the machine too
     our timer          tick            a node whose process has ended, or that is silent for too long, is lost: NodeLost
 
-A connection that broke tells little: the process may have ended, or the network between us.  Only where its machine
-says that nobody listens on its port any more is the process known to be dead.  Otherwise the verdict waits until the
-node's lease is over (local_scheduler/membership/lease.py): it has fenced itself when it falls.
+A broken connection proves little: the process may have ended, or the network between may be down.  A process is known
+to be dead only if its machine reports that nothing listens on the port any more.  Otherwise the verdict waits until the
+node's lease has expired (local_scheduler/membership/lease.py), so the node has fenced itself by then.
 
 The node of a program outside the cluster (kind "driver") runs no work of others.  So it may be cut off, or asleep, for
 `driver_wait` seconds, and each answer says so.  An exception is a connection that was closed while heartbeats arrived.
@@ -31,10 +31,10 @@ time starts when their connections are up.
 
 Whether all other machines are silent because the head's own machine is cut off: a cable, a switch, a network card.
 
-A head that hears nobody cannot tell that from all having died at once, which is rarer.  So when no node on another
-machine is heard of, at least two of them, and a look from outside reaches none, the verdict on them waits: they are
-suspended meanwhile (local_scheduler/membership/lease.py), and go on when they are heard of again.  Until then they
-wait for us by themselves; then the verdict falls after all.
+A head that hears from no node cannot tell isolation from the death of all nodes, which is rarer.  So the verdict waits
+while all nodes on other machines, at least two, are silent and no probe reaches any.  Those nodes are suspended
+meanwhile (local_scheduler/membership/lease.py), and resume when the head hears from them again.  The verdict falls
+after all when the nodes would no longer wait for the head.
 
 A single silent node is more likely dead, so the usual verdict applies.  The same holds for several silent nodes while
 others are heard from.

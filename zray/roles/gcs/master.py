@@ -2,16 +2,16 @@
 
 Dialog (sender, message, reaction):
 
-    member           ChainOffer         of the first ones, the one that knows most makes the chain; the next ones join
-                                        one by one, the rest are spares
-    client           ChainFollow        tell it of the chain, now and at each change
-    host, monitor    ChainMemberLost    close the chain over it; a spare joins
-    monitor          NodeLost           the same for every member that was on that host, or ran on that node
+    member           ChainOffer         among the first offers, the most complete log makes the chain; later members
+                                        join one by one, the rest are spares
+    client           ChainFollow        tell the client of the chain, now and at each change
+    host, monitor    ChainMemberLost    close the chain over the member; a spare joins
+    monitor          NodeLost           the same for every member of a lost host or node
     hosting          MemberPlaced       a member runs on another node than the head: chains spread over machines
-    hosting          MachineLeaves      its members are replaced, one by one
+    hosting          MachineLeaves      members on the machine are replaced, one by one
     head             ChainJoined        the first time: the clients may hear of the chain
-    member           ChainStalled       tell the clients: they wait for its disk
-    member           ChainJoined        append it; once it has caught up as a member, it may be left alone
+    member           ChainStalled       tell the clients: they wait for the member's disk
+    member           ChainJoined        append the member; after catching up, a member may be left alone
 
 A removed member never returns: its process starts anew, under another address.
 

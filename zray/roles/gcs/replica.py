@@ -2,7 +2,7 @@
 
 Messages from a tail to the clients: finished requests, and the shard's messages to their roles (see chain.py).
 
-An outside view of a replica: its invariants, and its counters.
+An outside view of a replica, with invariants and counters.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Tasks that another node is to run: decision to spill, placement, stealing, and results that come back."""
+"""Tasks for other nodes: decision to spill, placement, stealing, and results."""

@@ -1,15 +1,16 @@
-"""A node that is to leave (`zray drain`): it takes nothing on, finishes what it runs, and hands its objects over.
+"""Drain of a node (`zray drain`): it accepts no work, finishes running work, and hands its objects over.
 
-    DrainNode    -> nothing is placed here any more (LoadReport); what has not begun goes back, or up
-    then         tasks that run end, those that others run for us too, actors end (but for those that can be made again
-                 elsewhere, see `Going`), programs leave
+    DrainNode    -> no more placements here (LoadReport); unbegun tasks are given back, or spilled
+    then         running tasks end, here and elsewhere for us; actors end (except those that can be restarted
+                 elsewhere, see `Going`); programs leave
     then         every object that others may know of gets a copy elsewhere: TakeCopies -> CopiesTaken
-    then         all shards and all nodes have answered that they have what we said
+    then         all shards and all nodes have acknowledged our messages
     DrainReport(is_done) -> the monitor's verdict: nothing was lost with us (NodeLost.is_drained)
 
-A task that nobody else could run, and that another one here may wait for, still runs here.
-The other side, `Taking`: it holds what it was told to take until the shards know of its copies.  A node that is to
-leave itself takes none: of two that leave at once, each would count on the other one's.
+A task that no other node could run, and on which another task here may wait, still runs here.
+
+The other side, `Taking`, holds the objects to take until the shards know of its copies.  A draining node takes none,
+because two draining nodes would each count on the other's copies.
 
 Actors of a draining node: actors that can be restarted elsewhere do not delay the drain.
 

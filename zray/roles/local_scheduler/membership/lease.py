@@ -14,10 +14,10 @@ until then.
 The node of a program outside the cluster receives its lease with each answer; it runs no work of others, and may be cut
 off for longer.
 
-So a node that is cut off does nothing any more (Suspension) when the verdict on it falls, which takes SILENT_TICKS_MAX
-of the monitor's ticks from the last heartbeat that it has received; one whose head was killed, or stopped, works on.
-Both wait for the head for `head_wait` seconds.  Once a lease is over nothing but the word of a head extends it: one
-that has ended, or stands still, may have given its verdict before.
+So a node that is cut off is suspended (Suspension) before the verdict falls, SILENT_TICKS_MAX monitor ticks after the
+last received heartbeat.  A node whose head was killed or stopped works on.  Both wait for the head for `head_wait`
+seconds.  Only a head's message extends an expired lease, because a head that has ended, or is suspended, may have given
+its verdict before.
 
 Time is counted in steps of this process; a step in which the process was stopped, or its machine slept, counts as
 STALL_SECONDS at most.  If all nodes are stopped at once, no lease expires.

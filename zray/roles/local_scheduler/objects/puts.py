@@ -6,9 +6,9 @@ the same arguments.  Arguments may need reconstruction too, down to a put.  So f
 needed for reconstruction are kept, a few steps back.  All kept objects are dropped when a writer or a pull finds no
 room.
 
-    it is done elsewhere           keep what it took (Trips.landed, Routes.finished)
-    a result of it is here         let go; or when nobody here holds that any more
-    no room (MakingRoom)         let go of all
+    the task is done elsewhere     keep the arguments (Trips.landed, Routes.finished)
+    a return has arrived           let go; also when no local process holds the return any more
+    no room (MakingRoom)           let go of all
 
 The progress of each running task is also recorded, because a put lost everywhere is not repeated:
 

@@ -1,12 +1,12 @@
 """Recovery after the loss of another node: lost work is taken back or executed again.
 
-    a task that we had passed up, and that was placed there   goes up again (one attempt is used up)
-    a value that was to come from there                       comes from elsewhere, or the shard has it made again
-    a job whose driver was there                              ends
-    RebuildObject (the shard's word: you have it in hand,     say where it is, go on with it, or run its task again
-    or want it)                                           (call_once_more)
-    ObjectLost                                                those who wait for it get that error: of a put, or of what
-                                                          its task was to make again
+    a task spilled by us and placed on that node       is spilled again (an attempt is used up)
+    a value expected from that node                    is fetched elsewhere, or reconstructed by order of the shard
+    a job with its driver on that node                 ends
+    RebuildObject (the shard knows that we have        report the place, continue the task, or execute the task again
+    the task or want the object)                       (call_once_more)
+    ObjectLost                                         the waiting tasks get the error: of a lost put, or of a lost
+                                                       argument of the task
 
 The verdict on a node is final, so later messages from the node change nothing.  Source: Ray paper 4.8.
 

@@ -1,4 +1,4 @@
-"""Lists of tasks, actors and processes (ListWork): our own, and those of all other nodes.  `Ended` keeps what is over.
+"""Lists of tasks, actors and processes (ListWork), of this node and all others.  `Ended` keeps finished work.
 
 A node asked by another lists only its own.  A node that does not answer in ANSWER_SECONDS is listed as silent.
 

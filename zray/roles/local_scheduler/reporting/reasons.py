@@ -3,8 +3,8 @@
     object -> the task that makes it -> whatever the task waits for (an argument, resources, a worker, an actor, a node)
            -> the holder of that
 
-It only looks.  The chain is bounded in depth and in lines; what lies on another node is noted as a Hop, and asked for
-there (`Explain`).
+Nothing is changed.  The chain is bounded in depth and in lines.  Objects on another node are noted as a Hop, and asked
+for there (`Explain`).
 
 Answers why an object is not ready (Explain): reasons of this node and of another.
 

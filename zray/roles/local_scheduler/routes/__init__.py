@@ -1,1 +1,1 @@
-"""Routes to actors of other nodes, their names, and answers that still lie there."""
+"""Routes to actors of other nodes, names of actors, and answers not fetched from other nodes yet."""

@@ -1,9 +1,9 @@
 """Queues of ready tasks, and the leases of workers to queues.
 
-A worker is leased to one queue at a time: it takes the queue's resources once, and runs tasks of that queue
-until there are none (`Batches` says how many at once).  What is sent is not yet begun: a claim window (see
-OpenWindow, ReclaimTasks) lets unbegun tasks be taken back from the end of a worker's queue without its help, so
-that a long task never traps short ones, and an idle worker can take over.
+A worker is leased to a single queue at a time.  It takes the queue's resources once, and runs tasks of that queue until
+none is left (`Batches` says how many at once).  Sent tasks have not begun yet.  A claim window (see OpenWindow,
+ReclaimTasks) lets unbegun tasks be reclaimed from the end of a worker's queue without its help.  So a long task never
+traps short ones, and an idle worker can take over.
 
 Batches sent to a worker: tasks, with code and argument values.
 
