@@ -1,4 +1,4 @@
-"""Modules of Ray whose content lies in a module of another name here: a finder with a table.
+"""Modules of Ray with their content in a module of another name: a finder with a table.
 
 `zray.tune.suggest.optuna` is the module `zray.tune.search.optuna` itself, so that classes are the same under all names.
 """
@@ -116,7 +116,7 @@ PACKAGES = {"tune.suggest": "tune.search"}
 
 
 def target_of(name: str) -> str | None:
-    """The full name of the module that is found under another full name; None: it is no alias."""
+    """Return the full name of the module behind an alias; None: no alias."""
     if not name.startswith("zray."):
         return None
     own = name[len("zray.") :]

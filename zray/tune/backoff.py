@@ -28,7 +28,7 @@ def progressed(trial: Trial) -> None:
 
 
 def has_failed_last(trial: Trial) -> bool:
-    """Whether an experiment that ends takes the last failure for the outcome of an unfinished trial.
+    """Whether the end of an experiment makes the last failure the outcome of an unfinished trial.
 
     So it is with one that waits for its restart, and with one that keeps failing: a running one may be well otherwise.
     """

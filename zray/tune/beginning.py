@@ -1,4 +1,4 @@
-"""The folder of an experiment that begins: its lock, what another experiment has left there, its first files."""
+"""The folder of a new experiment: its lock, remains of another experiment, its first files."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["ExperimentWarning", "begin_folder"]
 
 
 class ExperimentWarning(UserWarning):
-    """An experiment replaces, or goes on otherwise than, the one that its folder holds."""
+    """A warning that an experiment replaces, or continues differently, the experiment in its folder."""
 
 
 def begin_folder(experiment: RunningExperiment, data: bytes) -> Journal:
-    """Make the folder of an experiment that begins.
+    """Make the folder of a new experiment.
 
     Args:
         data: its state.
@@ -48,7 +48,7 @@ def begin_folder(experiment: RunningExperiment, data: bytes) -> Journal:
 
 
 def _make_new(experiment: RunningExperiment) -> None:
-    """Make a folder that was not there: several programs may begin in one second."""
+    """Make a new folder: several programs may begin in one second."""
     if not os.path.exists(experiment.storage_path):
         os.makedirs(experiment.storage_path, exist_ok=True)
     name, number = experiment.name, 1
@@ -63,7 +63,7 @@ def _make_new(experiment: RunningExperiment) -> None:
 
 
 def _put_away(path: str) -> None:
-    """Rename the records of the experiment that was there: as in Ray, another one of the same name replaces them."""
+    """Rename the records of the former experiment: as in Ray, a new experiment of the same name replaces them."""
     journal = os.path.join(path, JOURNAL)
     if not os.path.exists(journal):
         return
@@ -84,7 +84,7 @@ def _put_away(path: str) -> None:
 
 
 def _unfinished(path: str) -> str:
-    """An experiment that has not ended, in words; empty: it has ended."""
+    """Describe an unfinished experiment in words; empty: finished."""
     from .running_experiment import RunningExperiment
 
     try:

@@ -135,7 +135,7 @@ class CallbackList:
         self._has_begun = True
 
     def save(self, folder: str) -> None:
-        """Keep the states of the callbacks that have one.  The file may hold their keys: it is for its user alone."""
+        """Keep the states of all callbacks with a state. The file may hold their keys, so only its user can read it."""
         if not self._has_begun:
             return  # states of callbacks that were not told theirs would replace those of the former run
         states = [(_name(method), method()) for method in self.methods("get_state")]
@@ -144,7 +144,7 @@ class CallbackList:
             self._saved = data
 
     def _load(self, folder: str) -> None:
-        """Give the callbacks their states back; those of other classes are left out."""
+        """Give the callbacks their states back, except to callbacks of other classes."""
         if not self.methods("set_state"):
             return
         states = _read_states(os.path.join(folder, STATES))
@@ -169,7 +169,7 @@ class CallbackList:
 
 
 def pickled(callbacks: list[Any]) -> list[bytes]:
-    """The callbacks for a restored experiment; those that do not pickle are left out."""
+    """Return the callbacks for a restored experiment, without callbacks that do not pickle."""
     import cloudpickle
 
     found = []
@@ -180,7 +180,7 @@ def pickled(callbacks: list[Any]) -> list[bytes]:
 
 
 def unpickled(pickles: list[bytes]) -> list[Any]:
-    """The callbacks of a restored experiment; those whose module is not there any more are left out."""
+    """Return the callbacks of a restored experiment, without callbacks of missing modules."""
     callbacks = []
     for data in pickles:
         with contextlib.suppress(Exception):
@@ -195,7 +195,7 @@ def unpickled(pickles: list[bytes]) -> list[Any]:
 
 
 def _read_states(path: str) -> list[tuple[str, Any]]:
-    """The states of a file, with the names of their callbacks; none: there is no file.
+    """Return the states in a file, with the names of their callbacks; empty without a file.
 
     Raises:
         TuneError: the file is damaged, or needs a module that is not here.

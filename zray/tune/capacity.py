@@ -1,4 +1,4 @@
-"""How many trials the nodes can hold, and whether they can hold one at all."""
+"""How many trials the nodes can hold, if any."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def addresses() -> dict[str, str]:
 def capacity_event(
     controller: Controller, trainable: Any, resources: Any, *, raises_at_none: bool = False
 ) -> ev.Capacity:
-    """The number of trials that the nodes can hold now.
+    """Return the number of trials that the nodes can hold now.
 
     Args:
         resources: of each trial, as the user gave them.

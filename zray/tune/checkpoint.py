@@ -118,7 +118,7 @@ class Checkpoint:
             return {}
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
-        """Write the dict `metadata`, which JSON can hold, in place of what there was."""
+        """Replace the metadata by the dict `metadata`, which JSON can hold."""
         with open(os.path.join(self.path, METADATA), "w") as file:
             json.dump(metadata, file)
 
@@ -143,7 +143,7 @@ def _temporary_folder() -> str:
 
 
 def check(checkpoint: Any) -> None:
-    """Refuse what a report cannot take as a checkpoint.
+    """Refuse a value that is no valid checkpoint of a report.
 
     Raises:
         TypeError: it is none.
@@ -162,7 +162,7 @@ def check(checkpoint: Any) -> None:
 
 
 def persist(checkpoint: Checkpoint | str, target: str) -> None:
-    """Put a checkpoint into a trial's folder: under another name first, so that a kill leaves no half one."""
+    """Put a checkpoint into a trial's folder: under another name first, so a kill leaves no partial checkpoint."""
     source = Checkpoint(checkpoint) if isinstance(checkpoint, str) else checkpoint
     unfinished = f"{target}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)

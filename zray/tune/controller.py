@@ -64,12 +64,12 @@ class Controller(ControllerNames):
     # --- what schedulers may ask and do ---
 
     def pending(self) -> Iterator[Trial]:
-        """The trials that may start, in order: not those whose process is still stopping, or that failed just now."""
+        """Return the trials that may start, in order: not trials still stopping, or just failed."""
         waiting = self.waiting.values()
         return (each for each in waiting if each.trial_id not in self.halting and each.not_before <= self.now)
 
     def stop_trial(self, trial: Trial, reason: str = "") -> None:
-        """End a trial that is not the one whose result is being handled."""
+        """End a trial other than the trial of the current result."""
         if trial.is_over:
             return
         self._explain(trial, STOP, reason)
@@ -126,7 +126,7 @@ class Controller(ControllerNames):
         self._fill()
 
     def budget_left(self, now: float) -> float:
-        """Seconds to the end of the time budget; without one, or behind its end: infinite."""
+        """Return the seconds to the end of the time budget; infinite without a budget, or after its end."""
         budget = self.settings.time_budget_s
         return self.began_at + budget - now if budget and not self.is_ending else float("inf")
 
@@ -286,7 +286,7 @@ class Controller(ControllerNames):
     # --- checkpoints ---
 
     def _keep(self, trial: Trial, saved: SavedCheckpoint) -> None:
-        """Add a checkpoint, and drop what is too much: the newest one and the best ones stay."""
+        """Add a checkpoint, and drop surplus ones: the newest and the best stay."""
         trial.checkpoints = [each for each in trial.checkpoints if each.path != saved.path]
         trial.checkpoints.append(saved)
         self.actions.append(ev.Kept(trial.trial_id, saved.path))

@@ -1,4 +1,4 @@
-"""The best trial of a controller, and what schedulers that were written for Ray ask of it."""
+"""The best trial of a controller, and the attributes used by schedulers written for Ray."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ControllerNames:
         return [*self.running.values(), *self.waiting.values(), *self.paused.values()]
 
     def resumable(self: Controller) -> Iterator[Trial]:  # type: ignore[misc]
-        """The paused trials whose process has stopped, in the order of their creation."""
+        """Return the paused trials with stopped processes, in the order of their creation."""
         found = (trial for trial in self.paused.values() if trial.trial_id not in self.halting)
         return iter(sorted(found, key=lambda trial: trial.index))
 
@@ -48,13 +48,13 @@ class ControllerNames:
         return len(self.running) + len(self.halting) < self._limit()
 
     def pause_trial(self: Controller, trial: Trial, should_checkpoint: bool = True) -> None:  # type: ignore[misc]
-        """Pause a running trial that is not the one whose result is being handled."""
+        """Pause a running trial other than the trial of the current result."""
         if trial.state is TrialState.RUNNING and trial.trial_id not in self.halting:
             self._halt(trial, "pause", save=should_checkpoint and not trial.has_newest)
             self._move(trial, TrialState.PAUSED)
 
     def chosen_trial(self: Controller) -> Trial | None:  # type: ignore[misc]
-        """The trial that the scheduler wants to run, if it can start; a paused one goes on."""
+        """Return the trial that the scheduler wants to run, if possible; a paused trial continues."""
         trial = self.scheduler.choose_trial_to_run(self)
         if trial is None or trial.trial_id in self.halting:
             return None
@@ -63,7 +63,7 @@ class ControllerNames:
         return trial if trial.state is TrialState.PENDING else None
 
     def note_best(self: Controller, trial: Trial, result: dict[str, Any]) -> None:  # type: ignore[misc]
-        """A trial has a result: perhaps it has the best value so far."""
+        """Update the best trial after a result."""
         objective = self.objective
         if objective is None:
             return

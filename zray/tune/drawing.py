@@ -109,14 +109,14 @@ def svg(parts: Sequence[str], label: str, height: int = HEIGHT) -> str:
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """The points, POINTS_MAX of them at most, with the first and the last one."""
+    """Return at most POINTS_MAX of the points, with the first and the last."""
     if len(points) <= POINTS_MAX:
         return points
     return [points[round(place * (len(points) - 1) / (POINTS_MAX - 1))] for place in range(POINTS_MAX)]
 
 
 def _path(points: Sequence[tuple[float, float]], line: Line) -> str:
-    """A trial's line in the colour of its rank; `--rank` is for the page, which has other colours on a dark screen."""
+    """Draw a trial's line in the colour of its rank; `--rank` is for the page, with other colours on a dark screen."""
     if len(points) == 1:
         (x, y) = points[0]
         shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour(line.rank)}"'
@@ -177,7 +177,7 @@ class Axis:
             self.marks = [(place, text) for text, place in list(self.places.items())[:20]]
 
     def _marked(self, values: Sequence[float]) -> list[float]:
-        """The values with marks: a choice among a few numbers has these, and no round numbers between them."""
+        """Return the values with marks: for a choice among a few numbers all of them, without round numbers between."""
         own = sorted(set(values))
         if not 1 < len(own) <= VALUES_MAX:
             return self.scale.ticks()

@@ -98,7 +98,7 @@ class _RecordedSearcher(Searcher):
 
 
 class _RecordedRun(VirtualRun):
-    """A virtual run that notes the trials that go beyond what is recorded."""
+    """A virtual run that notes trials beyond the record."""
 
     def __init__(self, controller: Controller, facts: Facts, trials_at_once: int) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""The durability of checkpoints: a power cut loses at most what was written in the last second.
+"""The durability of checkpoints: a power cut loses at most the last second of writes.
 
 A thread waits for the disk and deletes, so that trials do not.  Once a second it syncs the new checkpoints that are
 still wanted, then the journal, which names them, and only then deletes those that they replace.  A checkpoint that is
@@ -64,7 +64,7 @@ def digest_of(path: str) -> int:
 
 
 class Durability:
-    """Brings checkpoints to the disk, and deletes those that are too many.
+    """Writes checkpoints to the disk, and deletes surplus ones.
 
     Args:
         journal: what names the checkpoints.
@@ -92,7 +92,7 @@ class Durability:
         self._begin()
 
     def delete(self, path: str) -> None:
-        """Delete a checkpoint when the disk has what replaces it; one that the disk does not have yet, soon."""
+        """Delete a checkpoint when its replacement is on the disk; a checkpoint not on the disk yet, soon."""
         with self._lock:
             is_there = path in self._known and path not in self._new
             self._known.discard(path)

@@ -1,4 +1,4 @@
-"""Events that the controller handles, and actions that it asks for.  The journal records the events."""
+"""Events handled by the controller, and actions requested by it.  The journal records the events."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Report(Record, frozen=True, tag=True):
 
 
 class Began(Record, frozen=True, tag=True):
-    """A process has begun with the trial.  facts: pid, hostname, node_ip: what its results are marked with."""
+    """A process has begun with the trial.  facts: pid, hostname, node_ip: marks of the trial's results."""
 
     trial_id: str
     facts: dict[str, Any]
 
 
 class Saved(Record, frozen=True, tag=True):
-    """A checkpoint that the controller asked for, of the last result.  size: bytes in it; -1: not known."""
+    """A checkpoint of the last result, requested by the controller.  size: in bytes; -1: not known."""
 
     trial_id: str
     iteration: int
@@ -75,7 +75,7 @@ class Sealed(Record, frozen=True, tag=True):
 
 
 class Halted(Record, frozen=True, tag=True):
-    """The trial's process has stopped as the controller asked.
+    """The trial's process has stopped at the controller's request.
 
     checkpoint: empty: none.  size: bytes in it.  reason: why it could not be saved.
     """
@@ -116,7 +116,7 @@ class Resumed(Record, frozen=True, tag=True):
 
 
 class TimedOut(Record, frozen=True, tag=True):
-    """The time at which the budget may be over.  reason: why the experiment ends in any case; empty: it need not."""
+    """The time at which the budget may be over.  reason: why the experiment ends in any case; empty: no reason."""
 
     reason: str = ""
 
@@ -125,7 +125,7 @@ Event = Capacity | Suggested | Report | Began | Saved | Sealed | Halted | Finish
 
 
 class Start(Struct, frozen=True):
-    """Start a process for the trial, from its checkpoint if it has one."""
+    """Start a process for the trial, from the latest checkpoint, if any."""
 
     trial_id: str
 
@@ -158,7 +158,7 @@ class Delete(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """A checkpoint is one of the trial's, for the callbacks.  path: its folder."""
+    """A checkpoint has been added to the trial's, for the callbacks.  path: the checkpoint's folder."""
 
     trial_id: str
     path: str

@@ -61,7 +61,7 @@ class Experiment:
 
     @staticmethod
     def load(path: str, trainable: Any = None, *, replays: bool = True) -> RunningExperiment:
-        """The experiment that a folder holds, with its trials."""
+        """Return the experiment in a folder, with its trials."""
         return RunningExperiment.load(path, trainable, replays=replays)
 
     @classmethod

@@ -29,7 +29,7 @@ LINGER_SECONDS = 0.001
 
 
 class TrialStopped(BaseException):
-    """The trial is over: raised by a report, so that the function ends.  `except Exception` does not catch it."""
+    """The trial is over: raised by a report, to end the function.  `except Exception` does not catch it."""
 
 
 Item = tuple[dict[str, Any], "Checkpoint | None", float]  # metrics, checkpoint, seconds since the former report

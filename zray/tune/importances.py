@@ -70,7 +70,7 @@ def _ped_anova(optuna: Any) -> Any:
 
 
 def _distribution(optuna: Any, values: list[Any]) -> tuple[Any, list[Any]] | None:
-    """The distribution that the values of a parameter may have come from, and the values in it; None: all are equal."""
+    """Return the possible distribution of a parameter's values, and the values within; None: all are equal."""
     distributions = optuna.distributions
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         low, high = min(values), max(values)

@@ -1,4 +1,4 @@
-"""Callbacks of other libraries, under Ray's names: what is absent says what to do instead."""
+"""Callbacks of other libraries, under Ray's names: an absent callback names the alternative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C during an experiment: the first one ends it between two turns of its loop, the second one at once."""
+"""Ctrl-C during an experiment: the first ends the experiment between two turns of the loop, the second at once."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class Journal:
             raise
 
     def cut(self, offset: int, problem: str = "") -> None:
-        """Go on behind the last good record, as `read_journal` has found it.
+        """Continue after the last good record, as found by `read_journal`.
 
         Args:
             problem: what is wrong behind it: the bytes there are kept in a file beside the journal.
@@ -202,7 +202,7 @@ class Journal:
         self._end = len(whole)
 
     def append(self, events: Iterable[Any]) -> None:
-        """Write events; they survive the end of this process when this returns.
+        """Write events, which then survive the end of the process.
 
         Raises:
             OSError: they cannot be written; the journal is as it was before.

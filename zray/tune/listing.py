@@ -22,7 +22,7 @@ INTERRUPTED = "interrupted: no program runs the experiment"
 
 
 def row_of(recorded: Recorded, trial: Trial) -> dict[str, Any]:
-    """A trial as one flat dict: its state, its parameters, its last metrics."""
+    """Return a trial as one flat dict: state, parameters, last metrics."""
     result = trial.last_result
     row: dict[str, Any] = {
         "trial": str(trial),

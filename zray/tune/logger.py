@@ -150,7 +150,7 @@ def writes_events(callbacks: Iterable[Any]) -> bool:
 
 
 def formats_of(callbacks: Iterable[Any]) -> frozenset[str]:
-    """The formats, of `records.files.FORMATS`, that an experiment with these callbacks writes of each trial."""
+    """Return the formats, of `records.files.FORMATS`, written for each trial of an experiment with these callbacks."""
     if _are_automatic():
         return FORMATS
     found: set[str] = set()

@@ -33,7 +33,7 @@ _KEYS = frozenset((str, int, float, bool, type(None)))
 
 
 def recordable(metrics: Mapping[Any, Any]) -> dict[str, Any]:
-    """The metrics of a result as they are recorded.  Arrays of several numbers and other objects stay as they are.
+    """Return the metrics of a result in recorded form.  Arrays of several numbers and other objects stay unchanged.
 
     Raises:
         ValueError: a value cannot be recorded; the error names its metric.
@@ -101,7 +101,7 @@ def _refusal(value: Any, name: str, why: str) -> str:
 
 
 def as_number(value: Any) -> int | float | bool | None:
-    """A number of any library as Python's, also an array or tensor of one element; None: it is none."""
+    """Return a number of any library, or an array or tensor of one element, as Python's number; None: no number."""
     kind = type(value)
     if kind is float or kind is int or kind is bool:
         return value  # type: ignore[no-any-return]
@@ -185,7 +185,7 @@ def text_of(value: Any) -> str:
 
 
 def encode_other(value: Any) -> Any:
-    """A value that msgpack does not have: numbers as such, small arrays as lists, others as text."""
+    """Convert a value unknown to msgpack: numbers as such, small arrays as lists, others as text."""
     number = as_number(value)
     if number is not None:
         return number

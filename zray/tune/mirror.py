@@ -36,7 +36,7 @@ class MirrorWarning(UserWarning):
 
 
 def local_path(path: str | os.PathLike[str]) -> str | None:
-    """The local path that a storage path means; None: it is the URL of another storage."""
+    """Return the local path meant by a storage path; None: the URL of another storage."""
     text = os.fspath(path)
     if text.startswith(("file://", "local://")):
         text = text.partition("://")[2]
@@ -50,7 +50,7 @@ def local_folder(url: str) -> str:
 
 
 def open_url(url: str, filesystem: Any = None) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it.
+    """Return the file system of a URL, and the path in the file system.
 
     Args:
         filesystem: a file system of fsspec or pyarrow; None: that of the URL.
@@ -183,7 +183,7 @@ class Mirror:
 
 
 def _files(local: str) -> dict[str, tuple[int, int]]:
-    """The files of an experiment that are copied, by their path within it, with size and time of change."""
+    """Return the copied files of an experiment, by their path within the folder, with size and time of change."""
     found = {}
     for folder, names, files in os.walk(local):
         names[:] = [name for name in names if not name.endswith(".unfinished") and not name.startswith(TEMPORARY)]
@@ -251,7 +251,7 @@ def _read(path: str) -> bytes | None:
 
 
 def _listing(files: Any, root: str) -> dict[str, int]:
-    """The files of a copy, with their sizes; of a folder that was copied by hand: what is there."""
+    """Return the files of a copy, with their sizes; for a folder copied by hand: all existing files."""
     try:
         listed: dict[str, int] = json.loads(files.cat_file(f"{root}/{LISTING}"))
         return listed
@@ -262,7 +262,7 @@ def _listing(files: Any, root: str) -> dict[str, int]:
 
 
 def _get(files: Any, source: str, target: str, size: int) -> bool:
-    """Copy one file from the storage, and say whether it is as it is listed."""
+    """Copy one file from the storage, and say whether the file is as listed."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         files.get_file(source, target)

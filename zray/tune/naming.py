@@ -56,7 +56,7 @@ def checkpoint_folder(path: str, number: int, origin: str = "") -> str:
 
 
 def checkpoint_number(name: str) -> int:
-    """The number in the name of a checkpoint's folder; -1: it is no such name."""
+    """Return the number in the name of a checkpoint's folder; -1: another name."""
     found = re.match(r"checkpoint_(\d{6})(_from_\w+)?(\.unfinished)?$", name)
     return int(found[1]) if found else -1
 

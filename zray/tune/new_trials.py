@@ -42,7 +42,7 @@ def made_trial(controller: Controller, trial_id: str, suggestion: dict[str, Any]
 
 
 def _with_values(config: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """A configuration with more values, by their path; the given one is left as it is."""
+    """Return a configuration with more values, by their path; the given configuration is unchanged."""
     for path, value in values.items():
         config = dict(config)
         *outer, last = path.split("/")

@@ -20,7 +20,7 @@ LAST = float("-inf")
 
 
 def number_of(value: Any) -> float | None:
-    """A value as a float: the number by which it is recorded; None: the value is none."""
+    """Return a value as a float, as recorded; None: no number."""
     number = as_number(value)
     if number is None:
         return None
@@ -31,7 +31,7 @@ def number_of(value: Any) -> float | None:
 
 
 class Objective(NamedTuple):
-    """A metric, and whether its smallest or its largest value is the best."""
+    """A metric, and whether the smallest or the largest value is the best."""
 
     metric: str
     mode: str | None
@@ -62,7 +62,7 @@ class Objective(NamedTuple):
         return self.sign * number if math.isfinite(number) else LAST
 
     def any_score_of(self, value: Any) -> float | None:
-        """The score of a value among which infinite ones count as they are; NaN alone comes last."""
+        """Return the score of a value: infinite values count, and NaN alone comes last."""
         number = number_of(value)
         return None if number is None else LAST if math.isnan(number) else self.sign * number
 

@@ -1,4 +1,4 @@
-"""The best of an experiment's trials, and one row of each: what the classes of `results` have in common."""
+"""The best of an experiment's trials, and a row of each: the common base of the classes of `results`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")
 
 
 def history(trial: Trial) -> list[dict[str, Any]]:
-    """All results of a trial: from its result.json, or from the journal, where the experiment writes no such files."""
+    """All results of a trial: from its result.json, or from the journal of an experiment without result files."""
     if not trial.iteration or os.path.exists(os.path.join(trial.path, "result.json")):
         return read_results(trial.path)
     folder = os.path.dirname(trial.path)
@@ -45,7 +45,7 @@ class _Results(dict[str, list[dict[str, Any]]]):
 
 @functools.lru_cache(maxsize=1)
 def _results_of_journal(folder: str, modified_at: int, size: int) -> _Results:
-    """All results of an experiment.  modified_at, size: of the journal, which is read anew when they change."""
+    """All results of an experiment.  modified_at, size: of the journal, which is read anew after a change."""
     from .running_experiment import RunningExperiment
 
     found = _Results()
@@ -54,7 +54,7 @@ def _results_of_journal(folder: str, modified_at: int, size: int) -> _Results:
 
 
 def value_in_scope(trial: Trial, objective: Objective, scope: str, *, filter_nan_and_inf: bool = True) -> float | None:
-    """The value by which a trial is compared; None: it has none.
+    """Return the value by which a trial is compared; None: no value.
 
     Args:
         scope: "last": its last value; "all": its best one; "avg": their mean; "last-5-avg", "last-10-avg".
@@ -108,7 +108,7 @@ def best_trial_of(
 
 
 def rows_of(trials: Sequence[Trial], metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:
-    """Rows of the trials, a dict each: its last result, or the one with the best value of a metric."""
+    """Return a row for each trial, a dict: the last result, or the result with the best value of a metric."""
     if mode and mode not in ("min", "max"):
         raise ValueError(f'mode is "min" or "max", not {mode!r}.')
     if mode and not metric:

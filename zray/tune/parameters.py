@@ -126,7 +126,7 @@ def _class_with_parameters(base: Any, parameters: Parameters) -> type:
 
 
 def placed(trainable: Any) -> Any:
-    """The trainable with its parameters stored in this session."""
+    """Return the trainable with its parameters stored in the current session."""
     if isinstance(trainable, FunctionWithParameters):
         made = FunctionWithParameters(trainable.function, trainable.parameters.placed())
     elif isinstance(trainable, functools.partial) and isinstance(trainable.func, FunctionWithParameters):

@@ -12,7 +12,7 @@ _PROTOCOL = 5
 
 
 def dump(value: Any, file: BinaryIO) -> None:
-    """Write the pickle of a checkpoint into an empty file, by value where it must be.
+    """Write the pickle of a checkpoint into an empty file, by value where necessary.
 
     The arrays go into the file one by one: bytes of the whole pickle would take its size in new memory, whose pages
     cost several times as much time as the file.

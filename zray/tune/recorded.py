@@ -49,7 +49,7 @@ class Recorded(NamedTuple):
         return found
 
     def trial(self, name: str) -> Trial:
-        """A trial by its id, its name, its number, or how one of the first two begins or ends.
+        """Return a trial by id, name, number, or the beginning or end of the id or name.
 
         Raises:
             TuneError: there is none, or several.
@@ -67,18 +67,18 @@ class Recorded(NamedTuple):
         return found[0]
 
     def interrupted(self) -> str:
-        """How to go on, where the experiment is not done and no program runs it; empty: neither is so."""
+        """Describe how to continue an unfinished experiment that no program runs; empty: not the case."""
         if self.experiment is None or self.experiment.controller.is_done or is_running(self.path):
             return ""
         return f"interrupted; go on with Tuner.restore({self.path!r}, trainable)"
 
     def total(self) -> int:
-        """The number of trials, also of those that have not begun."""
+        """Return the number of trials, including trials that have not begun."""
         planned = self.experiment.settings.num_samples if self.experiment is not None else 0
         return max(len(self.trials), planned)
 
     def parameters(self) -> dict[str, list[Any]]:
-        """The values of each parameter that the search has chosen, by its path, in the order of the trials."""
+        """Return the values of each parameter chosen by the search, by path, in the order of the trials."""
         names: dict[str, None] = {}
         for trial in self.trials:
             names.update(dict.fromkeys(trial.chosen))
@@ -128,12 +128,12 @@ def read_experiment(path: str, metric: str | None = None, mode: str | None = Non
 
 
 def has_state(path: str) -> bool:
-    """Whether the folder of an experiment has its pickled state, whose classes are of the program's modules."""
+    """Whether the folder of an experiment has a pickled state, with classes of the program's modules."""
     return os.path.exists(os.path.join(path, STATE))
 
 
 def folder_of(path: str) -> str:
-    """The folder of an experiment: a path, or a name in the folder of experiments.
+    """Return the folder of an experiment: a path, or a name in the folder of experiments.
 
     Raises:
         TuneError: there is no such folder.
@@ -183,7 +183,7 @@ def _trials_of_files(path: str) -> list[Trial]:
 
 
 def _parameters_of_files(folder: str) -> dict[str, Any] | None:
-    """The configuration in a trial's folder; None: there is no file, or it is damaged."""
+    """Return the configuration in a trial's folder; None: the file is missing or damaged."""
     try:
         with open(os.path.join(folder, "params.json"), encoding="utf-8", errors="replace") as file:
             found = json.load(file)
@@ -193,7 +193,7 @@ def _parameters_of_files(folder: str) -> dict[str, Any] | None:
 
 
 def _note_what_differs(trials: list[Trial]) -> None:
-    """Parameters that differ between trials are those that were searched."""
+    """Return the searched parameters: those with different values in different trials."""
     flat = [flattened(trial.config) for trial in trials]
     for name in {name: None for each in flat for name in each}:
         values = [each.get(name) for each in flat]

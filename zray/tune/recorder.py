@@ -23,7 +23,7 @@ EVENTS_TRIALS_MAX = 1000
 
 
 class Recorder:
-    """Writes what happens to trials.
+    """Records the events of trials.
 
     Args:
         controller: whose trials they are.
@@ -46,7 +46,7 @@ class Recorder:
         self._decisions = open(os.path.join(path, DECISIONS), "a", errors="backslashreplace")  # noqa: SIM115
 
     def handlers(self) -> dict[type, Any]:
-        """The actions that are carried out here."""
+        """Return the actions handled by the recorder."""
         return {
             ev.Copy: self.copy,
             ev.Delete: self.delete,
@@ -89,12 +89,12 @@ class Recorder:
         persist(action.source, action.target)
 
     def kept(self, action: ev.Kept) -> None:
-        """Take a checkpoint that is one of the trial's."""
+        """Take a new checkpoint of the trial."""
         self._kept.append(action)
         self.durability.keep(action.path)
 
     def delete(self, action: ev.Delete) -> None:
-        """Delete the folder of a checkpoint, when the disk has what replaces it."""
+        """Delete the folder of a checkpoint, when its replacement is on the disk."""
         self.durability.delete(action.path)
 
     def sealed(self, now: float) -> list[ev.Sealed]:
@@ -122,7 +122,7 @@ class Recorder:
         self.notify_kept()
 
     def notify_kept(self) -> None:
-        """A checkpoint is told after the result that it belongs to."""
+        """Report new checkpoints, after their results."""
         kept, self._kept = self._kept, []
         for action in kept:
             trial = self.controller.trials[action.trial_id]

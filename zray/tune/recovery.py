@@ -43,7 +43,7 @@ def decision_line(action: ev.Explained) -> str:
 
 
 class CheckpointRepair:
-    """Carries out what a kill came before: copies and deletions that the journal stands for."""
+    """Carries out actions missed because of a kill: copies and deletions recorded in the journal."""
 
     def __init__(self) -> None:
         self._copies: dict[str, str] = {}  # target -> source
@@ -51,7 +51,7 @@ class CheckpointRepair:
         self._kept: dict[str, list[SavedCheckpoint]] = {}  # trial -> all that it ever had
 
     def note(self, action: Any, trials: dict[str, Trial] | None = None) -> None:
-        """An action of a journal that is replayed.  trials: as they are then."""
+        """Note an action of a replayed journal.  trials: as of that moment."""
         if isinstance(action, ev.Copy):
             self._copies[action.target] = action.source
         elif isinstance(action, ev.Delete):
@@ -63,7 +63,7 @@ class CheckpointRepair:
             )
 
     def write(self, trials: Iterable[Trial]) -> None:
-        """Complete the trials' folders, and forget checkpoints whose folder is not there."""
+        """Complete the trials' folders, and forget checkpoints without a folder."""
         kept: set[str] = set()
         for trial in trials:
             for saved in trial.checkpoints:
@@ -90,7 +90,7 @@ class CheckpointRepair:
             shutil.rmtree(path, ignore_errors=True)
 
     def _take_back(self, trial: Trial) -> None:
-        """The disk does not have the newest checkpoint: the one that it replaced was not deleted yet."""
+        """Restore the former checkpoint, not deleted yet, because the newest is not on the disk."""
         left = trial.checkpoints[-1].iteration if trial.checkpoints else 0
         for saved in reversed(self._kept.get(trial.trial_id, [])):
             if saved.iteration > left and saved.path in self._deleted and not _problem_of(saved):
@@ -99,7 +99,7 @@ class CheckpointRepair:
 
 
 def _put_damaged_aside(trial: Trial) -> list[str]:
-    """Take checkpoints from a trial until the newest one is as it was written; what is wrong with each, in words."""
+    """Put a trial's damaged checkpoints aside until the newest is intact; return the problem of each, in words."""
     found = []
     while trial.checkpoints and (problem := _problem_of(saved := trial.checkpoints[-1])):
         aside = f"{saved.path}.damaged"
@@ -133,7 +133,7 @@ def _remove_unfinished(folder: str) -> None:
 
 
 class FolderRepair:
-    """The effects that the actions of a replayed journal have had, or should have had.
+    """The actual or intended effects of a replayed journal's actions.
 
     Args:
         path: the experiment's folder.

@@ -1,4 +1,4 @@
-"""Refs in a search space: an experiment's records name their places, and a restore fills in the refs of its session.
+"""Refs in a search space: an experiment's records name their places, and a restore fills in the new session's refs.
 
 A ref ends with its session.  The pickles of configurations and of the experiment therefore have the number of a ref in
 the search space, in the order in which a pickle meets them.  The same space, made anew, has new refs at these numbers.
@@ -73,7 +73,7 @@ def refs_in(space: Any) -> list[Any]:
 
 
 def dumps(value: Any, refs: list[Any] | tuple[()] = ()) -> bytes:
-    """The pickle of a value in which refs of the list are numbers; without a list, plain pickle reads it.
+    """Return the pickle of a value, with refs of the list as numbers; without a list, plain pickle can read the value.
 
     What the program's own file defines goes by value: another program would look for it in its own `__main__`, and
     find nothing, or something else of that name.

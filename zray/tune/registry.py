@@ -86,14 +86,14 @@ def names_of_models() -> list[str]:
 
 
 def names_for_processes() -> dict[str, dict[str, Any]] | None:
-    """The environments and models that the processes of trials have to know; None: there are none."""
+    """Return the environments and models required by the processes of trials; None: none."""
     if not _environments and not _models:
         return None
     return {"environments": dict(_environments), "models": dict(_models)}
 
 
 def learn_names(ref: Any) -> None:
-    """Keep the ref of the environments and models that the program has registered, in the process of a trial.
+    """Keep the ref of the program's registered environments and models, in the process of a trial.
 
     The names are read when one of them is looked for: models may import libraries that a trial does without.
     """
@@ -114,7 +114,7 @@ def _read_names() -> None:
 
 
 def trainable_of(value: Any) -> tuple[str, Any]:
-    """The name, and the function or class, of what a program asks to run.
+    """Return the name, and the function or class, that a program asks to run.
 
     Raises:
         TuneError: a name that is not known, or something that cannot be run.
@@ -139,7 +139,7 @@ def trainable_of(value: Any) -> tuple[str, Any]:
 
 
 def _checked(trainable: Any) -> Any:
-    """The function or class itself.  Raises TuneError where it can be seen that it does not run."""
+    """Return the function or class.  Raises TuneError if it evidently does not run."""
     from .functions import call_form
     from .trainable import Trainable
 
@@ -176,7 +176,7 @@ def check_saving(trainable: Any, frequency: Any, at_end: Any) -> None:
 
 
 def get_trainable_cls(trainable_name: str) -> Any:
-    """The class or function that is registered by this name.
+    """Return the class or function registered by the name.
 
     Raises:
         TuneError: none is.

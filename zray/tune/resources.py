@@ -24,7 +24,7 @@ FREE_TRIALS_MAX = 64
 
 
 class Resources(NamedTuple):
-    """The resources of a trial, as `default_resource_request` of 2018 returns them.
+    """The resources of a trial, as returned by `default_resource_request` of 2018.
 
     cpu, gpu: of the trial itself.  extra_cpu, extra_gpu: of the actors and tasks that it starts.
     """
@@ -238,7 +238,7 @@ def varies_by_config(trainable: Any, given: Any) -> bool:
 
 
 def resources_of(trainable: Any, given: Any, config: dict[str, Any]) -> PlacementGroupFactory:
-    """The resources of a trial: what the user gives, what the trainable carries, or one CPU."""
+    """Return the resources of a trial: given by the user, carried by the trainable, or one CPU."""
     wanted = given if given is not None else getattr(trainable, "_tune_resources", None)
     if wanted is None and hasattr(trainable, "default_resource_request"):
         wanted = trainable.default_resource_request(config)

@@ -1,4 +1,4 @@
-"""The restore of an experiment: what is asked for now, beside what it was told at its beginning."""
+"""The restore of an experiment: the present arguments, compared with those of its beginning."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _leaves(space: Any, path: str = "") -> dict[str, Any]:
 
 
 def _pickle_of(value: Any) -> bytes | None:
-    """A value's pickle to compare it by; None: it has none that says anything."""
+    """Return a value's pickle for comparisons; None: no meaningful pickle."""
     if callable(value) or isinstance(value, LostRef):
         return None
     try:
@@ -107,7 +107,7 @@ def _pickle_of(value: Any) -> bytes | None:
 
 
 def check_space(found: RunningExperiment, space: Any) -> None:
-    """Compare a space that is given at a restore with the recorded one, which is used.
+    """Compare a space given at a restore with the recorded space, which is used.
 
     Raises:
         ValueError: it has other keys.
@@ -139,7 +139,7 @@ def check_space(found: RunningExperiment, space: Any) -> None:
 
 
 def samples_to_add(found: RunningExperiment, asked: RunningExperiment) -> int:
-    """The number of samples with which an experiment goes on; 0: as before.  What is not heeded is said."""
+    """Return the number of samples for the continued experiment; 0: as before.  Ignored arguments are reported."""
     check_space(found, asked.space)
     before, now = _stop_of(found), _stop_of(asked)
     if before != now:
@@ -181,7 +181,7 @@ _SETTINGS = {
 
 
 def _ignored(found: RunningExperiment, asked: RunningExperiment) -> list[str]:
-    """The arguments that are given now, and differ from those of the first run; in words."""
+    """Describe the present arguments that differ from the first run's, in words."""
     ignored = []
     for name in ("scheduler", "searcher"):
         before, now = getattr(found, name), getattr(asked, name)

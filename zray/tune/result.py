@@ -60,7 +60,7 @@ DEFAULT_RESULTS_DIR = os.environ.get("TUNE_RESULT_DIR") or os.path.expanduser("~
 
 
 class TrainingResult(NamedTuple):
-    """A result of a step, as classes of 2017 and 2018 return it.  Fields that are None are left out."""
+    """A result of a step, as returned by classes of 2017 and 2018. None fields are left out."""
 
     timesteps_total: int | None = None
     done: bool | None = None

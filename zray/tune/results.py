@@ -106,7 +106,7 @@ class Result:
 
     @classmethod
     def from_path(cls, path: str) -> Result:
-        """Read the outcome of a trial from its folder, also while the trial runs.
+        """Read the outcome of a trial from its folder, even while the trial runs.
 
         Args:
             path: the trial's folder.
@@ -211,7 +211,7 @@ class ResultGrid:
         return _frame(self.rows(filter_metric, filter_mode))
 
     def rows(self, filter_metric: str | None = None, filter_mode: str | None = None) -> list[dict[str, Any]]:
-        """A dict for each trial: its last result, or its best one by `filter_metric` and `filter_mode`."""
+        """Return a dict for each trial: the last result, or the best by `filter_metric` and `filter_mode`."""
         return self._experiment.rows(filter_metric, filter_mode)
 
     @property
@@ -437,7 +437,7 @@ class ExperimentAnalysis:
         return str(self._experiment.path)
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
-        """The parameters of each trial, by its id; with `prefix`, "config/" stands before their names."""
+        """Return the parameters of each trial, by id; with `prefix`, "config/" precedes their names."""
         return {
             trial.trial_id: {f"config/{key}": value for key, value in trial.config.items()} if prefix else trial.config
             for trial in self.trials

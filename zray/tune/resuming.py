@@ -1,4 +1,4 @@
-"""The resumption of an experiment in a new process: all that decides is as it was, the trials' processes are gone.
+"""The resumption of an experiment in a new process: all deciding state is restored, but no trial processes exist.
 
 A trial goes on from its newest checkpoint.  A paused trial needs one of the moment of its pause: the scheduler may let
 another trial start from it.  A class writes that checkpoint after the decision to pause, and a kill may come between.
@@ -26,7 +26,7 @@ __all__ = ["repeat", "resume"]
 
 
 def resume(controller: Controller, event: ev.Resumed) -> None:
-    """Let trials whose processes are gone go on; what is over is over, unless the user wants otherwise."""
+    """Continue trials without a process; finished trials stay finished, unless the user wants otherwise."""
     lost = [
         trial
         for trial in controller.trials.values()
@@ -73,7 +73,7 @@ def _sample_more(controller: Controller, num_samples: int) -> None:
 
 
 def _has_lost_checkpoint(controller: Controller, trial: Trial) -> bool:
-    """Whether a trial's process has not come to write the checkpoint of its pause, or of its end."""
+    """Whether a trial's process has not written the checkpoint of a pause, or of the end."""
     settings, why = controller.settings, controller.halting.get(trial.trial_id, "")
     wants = trial.state is TrialState.PAUSED or (
         trial.state is TrialState.TERMINATED and why == "stop" and settings.checkpoint_at_end and not trial.is_cut_off
@@ -82,7 +82,7 @@ def _has_lost_checkpoint(controller: Controller, trial: Trial) -> bool:
 
 
 def repeat(controller: Controller, trial: Trial, iteration: int) -> bool:
-    """Take a result of a trial that is repeated.
+    """Take a result of a repeated trial.
 
     Returns:
         False: it is at its pause, and halts.

@@ -1,4 +1,4 @@
-"""The loop of an experiment: it carries out the controller's actions by actors and files, and brings it events."""
+"""The loop of an experiment: carries out the controller's actions by actors and files, and reports events."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Runner:
         self.records.notify_step("on_step_end")
 
     def apply(self, found: list[Any], *, is_clock: bool = False) -> None:
-        """Hand events to the controller, record them, and carry out what follows.
+        """Hand events to the controller, record them, and carry out the resulting actions.
 
         is_clock: the event brings the time alone, and is recorded only if something follows from it.
         """
@@ -311,7 +311,7 @@ class Runner:
         return [ev.Halted(now, trial_id, answer["iteration"], path, size)]
 
     def _received(self, path: str, packed: Any) -> int:
-        """Write the files of a checkpoint that has come as bytes; its size; -1 without one.
+        """Write the files of a checkpoint that has arrived as bytes.  Returns the size; -1 without a checkpoint.
 
         Raises:
             CheckpointError: it cannot be written, which ends the trial and not the experiment.
@@ -340,7 +340,7 @@ class Runner:
             self.records.notify("on_trial_restore", trial)
 
     def _idle_process(self, request: PlacementGroupFactory) -> Process | None:
-        """A process with these resources that has ended its trial; None: there is none."""
+        """Return a process with these resources and an ended trial; None: none exists."""
         for place, idle in enumerate(self._idle):
             if idle.request == request:
                 return self._idle.pop(place)

@@ -1,4 +1,4 @@
-"""An experiment: what the three front doors (Tuner, tune.run, run_experiments) make of their arguments, and run."""
+"""An experiment: the common core of Tuner, tune.run and run_experiments."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class RunningExperiment:
         self.controller.request_of = self._request_of
 
     def _request_of(self, config: dict[str, Any]) -> Any:
-        """The resources of a trial for those who look at it; None: unknown, and the start of the trial says why."""
+        """Return the resources of a trial for display; None: unknown, and the start of the trial says why."""
         try:
             return resources_of(self.trainable, self.run_options.get("resources"), config)
         except Exception:
@@ -291,7 +291,7 @@ class RunningExperiment:
 
     @contextlib.contextmanager
     def _mirrored(self, *, is_resumed: bool) -> Iterator[None]:
-        """Keep the copy at the URL, if there is to be one."""
+        """Keep the copy at the URL, if requested."""
         if not self.url:
             yield
             return
@@ -320,7 +320,7 @@ class RunningExperiment:
         storage_filesystem: Any = None,
         space: Any = None,
     ) -> RunningExperiment:
-        """The experiment in a folder.
+        """Return the experiment in a folder.
 
         Args:
             path: the folder; or the URL of its copy, from which the local folder is made first.
@@ -376,7 +376,7 @@ class RunningExperiment:
         return rows_of(self.controller.get_trials(), metric, mode)
 
     def raise_for_failures(self) -> None:
-        """Raise an error that names the failed trials, if there are any."""
+        """Raise an error that names the failed trials, if any."""
         failed = [trial for trial in self.controller.get_trials() if trial.state is TrialState.ERROR]
         if failed:
             names = ", ".join(str(trial) for trial in failed[:5]) + ", ..." * (len(failed) > 5)

@@ -46,7 +46,7 @@ _folder_checkpoint: list[Checkpoint] = []  # of `with tune.checkpoint_dir`, unti
 
 
 def enter(session: Session) -> None:
-    """Make a trial the one of this process."""
+    """Make a trial the current trial of the process."""
     _current[:] = [session]
     _folder_checkpoint.clear()
 
@@ -68,7 +68,7 @@ def report(
     checkpoint_dir_name: str | None = None,
     **metrics: Any,
 ) -> None:
-    """Report a result of the trial that runs here.
+    """Report a result of the current trial.
 
     Args:
         _metrics: the metrics, as a dict; or pass them as keywords.
@@ -135,7 +135,7 @@ def checkpoint_dir(step: int | None = None) -> Iterator[str]:
 
 
 class TuneContext:
-    """Facts of the trial that runs here; outside of a trial: None."""
+    """Return facts of the current trial; outside of a trial: None."""
 
     def _fact(self, name: str) -> Any:
         session = current()
@@ -202,17 +202,17 @@ def get_context() -> TuneContext:
 
 
 def get_trial_id() -> str | None:
-    """The id of the trial that runs here."""
+    """Return the id of the current trial."""
     return get_context().get_trial_id()
 
 
 def get_trial_name() -> str | None:
-    """The name of the trial that runs here."""
+    """Return the name of the current trial."""
     return get_context().get_trial_name()
 
 
 def get_trial_dir() -> str | None:
-    """The folder of the trial that runs here."""
+    """Return the folder of the current trial."""
     return get_context().get_trial_dir()
 
 

@@ -33,7 +33,7 @@ Curve = Callable[[Trial], Sequence[Point]]
 
 
 class VirtualRun:
-    """A controller that is driven in virtual time.
+    """A controller driven in virtual time.
 
     Args:
         controller: what decides.

@@ -62,7 +62,7 @@ class Domain:
         raise NotImplementedError
 
     def clip(self, value: Any) -> Any:
-        """Move a number to the nearest one of the domain; other domains return it as it is."""
+        """Move a number to the nearest number of the domain; other domains return the value unchanged."""
         return value
 
     @property
@@ -75,14 +75,14 @@ class Domain:
 
 
 def generator_of(random_state: np.random.Generator | int | None) -> np.random.Generator:
-    """The generator itself, or one with this seed; None: with a seed from numpy's global state."""
+    """Return the generator itself, or one with the seed; None: with a seed from numpy's global state."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     return np.random.default_rng(global_seed() if random_state is None else random_state)
 
 
 def global_seed() -> int:
-    """A seed that is drawn from numpy's global state: a program that seeds it gets the same configurations again."""
+    """Draw a seed from numpy's global state: a program with a seed gets the same configurations again."""
     return int(np.random.randint(2**31 - 1))
 
 
@@ -274,7 +274,7 @@ class Categorical(Domain):
 
 
 class Function(Domain):
-    """A value that a function computes from the other parameters.  Argument and error are those of `sample_from`."""
+    """A value computed by a function from the other parameters.  Argument and error are those of `sample_from`."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func

@@ -62,7 +62,7 @@ def read_spec(path: str) -> dict[str, dict[str, Any]]:
 
 
 def check_metric(experiments: Mapping[str, Mapping[str, Any]], scheduler: Any, path: str) -> None:
-    """Look before the first trial whether a scheduler has the metric and the mode that it needs.
+    """Check before the first trial whether a scheduler has the required metric and mode.
 
     Args:
         experiments: of the file.
@@ -109,7 +109,7 @@ def _evaluated(value: Any, path: str) -> Any:
 
 
 def trainable_at(name: str, folder: str) -> Any:
-    """The trainable that `run` names: a registered name, `module:attribute`, or `program.py:attribute`.
+    """Return the trainable named by `run`: a registered name, `module:attribute`, or `program.py:attribute`.
 
     Args:
         folder: of the file, where modules and programs are looked for first.

@@ -86,7 +86,7 @@ IGNORED: dict[str, tuple[str, bool]] = {
 
 
 def tell_ignored(place: str, name: str, value: Any, depth: int = 3) -> None:
-    """Warn a program that gives an option of IGNORED, unless what it asks for is so anyway.
+    """Warn a program about an option of IGNORED, unless the option asks for the usual behaviour.
 
     Args:
         place: the front door.

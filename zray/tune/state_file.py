@@ -1,4 +1,4 @@
-"""experiment.pkl: what an experiment was told, so that another process can go on with it.
+"""experiment.pkl: the arguments of an experiment, for a continuation in another process.
 
 The file is written before the first trial: all of it is as at the beginning.  It may hold keys of callbacks, and only
 its user can read it.
@@ -27,7 +27,7 @@ NAMES_MAX, NEAR_MAX = 1_000, 3
 
 
 def pickle_of(experiment: RunningExperiment) -> bytes:
-    """The parts of an experiment that `read_state` needs.
+    """Return the parts of an experiment required by `read_state`.
 
     Raises:
         TuneError: a part of the experiment cannot be pickled; the message names it.
@@ -85,7 +85,7 @@ def _no_folder(folder: str) -> str:
 
 
 def read_state(folder: str, given: list[Any]) -> RunningExperiment:
-    """The experiment of a folder, as it was at its beginning.
+    """Return the experiment of a folder, as of its beginning.
 
     Args:
         given: the refs of its search space.

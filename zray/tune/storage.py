@@ -1,4 +1,4 @@
-"""The experiment's folder: who sees it, errors of writing to it, and checkpoints that travel as bytes."""
+"""The experiment's folder: visibility, errors of writing, and checkpoints that travel as bytes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def unpack(data: bytes, folder: str) -> None:
 
 
 def receive(data: bytes, path: str) -> None:
-    """Make a folder of the files of `pack`, in place of what was there.
+    """Make a folder of the files of `pack`, in place of former files.
 
     Raises:
         CheckpointError: they cannot be written.
@@ -139,7 +139,7 @@ def sync_tree(path: str) -> None:
 
 
 def write_aside(path: str, data: bytes, mode: int = 0o644) -> None:
-    """Replace a file's contents: the disk has the new ones before the old ones go.
+    """Replace a file's contents: the new contents are on the disk before the old ones are removed.
 
     Raises:
         OSError: they cannot be written; the file is as it was before.
@@ -162,7 +162,7 @@ def write_aside(path: str, data: bytes, mode: int = 0o644) -> None:
 
 @contextlib.contextmanager
 def saving_aside(target: str) -> Iterator[str]:
-    """A folder beside a checkpoint's, whose files replace the former ones when all of them are written.
+    """A folder beside a checkpoint's; its files replace the former ones when all are written.
 
     Args:
         target: the folder of the checkpoint; other files that it has stay.
@@ -192,7 +192,7 @@ def saving_aside(target: str) -> Iterator[str]:
 
 
 def temporary_folder(name: str) -> str:
-    """A new folder for this process alone, which `sweep` removes after the process was killed."""
+    """Return a new folder for the current process, removed by `sweep` after a kill of the process."""
     import tempfile
 
     return tempfile.mkdtemp(prefix=temporary_prefix(name))
@@ -204,12 +204,12 @@ def temporary_prefix(name: str) -> str:
 
 
 def prefix() -> str:
-    """The beginning of these names: another one in each container, since several may share the temporary folder."""
+    """Return the prefix of such names: different in each container, since several may share the temporary folder."""
     return f"{_PROCESS_PREFIX}{os.stat('/proc/self/ns/pid').st_ino:x}-"
 
 
 def process_folder(name: str) -> str:
-    """A new folder of this process on a machine that does not see the program's folder.
+    """Return a new folder of the process on a machine without access to the program's folder.
 
     Only its user may enter the folder, and no other user can know the name before.
     """
@@ -217,7 +217,7 @@ def process_folder(name: str) -> str:
 
 
 def sweep() -> None:
-    """Remove such folders of this user's processes that were killed."""
+    """Remove such folders of the user's killed processes."""
     import tempfile
 
     base, own = tempfile.gettempdir(), prefix()
@@ -254,7 +254,7 @@ def writing(path: str, *, is_begun: bool) -> Iterator[None]:
 
 
 def refusal(path: str, error: OSError, *, is_own: bool = False) -> OSError:
-    """The error of a trial whose checkpoint cannot be written.  is_own: the program has named its folder."""
+    """Return the error of a trial with an unwritable checkpoint.  is_own: the program has named the folder."""
     if is_own and _number(error) not in _FULL:
         words = f"The checkpoint {path} cannot be written: {_reason(error)}.  Make it writable, or save elsewhere."
         return type(error)(_number(error) or errno.EIO, words)

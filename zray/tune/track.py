@@ -10,7 +10,7 @@ __all__ = ["init", "log", "shutdown", "trial_dir"]
 
 
 def log(_metrics: dict[str, Any] | None = None, **metrics: Any) -> None:
-    """Report a result of the trial that runs here."""
+    """Report a result of the current trial."""
     report({**(_metrics or {}), **metrics})
 
 
@@ -23,5 +23,5 @@ def shutdown() -> None:
 
 
 def trial_dir() -> str | None:
-    """The folder of the trial that runs here."""
+    """Return the folder of the current trial."""
     return get_trial_dir()

@@ -277,7 +277,7 @@ class Trainable:
             self.restore(folder)
 
     def stop(self) -> None:
-        """End the training.  A temporary folder that was made for it goes, unless it holds something."""
+        """End the training.  A temporary folder made for the training is removed if empty."""
         if type(self).cleanup is Trainable.cleanup and hasattr(self, "_stop"):
             self._stop()
         else:

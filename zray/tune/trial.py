@@ -63,7 +63,7 @@ def has_key(result: dict[str, Any], key: str) -> bool:
 
 
 def last_line(error: str) -> str:
-    """The last line of an error: its type and its message."""
+    """Return the last line of an error: type and message."""
     lines = error.strip().splitlines()
     return lines[-1] if lines else "no message"
 
@@ -187,7 +187,7 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
         return self.path
 
     def init_local_path(self) -> None:
-        """Make the trial's folder, if it is not there."""
+        """Make the trial's folder, if missing."""
         import os
 
         os.makedirs(self.path, exist_ok=True)

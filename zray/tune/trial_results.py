@@ -1,4 +1,4 @@
-"""Results of a trial: the keys that are filled in, the metrics that are needed, the checkpoints that are kept."""
+"""Results of a trial: added keys, required metrics, kept checkpoints."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _former(result: dict[str, Any], key: str) -> int | float:
 
 
 def missing_metric(result: dict[str, Any], wanted: Mapping[str, str | None]) -> str:
-    """The error for a first result without a metric that something decides by; empty: it has them all.
+    """Return the error for a first result without a required metric; empty: all are present.
 
     wanted: metrics by what needs them.
     """
@@ -77,7 +77,7 @@ def missing_metric(result: dict[str, Any], wanted: Mapping[str, str | None]) -> 
 
 
 def superfluous(trial: Trial, settings: Settings) -> list[SavedCheckpoint]:
-    """The checkpoints that are too many.  The newest one stays, since the trial goes on from it; then the best ones."""
+    """Return the surplus checkpoints.  The newest stays, since the trial continues from it; then the best ones."""
     limit = settings.keep
     if limit is None or len(trial.checkpoints) <= limit:
         return []

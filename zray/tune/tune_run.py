@@ -126,7 +126,7 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
 
 
 def resume_options(resume: Any) -> tuple[bool, dict[str, bool]]:
-    """The meaning of a value of `resume`: whether an experiment must be there, and the options of a restore.
+    """Return the meaning of a value of `resume`: whether an experiment must exist, and the options of a restore.
 
     True goes on with the experiment, and "AUTO" does so if there is one.  "AUTO+ERRORED" goes on with failed trials
     too, "AUTO+RESTART_ERRORED" begins those anew, and with "_ONLY" behind, other trials stay as they are.  With more
@@ -147,7 +147,7 @@ def resume_options(resume: Any) -> tuple[bool, dict[str, bool]]:
 
 
 def run_or_resume(experiment: RunningExperiment, resume: Any) -> None:
-    """Run an experiment, or go on with the one that its folder holds.
+    """Run an experiment, or continue the experiment in its folder.
 
     Raises:
         ValueError: `resume` is something else than Ray knows, or the space has other keys than at first.

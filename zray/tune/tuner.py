@@ -137,7 +137,7 @@ class Tuner:
         return ResultGrid(experiment)
 
     def get_results(self) -> ResultGrid:
-        """The outcomes so far, of an experiment that has run or was restored."""
+        """Return the outcomes so far, of a run or restored experiment."""
         experiment = self._experiment
         if self._resume is not None and not experiment.controller.trials:
             experiment = RunningExperiment.load(experiment.path, experiment.trainable)

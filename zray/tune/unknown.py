@@ -1,4 +1,4 @@
-"""Names that a front door does not have: errors that name the nearest one."""
+"""Names unknown to a front door: errors with the nearest known name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Class = TypeVar("Class", bound=type)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A sentence with the known name that is most like another one; empty: none is like it."""
+    """Return a sentence with the most similar known name; empty: none is similar."""
     close = difflib.get_close_matches(name, list(known), 1, 0.6)
     return f"  Did you mean {close[0]!r}?" if close else ""
 
@@ -25,7 +25,7 @@ def shown(value: Any) -> str:
 
 
 def unknown_name(place: str, kind: str, name: str, known: Iterable[str]) -> str:
-    """The message for a name that a front door does not have.
+    """Return the message for a name unknown to a front door.
 
     Args:
         place: the front door, as "tune.run".
@@ -38,7 +38,7 @@ def unknown_name(place: str, kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def checks_names(place: str, hints: Mapping[str, str] | None = None) -> Callable[[Class], Class]:
-    """Let a class name the nearest argument where a program passes one that its constructor does not have.
+    """Let a class name the nearest argument for an argument unknown to its constructor.
 
     Args:
         place: the class, as "tune.Tuner".

@@ -138,14 +138,14 @@ def deep_update(
 
 
 def merge_dicts(d1: Mapping[str, Any], d2: Mapping[str, Any]) -> dict[str, Any]:
-    """A new nested dict: the first one, with the values of the second one."""
+    """Return a new nested dict: the first, with the values of the second."""
     import copy
 
     return deep_update(copy.deepcopy(dict(d1)), d2, True)
 
 
 def validate_save_restore(trainable_cls: Callable[..., Trainable], config: dict[str, Any] | None = None) -> bool:
-    """Check that an object of a class trainable goes on from the checkpoint of another one.
+    """Check that an object of a class trainable continues from another object's checkpoint.
 
     Returns:
         True.

@@ -55,7 +55,7 @@ class AttributeDict(dict[Any, Any]):
 
 
 class Spec(AttributeDict):
-    """The configuration, as functions of `sample_from` get it: `spec["lr"]`, `spec.lr` and `spec.config.lr` are one."""
+    """The configuration for functions of `sample_from`: `spec["lr"]`, `spec.lr` and `spec.config.lr` are equal."""
 
     def __getitem__(self, key: Any) -> Any:
         if key in self:
@@ -206,7 +206,7 @@ class _Draw:
         self.functions: list[tuple[Path, Function]] = []
 
     def put(self, path: Path, value: Any) -> None:
-        """Put a value in its place, and draw what it holds: a choice of dicts has distributions inside."""
+        """Put a value in its place, and draw inner distributions: a choice of dicts has distributions inside."""
         inner = list(_leaves(value, (), False))
         _assign(self.config, path, _copied(value) if inner else value)
         for own, leaf in inner:
@@ -226,7 +226,7 @@ class _Draw:
             self.put(path, leaf.draw(self.rng))
 
     def call_functions(self) -> None:
-        """Call the functions, each when the parameters are there for which it asks.
+        """Call the functions, each when all requested parameters are known.
 
         Raises:
             RecursiveDependencyError: functions depend on one another in a circle.

@@ -135,7 +135,7 @@ class TrialActor:
         return batch
 
     def _close_output(self) -> dict[str, str]:
-        """The trial is over: what is left of its output."""
+        """Close the output of an ended trial, and return the rest."""
         output, self._output = self._output, None
         if output is None:
             return {}
@@ -262,7 +262,7 @@ class TrialActor:
         return self._made_folder
 
     def _remove_local_folder(self) -> None:
-        """The trial is over, or the process has another one: its folder on this machine goes."""
+        """Remove the local folder of a trial that has ended, or has left the process."""
         if self._home:
             os.chdir(self._home)
         if self._made_folder:
@@ -334,7 +334,7 @@ def assignment_reuses(assignment: dict[str, Any]) -> bool:
 
 
 class _ObjectSession:
-    """The session of a class trainable: it may ask who it is, and returns its results."""
+    """The session of a class trainable: it tells the trial's identity, and returns the trial's results."""
 
     checkpoint: Checkpoint | None = None
 
@@ -355,7 +355,7 @@ def _failure(error: BaseException) -> Batch:
 
 
 def _pickled(error: BaseException) -> bytes:
-    """An error as it was raised, with a bounded text; empty: it cannot be pickled."""
+    """Return an error as raised, with a bounded text; empty: the error cannot be pickled."""
     try:
         if len(error.args) == 1 and isinstance(error.args[0], str) and len(error.args[0]) > ERROR_MAX:
             error = copy.copy(error)
@@ -368,7 +368,7 @@ def _pickled(error: BaseException) -> bytes:
 
 
 def cut_text(text: str) -> str:
-    """A text of a bounded length: its begin and its end.  Lines are cut too, since the last one says what happened."""
+    """Return a bounded text, with its beginning and end.  Lines are cut too: the last line says what happened."""
     if len(text) <= ERROR_MAX:
         return text
     lines = [line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]} [... cut]" for line in text.splitlines()]

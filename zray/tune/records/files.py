@@ -106,7 +106,7 @@ def json_lines(path: str) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def csv_rows(file: Any) -> Iterator[Any]:
-    """A reader of csv whose cells may be of any length; csv's own limit of 128 KiB is one of the whole process."""
+    """Return a csv reader for cells of any length; csv's own limit of 128 KiB applies to the whole process."""
     limit = csv.field_size_limit(sys.maxsize)
     try:
         yield csv.reader(file)
@@ -262,7 +262,7 @@ class TrialFiles:
         return read_results(self.trial.path) if "json" in self.formats else []
 
     def is_complete(self, count: int) -> bool:
-        """Whether the files have so many results, and no line that was cut short."""
+        """Whether the files have `count` results, and no truncated line."""
         try:
             if "csv" in self.formats:
                 with open(os.path.join(self.trial.path, "progress.csv"), newline="") as file, csv_rows(file) as found:
@@ -291,7 +291,7 @@ class TrialFiles:
 
 
 class FilesOfTrials:
-    """The files of all trials; those of the trials that reported last are open.
+    """The files of all trials; files of recently reporting trials are open.
 
     Args:
         formats: which of FORMATS are written.
@@ -332,7 +332,7 @@ class FilesOfTrials:
         self._written.clear()
 
     def end(self, trial: Trial) -> TrialFiles:
-        """The files of a trial that is over; the caller finishes them."""
+        """Return the files of a finished trial, for the caller to finish."""
         files = self.of(trial)
         for known in (self._all, self._open, self._written):
             known.pop(trial.trial_id, None)
@@ -340,7 +340,7 @@ class FilesOfTrials:
 
 
 class RecordsRepair:
-    """Completes the files of trials with results that only the journal has: a kill came before they were written.
+    """Completes the files of trials with results only in the journal: a kill came before the writing.
 
     Args:
         formats: which of FORMATS are written.
@@ -364,7 +364,7 @@ class RecordsRepair:
             self._missing.setdefault(key, []).append(dict(result))
 
     def write(self) -> None:
-        """Write the files of trials that lack results, whose last line was cut short, or that have too many.
+        """Write the files of trials with missing results, a truncated last line, or surplus results.
 
         Results that the journal does not have are of a journal that was damaged, or copied earlier: they come again.
         """

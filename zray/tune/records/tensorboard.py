@@ -104,7 +104,7 @@ def _plugin(tag: str, field: int, content: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def _head(key: str) -> bytes:
-    """A scalar's bytes before its value; empty: it is left out.  All trials have the same keys, as a rule."""
+    """Return a scalar's bytes before its value; empty: left out.  All trials usually have the same keys."""
     if key.partition("/")[0] in LEFT_OUT:
         return b""
     tag = _bytes(TAG, (PREFIX + key).encode(errors="backslashreplace")) + _varint(SIMPLE_VALUE << 3 | 5)
@@ -205,7 +205,7 @@ class EventFile:
         raise FileExistsError(f"{base} and 999 files beside it exist.")
 
     def suspend(self) -> None:
-        """Close the file until the next flush, which goes on with it."""
+        """Close the file until the next flush, which continues the file."""
         if self._handle >= 0:
             try:
                 self.flush(is_last=True)

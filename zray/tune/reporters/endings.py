@@ -52,7 +52,7 @@ def hint_on_starts(controller: Controller) -> str:
 
 
 def _cost(trial: Trial) -> float | None:
-    """Seconds that a trial has spent beyond its steps, if these are shorter; None: that is not known."""
+    """Return a trial's seconds beyond its steps, if the steps take less; None: not known."""
     step = number_of(trial.last_result.get("time_this_iter_s"))
     total = number_of(trial.last_result.get("time_total_s"))
     if step is None or total is None or trial.iteration < 3:

@@ -17,7 +17,7 @@ def is_notebook() -> bool:
 
 
 def display_html(text: str, shown: Any = None) -> Any:
-    """Show HTML, in place of what was shown before.
+    """Show HTML, in place of the former content.
 
     Returns:
         What the next call takes as `shown`.

@@ -63,7 +63,7 @@ class ProgressReporter:
 
 
 class TuneReporterBase(ProgressReporter):
-    """The base of reporters that show a table.  The arguments are those of `CLIReporter`."""
+    """The base of reporters with a table.  The arguments are those of `CLIReporter`."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class TuneReporterBase(ProgressReporter):
         self.set_search_properties(metric, mode)
 
     def set_search_properties(self, metric: str | None, mode: str | None) -> bool:
-        """Take the experiment's metric and mode, if the reporter has none of its own.
+        """Take the experiment's metric and mode, unless the reporter has its own.
 
         Returns:
             False: it has others.
@@ -195,7 +195,7 @@ class TuneReporterBase(ProgressReporter):
 
 
 def _with(columns: Names, key: str, heading: str | None) -> dict[str, str]:
-    """The columns, and one more.
+    """Add a column.
 
     Raises:
         ValueError: it is there.

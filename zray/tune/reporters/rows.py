@@ -1,4 +1,4 @@
-"""Rows of the tables that reporters show: which trials, which columns, which cells.  Text only."""
+"""Rows of the reporters' tables: choice of trials, columns and cells.  Text only."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def best_of(trials: Iterable[Trial], metric: str | None, mode: str | None) -> Tr
 def picked(
     trials: Sequence[Trial], limit: int | None, metric: str | None, mode: str | None, *, by_metric: bool = False
 ) -> list[Trial]:
-    """The trials that a table shows: the best one first, then those that run, wait, have failed, and have ended.
+    """Return the trials for a table: the best first, then running, waiting, failed and ended trials.
 
     Args:
         limit: rows at most; None: all.
@@ -87,7 +87,7 @@ def columns_of(
     metric: str | None = None,
     infer_limit: int = 3,
 ) -> Columns:
-    """The columns: those that the user names, or else what the search has chosen and what trials report."""
+    """Return the columns: named by the user, or else the searched parameters and reported metrics."""
     if parameters:
         headings = _headings(parameters)
     else:
@@ -126,7 +126,7 @@ def cell(value: Any, width: int = 20) -> str:
 
 
 def cells(trial: Trial, columns: Columns, width: int = 20) -> list[str]:
-    """The cells of a trial: its parameters, then its metrics."""
+    """Return the cells of a trial: parameters, then metrics."""
     row = [cell(_parameter(trial, key), width) for key in columns.parameters]
     return row + [cell(value_of(trial.last_result, key), width) for key in columns.metrics]
 

@@ -57,7 +57,7 @@ class Updates:
         return 0.0
 
     def update(self, controller: Controller, is_final: bool) -> None:
-        """Report if it is time to, or if it is the end."""
+        """Report if due, or at the end."""
         if self._has_failed:
             return
         began = time.monotonic()
@@ -86,7 +86,7 @@ class Updates:
         """Give the terminal back, after an error."""
 
     def write(self, line: str) -> None:
-        """Print one line above what is shown."""
+        """Print a line above the shown block."""
         print(line, file=sys.stdout, flush=True)
 
 
@@ -178,7 +178,7 @@ class ResultLines:
 
 
 class QuietLines(Updates):
-    """Where nobody watches: one line each half minute, and one at the end."""
+    """Updates without a watching user: one line each half minute, and one at the end."""
 
     def __init__(self, results: ResultLines | None = None, seconds: float = QUIET_SECONDS) -> None:
         super().__init__(seconds, results, usage=lambda: "")

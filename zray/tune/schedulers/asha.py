@@ -37,7 +37,7 @@ __all__ = ["ASHAScheduler", "AsyncHyperBandScheduler"]
 
 
 class Rung:
-    """The trials that have reached a resource, with their scores."""
+    """The trials at or beyond a resource, with their scores."""
 
     def __init__(self, resource: float) -> None:
         self.resource = resource
@@ -56,7 +56,7 @@ class Rung:
         self.scores[trial_id] = score
 
     def cut(self, eta: float) -> float | None:
-        """The score that the top 1/eta has, the (1 - 1/eta) quantile; None: nobody is here."""
+        """Return the score of the top 1/eta, the (1 - 1/eta) quantile; None: the rung is empty."""
         count = len(self.ranked) - self.without_score
         if not count:
             return None
@@ -156,7 +156,7 @@ class AsyncHyperBandScheduler(TrialScheduler):
         return self._stop_or_go(trial, rung, t, score)
 
     def _record(self, trial: Trial, t: float, score: float) -> Rung | None:
-        """Enter a trial in the highest rung that it has reached for the first time; None: in none."""
+        """Enter a trial in the highest newly reached rung; None: in none."""
         for rung in reversed(self.bracket_of[trial.trial_id].rungs):
             if t >= rung.resource:
                 if trial.trial_id in rung.scores:

@@ -169,7 +169,7 @@ class HyperBandScheduler(TrialScheduler):
         )
 
     def _leave(self, controller: Controller, trial: Trial) -> None:
-        """A trial has left its bracket: perhaps the others have waited for it alone."""
+        """Remove a trial from its bracket: the others may have waited only for that trial."""
         bracket = self.bracket_of[trial.trial_id]
         bracket.live.pop(trial.trial_id, None)
         bracket.scores.pop(trial.trial_id, None)
@@ -186,7 +186,7 @@ class HyperBandScheduler(TrialScheduler):
         self._leave(controller, trial)
 
     def on_idle(self, controller: Controller) -> None:
-        """No more trials come, or none before others have ended: brackets go on with the trials that they have."""
+        """Continue brackets with their present trials: no more trials come, or none before others have ended."""
         for bracket in self.brackets:
             bracket.n = bracket.count
             if bracket.live and bracket.scores and bracket.has_all and bracket.i < bracket.s:

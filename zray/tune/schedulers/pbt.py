@@ -68,7 +68,7 @@ def explore(
 def missing_values(
     config: Mapping[str, Any], mutations: Mapping[str, Any], rng: np.random.Generator, prefix: str = ""
 ) -> dict[str, Any]:
-    """A value of each parameter that mutations name and a configuration lacks, by its path."""
+    """Return a value, by path, of each parameter named by mutations and missing in a configuration."""
     found: dict[str, Any] = {}
     for key, mutation in mutations.items():
         path, own = f"{prefix}{key}", config.get(key)
@@ -216,7 +216,7 @@ class PopulationBasedTraining(TrialScheduler):
         return bool(to_come) or any(each is not trial and each.state is not TrialState.RUNNING for each in live)
 
     def choose_trial_to_run(self, controller: Controller) -> Trial | None:
-        """A new trial, then the one that has advanced least."""
+        """Return a new trial, then the least advanced trial."""
         if self.synch:
             return super().choose_trial_to_run(controller)
         if not controller.has_no_new and controller.settings.num_samples >= 0:
@@ -225,7 +225,7 @@ class PopulationBasedTraining(TrialScheduler):
         return min(candidates, key=lambda trial: (self.ready_at[trial.trial_id], trial.index), default=None)
 
     def quantiles(self, controller: Controller) -> tuple[list[Trial], list[Trial]]:
-        """The trials at the bottom and at the top, of those that live and have a score."""
+        """Return the trials at the bottom and at the top, among living trials with a score."""
         ranked = sorted(
             (trial for trial in controller.get_trials() if not trial.is_over and trial.trial_id in self.scores),
             key=lambda trial: (self.scores[trial.trial_id], -trial.index),  # of equal ones the earlier is better

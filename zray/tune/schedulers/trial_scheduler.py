@@ -62,7 +62,7 @@ class TrialScheduler:
         self._mode = mode
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
-        """Take the experiment's metric and mode, if the scheduler has none of its own.
+        """Take the experiment's metric and mode, unless the scheduler has its own.
 
         Returns:
             False: it has others.
@@ -73,7 +73,7 @@ class TrialScheduler:
         return True
 
     def require_metric(self) -> None:
-        """Check that metric and mode are there.
+        """Check that metric and mode are given.
 
         Raises:
             ValueError: one is missing.
@@ -141,7 +141,7 @@ class TrialScheduler:
         """No trial runs and none can start: paused trials must be stopped or go on."""
 
     def choose_trial_to_run(self, controller: Controller) -> Trial | None:
-        """Choose the trial to start next; called when there are resources for one.
+        """Choose the trial to start next; called when resources for a trial are free.
 
         Args:
             controller: of the experiment.
@@ -155,7 +155,7 @@ class TrialScheduler:
         return trial
 
     def first_values(self, config: dict[str, Any], index: int) -> dict[str, Any]:
-        """Values of parameters that a new trial's configuration lacks, by their path as "a/b"."""
+        """Return values, by their path as "a/b", of parameters missing in a new trial's configuration."""
         return {}
 
     def save(self, checkpoint_path: str) -> None:

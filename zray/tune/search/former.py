@@ -1,4 +1,4 @@
-"""Results of an earlier experiment, from its folder: what a new search starts with."""
+"""Results of an earlier experiment, from its folder: the start of a new search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FormerTrial(NamedTuple):
 
 
 def former_trials(path: str) -> list[FormerTrial]:
-    """The trials in the folder of an experiment, by their folders' names.  Those that have failed are left out.
+    """Return the trials in the folder of an experiment, by their folders' names, without failed trials.
 
     Args:
         path: the folder of an experiment of zray or of Ray; each trial's folder has a result.json.

@@ -152,7 +152,7 @@ class OptunaSearch(Searcher):
         return flat_point(None if self._distributions is None else self._space, point)
 
     def _add_former(self, optuna: Any, metrics: list[str]) -> None:
-        """Add the trials of an earlier experiment whose parameters lie in this space."""
+        """Add all trials of an earlier experiment with parameters in the space."""
         count = 0
         for former in self._former:
             values = learnt_values(former.results[-1], metrics)

@@ -106,7 +106,7 @@ def _distribution(name: str, domain: Any) -> Any:
 
 
 def values_of(space: Any, trial: Any, path: tuple[str, ...] = ()) -> Any:
-    """The nested configuration with the values of a trial, which is asked for those that it does not have yet.
+    """Return the nested configuration with the values of a trial, which is asked for missing values.
 
     Args:
         space: the search space.

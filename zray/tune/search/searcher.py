@@ -80,7 +80,7 @@ class Searcher:
         """
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Learn from a trial that has ended.
+        """Learn from an ended trial.
 
         Args:
             trial_id: the trial.
@@ -96,7 +96,7 @@ class Searcher:
         pruned: bool = False,
         intermediate_values: list[float] | None = None,
     ) -> bool:
-        """Take a result that is known from elsewhere.
+        """Take a result known from elsewhere.
 
         Returns:
             False: the searcher does not learn from such results.
@@ -134,7 +134,7 @@ class Searcher:
             self.set_state(cloudpickle.load(file))
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Write the state into a folder, by `save`, in place of what an earlier call has written.
+        """Write the state into a folder, by `save`, in place of an earlier state.
 
         Args:
             checkpoint_dir: the folder.
@@ -181,12 +181,12 @@ def set_search_properties(
 
 
 def metrics_of(metric: str | Sequence[str] | None) -> list[str]:
-    """The metrics of a searcher, of which there are several for several objectives."""
+    """Return the metrics of a searcher, several for several objectives."""
     return [metric or ""] if metric is None or isinstance(metric, str) else [str(each) for each in metric]
 
 
 def learnt_values(result: dict[str, Any] | None, metric: str | Sequence[str] | None) -> list[float] | None:
-    """The values that a searcher learns from a result, one for each of its metrics.
+    """Return the values for a searcher to learn from a result, one for each metric.
 
     Returns:
         None: a value is absent, no number, NaN or infinite, and the trial counts as failed for the searcher.
@@ -197,7 +197,7 @@ def learnt_values(result: dict[str, Any] | None, metric: str | Sequence[str] | N
 
 
 def settled_seed(own: int | None, spec: Mapping[str, Any]) -> int:
-    """The seed of a searcher: its own one, the experiment's, or one that is drawn from numpy's global state.
+    """Return the seed of a searcher: its own, the experiment's, or one drawn from numpy's global state.
 
     Args:
         spec: what `set_search_properties` was given.
