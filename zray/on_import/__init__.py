@@ -1,4 +1,4 @@
-"""Effects of `import zray` on a program: what the package runs at once, so all of this is light.
+"""Effects of `import zray` on a program: everything run at once, and therefore light.
 
     shadows     finder that names replacements of absent modules
     uncaught    display of uncaught errors without the frames of zray
@@ -16,7 +16,7 @@ SAID = "zray has started this program in place of Python"
 
 
 def end_if_marked() -> None:
-    """End the process if it is marked.  An exception would not do: the program could catch it and go on."""
+    """End the process if marked.  An exception would not do: the program could catch it and continue."""
     if MARK in os.environ:
         os.write(2, f"{SAID}: it ends here.\n".encode())
         os._exit(1)

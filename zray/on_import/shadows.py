@@ -1,4 +1,4 @@
-"""Imports that cannot work, refused in words: packages that a file beside the program hides, and absent modules.
+"""Imports that cannot work, refused in words: packages hidden by a file beside the program, and absent modules.
 
 This module is imported before the rest of zray, and imports nothing but `os`, `sys` and `typing`.
 """
@@ -28,7 +28,7 @@ def refuse() -> None:
 
 
 def hidden_by_program() -> str:
-    """Say which file hides which module, for errors of a program that an import has run once more."""
+    """Say which file hides which module, for errors of a program run once more by an import."""
     path = getattr(sys.modules.get("__main__"), "__file__", None)
     if not path:
         return "a file of this program"
@@ -40,7 +40,7 @@ class AbsentModules:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> Any:
-        """The module of another name that holds what the asked one holds in Ray; None: there is none.
+        """Return the other module with the content of Ray's module of the given name; None: none.
 
         Raises:
             ModuleNotFoundError: absent.NAMES has the module, or a library of Ray's would have it.
@@ -61,7 +61,7 @@ class AbsentModules:
 
 
 def name_absent(module: str) -> None:
-    """Let a module name what to use in place of names that it has in Ray and not here.
+    """Let a module name the alternatives to names present in Ray and absent in zray.
 
     Args:
         module: its `__name__`.  The module calls this itself: type checkers see no `__getattr__`, and go on checking.

@@ -1,4 +1,4 @@
-"""Uncaught errors of a program, shown without the frames of zray that raised them (store/folding.py)."""
+"""Uncaught errors of a program, shown without the zray frames that raised them (store/folding.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def install() -> None:
-    """Show uncaught errors so from now on, unless the program has a hook of its own.
+    """Show uncaught errors without zray's frames from now on, unless the program has a hook of its own.
 
     The hook stays after the session, whose error may end the program.
     """
@@ -38,7 +38,7 @@ def cut(trace: TracebackType | None) -> None:
 
 
 def lines_for_ipython(error: BaseException) -> list[str]:
-    """The traceback as IPython shows it, in a notebook too, without the frames of zray that raised the error."""
+    """Return the traceback as in IPython, also for notebooks, without the zray frames that raised the error."""
     cut_all(error)
     shell = sys.modules["IPython"].get_ipython()
     lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
@@ -46,7 +46,7 @@ def lines_for_ipython(error: BaseException) -> list[str]:
 
 
 def cut_all(error: BaseException) -> None:
-    """Cut the traceback of an error, and those of its causes."""
+    """Cut the traceback of an error, and the tracebacks of all causes."""
     from ..store.folding import shows_all
 
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""Names and options of Ray that zray does not have yet: for each, a sentence that says what to do instead.
+"""Names and options of Ray missing in zray: for each, a sentence with an alternative.
 
 docs/compatibility.md shows the same tables.  Whoever builds one of them removes its row here and there.
 """
@@ -86,7 +86,7 @@ def attribute_error(module: str, name: str) -> AttributeError:
 
 
 def row_of(full: str) -> str | None:
-    """The row of NAMES for a full name; None: there is none.
+    """Return the row of NAMES for a full name; None: no row.
 
     Ray has many names in several modules, so a row of the same library that ends in the same name speaks for it.
     """
@@ -100,7 +100,7 @@ def row_of(full: str) -> str | None:
 
 
 def placeholder(name: str, module: str) -> type:
-    """The class for a name that programs import, and whose use is an error.
+    """Return the class for a name that programs import, with an error at each use.
 
     Args:
         name: the row's name.

@@ -1,4 +1,4 @@
-"""Names of Ray's core, Tune, Train and AIR that zray does not have: for each, a sentence that says what to do instead.
+"""Names of Ray's core, Tune, Train and AIR missing in zray: for each, a sentence with an alternative.
 
 A row of a module stands for all below it.  docs/names_of_ray.py lists the names that are looked for, and
 absent_rllib.py has the rows of RLlib.

@@ -1,4 +1,4 @@
-"""Names of Ray's RLlib that zray does not have: for each, a sentence that says what to do instead.
+"""Names of Ray's RLlib missing in zray: for each, a sentence with an alternative.
 
 A row of a module stands for all below it.  docs/names_of_rllib.py lists the names that are looked for.
 """

@@ -81,7 +81,7 @@ def is_wanted() -> bool:
 
 
 def mirror() -> None:
-    """Register the modules that are imported by now under Ray's names too.
+    """Register all modules imported by now under Ray's names too.
 
     The import system binds a module that it loads as an attribute of its package.  `zray.util.placement_group` is a
     function whose module has the same name: a load of that module under a second name would replace the function.
@@ -95,7 +95,7 @@ def mirror() -> None:
 
 
 def moved(name: str) -> ModuleSpec | None:
-    """The specification of a module of zray under a name that Ray's module has; None: it is none of MOVED."""
+    """Return the specification of zray's module under a name of Ray; None: not in MOVED."""
     own = MOVED.get(name.removeprefix("z"))
     return ModuleSpec(name, OwnModule(own), is_package=True) if own is not None else None  # type: ignore[arg-type]
 
@@ -115,7 +115,7 @@ class RayModules:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """The module of zray; None, where there is none, has Python say that the module was not found.
+        """Return the module of zray; None, for a missing module, makes Python report the module as not found.
 
         Raises:
             ModuleNotFoundError: the module is known to be absent; says what to do instead.
@@ -160,12 +160,12 @@ class OwnModule:
         self.spec: ModuleSpec | None = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module as it is under its own name."""
+        """Return the module under its own name."""
         module = importlib.import_module(self.own)
         self.spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """The module has run.  It gets its own spec back, which the import system has replaced."""
+        """Give the module its own spec back, replaced by the import system before the module ran."""
         module.__spec__ = self.spec
         mirror()

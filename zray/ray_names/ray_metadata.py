@@ -1,4 +1,4 @@
-"""`importlib.metadata.version("ray")` in programs where `ray` is zray: libraries ask which Ray there is."""
+"""`importlib.metadata.version("ray")` in programs with zray as `ray`: libraries ask for Ray's version."""
 
 from __future__ import annotations
 

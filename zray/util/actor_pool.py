@@ -97,7 +97,7 @@ class ActorPool:
         return self._results(find)
 
     def _results(self, find: Callable[[], list[Any]]) -> Iterator[Any]:
-        """Results of calls that have ended, many at a time; each is fetched for good when it is yielded."""
+        """Yield results of ended calls, many at a time; each is fetched for good when yielded."""
         values, ended, lists, order = self._values, self._ended, self._lists, self._order
         try:
             while values or ended or self._calls or self.has_next():
@@ -116,7 +116,7 @@ class ActorPool:
             self._begin_anew()
 
     def _fetch_group(self) -> bool:
-        """Fetch results of the oldest calls into _values, if they are short calls that end soon and do not raise.
+        """Fetch results of the oldest calls into _values, if the calls are short, end soon and do not raise.
 
         One get() for many calls costs less than a wait() and the bookkeeping of each.
         """
@@ -213,7 +213,7 @@ class ActorPool:
         return objects.get(self._lists.pop(ref, ref))
 
     def has_next(self) -> bool:
-        """Whether there are results that nobody has fetched."""
+        """Whether unfetched results exist."""
         if not self._calls and not self._ended:
             self._fill()  # the values of map() may be over
         return bool(self._values or self._calls or self._ended or self._pending)
@@ -270,7 +270,7 @@ class ActorPool:
 
     @property
     def _index_to_future(self) -> dict[int, Any]:
-        """Refs of calls whose result nobody has fetched, by their number in the order of submission."""
+        """Return refs of calls with unfetched results, by their number in the order of submission."""
         first = self._begun - len(self._order)
         known = enumerate(self._order, first)
         return {index: ref for index, ref in known if ref in self._calls or ref in self._ended}
@@ -339,7 +339,7 @@ class ActorPool:
         return refs[0]
 
     def _free(self, actor: Any) -> None:
-        """Give the actor's slot back, unless it has one too many by now."""
+        """Give the actor's slot back, unless the actor has a surplus slot by now."""
         if actor in self._actors and self._slots.count(actor) < self._pace.depth:
             self._slots.append(actor)
 
@@ -349,7 +349,7 @@ class ActorPool:
         self._adjust_slots()
 
     def _adjust_slots(self) -> None:
-        """Make each actor's slots, free ones and taken ones, as many as the pace says.
+        """Adjust each actor's slots, free and taken, to the number given by the pace.
 
         An actor that runs a long call gets no further ones, however short those of the others are.
         """
@@ -368,7 +368,7 @@ class ActorPool:
             self._slots.extend([actor for actor, count in free if count > turn])
 
     def _note_ended(self, timeout: float | None) -> None:
-        """Wait for any call, note all that have ended, and begin others in their place."""
+        """Wait for any call, note all ended calls, and begin others in their place."""
         flying = list(self._calls)
         if self._pace.depth == 1:
             ready, _ = objects.wait(flying, num_returns=1, timeout=timeout)
@@ -383,7 +383,7 @@ class ActorPool:
         self._fill()
 
     def _take_slots_of(self, refs: list[Any]) -> None:
-        """Give the actors of calls that have ended their slots back."""
+        """Give the actors of ended calls their slots back."""
         slots = self._slots
         actors = list(map(self._calls.pop, refs))
         slots.extend(actors)
@@ -414,7 +414,7 @@ class ActorPool:
                 return
 
     def _next_in_order(self) -> list[Any]:
-        """The oldest calls, as far as they have ended; at least one."""
+        """Return the oldest calls, as far as ended; at least one."""
         order, ended = self._order, self._ended
         while order[0] not in ended:
             if order[0] in self._calls:
@@ -424,14 +424,14 @@ class ActorPool:
         return list(takewhile(ended.__contains__, islice(order, RESULTS_MAX)))
 
     def _next_ready(self) -> list[Any]:
-        """Calls that have ended; at least one."""
+        """Return ended calls; at least one."""
         while not self._ended:
             self._note_ended(None)
         self._trim_order()
         return list(islice(self._ended, RESULTS_MAX))
 
     def _trim_order(self) -> None:
-        """Forget fetched refs in the order of submission, if these are many: nobody may ever ask for it."""
+        """Forget fetched refs in the order of submission, if many: the order may never be requested."""
         if len(self._order) > 2 * (len(self._calls) + len(self._ended)) + 100:
             self._forget_fetched()
 

@@ -1,4 +1,4 @@
-"""Decorators that mark the stability of names in libraries written for Ray.  They return what they decorate."""
+"""Decorators that mark the stability of names in libraries written for Ray.  Decorated objects are unchanged."""
 
 from __future__ import annotations
 

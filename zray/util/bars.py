@@ -23,7 +23,7 @@ _UP = "\x1b[A"
 
 
 class BarManager:
-    """The bars of this process, one below the other.  `zray.experimental.tqdm_ray.instance()` returns it."""
+    """The bars of a process, one below the other.  `zray.experimental.tqdm_ray.instance()` returns them."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -31,7 +31,7 @@ class BarManager:
         self.hidden = 0  # calls of hide_bars
 
     def hide_bars(self) -> None:
-        """Erase the bars until `unhide_bars` is called, so that other text can be printed."""
+        """Erase the bars until `unhide_bars` is called, so other text can be printed."""
         with self.lock:
             if not self.hidden:
                 self._write("".join(_ERASE + "\n" for _ in self.bars[1:]) + _ERASE + _UP * (len(self.bars) - 1))

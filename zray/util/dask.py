@@ -96,7 +96,7 @@ def disable_dask_on_ray() -> Any:
 
 
 class RayDaskCallback:
-    """Callback of Ray's around dask tasks.  zray does not have it yet.
+    """Ray's callback around dask tasks, missing in zray so far.
 
     Raises:
         NotImplementedError: always; says what to do instead.

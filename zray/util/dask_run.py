@@ -100,7 +100,7 @@ class _Run:
         self.bundles: dict[Any, list[Any]] = {}  # keys by ref
 
     def values(self) -> dict[Any, Any]:
-        """Run all, and return the values of the keys that were asked for; refs on large ones."""
+        """Run all, and return the values of the requested keys; refs on large ones."""
         for key in self.rank:
             needed = self.graph[key].dependencies
             self.missing[key] = len(needed)
@@ -165,7 +165,7 @@ class _Run:
 
 
 def _walk(graph: dict[Any, Any], wanted: Iterable[Any]) -> list[Any]:
-    """All keys that are needed, each behind those that it needs, depth first.
+    """Return all needed keys, each after its own dependencies, depth first.
 
     Raises:
         KeyError: a key is not in the graph.
@@ -191,7 +191,7 @@ def _walk(graph: dict[Any, Any], wanted: Iterable[Any]) -> list[Any]:
 
 
 def _stored(value: Any) -> Any:
-    """The value, or a ref on it if it is large."""
+    """Return the value, or a ref if the value is large."""
     return objects.put(value) if type(value) is not ObjectRef and sizeof(value) >= STORED_BYTES_MIN else value
 
 
@@ -208,7 +208,7 @@ class _Stored:
 
 
 class _Bundle:
-    """Calls for one task, and the refs on their large arguments."""
+    """Return calls for one task, and the refs on their large arguments."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, Any, Any, bool]] = []  # function, arguments, keywords, whether they have marks
@@ -216,7 +216,7 @@ class _Bundle:
         self.index: dict[Any, int] = {}  # of a ref among the refs
 
     def add(self, node: Any, known: dict[Any, Any]) -> None:
-        """Add the call of a node, with the values that it needs in the places of their keys."""
+        """Add the call of a node, with the required values in the places of their keys."""
         before = len(self.index)
         values = {key: self._value(known[key]) for key in node.dependencies}
         has_marks = len(self.index) > before or any(type(value) is _Stored for value in values.values())

@@ -176,7 +176,7 @@ class Executor(PythonExecutor):
         return found.remote
 
     def _start(self) -> None:
-        """Submit tasks of calls that wait, as long as few run: a task that has been submitted is not cancelled."""
+        """Submit tasks for waiting calls, as long as few run: a submitted task cannot be cancelled."""
         while True:
             with self._lock:
                 if not self._pending or self._running >= self._in_flight_max():
@@ -199,7 +199,9 @@ class Executor(PythonExecutor):
                 done.add_done_callback(functools.partial(self._settle_and_start, future))
 
     def _in_flight_max(self) -> int:
-        """Number of tasks at a time; one more for each CPU than can run, so that no CPU waits for this process."""
+        """Return the number of tasks at a time; one more per CPU than can run, so no CPU waits for the executor's
+        process.
+        """
         return self._limit or self._pace.in_all + self._pace.workers
 
     def _settle(self, future: Future[Any], done: Future[Any]) -> None:

@@ -46,7 +46,7 @@ class ZrayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         self._shared: dict[int, tuple[Any, Any]] = {}  # values and refs by identity, for one Parallel call
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """Number of tasks at a time: n_jobs, or as many as there are CPUs; -2 is one less.
+        """Return the number of tasks at a time: n_jobs, or the number of CPUs; -2 is one less.
 
         Raises:
             ValueError: n_jobs is 0.
@@ -72,7 +72,7 @@ class ZrayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         return count
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Future[Any]], Any] | None = None) -> Future[Any]:
-        """Begin a batch.  Returns a future; the callback gets it when it is done."""
+        """Begin a batch.  Returns a future, which the callback gets at the end."""
         assert self._executor is not None
         if isinstance(func, BatchedCalls):
             refs: dict[int, Any] = {}
@@ -102,7 +102,7 @@ class ZrayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         self.reset_batch_stats()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel batches that wait for a CPU.  Those that run go on, and nobody looks at their results."""
+        """Cancel batches waiting for a CPU.  Running batches go on, with their results ignored."""
         self._end()
         if ensure_ready:
             self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel)

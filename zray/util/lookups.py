@@ -33,7 +33,7 @@ def list_named_actors(all_namespaces: bool = False) -> list[Any]:
 
 
 def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
-    """Return the IP address at which other members of the cluster reach this node.
+    """Return the IP address of the local node for other members of the cluster.
 
     The address is 127.0.0.1 in a session of one machine.  A program that joined from another machine gets its own.
 

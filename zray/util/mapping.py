@@ -71,7 +71,7 @@ def _ordered(fn: Callable[[Any], Any], items: Iterator[Any], chunksize: int) -> 
 
 
 def next_values(refs: deque[ObjectRef[Any]], deadline: float | None = None) -> list[Any]:
-    """Take refs from the left, and return their values: those that are ready, or come soon; at least one.
+    """Take refs from the left, and return their values: ready ones, or soon ready ones; at least one.
 
     Args:
         refs: refs, at least one.
@@ -175,7 +175,7 @@ def _unordered(
 
 
 def chunk_task(fn: Callable[..., Any], *, takes_tuples: bool = False) -> RemoteFunction[..., list[Any]]:
-    """Make a remote function of many items that returns the list of their results.  It has the options of fn.
+    """Make a remote function of many items returning the list of their results, with the options of fn.
 
     Args:
         fn: plain or remote function, or anything else that can be called.
@@ -186,7 +186,7 @@ def chunk_task(fn: Callable[..., Any], *, takes_tuples: bool = False) -> RemoteF
 
 
 def chunk_function(fn: Callable[..., Any], *, takes_tuples: bool = False) -> Callable[..., list[Any]]:
-    """Make a plain function of many items that returns the list of their results."""
+    """Make a plain function of many items returning the list of their results."""
     call = fn.local if isinstance(fn, RemoteFunction) else fn
 
     def run(*items: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Counter, Gauge and Histogram: numbers that a process keeps, and shows by their `value`.
+"""Counter, Gauge and Histogram: numbers kept by a process, and shown by their `value`.
 
 Nothing is exported: a task or actor returns the values that others are to see.
 """
@@ -43,7 +43,7 @@ class Metric:
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """The metric without its records: each process has its own."""
+        """Return the metric without its records: each process has its own."""
         return {**vars(self), "_values": {}, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ class Metric:
         }
 
     def set_default_tags(self, default_tags: dict[str, str]) -> Metric:
-        """Set tags that all later records have, unless they give others.
+        """Set tags for all later records without tags of their own.
 
         Args:
             default_tags: values by name; the names are among tag_keys.

@@ -10,7 +10,7 @@ _said: set[str] = set()  # by this process
 
 
 def is_first(key: str) -> bool:
-    """Whether no process of the program on this machine has asked that for the key before."""
+    """Whether no process of the program on the machine has asked for the key before."""
     if key in _said:
         return False
     _said.add(key)

@@ -79,7 +79,7 @@ class PlacementGroupID(bytes):
 
 
 class PlacementGroup:
-    """Handle of a placement group, which may be passed on and stored.  The group does not end with its handles."""
+    """Handle of a placement group, free to be passed on and stored.  The group does not end with its handles."""
 
     def __init__(self, id: bytes, bundle_cache: list[dict[str, float]] | None = None) -> None:
         self.id = PlacementGroupID(id)
@@ -88,7 +88,7 @@ class PlacementGroup:
 
     @staticmethod
     def empty() -> PlacementGroup:
-        """Make the empty group: tasks scheduled with it run in no group, also where their parent does."""
+        """Make the empty group: tasks scheduled with it run in no group, even if their parent does."""
         return PlacementGroup(b"", [])
 
     @property
@@ -166,7 +166,7 @@ class PlacementGroup:
 
 @remote(num_cpus=0, max_retries=-1)
 def _is_placed(group: PlacementGroup) -> PlacementGroup:
-    """Return the group: a task that runs in it proves that the bundles are placed."""
+    """Return the group: a task run in the group proves the placement of the bundles."""
     return group
 
 

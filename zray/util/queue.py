@@ -136,7 +136,7 @@ class Queue:
         self._put_at = time.monotonic()
 
     def _note(self, ref: Any) -> None:
-        """Remember a put that was not waited for; wait for some of them if they are many."""
+        """Remember an unawaited put; wait for some of them if they are many."""
         self._unacknowledged.append(ref)
         if len(self._unacknowledged) >= UNACKNOWLEDGED_MAX:
             objects.get([self._unacknowledged.popleft() for _ in range(UNACKNOWLEDGED_MAX // 2)])
@@ -314,7 +314,7 @@ def _check(timeout: float | None) -> None:
 
 
 def _part_of(block: bool, deadline: float | None, now: float) -> tuple[float, bool]:
-    """Seconds to wait in the next call, and whether that call is the last one."""
+    """Return the seconds to wait in the next call, and whether the call is the last."""
     if not block:
         return 0.0, True
     left = WAIT_SECONDS if deadline is None else max(0.0, deadline - now)

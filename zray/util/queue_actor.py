@@ -43,7 +43,7 @@ class Company:
 
 
 class QueueActor:
-    """Items of one queue, consumers and producers that wait, and leases."""
+    """Items of one queue, waiting consumers and producers, and leases."""
 
     lease_seconds = LEASE_SECONDS
 
@@ -81,7 +81,7 @@ class QueueActor:
             self._serve()
 
     async def put(self, producer: bytes, item: Any, timeout: float | None) -> int:
-        """Add an item when there is room.
+        """Add an item as soon as the queue has room.
 
         Args:
             producer: id of the handle that puts.
@@ -104,7 +104,7 @@ class QueueActor:
         return await waiting
 
     def put_batch(self, producer: bytes, items: list[Any]) -> int | None:
-        """Add all items, if they fit.  Returns the number of items in the queue if they do not."""
+        """Add all items, if they fit; otherwise return the number of items in the queue."""
         self.producers.is_alone(producer, self.loop.time())
         if not self.has_room(len(items)):
             return len(self.items)
@@ -113,7 +113,7 @@ class QueueActor:
         return None
 
     def _admit(self) -> None:
-        """Let producers in that wait, as far as there is room."""
+        """Let waiting producers in, as far as there is room."""
         while self.putters and self.has_room(1):
             waiting, item = self.putters.popleft()
             if not waiting.done():
@@ -152,7 +152,7 @@ class QueueActor:
         return any(holder != consumer for holder, _ in self.ahead)
 
     def _serve(self) -> None:
-        """Give items to consumers that wait, in the order of their calls."""
+        """Give items to waiting consumers, in the order of their calls."""
         while self.items and self.getters:
             waiting, key = self.getters[0]
             if not waiting.done():
@@ -168,7 +168,7 @@ class QueueActor:
             self._admit()
 
     def get_batch(self, consumer: bytes, number: int, count: int) -> tuple[int, list[Any]]:
-        """Lease so many items, or none if there are fewer.  Returns the number of items before, and the items."""
+        """Lease `count` items, or none if fewer exist.  Returns the number of items before, and the items."""
         size = len(self.items)
         if size < count:
             return size, []

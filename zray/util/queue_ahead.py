@@ -1,4 +1,4 @@
-"""Ahead: items that a consumer of a Queue was given and has not used yet, and what the actor is told of them."""
+"""Ahead: items given to a consumer of a Queue and not used yet, and the reports to the actor about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THREAD_SECONDS = 1.0
 
 
 class Ahead:
-    """Items ahead of one handle of a queue.  Any thread may use it.
+    """Items ahead of one handle of a queue.  Safe for any thread.
 
     Args:
         actor: handle of the queue's actor.
@@ -60,7 +60,7 @@ class Ahead:
             return next(self._numbers), self._wanted if is_first else 1
 
     def take(self, number: int, items: list[Any], since: float, *, is_batch: bool = False) -> bool:
-        """Accept a reply, and use its first item; all of them if it is a batch.
+        """Accept a reply, and use the first item; all items of a batch.
 
         Args:
             number: the lease.
@@ -91,7 +91,7 @@ class Ahead:
             return True
 
     def use(self) -> list[Any]:
-        """Use the next item, if there is one: a list of one, or none."""
+        """Use the next item, if any: a list of one, or none."""
         with self._lock:
             now = time.monotonic()
             if not self._items or now >= self._until:

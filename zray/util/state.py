@@ -42,7 +42,7 @@ Filters = Sequence[tuple[str, str, Any]] | None
 
 
 class State(dict[str, Any]):
-    """Facts on one node, actor, task, group or program: a dict whose keys are attributes too."""
+    """Facts on one node, actor, task, group or program: a dict with keys as attributes too."""
 
     def __getattr__(self, name: str) -> Any:
         try:

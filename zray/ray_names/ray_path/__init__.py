@@ -1,1 +1,1 @@
-"""Folder on the path of programs that run as programs of Ray: the module `ray` in it is zray."""
+"""Folder on the path of programs run as programs of Ray: its module `ray` is zray."""

@@ -1,4 +1,4 @@
-"""`import ray` in a program that `zray run --as-ray` has started, and in its child processes: this module is zray."""
+"""`import ray` in a program started by `zray run --as-ray`, and in child processes: the module is zray."""
 
 from zray.ray_names.ray_imports import install
 

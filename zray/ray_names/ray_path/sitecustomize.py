@@ -14,7 +14,7 @@ from typing import Any
 
 
 class RayMetadata:
-    """Finder of the distribution `ray`, until the finder of its modules is there.  It finds no modules."""
+    """Finder of the distribution `ray`, until the finder of `ray`'s modules is installed.  Finds no modules."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
@@ -30,7 +30,7 @@ class RayMetadata:
 
 
 def run_next() -> None:
-    """Run the module of the same name that Python would have imported without this one."""
+    """Run the module of the same name that Python would otherwise have imported."""
     own = os.path.dirname(os.path.abspath(__file__))
     found = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if os.path.abspath(entry) != own])
     if found is not None and found.loader is not None:

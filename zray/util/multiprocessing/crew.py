@@ -129,7 +129,7 @@ class Crew:
         self._finish_if_done()
 
     def _groups(self, tasks: Iterator[Task]) -> Iterator[list[Task]]:
-        """Tasks that go into one call each: several short chunks of one map(), whose results come all together."""
+        """Return tasks for a single call: several short chunks of one map(), with all results at the same time."""
         kept: list[Task] = []  # one of another kind than those before it
         while True:
             group = kept or list(islice(tasks, 1))
@@ -168,7 +168,7 @@ class Crew:
         return found if found is not None and found.load < self.pace.depth else None
 
     def _begin(self, member: Member, group: list[Task]) -> None:
-        """Begin the call in the worker; one that cannot be sent has failed.  With the lock."""
+        """Begin the call in the worker; an unsendable call has failed.  With the lock."""
         if member.calls_left is not None:
             member.calls_left -= 1
         try:
@@ -212,7 +212,7 @@ class Crew:
         return actor.run.remote(token, kind, items, kwargs) if kwargs else actor.run.remote(token, kind, items)
 
     def _token_of(self, function: Any, job: int) -> int:
-        """Number of a function that workers keep.  What cannot change has one for good, others one for each job."""
+        """Return the number of a function kept by workers: permanent for a constant function, else one for each job."""
         key = function if _is_lasting(function) else (job, id(function))
         found = self.tokens.get(key)
         if found is None:
@@ -256,7 +256,7 @@ class Crew:
 
     @staticmethod
     def _count_ended(refs: list[Any]) -> int:
-        """Number of calls that have ended, of those of one worker.  They end in their order."""
+        """Return the number of ended calls among one worker's, which end in order."""
         if not refs or isinstance(refs[0], BaseException):  # the first one was never sent
             return len(refs[:1])
         sent = list(takewhile(lambda ref: not isinstance(ref, BaseException), refs))
@@ -265,7 +265,7 @@ class Crew:
 
     @staticmethod
     def _outcomes(member: Member, ref: Any, count: int) -> tuple[list[Any], BaseException | None]:
-        """The outcome of each task of a call: whether it went well, result or error; and what has ended the worker."""
+        """Return the outcome of each task of a call: success, result or error; and the reason of the worker's end."""
         if isinstance(ref, BaseException):
             return [(False, ref)] * count, None
         try:
@@ -280,7 +280,7 @@ class Crew:
             return [(False, _as_of_pool(error))] * count, None
 
     def _replace(self, member: Member) -> None:
-        """Put a new worker in the place of one that has died, and give it the calls behind the one that has failed."""
+        """Replace a dead worker by a new one, which gets the calls behind the failed call."""
         with self.lock:
             if member.is_gone or self.is_ended:
                 return
@@ -328,7 +328,7 @@ class Crew:
         self.woken.put(None)
 
     def terminate(self) -> None:
-        """End all workers at once, and fail what they had to do."""
+        """End all workers at once, and fail all their work."""
         with self.has_room:
             if self.is_ended:
                 return
@@ -356,7 +356,7 @@ class Crew:
 
 
 def _is_lasting(function: Any) -> bool:
-    """Whether a function is a plain one, a class or a built-in of a module: it holds no state that may change."""
+    """Whether a function is plain, a class or a built-in of a module, and therefore without changing state."""
     if isinstance(function, BuiltinFunctionType):
         return isinstance(function.__self__, ModuleType)
     return isinstance(function, (FunctionType, type))

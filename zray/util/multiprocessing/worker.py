@@ -15,7 +15,7 @@ KIND_BY_FUNCTION = {mapstar: MAP, starmapstar: STARMAP}
 
 
 class Worker:
-    """State of one worker process: the functions that it knows, and the global variables that they share.
+    """State of one worker process: the known functions, and their common global variables.
 
     Functions of a program's main file travel by value, each with global variables of its own.  In a worker of Python's
     Pool they share them: an initializer sets what later calls read.
@@ -56,7 +56,7 @@ class Worker:
             return False, ExceptionWithTraceback(error, error.__traceback__)
 
     def run_chunks(self, token: int, kind: int, chunks: list[Any]) -> Any:
-        """Call a function that is known for the items of several chunks.  Returns what `run` returns, for each."""
+        """Call a known function for the items of several chunks.  Returns the returns of `run`, for each."""
         if token not in self.functions:
             return None, token
         return [self.run(token, kind, items) for items in chunks]
@@ -69,7 +69,7 @@ class Worker:
             return False, ExceptionWithTraceback(error, error.__traceback__)
 
     def adopt(self, function: Any) -> Any:
-        """Make a function that came by value use the global variables of those of its module that came before."""
+        """Make a function sent by value share the global variables of earlier functions of its module."""
         if isinstance(function, partial):
             return partial(self.adopt(function.func), *function.args, **function.keywords)
         if not isinstance(function, FunctionType) or _is_of_module(function):
@@ -84,7 +84,7 @@ class Worker:
 
 
 def _is_of_module(function: FunctionType) -> bool:
-    """Whether it came by name: it has the global variables of its module."""
+    """Whether the function came by name, with the global variables of its module."""
     import sys
 
     module = sys.modules.get(function.__module__)
