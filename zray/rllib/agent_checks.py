@@ -15,7 +15,7 @@ __all__ = ["of_agents"]
 
 
 class Recorded(LimitedAgents):
-    """An environment that keeps the last observations of agents whose episode is truncated.
+    """An environment that keeps the last observations of truncated agents.
 
     last: pairs of agent and observation, of all episodes.
     """

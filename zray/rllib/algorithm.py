@@ -151,14 +151,14 @@ class Algorithm(Views, Checkpoints, Trainable):
         self.num_failed = 0  # environments that were made anew in the last iteration
 
     def make_policy(self, env: Any, config: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The policy, and the options that make it again in other processes."""
+        """Return the policy, and the options to make the policy again in other processes."""
         options = self.options_of_policy(env.observation_space, env.action_space, config)
         policy = self.policy_class(**options)
         self.check_policy(policy)
         return policy, {**options, "policy_class": self.policy_class}
 
     def check_model(self, model: dict[str, Any]) -> None:
-        """Compare the options of a model with what the learner can do.
+        """Compare the options of a model with the learner's abilities.
 
         Raises:
             NotImplementedError: they ask for a model that the learner does not have.
@@ -181,7 +181,7 @@ class Algorithm(Views, Checkpoints, Trainable):
         check_keys(unread, defaults, type(self).__name__)
 
     def check_policy(self, policy: Policy) -> None:
-        """Compare a policy with what the learner can do.
+        """Compare a policy with the learner's abilities.
 
         Raises:
             NotImplementedError: the model is recurrent, and the learner does not read sequences; or it has a loss of
@@ -291,14 +291,14 @@ class Algorithm(Views, Checkpoints, Trainable):
             self.events.call(event, algorithm=self, trainer=self, metrics_logger=self.metrics, **facts)
 
     def watch(self, events: Events) -> None:
-        """Add callbacks to an algorithm whose groups are in this process."""
+        """Add callbacks to an algorithm with its groups in the same process."""
         self.events = Events([*(self.events.callbacks if self.events is not None else ()), *events.callbacks])
         assert self.rollouts.host is not None, "The groups of this algorithm are in other processes."
         for group in self.rollouts.host.groups:
             group.watch(self.events)
 
     def _add_metrics(self, result: dict[str, Any]) -> None:
-        """Add what callbacks have noted to a result: of the last episodes, and of this process."""
+        """Add the notes of callbacks to a result: of the last episodes, and of the learner's process."""
         noted: dict[str, list[float]] = {}
         logger = MetricsLogger()
         for episode in self.episodes:
@@ -355,7 +355,7 @@ class Algorithm(Views, Checkpoints, Trainable):
         full_fetch: bool = False,
         **ignored: Any,
     ) -> Any:
-        """The action for an observation.
+        """Return the action for an observation.
 
         Args:
             observation: as the environment gives it.
@@ -374,7 +374,7 @@ class Algorithm(Views, Checkpoints, Trainable):
     compute_action = compute_single_action
 
     def compute_actions(self, observations: Any, **options: Any) -> Any:
-        """The actions for several observations: a dict by their keys, or a list in their order."""
+        """Return the actions for several observations: a dict by their keys, or a list in their order."""
         if isinstance(observations, dict):
             return {key: self.compute_single_action(each, **options) for key, each in observations.items()}
         return [self.compute_single_action(each, **options) for each in observations]
@@ -398,7 +398,7 @@ class Algorithm(Views, Checkpoints, Trainable):
         return build_trainer()
 
     def get_policy(self, policy_id: str = "default_policy") -> Policy:
-        """The policy `policy_id`; with one agent there is "default_policy" alone."""
+        """Return the policy `policy_id`; with one agent "default_policy" is the only one."""
         return self.policy
 
     def get_weights(self) -> dict[str, Any]:
@@ -431,7 +431,7 @@ class Algorithm(Views, Checkpoints, Trainable):
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> Any:
-        """The resources: one CPU for the learner, and those of the rollout actors."""
+        """Return the resources: one CPU for the learner, and those of the rollout actors."""
         from zray.tune import PlacementGroupFactory
 
         made = cls.configured(config)

@@ -66,7 +66,7 @@ class Batch(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The end of a truncated episode: its step and environment, and the row and state that it led to."""
+    """The end of a truncated episode: step and environment, and the resulting row and state."""
 
     step: int
     place: int
@@ -83,7 +83,7 @@ def is_finite(reward: Any, most: float) -> bool:
 
 
 def copied(observation: Any) -> Any:
-    """An observation of its own: an environment may write the next one into the same array."""
+    """Return a copy of an observation: an environment may write the next one into the same array."""
     if isinstance(observation, np.ndarray):
         return observation.copy()
     if isinstance(observation, dict):

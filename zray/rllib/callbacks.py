@@ -90,7 +90,7 @@ EVENTS = tuple(name for name in vars(DefaultCallbacks) if name.startswith("on_")
 
 
 class MetricsLogger:
-    """Values that a program logs by name; a result has their mean, sum, smallest or largest one."""
+    """Values logged by a program by name; a result has their mean, sum, smallest or largest value."""
 
     def __init__(self) -> None:
         self.values: dict[Any, tuple[str, list[float]]] = {}
@@ -108,7 +108,7 @@ class MetricsLogger:
         del kept[:-VALUES_MAX]
 
     def log_dict(self, value_dict: Mapping[str, Any], *, key: Any = None, **options: Any) -> None:
-        """Log the numbers of `value_dict` by their names, below `key`; options are those of `log_value`."""
+        """Log the numbers of `value_dict` by name, below `key`; options are those of `log_value`."""
         above = () if key is None else key if isinstance(key, tuple) else (key,)
         for name, value in value_dict.items():
             self.log_value((*above, name) if above else name, value, **options)
@@ -121,7 +121,7 @@ class MetricsLogger:
         return float(getattr(np, reduce)(kept))
 
     def take(self) -> dict[Any, tuple[str, list[float]]]:
-        """All values; they are forgotten here."""
+        """Return all values, and forget them."""
         taken, self.values = self.values, {}
         return taken
 
@@ -132,7 +132,7 @@ class MetricsLogger:
                 self.log_value(key, value, reduce=reduce)
 
     def reduced(self) -> dict[str, Any]:
-        """The reduced values, nested by their names; they are forgotten here."""
+        """Return the reduced values, nested by name, and forget them."""
         found: dict[str, Any] = {}
         for key in list(self.values):
             place = found
@@ -236,7 +236,7 @@ class BaseEnv:
         self.envs = envs
 
     def get_sub_environments(self) -> list[Any]:
-        """The environments as they were made: those of gym without their wrapper."""
+        """Return the original environments: those of gym without the wrapper."""
         return [env.env if isinstance(env, OldStep) else env for env in self.envs]
 
     get_unwrapped = get_sub_environments
@@ -258,7 +258,7 @@ class FunctionCallbacks(DefaultCallbacks):
 
 
 def _taking_names(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of keyword arguments for one that may take a dict."""
+    """Return a function of keyword arguments for a function that may take a dict."""
     parameters = list(inspect.signature(function).parameters.values())
     if len(parameters) != 1 or parameters[0].kind in (parameters[0].VAR_KEYWORD, parameters[0].KEYWORD_ONLY):
         return function

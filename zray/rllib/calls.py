@@ -1,4 +1,4 @@
-"""Calls of workers that are under way, and workers that hang.
+"""Calls of workers under way, and hanging workers.
 
 A worker whose call does not end in time is replaced: its process is killed, and the new one runs its calls again.
 """
@@ -31,7 +31,7 @@ END_SECONDS = 5.0
 
 
 def fetched(refs: Any) -> Any:
-    """The values of calls of workers.
+    """Return the values of calls of workers.
 
     Raises:
         InvalidEnvironmentError: an environment failed there; its sentence comes first, and then the lines of the
@@ -65,7 +65,7 @@ def sentence_of(report: str) -> str | None:
 
 
 def end_in_order(actors: Sequence[Any]) -> None:
-    """Let workers close their environments behind their calls, and end them; those that hang are ended too."""
+    """Let workers close their environments after their calls, and end the workers, even hanging ones."""
     if not actors or not zray.is_initialized():  # the end of the session has ended them
         return
     refs = [actor.close.remote() for actor in actors]
@@ -75,7 +75,7 @@ def end_in_order(actors: Sequence[Any]) -> None:
 
 
 class Calls:
-    """Calls that are under way, by ref.
+    """Calls under way, by ref.
 
     Args:
         actors: the workers.  Their class has `max_restarts` and `max_task_retries`.
@@ -92,7 +92,7 @@ class Calls:
         return len(self._worker_by_ref)
 
     def add(self, ref: Any, worker: int) -> None:
-        """Note a call of a worker, which runs its calls one after another."""
+        """Note a call of a worker, which runs calls one after another."""
         if worker not in self._worker_by_ref.values() or self._since[worker] == math.inf:
             self._since[worker] = time.monotonic()
         self._worker_by_ref[ref] = worker
@@ -127,7 +127,7 @@ class Calls:
         return self._since[worker] + self._timeout_s * 2 ** self._replaced.get(worker, 0)
 
     def _replace_late(self) -> None:
-        """Kill the workers whose time is over, but not those whose calls have all ended."""
+        """Kill the workers past their deadline, except workers with all calls ended."""
         refs = list(self._worker_by_ref)
         ready, _ = zray.wait(refs, num_returns=len(refs), timeout=0)
         ended = set(ready)

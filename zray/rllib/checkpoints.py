@@ -1,4 +1,4 @@
-"""Checkpoints of algorithms: everything that the next iterations depend on, in one file, and the weights beside it."""
+"""Checkpoints of algorithms: all state for the next iterations, in one file, and the weights beside it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Checkpoints:
 
     @classmethod
     def from_checkpoint(cls, path: Any) -> Any:
-        """Make the algorithm of the checkpoint in the folder `path`; its next iterations are those after the save."""
+        """Make the algorithm of the checkpoint in the folder `path`; the next iterations are those after the save."""
         folder = str(getattr(path, "path", path))
         made = read_state(folder)["config"].copy().build_algo()
         made.restore(folder)

@@ -57,7 +57,7 @@ class AlgorithmConfig:
         return self
 
     def _given(self, method: str, arguments: Mapping[str, Any]) -> Self:
-        """Take the arguments of a method: those that were given, and those in former spellings."""
+        """Take the arguments of a method: given ones, and former spellings."""
         known = {name: value for name, value in arguments.items() if value is not NOT_GIVEN}
         former = known.pop("former")
         del known["self"]
@@ -246,7 +246,7 @@ class AlgorithmConfig:
         num_gpus: float = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """Set resources of the learner; those of processes are in `env_runners`.
+        """Set resources of the learner; resources of other processes are in `env_runners`.
 
         Args:
             num_gpus: GPUs of the learner, which uses the first one; rollouts stay on the CPU.  Default: 0.
@@ -259,7 +259,7 @@ class AlgorithmConfig:
         restart_failed_sub_environments: bool = NOT_GIVEN,
         **former: Any,
     ) -> Self:
-        """Set what happens when an environment raises; a process that is lost is always replaced.
+        """Set the reaction to an environment's error; a lost process is always replaced.
 
         Args:
             restart_failed_sub_environments: whether an environment that raises is made anew, and its episode counts as
@@ -374,7 +374,7 @@ class AlgorithmConfig:
 
     @property
     def total_train_batch_size(self) -> int:
-        """The steps of an iteration's batch, of the one learner; `train_batch_size`, or what rollouts give."""
+        """Return the steps of an iteration's batch, for the one learner; `train_batch_size`, or the rollouts' size."""
         given = self.options.get("train_batch_size")
         if given:
             return int(given)
@@ -413,7 +413,7 @@ class AlgorithmConfig:
         return options
 
     def validate(self) -> None:
-        """Check that options fit together; a ValueError or a TypeError names one that does not."""
+        """Check that options fit together; a ValueError or a TypeError names a conflicting one."""
         from .limits import check_limits, say_unread
 
         if self.options["env"] is None:

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def learner_device() -> torch.device:
-    """The first GPU that this process may use; the CPU, with one line, where torch finds none."""
+    """Return the first GPU of the process; the CPU, with a notice, if torch finds none."""
     if torch.cuda.is_available():
         return torch.device("cuda")
     logger.warning("num_gpus is set, and torch finds no GPU (torch.cuda.is_available()): the learner uses the CPU.")

@@ -74,7 +74,7 @@ class Categorical:
 
 
 class MultiCategorical:
-    """Several independent actions, each one of its own number, by logits that are one behind another."""
+    """Several independent actions, each with a number of its own, by consecutive logits."""
 
     is_continuous = False
 
@@ -281,7 +281,7 @@ def distribution_of(space: gymnasium.Space[Any], normalize: bool = True, clip: b
 
 
 def _has_few_values(space: Any) -> bool:
-    """Whether a space is a Box of integers with so few values that each can have an output."""
+    """Whether a space is a Box of integers with few enough values for an output each."""
     if not isinstance(space, gymnasium.spaces.Box) or not np.issubdtype(space.dtype, np.integer):
         return False
     return float((space.high.astype(np.float64) - space.low + 1).sum()) <= VALUES_MAX

@@ -177,7 +177,7 @@ MODULES: dict[str, dict[str, str]] = {
 
 
 def value_at(place: str, asked: str) -> Any:
-    """The value that "module:attribute" names.
+    """Return the value named by "module:attribute".
 
     Args:
         asked: the module that a program asks for the name.
@@ -211,7 +211,7 @@ class DoorFinder:
 
 
 class DoorLoader:
-    """Loader of a module of the table: its names are looked up when they are asked for."""
+    """Loader of a module of the table, with names looked up on request."""
 
     def __init__(self, own: str) -> None:
         self.names = MODULES[own]

@@ -73,7 +73,7 @@ class EnvContext(dict[str, Any]):
 
 
 def creator_of(env: Any) -> Callable[[EnvContext], Any]:
-    """A function that makes an environment of its context.
+    """Return a function that makes an environment of its context.
 
     Args:
         env: a gymnasium id, a name of `register_env`, a class, a function of the context, or "module:Class".
@@ -123,7 +123,7 @@ def _is_known(spec: Callable[[str], Any], name: str) -> bool:
 
 
 class RegisteredEnvironment:
-    """A creator of `register_env` with its name: other processes do not know the name.
+    """Return a creator of `register_env` with the name, unknown to other processes.
 
     Args:
         name: of the environment.
@@ -147,7 +147,7 @@ def portable(env: Any) -> Any:
 
 
 def missing_extra(error: BaseException) -> str:
-    """The sentence that names the extra that an environment lacks; empty: the error is another one."""
+    """Return the sentence that names the missing extra of an environment; empty: another error."""
     if isinstance(error, (ImportError, gymnasium.error.DependencyNotInstalled)):
         words = re.findall(r"[a-z0-9]+", str(error).lower())
         for word, extra in _EXTRAS.items():
@@ -183,7 +183,7 @@ def make_environment(env: Any, context: EnvContext) -> gymnasium.Env[Any, Any]:
 
 
 class Limited:
-    """A function that makes environments whose episodes are truncated.
+    """Return a function that makes environments with truncated episodes.
 
     Args:
         env: what `make_environment` takes.
@@ -257,7 +257,7 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
 
 
 def _allowed_sample(space: Any, observation: Any) -> Any:
-    """An action for the check of `step`; an environment with masks is given one that its mask allows."""
+    """Return an action for the check of `step`, allowed by the environment's mask, if any."""
     mask = observation.get("action_mask") if isinstance(observation, dict) else None
     if isinstance(space, gymnasium.spaces.Discrete) and np.shape(mask) == (space.n,):
         return space.sample(mask=np.asarray(mask, np.int8))

@@ -23,7 +23,7 @@ def is_stateless(env: Any) -> bool:
 
 
 def play_again(env: Any, seed: int, actions: list[Any]) -> None:
-    """Bring an environment that was read from a pickle to its former state.
+    """Bring an unpickled environment to its former state.
 
     The wrappers keep what the pickle says: one that counts over episodes counts no step twice.
 

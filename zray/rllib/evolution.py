@@ -161,7 +161,7 @@ class Evolver:
         return total, len(rewards)
 
     def _played(self, seed: int, rng: np.random.Generator | None, where: str) -> Any:
-        """Numbers of an episode, as `play` returns them; after a failure, in an environment that is made anew."""
+        """Return the numbers of an episode, as `play` does; after a failure, in a new environment."""
         for attempt in range(RESTARTS_MAX + 1):
             try:
                 with np.errstate(all="ignore"):  # what is no number is looked for afterwards, and named

@@ -10,11 +10,11 @@ PACKAGES = ("gymnasium", "torch")
 
 
 class MissingExtras:
-    """Finder behind all others in sys.meta_path: names the extra that brings a package which was not found."""
+    """Finder behind all others in sys.meta_path: names the extra for a missing package."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """None: another program imports the package, or asks whether it is there.
+        """Return None: another program imports the package, or asks for its presence.
 
         Raises:
             ModuleNotFoundError: a module of RLlib imports it.

@@ -66,7 +66,7 @@ class MeanStdFilter:
         self.count = total
 
     def merge(self, others: list[MeanStdFilter]) -> None:
-        """Add what others have counted, in their order."""
+        """Add the counts of others, in order."""
         for other in others:
             if other.count:
                 self._add(other.count, other.mean, other.squares)

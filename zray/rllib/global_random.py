@@ -1,4 +1,4 @@
-"""The random numbers that environments take from `random` and `numpy.random`, which the program uses too."""
+"""The random numbers that environments take from `random` and `numpy.random`, shared with the program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _seeds(seed: int, worker_index: int) -> Any:
 
 
 class Streams:
-    """States of `random` and `numpy.random` that hold within a `with`; the program has its own again behind it.
+    """States of `random` and `numpy.random` within a `with`; the program's own are restored at the end.
 
     Args:
         seed: of the states.
@@ -60,7 +60,7 @@ class Streams:
 
 
 def swap(states: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Set the states of the process, and return those that it had."""
+    """Set the states of the process, and return the former states."""
     before = Streams.of_process()
     random.setstate(states[0])
     np.random.set_state(states[1])

@@ -24,12 +24,12 @@ def close_at_end(holder: Any) -> None:
 
 
 def closed(holder: Any) -> None:
-    """Note that a holder has closed its environments."""
+    """Note that a holder has closed all its environments."""
     _holders.discard(holder)
 
 
 def close_all(envs: Iterable[Any], name: str) -> None:
-    """Close environments; one that raises does not keep the others open."""
+    """Close environments; an error of one does not keep the others open."""
     for env in envs:
         try:
             env.close()

@@ -54,7 +54,7 @@ class ActionMask:
         return torch.cat((rows[:, : self.columns.start], rows[:, self.columns.stop :]), 1)
 
     def apply(self, outputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Outputs, with the lowest number for actions that are not possible.
+        """Return the outputs, with the lowest number for impossible actions.
 
         A mask that allows nothing, as games give behind their end, changes nothing.
         """
@@ -66,7 +66,7 @@ class ActionMask:
         return torch.where(torch.cat(parts, -1), outputs, torch.full_like(outputs, LOWEST))
 
     def nothing_allowed(self, rows: np.ndarray) -> int | None:
-        """The first row whose mask allows no action; None: there is none."""
+        """Return the first row with a mask that allows no action; None: no such row."""
         ends = np.cumsum(self.sizes)[:-1]
         parts = [each.any(axis=-1) for each in np.split(rows[:, self.columns] > 0, ends, axis=-1)]
         are_good = np.stack(parts).all(axis=0)

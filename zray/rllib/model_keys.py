@@ -1,4 +1,4 @@
-"""Keys of the option `model`: which of them a policy has read, and what is said of the others."""
+"""Keys of the option `model`: keys read by a policy, and warnings about the others."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ReadKeys(dict[str, Any]):
 
 
 def refuse_absent(model: Mapping[str, Any], reads_all: bool = False) -> None:
-    """Refuse keys whose effect a model here cannot have.
+    """Refuse keys without a possible effect in a model of zray.
 
     Args:
         model: the options.
@@ -97,7 +97,7 @@ def refuse_absent(model: Mapping[str, Any], reads_all: bool = False) -> None:
 
 
 def check_keys(unread: Mapping[str, Any], defaults: Mapping[str, Any], owner: str) -> None:
-    """Say once of each key that it changes nothing, where its value is not the default.
+    """Warn once about each ineffective key with a value other than the default.
 
     Args:
         unread: the options of a model that nothing has read.

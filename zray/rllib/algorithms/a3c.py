@@ -130,7 +130,7 @@ class A3CConfig(AlgorithmConfig):
 
 
 class Gradient(NamedTuple):
-    """The answer of a worker: dtheta, and what the rollout gave.
+    """The answer of a worker: dtheta, and the facts of the rollout.
 
     parts: the gradient of each parameter of the model, in its order.  steps: of the rollout.  counted: what the filter
     has seen.  num_failed: environments that failed and were made anew.
@@ -173,7 +173,7 @@ class GradientHost(GroupHost):
         return Gradient(parts, batch.rewards.size, batch.episodes, batch.counted, metrics, batch.num_failed)
 
     def _loss(self, batch: Batch, config: dict[str, Any]) -> tuple[torch.Tensor, dict[str, float]]:
-        """The loss whose gradient is dtheta, and its parts, as means."""
+        """Return the loss with the gradient dtheta, and the loss's parts, as means."""
         distribution, model = self.policy.distribution, self.policy.model
         # By GAE with lambda 1, the targets are R, and the advantages R - V.
         rollout = (batch.observations, batch.actions, *batch.advantages(config["gamma"], config["lambda_"]))
@@ -208,7 +208,7 @@ class A3C(Algorithm):
         self.loss_options = {name: config[name] for name in names}
 
     def training_step(self) -> dict[str, Any]:
-        """An iteration applies `grads_per_step` gradients, each as soon as it is there."""
+        """Apply `grads_per_step` gradients in an iteration, each as soon as ready."""
         count = self.config["grads_per_step"]
         self.totals: dict[str, float] = {}
         if self.rollouts.host is not None:
@@ -225,7 +225,7 @@ class A3C(Algorithm):
         return {**self.loss_options, "entropy_coeff": entropy_coeff_at(self.config, self.steps_sampled)}
 
     def _by_workers(self, count: int) -> None:
-        """Apply the gradient of whichever worker is ready, and give that worker the new weights.
+        """Apply the gradient of any ready worker, and give the worker the new weights.
 
         No gradient is under way at the end, so that evaluation and checkpoints see all of them.
         """

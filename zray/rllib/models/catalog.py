@@ -56,7 +56,7 @@ class ModelCatalog:
 
     @staticmethod
     def get_preprocessor_for_space(observation_space: Any, options: dict[str, Any] | None = None) -> Preprocessor:
-        """The preprocessor that turns observations of a space into the array that a model takes."""
+        """Return the preprocessor from observations of a space to the array for a model."""
         return get_preprocessor(observation_space)(observation_space, options)
 
     @staticmethod
@@ -74,7 +74,7 @@ class ModelCatalog:
 
 
 def custom_model_of(value: Any) -> Any:
-    """The class that `custom_model` names; None: there is no custom model.
+    """Return the class named by `custom_model`; None: no custom model.
 
     Raises:
         ValueError: the name is not registered in this process.

@@ -22,7 +22,7 @@ STEPS_MAX = 108_000  # of an episode, in Ray
 
 
 class FireResetEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A game that begins with the action FIRE, where it has one: Breakout does not start by itself.
+    """A game that begins with the action FIRE, if available: Breakout does not start by itself.
 
     Args:
         env: an environment of ale-py, whose observations may be wrapped.

@@ -33,7 +33,7 @@ class PettingZooEnv(MultiAgentEnv):
         return {agent: self.env.observe(agent)}, {agent: {}}
 
     def step(self, action: Any) -> Any:
-        """The action of the agent whose turn it is; agents that are done on the way leave."""
+        """Return the action of the agent whose turn it is; finished agents leave on the way."""
         self.env.step(action[self.env.agent_selection])
         observations, rewards, terminateds, truncateds, infos = ({} for _ in range(5))  # type: ignore[var-annotated]
         while self.env.agents:
@@ -78,7 +78,7 @@ class ParallelPettingZooEnv(MultiAgentEnv):
         return found if isinstance(found, tuple) else (found, {})
 
     def step(self, action: Any) -> Any:
-        """The actions of all agents that are there."""
+        """Return the actions of all present agents."""
         observations, rewards, terminateds, truncateds, infos = self.par_env.step(action)
         is_over = not self.par_env.agents
         is_cut = is_over and any(truncateds.values()) and not any(terminateds.values())
