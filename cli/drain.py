@@ -14,7 +14,7 @@ LONG_SECONDS = 10.0
 
 
 class Pace:
-    """Filter of the states of a leaving node: new ones are printed, at most one a second."""
+    """Filter of the states of a leaving node: at most one new state a second is printed."""
 
     def __init__(self) -> None:
         self.said: list[str] | None = None

@@ -104,7 +104,7 @@ def train_options(command: Callable[..., None]) -> Callable[..., None]:
 def named_experiment(
     algorithm: str | None, env: str | None, tuned: str | None, stop: str, config: str
 ) -> dict[str, Any]:
-    """The experiment that options of the command line name, with those of a tuned row below them."""
+    """Return the experiment named by options of the command line, above the options of a tuned row."""
     row = tuned_row(tuned) if tuned else {"run": None, "env": None, "stop": {}, "config": {}}
     algorithm, env = algorithm or row["run"], env or row["env"]
     if not algorithm or not env:

@@ -115,7 +115,7 @@ def read_token(path: str | None, from_stdin: bool) -> str:
 
 
 def other_sessions(new: str) -> list[Any]:
-    """(session, what its node says of it) of each that outlives its drivers on this machine, but for `new`."""
+    """Return (session, its node's facts) of each lasting session on the machine, except `new`."""
     from zray.host.session.session import lasting_sessions
 
     found = [(session, info) for session in lasting_sessions() if (info := session.read_info()) is not None]
@@ -123,7 +123,7 @@ def other_sessions(new: str) -> list[Any]:
 
 
 def note_others(new: str) -> None:
-    """Say on standard error which sessions ran already, and which one a program will join: `new` is the latest."""
+    """Say on standard error which sessions ran already, and that a program will join `new`, the latest."""
     from zray.host.session.discovery import find_session
 
     others = other_sessions(new)
@@ -145,7 +145,7 @@ def note_others(new: str) -> None:
 
 
 def note_nodes_beside(new: Any) -> None:
-    """Say on standard error which nodes of the same cluster this user has on this machine besides `new`."""
+    """Say on standard error which other nodes of the cluster the user has on the machine."""
     info = new.read_info()
     if info is None:
         return  # it has ended already
@@ -259,7 +259,7 @@ def start(
 
 
 def open_log(session: Any) -> Any:
-    """The node's log, which goes with its session: who holds it can read it all the same."""
+    """Return the node's log, which is deleted with the session; an open file can be read all the same."""
     try:
         return open(session.log_path("node"), "rb")  # noqa: SIM115
     except FileNotFoundError:

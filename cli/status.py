@@ -29,7 +29,7 @@ LOST_SECONDS = 600.0
 
 
 def resources(total: dict[str, int], free: dict[str, int], unit: int) -> dict[str, dict[str, float]]:
-    """Resources as users count them: {name: {"total": ..., "free": ...}}, without those of every node."""
+    """Return resources as users count them: {name: {"total": ..., "free": ...}}, without those of every node."""
     from zray.wire.amounts import NODE_PREFIX, STORE_MEMORY
 
     declared = [name for name in sorted(total) if not name.startswith(NODE_PREFIX) and name != STORE_MEMORY]
@@ -37,7 +37,7 @@ def resources(total: dict[str, int], free: dict[str, int], unit: int) -> dict[st
 
 
 def shown(resources: dict[str, dict[str, float]]) -> list[tuple[str, str]]:
-    """(name, amount in use) of each resource; where there are too many, those in use first."""
+    """Return (name, amount in use) of each resource; if there are too many, those in use first."""
     items = list(resources.items())
     if len(items) <= SHOWN_MAX:
         return [(name, in_use(name, amount)) for name, amount in items]
@@ -72,7 +72,7 @@ def node_facts(nodes: list[Any], unit: int) -> list[dict[str, Any]]:
 
 
 def lost_facts(nodes: list[Any]) -> list[dict[str, Any]]:
-    """The nodes of a cluster that have died or left lately, as plain data, the last one first."""
+    """Return the nodes of a cluster that have died or left lately, as plain data, the last one first."""
     lost = sorted((node for node in nodes if node.death), key=lambda node: node.lost_seconds)
     return [
         {"node_id": node.node.partition("/")[0], "reason": node.death, "seconds": round(node.lost_seconds, 1)}
@@ -82,7 +82,7 @@ def lost_facts(nodes: list[Any]) -> list[dict[str, Any]]:
 
 
 def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
-    """Facts on one session as plain data, without the nodes of its cluster."""
+    """Return facts on one session as plain data, without the nodes of the cluster."""
     from zray.exceptions.printable import printable
 
     from .usage import memory, programs
@@ -110,7 +110,7 @@ def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
 
 
 def add_nodes(fact: dict[str, Any], link: Any, silent: set[str]) -> None:
-    """Add the nodes that the head knows.  A head that does not answer is asked once, for all sessions."""
+    """Add the nodes known to the head.  A silent head is asked once, for all sessions."""
     from zray.exceptions import ClusterLostError
     from zray.wire.task_spec import RESOURCE_UNIT
 
@@ -128,7 +128,7 @@ def add_nodes(fact: dict[str, Any], link: Any, silent: set[str]) -> None:
 
 
 def returning_facts(info: Any) -> dict[str, Any]:
-    """A node that its cluster has given up, and that tries to join it again, as plain data."""
+    """Return a node given up by the cluster, and trying to join again, as plain data."""
     from zray.exceptions.printable import printable
 
     return {
@@ -141,7 +141,7 @@ def returning_facts(info: Any) -> dict[str, Any]:
 
 
 def print_returning(fact: dict[str, Any]) -> None:
-    """Print the line of a node that tries to join its cluster again."""
+    """Print the line of a node trying to join a cluster again."""
     called = f" (first called {fact['called']})" if fact["called"] else ""
     click.echo(
         f"session {fact['session']}{called} was declared dead by its cluster, and tries to join {fact['cluster']} again"
@@ -150,7 +150,7 @@ def print_returning(fact: dict[str, Any]) -> None:
 
 
 def shards_in_words(counts: dict[str, int]) -> list[tuple[str, str]]:
-    """Replicas of each shard that are up to date, in words, as the head counts them.
+    """Describe the up-to-date replicas of each shard, as counted by the head.
 
     A shard is lost with its last replica: a user wants to know before stopping a machine.
     """
@@ -197,7 +197,7 @@ def print_table(fact: dict[str, Any]) -> None:
 
 
 def line_of(fact: dict[str, Any]) -> str:
-    """A line for a session: its resources and its work."""
+    """Return a line for a session: resources and work."""
     counts = fact["counts"]
     used, capacity = (counts.get(f"store_{name}_bytes", 0) / 1e6 for name in ("used", "capacity"))
     parts = [f"{len(fact['programs'])} programs"]
@@ -208,7 +208,7 @@ def line_of(fact: dict[str, Any]) -> str:
 
 
 def print_cluster(fact: dict[str, Any], *, is_line: bool = False) -> None:
-    """Print the nodes of a cluster, wherever they are; or one line for all of them."""
+    """Print the nodes of a cluster on all machines; or one line for all of them."""
     if is_line:
         click.echo(cluster_line(fact))
         print_troubles(fact)
@@ -250,7 +250,7 @@ def cluster_line(fact: dict[str, Any]) -> str:
 
 
 def print_troubles(fact: dict[str, Any]) -> None:
-    """Print the nodes of a cluster that were lost, and what stands still there."""
+    """Print the lost nodes of a cluster, and the blocked work."""
     for lost in fact["lost"]:
         click.echo(f"node {lost['node_id']}: lost {lost['seconds']:.0f} s ago: {lost['reason']}")
     for stall in fact["stalls"]:
@@ -361,7 +361,7 @@ def show_sessions(form: str, *, is_compact: bool, is_watched: bool) -> None:
 
 
 def print_clusters(found: list[dict[str, Any]], *, is_line: bool) -> None:
-    """Print each cluster once: as its head sees it, where that is here; the last of these counts."""
+    """Print each cluster once: by the view of a local head, if any; the last of these counts."""
     by_worth = sorted(found, key=lambda fact: (not fact["trouble"], fact["kind"] == "head"))
     clusters = {fact["cluster"]: fact for fact in by_worth}
     for cluster, fact in clusters.items():

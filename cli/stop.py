@@ -6,7 +6,7 @@ import click
 
 
 def named(sessions: dict[str, str], text: str) -> list[str]:
-    """Names of the sessions that `text` names, or, without any, that begin so.
+    """Return the names of the sessions named by `text`, or, without any, beginning with `text`.
 
     Args:
         sessions: first name (of a node that has joined again) by name of the session.

@@ -13,7 +13,7 @@ WIDE = 100_000
 
 
 def show(table: Table) -> None:
-    """Print it: nothing of it is cut."""
+    """Print the text uncut."""
     from rich.console import Console
 
     for column in table.columns:

@@ -24,12 +24,12 @@ STYLES = {"RUNNING": "green", "PENDING": "yellow", "PAUSED": "cyan", "ERROR": "b
 
 
 def number(value: Any, form: str) -> str:
-    """A number as text; empty: there is none, or it is not a number yet."""
+    """Return a number as text; empty: no number yet."""
     return "" if value is None or value != value else format(value, form)
 
 
 def cells_of(result: Mapping[str, Any], stop: Mapping[str, Any]) -> list[str]:
-    """The cells of a trial's last result, as HEADINGS has them.
+    """Return the cells of a trial's last result, in the order of HEADINGS.
 
     Args:
         stop: least values by metric, at which the trial ends.
@@ -54,7 +54,7 @@ def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def table_of(trials: Sequence[Any], stop: Mapping[str, Any], elapsed: float) -> RenderableType:
-    """The trials as a table, by their numbers: the running ones first.
+    """Return the trials as a table, by number: the running ones first.
 
     Args:
         stop: least values by metric, at which a trial ends.

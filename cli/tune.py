@@ -48,7 +48,7 @@ MODE = click.option("--mode", type=click.Choice(["min", "max"]), help="Direction
 
 
 def read(experiment: str, metric: str | None = None, mode: str | None = None) -> Recorded:
-    """The experiment; on standard error what could not be read of it."""
+    """Return the experiment; unreadable parts are reported on standard error."""
     import warnings
 
     from zray.tune.recorded import folder_of, has_state, read_experiment
@@ -123,7 +123,7 @@ def list_trials(
 
 
 def fitting(headings: list[str], cells: dict[str, list[str]], width: int) -> list[str]:
-    """The columns that a terminal has room for: the first ones, and the reasons, which are cut.
+    """Return the columns that fit into a terminal: the first ones, and the reasons, cut to fit.
 
     Args:
         cells: the texts of each column.
@@ -142,7 +142,7 @@ def fitting(headings: list[str], cells: dict[str, list[str]], width: int) -> lis
 
 
 def short_names(names: list[str]) -> list[str]:
-    """Names of trials without the beginning that all of them share: their numbers stay."""
+    """Return names of trials without their common beginning: the numbers stay."""
     import os
 
     start = os.path.commonprefix(names).rpartition("_")[0]

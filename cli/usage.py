@@ -1,4 +1,4 @@
-"""Facts on the processes of a session on this machine: programs, and the memory that is really in use."""
+"""Facts on the local processes of a session: programs, and the memory really in use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHARED_MEMORY = "/dev/shm"
 
 
 def programs(pids: list[int]) -> list[dict[str, Any]]:
-    """Programs by their pids, as plain data.  One that has just ended is left out."""
+    """Return programs by pid, as plain data.  A program that has just ended is left out."""
     import psutil
 
     from zray.exceptions.printable import printable
@@ -46,7 +46,7 @@ def memory(node_pid: int, session: str) -> dict[str, int]:
 
 
 def _own_bytes(pid: int) -> int | None:
-    """The share of one process in memory, without shared memory; None for one that has ended."""
+    """Return one process's share in memory, without shared memory; None for an ended process."""
     found = {}
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as file:

@@ -41,12 +41,12 @@ FIRST_RETURN = (1).to_bytes(4, "big")
 
 
 def root_task_id(job_id: JobID) -> TaskID:
-    """The TaskID under which a driver submits: its children hash from the job's id."""
+    """The TaskID under which a driver submits: child ids hash from the job's id."""
     return blake2b(job_id, digest_size=TASK_ID_BYTES, person=b"zray-job").digest()
 
 
 def stray_task_id(node_id: NodeID, worker_id: int) -> TaskID:
-    """The TaskID under which threads of a worker submit that outlive their task: no task's, and no other worker's."""
+    """The TaskID for submissions of a worker's threads that outlive their task: unique to the worker."""
     worker = worker_id.to_bytes(8, "big")
     return blake2b(node_id + worker, digest_size=TASK_ID_BYTES, person=b"zray-stray").digest()
 
@@ -70,7 +70,7 @@ def is_child(task_id: TaskID, parent: TaskID) -> bool:
 
 
 def group_name_key(namespace: str, name: str) -> TaskID:
-    """Key that hashes to the shard with the authority for the placement group of that name."""
+    """Key whose hash selects the shard with authority for the placement group of the name."""
     said = f"{len(namespace)} {namespace} {name}".encode()
     return bytes(COUNTER_BYTES) + blake2b(said, digest_size=PARENT_HASH_BYTES, person=b"zray-group").digest()
 
@@ -96,7 +96,7 @@ _FIRST_CHECKPOINT = 1 << 30
 
 
 def checkpoint_id(actor_id: TaskID, restart_count: int, call_count: int) -> ObjectID:
-    """The id of an actor's state after so many calls.  Another process of it may have run others before."""
+    """The id of an actor's state after `call_count` calls.  Another process of the actor may have run others before."""
     return put_id(actor_id, _FIRST_CHECKPOINT + (((restart_count << 20) + call_count) & (_FIRST_CHECKPOINT - 1)))
 
 
@@ -106,7 +106,7 @@ def task_of(object_id: ObjectID) -> TaskID:
 
 
 def index_of(object_id: ObjectID) -> int:
-    """The index of an object among those of its task."""
+    """The index of an object among the objects of its task."""
     return int.from_bytes(object_id[TASK_ID_BYTES:], "big")
 
 

@@ -50,7 +50,7 @@ on_handed: Callable[[bytes], None] = _say_nothing
 
 
 def enable_releases() -> None:
-    """Record refs that die in this process in `released` from now on (a worker calls this once forked)."""
+    """Record refs that die in the process in `released` from now on (a worker calls this once forked)."""
     global _append
     released.clear()
     _append = released.append
@@ -107,7 +107,7 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
         return self.id
 
     def task_id(self) -> bytes:
-        """The id of the task that returns the value, or put it."""
+        """Return the id of the task that returns or has put the value."""
         return self.id[:TASK_ID_BYTES]
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
 
     @classmethod
     def nil(cls) -> ObjectRef[Any]:
-        """A ref on nothing, for where there is none yet: no value will ever come of it."""
+        """Return a ref on nothing, as a placeholder: no value will ever exist."""
         return cls(NIL_ID)
 
     def is_nil(self) -> bool:
@@ -187,7 +187,7 @@ def refuse_nil(ids: Collection[bytes]) -> None:
 
 
 def _restore(object_id: bytes) -> ObjectRef:
-    """A further ref on an object, counted as one: what unpickling and copying call."""
+    """Return a further ref on an object, counted as one: called by unpickling and copying."""
     if object_id != NIL_ID:
         on_restore(object_id)
     return ObjectRef(object_id)

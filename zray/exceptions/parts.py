@@ -1,4 +1,4 @@
-"""Exceptions taken apart and put together again without their `__init__`, which rarely takes what `args` holds."""
+"""Exceptions taken apart and put together again without their `__init__`, which rarely takes the contents of `args`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HEAP_TYPE = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: a class made by Python code
 
 
 def builtin_base(cls: type) -> Any:
-    """The nearest class of `cls` that is written in C: it alone can make its part of an instance."""
+    """Return the nearest class of `cls` written in C, which alone can make its part of an instance."""
     # By __base__, which is where the layout comes from, not by the method resolution order.
     while cls.__flags__ & HEAP_TYPE:
         cls = cls.__base__  # type: ignore[assignment]
@@ -18,7 +18,7 @@ def builtin_base(cls: type) -> Any:
 
 
 def has_own_reduce(cls: type) -> bool:
-    """Whether Python code says how an exception is pickled: then only that knows how to make one anew."""
+    """Whether Python code defines the pickling of an exception: then only that code can make one anew."""
     own = {"__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"}
     return any(own & vars(base).keys() for base in cls.__mro__ if base.__flags__ & HEAP_TYPE)
 

@@ -301,7 +301,7 @@ _CHECKS: dict[str, Any] = {
 
 
 def where_of(options: dict[str, Any], request: dict[str, int], captured: Where | None = None) -> Where | None:
-    """Where checked options say that it may run; None: anywhere.
+    """Return where checked options allow a run; None: anywhere.
 
     captured: where it runs if they say nothing, because whoever starts it runs in a group that captures.
 
@@ -332,7 +332,7 @@ def where_of(options: dict[str, Any], request: dict[str, int], captured: Where |
 
 
 def where_of_actor(options: dict[str, Any], request: dict[str, int], captured: Where | None = None) -> Where | None:
-    """As `where_of`.  Actors that say nothing of CPUs go to one node after the other, unless a node is named."""
+    """Return as `where_of`.  Actors without a CPU request go to one node after the other, unless a node is named."""
     where = where_of(options, request, captured)
     if options.get("num_cpus") is not None or (where is not None and (where.node or where.group)):
         return where
@@ -340,7 +340,7 @@ def where_of_actor(options: dict[str, Any], request: dict[str, int], captured: W
 
 
 def _strategy_of(options: dict[str, Any], captured: Where | None) -> Any:
-    """The scheduling strategy, also where options spell it as Ray's older programs do; None: they say nothing."""
+    """Return the scheduling strategy, even if spelled as in Ray's older programs; None: none given."""
     strategy, group = options.get("scheduling_strategy"), options.get("placement_group", "default")
     if strategy is not None:
         if group not in ("default", None):

@@ -70,7 +70,7 @@ class RuntimeEnvConfig(dict[str, Any]):
 
 
 def check_runtime_env(given: Any, what: str) -> dict[str, Any]:
-    """Check a runtime_env, and return its fields that have an effect.
+    """Check a runtime_env, and return its effective fields.
 
     Raises:
         TypeError: a value has a wrong type.
@@ -111,7 +111,7 @@ def _check_env_vars(name: str, value: Any) -> None:
 
 
 class PackedFiles:
-    """Files of a path, which another process has packed: what stands in a pickled runtime_env for the path."""
+    """Files of a path, packed by another process: the replacement for the path in a pickled runtime_env."""
 
     def __init__(self, ref: Any, digest: bytes, size: int, source: str) -> None:
         self.ref = ref  # on the bytes
@@ -124,7 +124,7 @@ class PackedFiles:
 
 
 def _is_elsewhere() -> bool:
-    """Whether this is a worker, which may lack the files of its program: those are asked for when they are packed."""
+    """Whether the process is a worker, which may lack the program's files, to be requested when packed."""
     from ..host import context
 
     return context.runtime is not None and context.runtime.is_worker
@@ -141,7 +141,7 @@ def _check_folder(name: str, value: Any) -> None:
 
 
 def is_working_dir(path: Any) -> bool:
-    """Whether tasks can run there: in a folder, or a .zip archive when it is unpacked."""
+    """Whether tasks can run in the path: in a folder, or an unpacked .zip archive."""
     return os.path.isdir(path) or (os.path.isfile(path) and str(path).endswith(".zip"))
 
 
@@ -251,7 +251,7 @@ def env_vars_of(runtime_env: dict[str, Any] | None, inherited: EnvVars = ()) -> 
 
 
 def shared_and_own(runtime_env: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A program's runtime_env in two parts: what its own node shares with it, and what is an environment of workers.
+    """Split a program's runtime_env: the part shared by the program's own node, and the workers' environment.
 
     Folders and .py files are shared.  Archives and packages are no part of the program's own process.
     """
@@ -269,7 +269,7 @@ def shared_and_own(runtime_env: dict[str, Any]) -> tuple[dict[str, Any], dict[st
 
 
 def in_words(shared: dict[str, Any]) -> str:
-    """The part of a program's runtime_env that its node shares, as JSON, without variables; "" where there is none."""
+    """Return the part of a program's runtime_env shared by its node, as JSON, without variables; "" if none."""
     import json
 
     found = {name: os.fspath(value) for name, value in shared.items() if name == "working_dir"}
