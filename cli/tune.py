@@ -204,7 +204,7 @@ def why(experiment: str, trial: str, form: str) -> None:
         click.echo(json.dumps(facts, indent=2))
         return
     click.secho(printable(str(one)), bold=True)
-    for name, value in one.chosen.items():
+    for name, value in one.parameters.items():
         click.echo(printable(f"  {name} = {value!r}"))
     click.echo(printable(state))
     if not decisions:

@@ -118,7 +118,7 @@ def test_ls_in_a_pipe_shows_the_usual_ones_of_many_columns(tmp_path):
     ],
 )
 def test_usual_columns_are_the_parameters_and_the_metric(metric, names, shown):
-    trial = SimpleNamespace(chosen={"x": 1})
+    trial = SimpleNamespace(parameters={"x": 1})
     first = ["trial", "status", "iteration", "time_total_s", "x"]
     headings = [*first, *((f"m{number}" for number in range(30)) if names else ()), *names]
     found = usual_columns(SimpleNamespace(trials=[trial], metric=metric), headings)

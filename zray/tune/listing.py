@@ -30,7 +30,7 @@ def row_of(recorded: Recorded, trial: Trial) -> dict[str, Any]:
         "iteration": trial.iteration,
         "time_total_s": result.get("time_total_s"),
     }
-    row.update((name, values) for name, values in flattened(trial.chosen).items())
+    row.update((name, values) for name, values in flattened(trial.parameters).items())
     for name, value in flattened({key: value for key, value in result.items() if key not in AUTO_KEYS}).items():
         if isinstance(value, (int, float, str, bool)):
             row.setdefault(name, value)
@@ -83,7 +83,7 @@ def usual_columns(recorded: Recorded, headings: list[str]) -> list[str]:
     """
     if len(headings) <= COLUMNS_MAX:
         return headings
-    names = dict.fromkeys(name for trial in recorded.trials for name in flattened(trial.chosen))
+    names = dict.fromkeys(name for trial in recorded.trials for name in flattened(trial.parameters))
     kept = {"trial", "status", "iteration", "time_total_s", "why", *list(names)[:PARAMETERS_MAX], *DEFAULT_METRICS}
     kept.add(recorded.metric or "")
     counted = {recorded.metric, *DEFAULT_METRICS} - {"time_total_s"}

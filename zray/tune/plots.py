@@ -140,7 +140,7 @@ def _legend(metric: str, scores: list[float | None], order: list[int]) -> str:
 
 def _label(recorded: Recorded, place: int, metric: str, score: float | None) -> str:
     trial = recorded.trials[place]
-    chosen = ", ".join(f"{name}={cell(value)}" for name, value in trial.chosen.items())
+    chosen = ", ".join(f"{name}={cell(value)}" for name, value in trial.parameters.items())
     return f"{trial} ({trial.status}): last {metric} = {cell(score)}; {chosen}"
 
 

@@ -82,11 +82,10 @@ class Recorded(NamedTuple):
         names: dict[str, None] = {}
         for trial in self.trials:
             names.update(dict.fromkeys(trial.chosen))
-        return {name: [_parameter(trial, name) for trial in self.trials] for name in names}
-
-
-def _parameter(trial: Trial, name: str) -> Any:
-    return trial.chosen[name] if name in trial.chosen else value_of(trial.config, name)
+        current = [(trial.parameters, trial.config) for trial in self.trials]
+        return {
+            name: [own[name] if name in own else value_of(config, name) for own, config in current] for name in names
+        }
 
 
 def best_value(results: list[dict[str, Any]], metric: str, mode: str | None) -> float | None:

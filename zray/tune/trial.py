@@ -62,6 +62,23 @@ def has_key(result: dict[str, Any], key: str) -> bool:
     return key in result or bool(rest and isinstance(inner := result.get(first), dict) and has_key(inner, rest))
 
 
+def _at(config: dict[str, Any], path: str, default: Any) -> Any:
+    """The value at the path of a parameter, which may lead through lists; the default where there is none."""
+    if path in config:
+        return config[path]
+    place: Any = config
+    for part in path.split("/"):
+        if isinstance(place, (list, tuple)):
+            place = dict(enumerate(place))
+        if not isinstance(place, dict):
+            return default
+        key = part if part in place or not part.isdecimal() else int(part)
+        if key not in place:
+            return default
+        place = place[key]
+    return place
+
+
 def last_line(error: str) -> str:
     """Return the last line of an error: type and message."""
     lines = error.strip().splitlines()
@@ -147,6 +164,11 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
         return self.checkpoints[-1] if self.checkpoints else self.restore_from
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """The current values of what the search chose, by their path: a scheduler may have changed them."""
+        return {path: _at(self.config, path, value) for path, value in self.chosen.items()}
+
+    @property
     def has_newest(self) -> bool:
         """Whether a checkpoint of the last result is there."""
         return self.saved is not None and self.saved.iteration == self.iteration
@@ -173,7 +195,7 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
 
     @property
     def evaluated_params(self) -> dict[str, Any]:
-        """The values that the search chose."""
+        """The values that the search chose; `parameters` are the current ones."""
         return self.chosen
 
     @property

@@ -151,7 +151,7 @@ class TuneReporterBase(ProgressReporter):
         if best is not None:
             value = cell(best.last_result.get(self._metric or ""))
             lines.append(
-                f"Current best trial: {best.trial_id} with {self._metric}={value} and parameters={best.chosen}"
+                f"Current best trial: {best.trial_id} with {self._metric}={value} and parameters={best.parameters}"
             )
         total = f"/{self._total_samples}" if self._total_samples and self._total_samples > 0 else ""
         lines.append(f"Number of trials: {len(trials)}{total} ({counts_in_words(counts(trials))})")

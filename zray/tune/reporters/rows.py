@@ -132,7 +132,8 @@ def cells(trial: Trial, columns: Columns, width: int = 20) -> list[str]:
 
 
 def _parameter(trial: Trial, key: str) -> Any:
-    return trial.chosen[key] if key in trial.chosen else value_of(trial.config, key)
+    found = trial.parameters
+    return found[key] if key in found else value_of(trial.config, key)
 
 
 def duration(seconds: float) -> str:

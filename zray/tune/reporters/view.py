@@ -45,7 +45,9 @@ class View(NamedTuple):
         """The best trial; empty: there is none."""
         if self.best is None:
             return ""
-        parameters = ", ".join(f"{name.rpartition('/')[2]}={cell(value)}" for name, value in self.best.chosen.items())
+        parameters = ", ".join(
+            f"{name.rpartition('/')[2]}={cell(value)}" for name, value in self.best.parameters.items()
+        )
         last = value_of(self.best.last_result, self.metric or "")
         words = f"best {self.metric} = {cell(last)} of {self.best}"
         words += f" ({parameters})" if parameters else ""
