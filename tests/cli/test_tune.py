@@ -93,7 +93,7 @@ def test_ls_is_a_table_of_whole_lines_in_a_pipe(folder):
 def test_ls_in_a_pipe_shows_the_usual_ones_of_many_columns(tmp_path):
     (tmp_path / "one").mkdir()
     metrics = {f"m{number}": number for number in range(40)}
-    result = {**metrics, "episode_reward_mean": 7.0, "training_iteration": 1}
+    result = {**metrics, "episode_reward_mean": 7.0, "training_iteration": 1, "done": True}
     (tmp_path / "one" / "result.json").write_text(json.dumps(result) + "\n")
 
     def headings(*given):

@@ -70,7 +70,7 @@ def test_search_that_begins_in_the_folder_of_an_unfinished_one_says_so(tmp_path)
     with pytest.warns(ExperimentWarning, match=r"\(1 of 3 trials ended\).*Tuner.restore"):
         begin_folder(experiment(tmp_path, "again"), pickle_of(first)).close()
     kept = [name for name in os.listdir(first.path) if name.endswith(".old")]
-    assert len(kept) == 2 and {name.partition(".")[0] for name in kept} == {"journal", "experiment"}
+    assert len(kept) == 3 and {name.partition(".")[0] for name in kept} == {"journal", "experiment"}
 
 
 # --- the journal ---

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .folder_lock import FolderLock
 from .journal import JOURNAL, Journal
 from .recovery import DECISIONS
-from .state_file import STATE, write_state
+from .state_file import STATE, SUMMARY, write_state, write_summary
 
 if TYPE_CHECKING:
     from .running_experiment import RunningExperiment
@@ -41,6 +41,7 @@ def begin_folder(experiment: RunningExperiment, data: bytes) -> Journal:
     try:
         _put_away(path)
         write_state(path, data)
+        write_summary(experiment)
         return Journal(os.path.join(path, JOURNAL), lock)
     except BaseException:
         lock.release()
@@ -78,7 +79,7 @@ def _put_away(path: str) -> None:
             stacklevel=5,
         )
     suffix = kept.removeprefix(journal)
-    for place in (journal, os.path.join(path, DECISIONS), os.path.join(path, STATE)):
+    for place in (journal, os.path.join(path, DECISIONS), os.path.join(path, STATE), os.path.join(path, SUMMARY)):
         with contextlib.suppress(FileNotFoundError):
             os.rename(place, place + suffix)
 

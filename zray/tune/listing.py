@@ -45,7 +45,8 @@ def why_of(recorded: Recorded, trial: Trial) -> str:
     if trial.state is TrialState.ERROR:
         return last_line(trial.error) if trial.error.strip() else ""
     if trial.is_over or recorded.experiment is None:
-        return trial.reason
+        is_cut = trial.state is TrialState.RUNNING and recorded.interrupted()
+        return INTERRUPTED if is_cut else trial.reason
     wait = recorded_wait(recorded, trial)
     if not wait and trial.state is TrialState.RUNNING and recorded.interrupted():
         return INTERRUPTED
@@ -64,7 +65,9 @@ def recorded_wait(recorded: Recorded, trial: Trial) -> str:
 def state_of(recorded: Recorded, trial: Trial) -> str:
     """The state of a trial in one sentence."""
     if recorded.experiment is None:
-        return f"{trial.status} after {trial.iteration} results; its state was read from its files."
+        why = f": {why}" if (why := why_of(recorded, trial)) else ""
+        words = f"{trial.status} after {trial.iteration} results{why}; its state was read from its files."
+        return f"{words}  The experiment is {how}." if (how := recorded.interrupted()) else words
     controller = recorded.experiment.controller
     wait = recorded_wait(recorded, trial)
     if wait:

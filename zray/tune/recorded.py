@@ -1,22 +1,23 @@
 """A recorded experiment, read from its folder: for commands that list, explain, draw and simulate.
 
-The journal has everything.  Without it, as in folders that Ray has written, the files of the trials are read.
+The state and the journal have everything.  Without the state, the other files are read, see `recorded_files`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, NamedTuple
 
 from .errors import TuneError
 from .folder_lock import is_running
+from .journal import JOURNAL
 from .objective import Objective
 from .outcomes import history
-from .records.files import flattened, json_lines
-from .recovery import DECISIONS
+from .recorded_files import read_decisions, trials_of_files
+from .records.files import read_results
 from .running_experiment import STATE, RunningExperiment
-from .trial import Trial, TrialState, value_of
+from .state_file import objective_of, read_summary
+from .trial import Trial, value_of
 
 __all__ = ["Recorded", "best_value", "read_experiment"]
 
@@ -24,7 +25,8 @@ __all__ = ["Recorded", "best_value", "read_experiment"]
 class Recorded(NamedTuple):
     """An experiment.
 
-    experiment: with its state restored; None: only the files of the trials could be read, and `note` says why.
+    experiment: with its state restored; None: only its other files could be read, and `note` says why.  planned: the
+    number of trials, also of those to come; 0: not known.  has_only_folders: there is no journal.
     """
 
     path: str
@@ -33,20 +35,16 @@ class Recorded(NamedTuple):
     mode: str | None
     experiment: RunningExperiment | None
     note: str
+    planned: int = 0
+    has_only_folders: bool = False
 
     def results(self, trial: Trial) -> list[dict[str, Any]]:
         """All results of a trial."""
-        return history(trial)
+        return history(trial) if self.experiment is not None else read_results(trial.path)
 
     def decisions(self, trial_id: str = "") -> list[dict[str, Any]]:
         """The recorded decisions, of all trials or of one."""
-        found = []
-        path = os.path.join(self.path, DECISIONS)
-        if os.path.exists(path):
-            for record in json_lines(path):
-                if not trial_id or record.get("trial_id") == trial_id:
-                    found.append(record)
-        return found
+        return read_decisions(self.path, trial_id)
 
     def trial(self, name: str) -> Trial:
         """Return a trial by id, name, number, or the beginning or end of the id or name.
@@ -68,14 +66,19 @@ class Recorded(NamedTuple):
 
     def interrupted(self) -> str:
         """Describe how to continue an unfinished experiment that no program runs; empty: not the case."""
-        if self.experiment is None or self.experiment.controller.is_done or is_running(self.path):
+        if self.experiment is None:
+            is_done = self.has_only_folders or all(trial.is_over for trial in self.trials)
+        else:
+            is_done = self.experiment.controller.is_done
+        if is_done or is_running(self.path):
             return ""
+        if not has_state(self.path):
+            return "interrupted"
         return f"interrupted; go on with Tuner.restore({self.path!r}, trainable)"
 
     def total(self) -> int:
         """Return the number of trials, including trials that have not begun."""
-        planned = self.experiment.settings.num_samples if self.experiment is not None else 0
-        return max(len(self.trials), planned)
+        return max(len(self.trials), self.planned)
 
     def parameters(self) -> dict[str, list[Any]]:
         """Return the values of each parameter chosen by the search, by path, in the order of the trials."""
@@ -104,26 +107,27 @@ def read_experiment(path: str, metric: str | None = None, mode: str | None = Non
         TuneError: the folder holds no trials.
     """
     path = folder_of(path)
-    experiment, note = None, ""
+    experiment, note, planned = None, "", 0
     if has_state(path):
         try:
             experiment = RunningExperiment.load(path)
         except Exception as error:  # a class whose module is not here, for example
-            note = f"Only the files of the trials could be read, since the state could not: {error}"
+            note = f"Only its other files could be read, since the state could not: {error}"
     else:
         note = f"Only the files of the trials could be read, since there is no {STATE}."
     if experiment is not None:
-        settings = experiment.settings
-        own = (settings.metric, experiment.scheduler.metric, experiment.searcher.metric)
-        modes = (settings.mode, experiment.scheduler.mode, experiment.searcher.mode)
-        metric = metric or next((each for each in own if isinstance(each, str)), None)
-        mode = mode or next((each for each in modes if isinstance(each, str)), None)
+        own_metric, own_mode = objective_of(experiment)
+        planned = experiment.settings.num_samples
         trials = experiment.controller.get_trials()
     else:
-        trials = _trials_of_files(path)
+        trials, more = trials_of_files(path)
+        note = f"{note}  {more}".rstrip()
+        own_metric, own_mode, planned = read_summary(path)
+    metric, mode = metric or own_metric, mode or own_mode
     if not trials and experiment is None:
         raise TuneError(f"{path} holds no experiment: it has no {STATE}, and no folder with a result.json.")
-    return Recorded(path, trials, metric, mode, experiment, note)
+    has_only_folders = experiment is None and not os.path.exists(os.path.join(path, JOURNAL))
+    return Recorded(path, trials, metric, mode, experiment, note, planned, has_only_folders)
 
 
 def has_state(path: str) -> bool:
@@ -143,61 +147,3 @@ def folder_of(path: str) -> str:
         if os.path.isdir(candidate):
             return os.path.abspath(candidate)
     raise TuneError(f"There is no experiment {path!r}, here or in {default_storage_path()}.")
-
-
-def _trials_of_files(path: str) -> list[Trial]:
-    trials: list[Trial] = []
-    for folder in sorted(os.listdir(path)):
-        place = os.path.join(path, folder)
-        if not os.path.exists(os.path.join(place, "result.json")):
-            continue
-        results = json_lines(os.path.join(place, "result.json"))
-        last = results[-1] if results else {}
-        config = _parameters_of_files(place)
-        if config is None:
-            recorded_config = last.get("config")
-            config = recorded_config if isinstance(recorded_config, dict) else {}
-        iteration = last.get("training_iteration")
-        trial = Trial(
-            str(last.get("trial_id", folder)),
-            "trainable",
-            config,
-            {},
-            index=len(trials),
-            name=folder,
-            path=place,
-            last_result=last,
-            iteration=iteration if isinstance(iteration, int) else len(results),
-        )
-        error = os.path.join(place, "error.txt")
-        if os.path.exists(error):
-            with open(error, encoding="utf-8", errors="replace") as file:
-                trial.error = file.read()
-            trial.state = TrialState.ERROR
-        else:
-            trial.state = TrialState.TERMINATED
-        trials.append(trial)
-    _note_what_differs(trials)
-    return trials
-
-
-def _parameters_of_files(folder: str) -> dict[str, Any] | None:
-    """Return the configuration in a trial's folder; None: the file is missing or damaged."""
-    try:
-        with open(os.path.join(folder, "params.json"), encoding="utf-8", errors="replace") as file:
-            found = json.load(file)
-    except (FileNotFoundError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _note_what_differs(trials: list[Trial]) -> None:
-    """Return the searched parameters: those with different values in different trials."""
-    flat = [flattened(trial.config) for trial in trials]
-    for name in {name: None for each in flat for name in each}:
-        values = [each.get(name) for each in flat]
-        if any(value != values[0] for value in values) and all(
-            isinstance(value, (int, float, str, bool, type(None))) for value in values
-        ):
-            for trial, value in zip(trials, values, strict=True):
-                trial.chosen[name] = value

@@ -6,6 +6,7 @@ its user can read it.
 
 from __future__ import annotations
 
+import json
 import os
 from difflib import get_close_matches
 from itertools import islice
@@ -19,9 +20,20 @@ from .storage import write_aside
 if TYPE_CHECKING:
     from .running_experiment import RunningExperiment
 
-__all__ = ["STATE", "pickle_of", "read_state", "write_state"]
+__all__ = [
+    "STATE",
+    "SUMMARY",
+    "objective_of",
+    "pickle_of",
+    "read_state",
+    "read_summary",
+    "write_state",
+    "write_summary",
+]
 
 STATE = "experiment.pkl"
+# The file beside it that needs no class to be read: what is optimised.
+SUMMARY = "experiment.json"
 # Of the error for a folder that does not exist: names that are looked at, and that are named.
 NAMES_MAX, NEAR_MAX = 1_000, 3
 
@@ -68,6 +80,37 @@ def _culprit(experiment: RunningExperiment) -> str:
 def write_state(folder: str, data: bytes) -> None:
     """Write the file, for its user alone."""
     write_aside(os.path.join(folder, STATE), data, 0o600)
+
+
+def objective_of(experiment: RunningExperiment) -> tuple[str | None, str | None]:
+    """The metric and the mode of an experiment, which its scheduler or its searcher may name alone; None: unknown."""
+    parts: tuple[Any, ...] = (experiment.settings, experiment.scheduler, experiment.searcher)
+    metric = next((part.metric for part in parts if isinstance(part.metric, str)), None)
+    return metric, next((part.mode for part in parts if isinstance(part.mode, str)), None)
+
+
+def write_summary(experiment: RunningExperiment) -> None:
+    """Write what commands need where the state cannot be loaded, since its classes are of another program."""
+    metric, mode = objective_of(experiment)
+    found = {"metric": metric, "mode": mode, "num_samples": experiment.settings.num_samples}
+    write_aside(os.path.join(experiment.path, SUMMARY), json.dumps(found, indent=2).encode())
+
+
+def read_summary(folder: str) -> tuple[str | None, str | None, int]:
+    """The metric, the mode and the number of trials of an experiment; None and 0: unknown."""
+    try:
+        with open(os.path.join(folder, SUMMARY), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        return None, None, 0
+    metric, mode, samples = (found.get(key) for key in ("metric", "mode", "num_samples"))
+    return (
+        metric if isinstance(metric, str) else None,
+        mode if mode in ("min", "max") else None,
+        samples if isinstance(samples, int) else 0,
+    )
 
 
 def _no_folder(folder: str) -> str:
