@@ -42,7 +42,7 @@ def rows(text):
 
 def test_table_of_a_grid_has_parameters_metrics_and_errors():
     done = trial("a", TrialState.TERMINATED, {"loss": 0.5, "acc": 1, "pid": 7, "training_iteration": 3, "config": {}})
-    failed = trial("b", TrialState.ERROR, None, "Traceback\nValueError: <b>\n")
+    failed = trial("b", TrialState.ERROR, None, "Traceback (most recent call last):\nValueError: <b>\n")
     text = html_tables.grid_html(Grid([done, failed]))
     assert text.startswith("<p>Grid(&lt;x&gt;)</p>")
     assert rows(text) == [

@@ -61,14 +61,14 @@ def session(nothing_left):
         yield found
 
 
-def run(tmp_path, way, copies="copies"):
+def run(tmp_path, way, copies="copies", seed=3):
     space = {"x": tune.grid_search([4.0, 7, 8, 6.0, 1.0])}
     source, target = str(tmp_path / "exp"), str(tmp_path / copies)
     options = {"name": "exp", "storage_path": str(tmp_path), "verbose": 0, **RUNS.get(way, {})}
     tune.Tuner(
         descend,
         param_space=space,
-        tune_config=tune.TuneConfig(metric="loss", mode="min", seed=3, reuse_actors=True, **WAYS.get(way, {})),
+        tune_config=tune.TuneConfig(metric="loss", mode="min", seed=seed, reuse_actors=True, **WAYS.get(way, {})),
         run_config=tune.RunConfig(callbacks=[Copies(source, target)], **options),
     ).fit()
     return source, target
@@ -134,7 +134,7 @@ def test_commands_work_without_the_state(session, tmp_path):
     assert [row["loss"] for row in rows[:3]] == [0.25, 1.0, 1.5] and len(rows) == 5
     assert "5 of 5 trials" in output("ls", source)
     (failed,) = [row for row in rows if row["iteration"] == 0]
-    assert failed["status"] == "ERROR" and failed["why"]
+    assert failed["status"] == "ERROR" and failed["why"] == "ValueError: first line ..."
     assert "ERROR after 0 results" in output("why", source, failed["trial"])
     assert os.path.exists(output("plot", source).strip())
     assert output("simulate", source)
@@ -142,7 +142,7 @@ def test_commands_work_without_the_state(session, tmp_path):
 
 def test_trials_of_an_earlier_run_are_left_out(session, tmp_path):
     run(tmp_path, "ends")
-    source, _ = run(tmp_path, "stop", copies="later")
+    source, _ = run(tmp_path, "stop", copies="later", seed=4)
     recorded = read_experiment(damaged(source))
     assert len(recorded.trials) == 5 and "5 folders of trials are left out" in recorded.note
     assert {trial.iteration for trial in recorded.trials} == {0, 2}
@@ -176,7 +176,7 @@ def folder_of(path, name, *results, error=""):
 def test_folders_alone_say_who_has_ended(tmp_path):
     folder_of(tmp_path, "a", {"training_iteration": 1, "done": True, "trial_id": "aaaaa_00000"})
     folder_of(tmp_path, "b", {"training_iteration": 2, "done": False, "trial_id": "bbbbb_00000"})
-    folder_of(tmp_path, "c", error="Traceback\nValueError: bad")
+    folder_of(tmp_path, "c", error="Traceback (most recent call last):\nValueError: bad")
     folder_of(tmp_path, "d")
     (tmp_path / "other").mkdir()
     (tmp_path / "file").write_text("")

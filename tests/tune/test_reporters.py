@@ -99,7 +99,7 @@ def test_a_waiting_trial_says_for_what():
     controller.waits[started.trial_id] = "its process waits for 1 CPU"
     assert state_in_words(controller, started) == "RUNNING without a result: its process waits for 1 CPU."
     controller.handle(ev.Failed(1012.0, started.trial_id, "ValueError: no\nValueError: no"))
-    assert state_in_words(controller, started) == "ERROR without a result: ValueError: no"
+    assert state_in_words(controller, started) == "ERROR without a result: ValueError: no ..."
 
 
 def test_a_restarted_trial_waits_for_those_that_run():

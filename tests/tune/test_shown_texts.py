@@ -21,7 +21,8 @@ def lines():
 
 def fail(controller, place, error):
     trial = controller.get_trials()[place]
-    controller.handle(ev.Failed(1020.0, trial.trial_id, f"Traceback:\n  frame\n{error}\n", b"-"))
+    text = f"Traceback (most recent call last):\n  frame\n{error}\n"
+    controller.handle(ev.Failed(1020.0, trial.trial_id, text, b"-"))
     return trial
 
 

@@ -23,7 +23,7 @@ from .schedulers.trial_scheduler import TrialScheduler
 from .search.searcher import Searcher
 from .settings import Settings
 from .stoppers import Stopper, criterion
-from .trial import SavedCheckpoint, Trial, TrialState, value_of
+from .trial import SavedCheckpoint, Trial, TrialState, headline, value_of
 from .trial_results import filled_result, missing_metric, superfluous
 
 __all__ = ["Controller"]
@@ -359,8 +359,7 @@ class Controller(ControllerNames):
             self._halt(trial, "error", save=False)
         self._move(trial, TrialState.ERROR)
         trial.error, trial.error_pickle, trial.ended_at = error, error_pickle, self.now
-        last = error.strip().splitlines()[-1] if error.strip() else "no message"
-        self._explain(trial, "ERROR", last)
+        self._explain(trial, "ERROR", headline(error))
         self.actions.append(ev.Ended(trial.trial_id))
         self.scheduler.on_trial_error(self, trial)
         self._tell_searcher(trial, is_error=True)

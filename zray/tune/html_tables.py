@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .records.files import flattened
+from .trial import headline
 
 if TYPE_CHECKING:
     from .results import Result, ResultGrid
@@ -36,8 +37,7 @@ def grid_html(grid: ResultGrid) -> str:
         metrics = {
             key: value for key, value in found.items() if key == metric or (not metric and _is_metric(key, value))
         }
-        said = trial.error.strip().splitlines()
-        error = {"error": said[-1]} if said and trial.state.name == "ERROR" else {}
+        error = {"error": headline(trial.error)} if trial.error.strip() and trial.state.name == "ERROR" else {}
         rows.append({"trial": str(trial), "state": trial.state.name, **parameters, **metrics, **iteration, **error})
     left = len(grid) - len(rows)
     more = f"<p>... and {left:,} more trials</p>" if left > 0 else ""

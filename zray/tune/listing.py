@@ -9,7 +9,7 @@ from .objective import Objective, number_of
 from .recorded import Recorded
 from .records.files import flattened
 from .reporters.rows import DEFAULT_METRICS, PARAMETERS_MAX
-from .trial import Trial, TrialState, last_line
+from .trial import Trial, TrialState, headline
 from .waits import state_in_words, why_waiting
 
 __all__ = ["listed", "state_of", "usual_columns"]
@@ -43,7 +43,7 @@ def row_of(recorded: Recorded, trial: Trial) -> dict[str, Any]:
 def why_of(recorded: Recorded, trial: Trial) -> str:
     """The reason for which a trial waits or has ended; empty: nothing is known."""
     if trial.state is TrialState.ERROR:
-        return last_line(trial.error) if trial.error.strip() else ""
+        return headline(trial.error) if trial.error.strip() else ""
     if trial.is_over or recorded.experiment is None:
         is_cut = trial.state is TrialState.RUNNING and recorded.interrupted()
         return INTERRUPTED if is_cut else trial.reason

@@ -85,6 +85,7 @@ def _trials_of_journal(path: str, events: Iterable[ev.Event]) -> list[Trial]:
     trials: dict[str, Trial] = {}
     stopped: dict[str, str] = {}  # trial -> the event with which its process has stopped
     began: dict[str, int] = {}  # trial -> its iteration when its newest process began
+    resumes, again = False, dict[str, int]()  # trial -> its iteration when it began after the last resumption
     reports: dict[str, ev.Report] = {}
     for event in events:
         if isinstance(event, ev.Suggested):
@@ -94,6 +95,7 @@ def _trials_of_journal(path: str, events: Iterable[ev.Event]) -> list[Trial]:
             )
             trials[event.trial_id].state = TrialState.RUNNING  # it is suggested when there is room for it
         elif isinstance(event, ev.Resumed):
+            resumes, again = True, {}
             for trial in trials.values():
                 if event.restart_errored and stopped.get(trial.trial_id) == "Failed":
                     trial.iteration = 0
@@ -105,6 +107,8 @@ def _trials_of_journal(path: str, events: Iterable[ev.Event]) -> list[Trial]:
             stopped.pop(found.trial_id, None)
             found.state = TrialState.RUNNING
             began[found.trial_id] = found.iteration
+            if resumes:
+                again.setdefault(found.trial_id, found.iteration)
         elif isinstance(event, ev.Report):
             found.iteration = max(found.iteration, event.iteration)
             reports[found.trial_id] = event
@@ -117,16 +121,18 @@ def _trials_of_journal(path: str, events: Iterable[ev.Event]) -> list[Trial]:
         if record.get("action") in _DECIDED:
             decisions[str(record.get("trial_id"))] = record
     for trial in trials.values():
-        _settle(trial, began.get(trial.trial_id, 0), stopped.get(trial.trial_id, ""), decisions.get(trial.trial_id, {}))
+        key = trial.trial_id
+        _settle(trial, began.get(key, 0), again.get(key, -1), stopped.get(key, ""), decisions.get(key, {}))
         _take_files(trial, read_results(trial.path), reports.get(trial.trial_id))
     return list(trials.values())
 
 
-def _settle(trial: Trial, began: int, stopped: str, decision: dict[str, Any]) -> None:
+def _settle(trial: Trial, began: int, again: int, stopped: str, decision: dict[str, Any]) -> None:
     """Derive the state of a trial from its newest process and the last decision.
 
     Args:
         began: the iteration when the process began.
+        again: the iteration when the trial began after the last resumption of the experiment; -1: it did not.
         stopped: the event with which it stopped; empty: none.
         decision: the record; empty: none.
     """
@@ -138,13 +144,13 @@ def _settle(trial: Trial, began: int, stopped: str, decision: dict[str, Any]) ->
         trial.state = decided or TrialState.ERROR
     elif stopped:
         trial.state = decided or TrialState.TERMINATED
-    elif decided and isinstance(at, int) and at >= trial.iteration and (at > began or decided in _ENDS):
-        trial.state = decided  # a kill came before its process had stopped
+    elif decided and isinstance(at, int) and (at > again if decided in _ENDS else at > began and at >= trial.iteration):
+        trial.state = decided  # its process has not stopped yet
     else:
         decided = None
     if decided is not None:
         trial.reason = str(decision.get("reason", ""))
-    if trial.state is TrialState.TERMINATED and stopped and decided and isinstance(at, int):
+    if trial.state is TrialState.TERMINATED and decided and isinstance(at, int):
         trial.iteration = min(trial.iteration, at)  # results on their way did not count
     if trial.state is not TrialState.ERROR:
         trial.error = ""

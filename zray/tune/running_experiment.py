@@ -35,7 +35,7 @@ from .search.searcher import Searcher, set_search_properties
 from .settings import Settings
 from .state_file import STATE, pickle_of, read_state
 from .stoppers import stopper_of
-from .trial import Trial, TrialState
+from .trial import Trial, TrialState, headline
 from .unknown import shown
 from .variants import has_unresolved_values
 from .worker import is_class
@@ -380,10 +380,9 @@ class RunningExperiment:
         failed = [trial for trial in self.controller.get_trials() if trial.state is TrialState.ERROR]
         if failed:
             names = ", ".join(str(trial) for trial in failed[:5]) + ", ..." * (len(failed) > 5)
-            last = failed[0].error.strip().splitlines()
             raise TuneError(
                 f"Trials did not complete: {len(failed)} of {len(self.controller.trials)} have failed: [{names}].  "
-                f"The first one with: {last[-1] if last else 'no message'}"
+                f"The first one with: {headline(failed[0].error)}"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ from msgspec import Struct, field
 
 from .checkpoint import Checkpoint
 
-__all__ = ["ExportFormat", "Trial", "TrialState", "last_line", "value_of"]
+__all__ = ["ExportFormat", "Trial", "TrialState", "headline", "value_of"]
 
 
 class ExportFormat:
@@ -79,10 +80,23 @@ def _at(config: dict[str, Any], path: str, default: Any) -> Any:
     return place
 
 
-def last_line(error: str) -> str:
-    """Return the last line of an error: type and message."""
-    lines = error.strip().splitlines()
-    return lines[-1] if lines else "no message"
+_FRAMES = re.compile(r'(  \+ Exception Group )?Traceback \(most recent call last\):|  File "')
+
+
+def headline(error: str) -> str:
+    """The type of an error and the first line of its message, from its traceback; " ..." stands for further lines."""
+    lines = [line.removeprefix("  | ") for line in error.splitlines()]  # groups of exceptions have such bars
+    lines = [line for line in lines if line.strip() and line != "[...]"]
+    if not lines:
+        return "no message"
+    ends = [place for place, line in enumerate(lines) if not line[0].isspace() and not _FRAMES.match(line)]
+    frames = [place for place, line in enumerate(lines) if _FRAMES.match(line) and ends and place < ends[-1]]
+    if frames:  # what follows them, and is not indented as they are, is the exception
+        lines = lines[next(place for place in ends if place > frames[-1]) :]
+    first, *more = lines
+    if more and first.rstrip().endswith(":"):
+        first = f"{first.rstrip()} {more.pop(0).strip()}"
+    return f"{first.strip()} ..." if more else first.strip()
 
 
 class SavedCheckpoint(Struct):

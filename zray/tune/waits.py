@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .trial import Trial, TrialState
+from .trial import Trial, TrialState, headline
 
 if TYPE_CHECKING:
     from .controller import Controller
@@ -43,8 +43,7 @@ def state_in_words(controller: Controller, trial: Trial) -> str:
     if trial.state is TrialState.TERMINATED:
         return f"TERMINATED {done}" + (f": {trial.reason}." if trial.reason else ": it has come to its end.")
     if trial.state is TrialState.ERROR:
-        last = trial.error.strip().splitlines()
-        return f"ERROR {done}: {last[-1] if last else 'no message'}"
+        return f"ERROR {done}: {headline(trial.error)}"
     return f"{trial.state.value} {done}: {why}."
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from zray.exceptions.printable import escaped, printable
 
 from ..metrics import text_of
-from ..trial import Trial, TrialState, last_line
+from ..trial import Trial, TrialState, headline
 from .endings import hint_on_starts, last_returns
 from .rows import cell, cells, columns_of
 from .view import usage_of_session, view_of
@@ -114,7 +114,7 @@ class ResultLines:
 
     def __init__(self, *, all_results: bool = False, only_failures: bool = False) -> None:
         self.all_results, self.only_failures = all_results, only_failures
-        self._errors: dict[str, int] = {}  # the last line of an error -> how many more trials had it
+        self._errors: dict[str, int] = {}  # the headline of an error -> how many more trials had it
         self.write: Callable[[str], None] = print
         self._open: dict[str, tuple[Trial, int]] = {}  # trials that have not ended, with the iteration that was shown
         self._count = 0
@@ -153,7 +153,7 @@ class ResultLines:
         """Whether a trial has failed with an error that was not shown yet."""
         if trial.state is not TrialState.ERROR:
             return False
-        words = last_line(trial.error)
+        words = headline(trial.error)
         is_new = words not in self._errors
         self._errors[words] = 0 if is_new else self._errors[words] + 1
         return is_new
@@ -164,7 +164,7 @@ class ResultLines:
     def _words(self, trial: Trial) -> str:
         words = {TrialState.TERMINATED: "ended", TrialState.ERROR: "failed"}.get(trial.state, "result")
         if trial.state is TrialState.ERROR:
-            words = cell(last_line(trial.error), WORDS_MAX)
+            words = cell(headline(trial.error), WORDS_MAX)
             return f"{trial} failed after {trial.iteration} results: {words}  ({trial.error_file})"
         columns = columns_of([trial], None, None, infer_limit=6)
         values = zip([*columns.parameters.values(), *columns.metrics.values()], cells(trial, columns), strict=True)
