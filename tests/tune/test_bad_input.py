@@ -91,6 +91,31 @@ def test_wrong_values_are_errors_at_the_call(options, error, message, folder):
         tune.run(train, name="bad", local_dir=folder, **options)
 
 
+@pytest.mark.parametrize("name", ["../evil", "..", ".", "a/../../b", "a/..", "./", "a/../..", "a\0b"])
+def test_name_that_leads_out_of_the_folder_of_experiments_is_refused(name, folder):
+    inner = os.path.join(folder, "inner")
+    for door in (
+        lambda: tune.run(train, name=name, local_dir=inner),
+        lambda: tune.run_experiments({name: {"run": train, "local_dir": inner}}),
+        lambda: tune.Tuner(train, run_config=tune.RunConfig(name=name, storage_path=inner)),
+    ):
+        with pytest.raises(ValueError, match=r"a folder below the folder of experiments, not .*storage_path"):
+            door()
+
+
+def test_absolute_name_is_refused_beside_a_url_alone(folder):
+    run = tune.RunConfig(name="/tmp/own", storage_path="memory://experiments")
+    with pytest.raises(ValueError, match="not '/tmp/own'"):
+        tune.Tuner(train, run_config=run)
+    tuner = tune.Tuner(train, run_config=tune.RunConfig(name=f"{folder}/own", storage_path="/elsewhere"))
+    assert tuner._experiment.path == f"{folder}/own"
+
+
+def test_name_may_have_several_parts(tmp_path):
+    tuner = tune.Tuner(train, run_config=tune.RunConfig(name="team/./one/", storage_path=str(tmp_path), verbose=0))
+    assert tuner.fit().experiment_path == str(tmp_path / "team" / "one")
+
+
 @pytest.mark.parametrize(
     "trainable, message",
     [

@@ -129,7 +129,7 @@ class RunConfig:
     """Options of the run: where an experiment is kept, when it stops, and what is shown.
 
     Args:
-        name: the experiment's name; None: one from the trainable's name and the time.
+        name: the experiment's name, a folder below storage_path; None: one from the trainable's name and the time.
         storage_path: the folder of experiments; None: ~/ray_results.  With a URL ("s3://bucket/experiments"), the
             experiment runs in a local folder, of which a copy is kept at the URL; it needs fsspec.
         storage_filesystem: a file system of fsspec or pyarrow, in which storage_path is a path.

@@ -73,6 +73,24 @@ def date_of(now: float) -> str:
     return _dates[second]
 
 
+def experiment_name(name: str, *, has_url: bool) -> str:
+    """The name of an experiment, which is a folder below the folder of experiments, as "mine" or "project/mine".
+
+    Args:
+        has_url: whether a copy is kept at a URL.  Without one, an absolute path is taken as it is, as in Ray.
+
+    Raises:
+        ValueError: the name leads out of that folder.
+    """
+    found = os.path.normpath(name)
+    if (has_url and os.path.isabs(found)) or found.split(os.sep)[0] in (os.curdir, os.pardir) or "\0" in found:
+        raise ValueError(
+            f"The name of an experiment is a folder below the folder of experiments, not {name!r}: storage_path names "
+            "another place."
+        )
+    return found
+
+
 def short(value: Any) -> str:
     """A value in the name of a trial."""
     if isinstance(value, float):

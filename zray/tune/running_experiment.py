@@ -92,6 +92,7 @@ class RunningExperiment:
         self.is_named = bool(name)  # by the user; otherwise the folder is a new one, whatever happens in this second
         self.name = name or f"{self.trainable_name}_{naming.date_of(time.time())}"
         url = upload_url or ("" if local else given)
+        self.name = naming.experiment_name(self.name, has_url=bool(url))
         if url and not name:  # the name is a new one for all machines
             self.name = f"{self.name}_{os.urandom(3).hex()}"
         self.url = f"{url.rstrip('/')}/{self.name}" if url else ""  # of the copy; empty: there is none
