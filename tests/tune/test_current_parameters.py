@@ -107,3 +107,14 @@ def test_parameters_are_those_of_the_configuration_where_it_has_them():
     chosen = {"a/b": 1, "c/d": 1, "rest/0/e": 1, "7": 1, "gone": 4, "rest/9/e": 6, "a/b/c": 9}
     current = {"a/b": 2, "c/d": 3, "rest/0/e": 5, "7": 8, "gone": 4, "rest/9/e": 6, "a/b/c": 9}
     assert Trial("t", "f", config, chosen).parameters == current
+
+
+def test_time_of_a_trial_is_its_own_as_its_iterations_are(found):
+    for result in found:
+        rows = result.rows()
+        assert [row["training_iteration"] for row in rows] == [*range(1, len(rows) + 1)]
+        times = [row["time_this_iter_s"] for row in rows]
+        assert [row["time_total_s"] for row in rows] == pytest.approx(
+            [sum(times[: place + 1]) for place in range(len(times))], abs=1e-12
+        )
+        assert all(0 <= row["time_since_restore"] <= row["time_total_s"] for row in rows)

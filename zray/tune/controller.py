@@ -96,9 +96,8 @@ class Controller(ControllerNames):
         target = naming.checkpoint_folder(trial.path, trial.saves, source.trial_id)
         trial.saves += 1
         self.actions.append(ev.Copy(donor.path, target))
-        saved = SavedCheckpoint(
-            target, trial.iteration, donor.time_total_s, None, donor.metrics, donor.size, donor.digest
-        )
+        total = _total_time(trial)  # its own, as its iteration is
+        saved = SavedCheckpoint(target, trial.iteration, total, None, donor.metrics, donor.size, donor.digest)
         self._keep(trial, saved)
         trial.config = config
         self._explain(trial, "EXPLOIT", reason)
@@ -227,8 +226,9 @@ class Controller(ControllerNames):
     def _take_checkpoint(self, trial: Trial, event: ev.Saved | ev.Halted) -> None:
         trial.saves += 1
         score = number_of(value_of(trial.last_result, self.settings.score_key)) if self.settings.score_key else None
-        total = float(trial.last_result.get("time_total_s", 0.0))
-        saved = SavedCheckpoint(event.checkpoint, event.iteration, total, score, trial.last_result, event.size)
+        saved = SavedCheckpoint(
+            event.checkpoint, event.iteration, _total_time(trial), score, trial.last_result, event.size
+        )
         self._keep(trial, saved)
 
     def _on_finished(self, event: ev.Finished) -> None:
@@ -442,3 +442,8 @@ class Controller(ControllerNames):
         self.actions.append(ev.Added(trial_id))
         self.scheduler.on_trial_add(self, trial)
         return trial
+
+
+def _total_time(trial: Trial) -> float:
+    """The seconds of training to the last result."""
+    return float(trial.last_result.get("time_total_s", 0.0))
