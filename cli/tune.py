@@ -27,11 +27,12 @@ class TuneGroup(click.Group):
 
     def invoke(self, context: click.Context) -> Any:
         from zray.tune import TuneError
+        from zray.tune.unknown import UnknownArgumentError
         from zray.tune.variants import RecursiveDependencyError
 
         try:
             return super().invoke(context)
-        except (TuneError, ValueError, ImportError, RecursiveDependencyError) as error:
+        except (TuneError, ValueError, ImportError, RecursiveDependencyError, UnknownArgumentError) as error:
             raise click.ClickException(escaped(str(error))) from error
 
 

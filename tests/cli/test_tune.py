@@ -389,3 +389,8 @@ def test_interrupted_experiment_says_so_and_how_to_go_on(tmp_path):
     lock = FolderLock(made.path)
     assert "The experiment is interrupted" not in invoke("ls", tmp_path / "cut")
     lock.release()
+
+
+def test_unknown_option_of_a_scheduler_is_one_sentence(folder):
+    said = invoke("simulate", folder, "--scheduler", "asha", "--option", "grace_perid=3", code=1)
+    assert said.startswith("Error: ASHAScheduler has no argument 'grace_perid'.  Did you mean 'grace_period'?")

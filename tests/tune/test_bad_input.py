@@ -7,6 +7,7 @@ import pytest
 
 from tests.gates import nothing_is_held, until
 from zray import tune
+from zray.tune import schedulers, search
 from zray.tune.schedulers import ASHAScheduler
 from zray.tune.search import BasicVariantGenerator
 from zray.tune.variants import RecursiveDependencyError
@@ -61,6 +62,38 @@ def test_unknown_names_are_errors_that_name_the_nearest_one(call, error, message
     with pytest.raises(error) as raised:
         call()
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: ASHAScheduler(grace_perid=3), "ASHAScheduler has no argument 'grace_perid'.*mean 'grace_period'"),
+        (lambda: tune.create_scheduler("asha", max=3), "ASHAScheduler has no argument 'max'.*mean 'max_t'"),
+        (lambda: schedulers.HyperBandScheduler(maxt=3), "HyperBandScheduler has no argument.*mean 'max_t'"),
+        (lambda: schedulers.MedianStoppingRule(grace_perio=3), "MedianStoppingRule has no.*mean 'grace_period'"),
+        (lambda: schedulers.PopulationBasedTraining(interval=3), "PopulationBasedTraining has no argument 'interval'"),
+        (lambda: BasicVariantGenerator(seed=3), "BasicVariantGenerator has no argument.*It has: points_to_evaluate"),
+        (lambda: tune.create_searcher("optuna", sed=1), "OptunaSearch has no argument 'sed'.*mean 'seed'"),
+        (lambda: tune.create_searcher("hyperopt", seed=1), "HyperOptSearch has no argument 'seed'"),
+        (lambda: search.ConcurrencyLimiter(None, concurrent=1), "mean 'max_concurrent'"),
+        (lambda: search.Repeater(None, repeats=1), "mean 'repeat'"),
+        (lambda: search.AskTellSearch(None, metrics=1), "mean 'metric'"),
+    ],
+)
+def test_unknown_arguments_of_schedulers_and_searchers_are_named(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_scheduler_of_a_program_has_arguments_of_its_own():
+    class Own(ASHAScheduler):
+        def __init__(self, patience, **options):
+            super().__init__(**options)
+            self.patience = patience
+
+    assert Own(patience=3, max_t=9, reward_attr="r").metric == "r"
+    with pytest.raises(TypeError, match="ASHAScheduler has no argument 'maxt'"):
+        Own(patience=3, maxt=9)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["checks_names", "nearest", "shown", "unknown_name"]
+__all__ = ["UnknownArgumentError", "checks_names", "nearest", "shown", "unknown_name"]
 
 Class = TypeVar("Class", bound=type)
 
@@ -37,13 +37,21 @@ def unknown_name(place: str, kind: str, name: str, known: Iterable[str]) -> str:
     return f"{place} has no {kind} {name!r}.{nearest(str(name), names)}  It has: {', '.join(names)}."
 
 
-def checks_names(place: str, hints: Mapping[str, str] | None = None) -> Callable[[Class], Class]:
-    """Let a class name the nearest argument for an argument unknown to its constructor.
+class UnknownArgumentError(TypeError):
+    """A constructor does not have an argument."""
+
+
+def checks_names(
+    place: str, hints: Mapping[str, str] | None = None, also: Iterable[str] = ()
+) -> Callable[[Class], Class]:
+    """Let a class name the nearest argument where a program passes one that its constructor does not have.
 
     Args:
         place: the class, as "tune.Tuner".
         hints: for names of other front doors, what to write instead.
+        also: arguments that its signature does not show.
     """
+    taken = frozenset(also)
 
     def decorate(cls: Class) -> Class:
         init = cls.__init__  # type: ignore[misc]
@@ -52,9 +60,9 @@ def checks_names(place: str, hints: Mapping[str, str] | None = None) -> Callable
         @functools.wraps(init)
         def checked(self: Any, *args: Any, **kwargs: Any) -> None:
             for name in kwargs:
-                if name not in known:
+                if name not in known and name not in taken:
                     hint = f"  Write {hints[name]}." if hints and name in hints else ""
-                    raise TypeError(unknown_name(place, "argument", name, known) + hint)
+                    raise UnknownArgumentError(unknown_name(place, "argument", name, known) + hint)
             init(self, *args, **kwargs)
 
         cls.__init__ = checked  # type: ignore[misc]

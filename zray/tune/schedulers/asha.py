@@ -27,7 +27,8 @@ import numpy as np
 from ..decisions import CONTINUE, PAUSE, STOP, Decision
 from ..objective import LAST, number_of
 from ..trial import Trial, TrialState, value_of
-from .spellings import with_reward_attr
+from ..unknown import checks_names
+from .spellings import OF_2018, with_reward_attr
 from .trial_scheduler import TrialScheduler
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Bracket:
         self.rungs = [rung for rung in self.rungs if rung.resource < R] or self.rungs[:1]
 
 
+@checks_names("ASHAScheduler", also=OF_2018)
 class AsyncHyperBandScheduler(TrialScheduler):
     """Asynchronous successive halving: a trial that is not among the best at a rung stops, or pauses.
 

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..decisions import PAUSE, STOP, Decision
 from ..trial import Trial, value_of
-from .spellings import with_reward_attr
+from ..unknown import checks_names
+from .spellings import OF_2018, with_reward_attr
 from .trial_scheduler import TrialScheduler
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def table(R: float, eta: float) -> list[tuple[int, int, float]]:
     return [(s, math.ceil((s_max + 1) * eta**s / (s + 1)), R * eta**-s) for s in range(s_max, -1, -1)]
 
 
+@checks_names("HyperBandScheduler", also=OF_2018)
 class HyperBandScheduler(TrialScheduler):
     """Synchronous HyperBand: trials of a bracket wait for one another, and the best ones go on.
 

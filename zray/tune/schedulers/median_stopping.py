@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..decisions import PAUSE, STOP, Decision
 from ..objective import LAST, number_of
 from ..trial import Trial, value_of
-from .spellings import with_reward_attr
+from ..unknown import checks_names
+from .spellings import OF_2018, with_reward_attr
 from .trial_scheduler import TrialScheduler
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MedianStoppingRule"]
 
 
+@checks_names("MedianStoppingRule", also=OF_2018)
 class MedianStoppingRule(TrialScheduler):
     """The median rule: a trial stops whose best value is worse than the median of the others' running averages.
 

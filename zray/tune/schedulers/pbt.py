@@ -24,7 +24,8 @@ from ..decisions import PAUSE, Decision
 from ..objective import LAST
 from ..spaces import Domain, Function
 from ..trial import Trial, TrialState, value_of
-from .spellings import with_reward_attr
+from ..unknown import checks_names
+from .spellings import OF_2018, with_reward_attr
 from .trial_scheduler import TrialScheduler
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+@checks_names("PopulationBasedTraining", also=OF_2018)
 class PopulationBasedTraining(TrialScheduler):
     """Population based training: the worst trials go on from checkpoints of the best, with perturbed parameters.
 

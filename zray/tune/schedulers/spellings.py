@@ -6,7 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["with_reward_attr"]
+__all__ = ["OF_2018", "with_reward_attr"]
+
+# Arguments of 2018 that the signatures of schedulers do not show.
+OF_2018 = ("reward_attr",)
 
 
 def with_reward_attr(init: Callable[..., None]) -> Callable[..., None]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..unknown import checks_names
 from .searcher import Searcher, learnt_values
 
 __all__ = ["AskTellSearch"]
 
 
+@checks_names("AskTellSearch")
 class AskTellSearch(Searcher):
     """An optimiser with `ask() -> configuration` and `tell(configuration, value)`.
 

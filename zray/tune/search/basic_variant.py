@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from ..unknown import checks_names
 from ..variants import check_space, grid_count, variant
 from .searcher import Searcher, settled_seed
 
 __all__ = ["BasicVariantGenerator"]
 
 
+@checks_names("BasicVariantGenerator")
 class BasicVariantGenerator(Searcher):
     """The cross product of all grids, `num_samples` times, with distributions drawn anew for each trial.
 

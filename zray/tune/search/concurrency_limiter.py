@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..unknown import checks_names
 from .searcher import Searcher, set_search_properties
 
 __all__ = ["ConcurrencyLimiter"]
 
 
+@checks_names("ConcurrencyLimiter")
 class ConcurrencyLimiter(Searcher):
     """A searcher with a limit of open trials.
 

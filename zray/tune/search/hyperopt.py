@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..spaces import Categorical, Domain, Float, Integer
+from ..unknown import checks_names
 from ..variants import has_unresolved_values
 from .former import flat_config
 from .searcher import Searcher, learnt_values, settled_seed
@@ -102,6 +103,7 @@ def _domains(space: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Do
             yield f"{path}{key}", value
 
 
+@checks_names("HyperOptSearch")
 class HyperOptSearch(Searcher):
     """A search by HyperOpt's tree of Parzen estimators.
 

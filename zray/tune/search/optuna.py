@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..unknown import checks_names
 from ..variants import has_unresolved_values
 from .former import flat_config, former_trials
 from .optuna_spaces import distributions_of, flat_point, nested, values_of
@@ -39,6 +40,7 @@ def _steps(results: list[dict[str, Any]], metric: str) -> dict[int, float]:
     return found
 
 
+@checks_names("OptunaSearch")
 class OptunaSearch(Searcher):
     """A search by one of Optuna's samplers, TPE if none is given.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from ..unknown import checks_names
 from .searcher import Searcher, learnt_values, metrics_of, set_search_properties
 
 __all__ = ["Repeater"]
@@ -12,6 +13,7 @@ __all__ = ["Repeater"]
 TRIAL_INDEX = "__trial_index__"
 
 
+@checks_names("Repeater")
 class Repeater(Searcher):
     """A searcher that learns the mean of several trials of the same configuration.
 
