@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .tune import TuneGroup, object_of, print_rows
+from .tune import TuneGroup, object_of, print_rows, resumed_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,8 +110,6 @@ def named_experiment(
     if not algorithm or not env:
         raise click.UsageError("Name an algorithm and an environment, as --run PPO --env CartPole-v1, or a file.")
     ends = object_of("--stop", stop) or row["stop"]
-    if not ends:
-        click.echo("No --stop is given: Ctrl-C ends the training.  For example: --stop '{\"timesteps_total\": 1e5}'")
     return {
         "run": algorithm,
         "stop": ends,
@@ -137,6 +135,7 @@ def train(
     in --config, {"eval": "..."} is evaluated as Python: run files of your own alone.
     """
     import os
+    import shlex
 
     from zray.tune import run_experiments
     from zray.tune.schedulers import create_scheduler
@@ -162,18 +161,24 @@ def train(
         experiments = {given["experiment_name"]: {**named, **wanted}}
     for spec in experiments.values():
         check(spec)
+    if file is None and not named["stop"]:
+        click.echo("No --stop is given: Ctrl-C ends the training.  For example: --stop '{\"timesteps_total\": 1e5}'")
     if seeds is not None:
         for spec in experiments.values():
             spec["config"] = {**spec.get("config", {}), "seed": {"grid_search": list(range(seeds))}}
     session = {name: given[name] for name in ("num_cpus", "num_gpus", "address") if given[name] is not None}
-    run_experiments(
-        experiments,
-        scheduler=create_scheduler(given["scheduler"], **object_of("--scheduler-config", given["scheduler_config"])),
-        resume=given["resume"],
-        verbose=given["verbose"],
-        progress_reporter=reporter_for(experiments, given["verbose"]),
-        **session,
-    )
+    scheduler = create_scheduler(given["scheduler"], **object_of("--scheduler-config", given["scheduler_config"]))
+    with resumed_by(
+        "--resume" if file is not None else f"--resume --experiment-name {shlex.quote(given['experiment_name'])}"
+    ):
+        run_experiments(
+            experiments,
+            scheduler=scheduler,
+            resume=given["resume"],
+            verbose=given["verbose"],
+            progress_reporter=reporter_for(experiments, given["verbose"]),
+            **session,
+        )
 
 
 def reporter_for(experiments: dict[str, Any], verbose: int) -> Any:

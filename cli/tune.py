@@ -271,13 +271,26 @@ def run(
     chosen = create_scheduler(scheduler, **options)
     check_metric(experiments, chosen, file)
     ray_args = {"num_cpus": num_cpus, "num_gpus": num_gpus, "address": address}
-    run_experiments(
-        experiments,
-        scheduler=chosen,
-        resume=resume,
-        verbose=verbose,
-        **{name: value for name, value in ray_args.items() if value is not None},
-    )
+    with resumed_by("--resume"):
+        run_experiments(
+            experiments,
+            scheduler=chosen,
+            resume=resume,
+            verbose=verbose,
+            **{name: value for name, value in ray_args.items() if value is not None},
+        )
+
+
+@contextlib.contextmanager
+def resumed_by(options: str) -> Iterator[None]:
+    """Let an experiment that Ctrl-C ends name the options of the command that goes on with it."""
+    from zray.tune.interrupts import how_to_go_on
+
+    token = how_to_go_on.set(lambda path: f"the same command and {options}")
+    try:
+        yield
+    finally:
+        how_to_go_on.reset(token)
 
 
 def object_of(option: str, text: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from tests.scripts import ROOT, environment  # noqa: E402
 from zray import tune  # noqa: E402
 from zray.rllib.algorithm import Algorithm  # noqa: E402
 from zray.rllib.runs import episode_of, read_run  # noqa: E402
+from zray.tune.interrupts import how_to_go_on  # noqa: E402
 
 
 class Walk(gymnasium.Env):
@@ -258,3 +259,18 @@ def test_module_of_2018_is_the_command():
             timeout=60,
         )
         assert words in shown.stdout, shown.stderr
+
+
+def test_hint_on_stop_follows_the_checks(monkeypatch):
+    ran = []
+
+    def run(experiments, **options):
+        ran.append(how_to_go_on.get()("/a"))
+
+    monkeypatch.setattr(tune, "run_experiments", run)
+    said = invoke("train", "--run", "PP0", "--env", "CartPole-v1", code=1)
+    assert "PP0" in said and "--stop" not in said and not ran
+    said = invoke("train", "--run", "PPO", "--env", "CartPole-v1", "--experiment-name", "my run")
+    assert "No --stop is given" in said
+    assert ran == ["the same command and --resume --experiment-name 'my run'"]
+    assert "Tuner.restore" in how_to_go_on.get()("/a")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from zray import tune
 from zray.tune import events as ev
 from zray.tune.folder_lock import FolderLock
 from zray.tune.importances import importances
+from zray.tune.interrupts import how_to_go_on
 from zray.tune.journal import Journal
 from zray.tune.listing import usual_columns
 from zray.tune.running_experiment import RunningExperiment
@@ -138,7 +140,13 @@ def test_why_says_each_decision_with_its_reason(folder):
     assert re.search(r"iteration +2  STOP +stopped at training_iteration 2", said)
     facts = json.loads(invoke("why", folder, "_00000", "--format", "json"))
     assert facts["state"] == "TERMINATED" and facts["decisions"][0]["action"] == "CONTINUE"
-    assert "has no trial called '77'" in invoke("why", folder, "77", code=1)
+    said = invoke("why", folder, "77", code=1)
+    assert re.search(
+        r"has no trial called '77': it has 6, with the numbers 0 to 5, as descend_\w+_00005\.$", said.strip()
+    )
+    assert re.search(
+        r"has 6 trials called 'descend': (descend_\w+, ){3}\.\.\.\.$", invoke("why", folder, "descend", code=1).strip()
+    )
 
 
 def test_why_says_what_a_waiting_trial_waits_for(tmp_path):
@@ -394,3 +402,34 @@ def test_interrupted_experiment_says_so_and_how_to_go_on(tmp_path):
 def test_unknown_option_of_a_scheduler_is_one_sentence(folder):
     said = invoke("simulate", folder, "--scheduler", "asha", "--option", "grace_perid=3", code=1)
     assert said.startswith("Error: ASHAScheduler has no argument 'grace_perid'.  Did you mean 'grace_period'?")
+
+
+def test_why_of_folders_with_long_names_is_short(tmp_path):
+    for number in range(9):
+        place = tmp_path / f"train_{number}_{'lr=0.1,' * 15}"
+        place.mkdir()
+        (place / "result.json").write_text('{"done": true}\n')
+    assert len(invoke("why", tmp_path, "99", code=1).splitlines()[-1]) < 200 + len(str(tmp_path))
+    assert len(invoke("why", tmp_path, "train", code=1).splitlines()[-1]) < 300 + len(str(tmp_path))
+
+
+def test_experiment_of_a_command_that_is_interrupted_names_the_options_that_go_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNE_RESULT_DIR", str(tmp_path))
+    (tmp_path / "program.py").write_text(
+        """
+import os, signal
+from zray import tune
+
+def train(config):
+    tune.report({"loss": 1})
+    os.kill(int(os.environ["PROGRAM"]), signal.SIGINT)
+    while True:
+        tune.report({"loss": 1})
+"""
+    )
+    monkeypatch.setenv("PROGRAM", str(os.getpid()))
+    (tmp_path / "file.yaml").write_text("cut: {run: 'program.py:train'}\n")
+    with pytest.warns(UserWarning, match="was interrupted; go on with the same command and --resume"):
+        invoke("run", tmp_path / "file.yaml", "--num-cpus", 1, "--verbose", 0)
+    zray.shutdown()
+    assert how_to_go_on.get()("/a") == "Tuner.restore('/a', trainable)"

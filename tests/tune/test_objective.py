@@ -17,7 +17,7 @@ from zray.tune.objective import LAST, Objective, number_of
 from zray.tune.outcomes import value_in_scope
 from zray.tune.recorded import Recorded
 from zray.tune.reporters import rows, view
-from zray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule
+from zray.tune.schedulers import ASHAScheduler, FIFOScheduler, HyperBandScheduler, MedianStoppingRule
 from zray.tune.search.basic_variant import BasicVariantGenerator
 from zray.tune.settings import Settings
 from zray.tune.simulation import Point
@@ -213,3 +213,22 @@ def test_result_with_which_a_trial_ended_counts_for_the_others(make):
         assert scheduler.sums["t0"] == [(1, 5.0), (4, 12.0)]
     else:
         assert {rung.resource: rung.scores for rung in scheduler.brackets[0].rungs}[4] == {"t0": 7.0}
+
+
+def test_decisions_about_no_number_are_sentences():
+    for scheduler in (
+        ASHAScheduler(metric="m", mode="min", grace_period=1, max_t=9),
+        MedianStoppingRule("training_iteration", "m", "min", grace_period=0, min_samples_required=1),
+        HyperBandScheduler(metric="m", mode="min"),
+    ):
+        scheduler.require_metric()
+        assert scheduler.value_in_words(-0.5) == "m = 0.5"
+        assert scheduler.value_in_words(scheduler.score({"m": float("nan")})) == "m, NaN or infinite,"
+    scheduler = ASHAScheduler(metric="m", mode="min", grace_period=1, max_t=9, reduction_factor=2)
+    said = []
+    for index, value in enumerate([0.5, 0.25, math.nan, 0.75]):
+        trial = Trial(f"t{index}", "f", {}, {}, index=index)
+        scheduler.on_trial_add(None, trial)
+        said.append(scheduler.on_trial_result(None, trial, {"m": value, "training_iteration": 1}).reason)
+    assert said[2].startswith("stopped at training_iteration 1: m, NaN or infinite, is behind 0.")
+    assert said[3].startswith("stopped at training_iteration 1: m = 0.75 is above 0.")

@@ -290,8 +290,22 @@ def test_run_that_goes_on_takes_more_samples_and_says_that_it_keeps_stop(ended):
     with pytest.warns(ExperimentWarning, match="`stop` of the first run"):
         found = tune.run(reporting, config=space, num_samples=3, stop={"x": 5}, **options)
     assert len(found.trials) == 3 and len({trial.config["x"] for trial in found.trials}) == 3
-    with pytest.warns(ExperimentWarning, match="num_samples of the first run"):
+    with pytest.warns(ExperimentWarning, match="num_samples of the run in.*it has 3 trials, and 1 are asked for"):
         tune.run(reporting, config=space, num_samples=1, stop={"x": 2}, **options)
+    with pytest.warns(ExperimentWarning, match="it has 3 trials, and 2 are asked for"):  # as many as at first
+        found = tune.run(reporting, config=space, num_samples=2, stop={"x": 2}, **options)
+    assert len(found.trials) == 3
+
+
+def test_run_that_goes_on_counts_the_trials_of_each_sample(tmp_path):
+    options = {"name": "grid", "local_dir": str(tmp_path), "config": {"x": tune.grid_search([0, 1])}, "verbose": 0}
+    for samples, count in ((1, 2), (3, 6)):
+        assert len(tune.run(reporting, num_samples=samples, resume="AUTO", **options).trials) == count
+    with pytest.warns(ExperimentWarning, match="it has 6 trials, and 4 are asked for"):
+        tune.run(reporting, num_samples=2, resume=True, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(tune.run(reporting, num_samples=3, resume=True, **options).trials) == 6
 
 
 class Unreadable:

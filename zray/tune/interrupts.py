@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
-__all__ = ["Interrupts"]
+__all__ = ["Interrupts", "how_to_go_on"]
+
+# A function of the experiment's folder that says how an interrupted experiment goes on; commands have their own.
+how_to_go_on: ContextVar[Callable[[str], str]] = ContextVar(
+    "how_to_go_on", default=lambda path: f"Tuner.restore({path!r}, trainable)"
+)
 
 
 class Interrupts:

@@ -15,11 +15,15 @@ from .objective import Objective
 from .outcomes import history
 from .recorded_files import read_decisions, trials_of_files
 from .records.files import read_results
+from .reporters.rows import cell
 from .running_experiment import STATE, RunningExperiment
 from .state_file import objective_of, read_summary
 from .trial import Trial, value_of
 
 __all__ = ["Recorded", "best_value", "read_experiment"]
+
+# Names of trials in an error, and characters of each.
+NAMES_MAX, NAME_MAX = 3, 60
 
 
 class Recorded(NamedTuple):
@@ -59,9 +63,14 @@ class Recorded(NamedTuple):
             if any(text.startswith(name) or text.endswith(name) for text in (trial.trial_id, str(trial)))
         ]
         if len(found) != 1:
-            some = ", ".join(map(str, (found or self.trials)[:5]))
-            count = "no trial" if not found else f"{len(found)} trials"
-            raise TuneError(f"{self.path} has {count} called {name!r}: it has {some}, ...")
+            if found:
+                some = ", ".join(cell(str(trial), NAME_MAX) for trial in found[:NAMES_MAX])
+                some += ", ..." * (len(found) > NAMES_MAX)
+                raise TuneError(f"{self.path} has {len(found)} trials called {name!r}: {some}.")
+            count, last = len(self.trials), self.trials[-1:]
+            numbers = f", with the numbers 0 to {count - 1}" if count > 1 else ""
+            known = f", as {cell(str(last[0]), NAME_MAX)}" if last else ""
+            raise TuneError(f"{self.path} has no trial called {name!r}: it has {count}{numbers}{known}.")
         return found[0]
 
     def interrupted(self) -> str:

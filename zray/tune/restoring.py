@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import os
 import pickle
 import warnings
 from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+from . import events as ev
 from .beginning import ExperimentWarning
+from .journal import JOURNAL, read_journal
 from .refs import LostRef, dumps, refs_in
 from .registry import trainable_of
 from .schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
@@ -138,6 +142,19 @@ def check_space(found: RunningExperiment, space: Any) -> None:
         )
 
 
+def _total(found: RunningExperiment) -> int:
+    """The number of trials of an experiment, also of those that a later run has added; -1: no end."""
+    events = read_journal(os.path.join(found.path, JOURNAL))[0]
+    added = [event.num_samples for event in events if isinstance(event, ev.Resumed) and event.num_samples]
+    if not added:
+        return found.settings.num_samples
+    if not isinstance(found.searcher, BasicVariantGenerator):
+        return added[-1]
+    searcher = copy.copy(found.searcher)
+    searcher.num_samples = added[-1]
+    return searcher.total_samples or -1
+
+
 def samples_to_add(found: RunningExperiment, asked: RunningExperiment) -> int:
     """Return the number of samples for the continued experiment; 0: as before.  Ignored arguments are reported."""
     check_space(found, asked.space)
@@ -156,12 +173,12 @@ def samples_to_add(found: RunningExperiment, asked: RunningExperiment) -> int:
             ExperimentWarning,
             stacklevel=4,
         )
-    total, wanted = found.settings.num_samples, asked.settings.num_samples
+    total, wanted = _total(found), asked.settings.num_samples
     if total < 0 or wanted == total:
         return 0
     if 0 <= wanted < total:
         warnings.warn(
-            f"num_samples of the first run of {found.path} is used: it has {total} trials, and {wanted} are asked for.",
+            f"num_samples of the run in {found.path} is used: it has {total} trials, and {wanted} are asked for.",
             ExperimentWarning,
             stacklevel=4,
         )

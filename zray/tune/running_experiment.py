@@ -19,6 +19,7 @@ from . import events as ev
 from .beginning import begin_folder
 from .controller import Controller
 from .errors import TuneError
+from .interrupts import how_to_go_on
 from .journal import JOURNAL, Journal, JournalWarning, read_journal
 from .logger import formats_of
 from .outcomes import best_trial_of, rows_of, settle_metric
@@ -286,9 +287,8 @@ class RunningExperiment:
         except KeyboardInterrupt:
             self.is_interrupted = True
         if self.is_interrupted:
-            warnings.warn(
-                f"The experiment was interrupted; go on with Tuner.restore({self.path!r}, trainable).", stacklevel=3
-            )
+            how = how_to_go_on.get()(self.path)
+            warnings.warn(f"The experiment was interrupted; go on with {how}.", stacklevel=3)
 
     @contextlib.contextmanager
     def _mirrored(self, *, is_resumed: bool) -> Iterator[None]:

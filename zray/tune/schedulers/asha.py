@@ -174,12 +174,12 @@ class AsyncHyperBandScheduler(TrialScheduler):
         where = f"the rung of {rung.resource:g} with {len(rung.scores)} trials"
         if self._cut is None or score >= self._cut:
             cut = "it is the first" if self._cut is None else f"the cut is {self.shown(self._cut)}"
-            return Decision(CONTINUE, f"{self.metric} = {self.shown(score)} passes {where}: {cut}")
+            return Decision(CONTINUE, f"{self.value_in_words(score)} passes {where}: {cut}")
         self.num_stopped += 1
-        side = "above" if self.mode == "min" else "below"
+        side = "behind" if score == LAST else "above" if self.mode == "min" else "below"
         return Decision(
             STOP,
-            f"stopped at {self.time_attr} {t:g}: {self.metric} = {self.shown(score)} is {side} "
+            f"stopped at {self.time_attr} {t:g}: {self.value_in_words(score)} is {side} "
             f"{self.shown(self._cut)}, the cut of {where}",
         )
 

@@ -164,9 +164,9 @@ class HyperBandScheduler(TrialScheduler):
     def _reason(self, bracket: Bracket, trial: Trial) -> str:
         cut, count, size, resource = self._cut
         score = self.score(trial.last_result)
-        value = "missing" if score is None else self.shown(score)
+        value = f"{self.metric} = missing" if score is None else self.value_in_words(score)
         return (
-            f"stopped at {self.time_attr} {resource:g}: {self.metric} = {value} is not among the best {count} of "
+            f"stopped at {self.time_attr} {resource:g}: {value} is not among the best {count} of "
             f"{size} in bracket {bracket.s}, whose last has {self.shown(cut)}"
         )
 

@@ -85,7 +85,7 @@ class MedianStoppingRule(TrialScheduler):
             return Decision()
         self.num_stopped += 1
         reason = (
-            f"at {self.time_attr} {t:g} its best {self.metric} = {self.shown(self.best[key])} is worse than "
+            f"at {self.time_attr} {t:g} {self.value_in_words(self.best[key], f'its best {self.metric}')} is worse than "
             f"{self.shown(median)}, the median of the averages of {len(averages)} trials"
         )
         return Decision(STOP if self.hard_stop else PAUSE, reason)

@@ -251,7 +251,7 @@ class PopulationBasedTraining(TrialScheduler):
             if not isinstance(config, dict):
                 raise TypeError(f"custom_explore_fn returns a configuration, not {type(config).__name__}.")
         reason = (
-            f"{self.metric} = {self.shown(self.scores[trial.trial_id])} is at the bottom: goes on from "
+            f"{self.value_in_words(self.scores[trial.trial_id])} is at the bottom: goes on from "
             f"{donor.trial_id} with {self.shown(self.scores[donor.trial_id])}; {', '.join(changes)}"
         )
         if controller.exploit(trial, donor, config, reason):

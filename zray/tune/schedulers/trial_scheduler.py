@@ -101,6 +101,11 @@ class TrialScheduler:
         """A score as the value of the metric, for a reason."""
         return f"{self.objective.sign * score:.6g}" if score > LAST else "NaN or infinite"
 
+    def value_in_words(self, score: float, name: str = "") -> str:
+        """A score with the metric's name, as the subject of a sentence."""
+        name = name or str(self.metric)
+        return f"{name} = {self.shown(score)}" if score > LAST else f"{name}, NaN or infinite,"
+
     def on_trial_add(self, controller: Controller, trial: Trial) -> None:
         """Take a new trial.
 
