@@ -12,6 +12,9 @@ from .tune import TuneGroup, object_of, print_rows, resumed_by
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# Classes that the error about an absent one names.
+NAMES_MAX = 5
+
 
 class RllibGroup(TuneGroup):
     """Errors of environments and of options end a command with one sentence."""
@@ -203,10 +206,35 @@ def tuned_row(name: str) -> dict[str, Any]:
     return TUNED[name]
 
 
+def check_environment(env: Any) -> None:
+    """Refuse `module:Class` where the module is there and lacks the class.
+
+    Raises:
+        ClickException: it is so.
+        ImportError: the module is not there, or cannot be imported.
+    """
+    import importlib
+    import inspect
+
+    from zray.tune.registry import environment_creator
+    from zray.tune.unknown import nearest
+
+    module, _, name = env.partition(":") if isinstance(env, str) else ("", "", "")
+    if not module or not name or environment_creator(env) is not None:
+        return
+    found = importlib.import_module(module)
+    if hasattr(found, name):
+        return
+    own = [each for each, value in vars(found).items() if inspect.isclass(value) and value.__module__ == module]
+    known = f"  Its classes: {', '.join(own[:NAMES_MAX])}{', ...' * (len(own) > NAMES_MAX)}." if own else ""
+    raise click.ClickException(f"The module {module} has no {name!r}.{nearest(name, vars(found))}{known}")
+
+
 def check(spec: dict[str, Any]) -> None:
     """Look at the options of an algorithm before a process starts with them."""
     from zray.rllib.algorithms.registry import get_algorithm_class
 
+    check_environment((spec.get("config") or {}).get("env", spec.get("env")))
     if isinstance(spec["run"], str):
         try:
             get_algorithm_class(spec["run"]).configured(spec.get("config", {}))
@@ -274,6 +302,7 @@ def evaluate(
     """
     del algorithm, no_render
     import_modules(modules)
+    check_environment(env)
     from zray.rllib.rendering import make_to_render, play
     from zray.rllib.runs import algorithm_of_checkpoint, read_run
 

@@ -274,3 +274,16 @@ def test_hint_on_stop_follows_the_checks(monkeypatch):
     assert "No --stop is given" in said
     assert ran == ["the same command and --resume --experiment-name 'my run'"]
     assert "Tuner.restore" in how_to_go_on.get()("/a")
+
+
+def test_class_that_a_module_lacks_is_named(folder, monkeypatch, tmp_path):
+    monkeypatch.setattr(tune, "run_experiments", lambda experiments, **options: None)
+    said = invoke("train", "--run", "PPO", "--env", f"{__name__}:Wakl", code=1)
+    assert said.startswith(f"Error: The module {__name__} has no 'Wakl'.  Did you mean 'Walk'?  Its classes: ")
+    assert "gymnasium" not in said
+    assert "has no 'Wakl'" in invoke("evaluate", folder, "--trial", 0, "--env", f"{__name__}:Wakl", code=1)
+    assert "No module named 'absent_module'" in invoke("train", "--run", "PPO", "--env", "absent_module:A", code=1)
+    (tmp_path / "file.yaml").write_text(f"one: {{run: PPO, env: '{__name__}:Wakl'}}")
+    assert "has no 'Wakl'" in invoke("train", "-f", tmp_path / "file.yaml", code=1)
+    tune.register_env("a:b", lambda config: None)
+    invoke("train", "--run", "PPO", "--env", "a:b")

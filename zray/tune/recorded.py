@@ -81,8 +81,8 @@ class Recorded(NamedTuple):
             is_done = self.experiment.controller.is_done
         if is_done or is_running(self.path):
             return ""
-        if not has_state(self.path):
-            return "interrupted"
+        if self.experiment is None:
+            return "interrupted"  # a restore needs the state too
         return f"interrupted; go on with Tuner.restore({self.path!r}, trainable)"
 
     def total(self) -> int:
