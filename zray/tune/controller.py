@@ -445,5 +445,5 @@ class Controller(ControllerNames):
 
 
 def _total_time(trial: Trial) -> float:
-    """The seconds of training to the last result."""
+    """Return the seconds of training up to the last result."""
     return float(trial.last_result.get("time_total_s", 0.0))

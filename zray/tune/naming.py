@@ -74,7 +74,7 @@ def date_of(now: float) -> str:
 
 
 def experiment_name(name: str, *, has_url: bool) -> str:
-    """The name of an experiment, which is a folder below the folder of experiments, as "mine" or "project/mine".
+    """Return the name of an experiment: a folder below the folder of experiments, as "mine" or "project/mine".
 
     Args:
         has_url: whether a copy is kept at a URL.  Without one, an absolute path is taken as it is, as in Ray.

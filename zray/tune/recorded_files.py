@@ -1,4 +1,4 @@
-"""Trials of an experiment whose state cannot be loaded, as its other files have them.
+"""Trials of an experiment whose state cannot be loaded, read from its other files.
 
 The journal names the trials, and has their starts, results and ends; decisions.jsonl has what was decided about them.
 Without a journal, as in folders that Ray has written, each folder with the files of a trial is one.
@@ -39,14 +39,14 @@ _ENDS = (TrialState.TERMINATED, TrialState.ERROR)
 
 
 def read_decisions(path: str, trial_id: str = "") -> list[dict[str, Any]]:
-    """The recorded decisions of an experiment, of all trials or of one."""
+    """Return the recorded decisions of an experiment, of all trials or of one."""
     file = os.path.join(path, DECISIONS)
     records = json_lines(file) if os.path.exists(file) else []
     return [record for record in records if not trial_id or record.get("trial_id") == trial_id]
 
 
 def trials_of_files(path: str) -> tuple[list[Trial], str]:
-    """The trials in an experiment's folder, and a note about those that belong to another experiment; empty: none."""
+    """Return the trials in an experiment's folder, and a note about trials of other experiments; empty: none."""
     events: list[ev.Event] = []
     problem = ""
     if os.path.exists(os.path.join(path, JOURNAL)):
@@ -71,7 +71,7 @@ def _folders_of_trials(path: str) -> Iterator[str]:
 
 
 def _several(trials: list[Trial]) -> str:
-    """A note, if the ids of trials are of several experiments; empty: they are of one, or do not say."""
+    """Return a note about ids of several experiments; empty: the ids are of one, or do not say."""
     ids = dict.fromkeys(start for trial in trials if (start := trial.trial_id.rpartition("_")[0]))
     known = [each for each in ids if len(each) <= 8]  # an id is as short; a folder's name is not
     if len(known) < 2:
@@ -81,7 +81,7 @@ def _several(trials: list[Trial]) -> str:
 
 
 def _trials_of_journal(path: str, events: Iterable[ev.Event]) -> list[Trial]:
-    """The trials that a journal names, in their order."""
+    """Return the trials that a journal names, in their order."""
     trials: dict[str, Trial] = {}
     stopped: dict[str, str] = {}  # trial -> the event with which its process has stopped
     began: dict[str, int] = {}  # trial -> its iteration when its newest process began
@@ -174,7 +174,7 @@ def _take_files(trial: Trial, results: list[dict[str, Any]], report: ev.Report |
 
 
 def _trial_of_folder(path: str, folder: str, index: int) -> Trial:
-    """A trial of which nothing but its folder is known."""
+    """Return a trial of which only the folder is known."""
     place = os.path.join(path, folder)
     results = read_results(place)
     last = results[-1] if results else {}
@@ -200,7 +200,7 @@ def _trial_of_folder(path: str, folder: str, index: int) -> Trial:
 
 
 def _parameters_of_files(folder: str) -> dict[str, Any] | None:
-    """The configuration in a trial's folder; None: there is no file, or it is damaged."""
+    """Return the configuration in a trial's folder; None: the file is missing or damaged."""
     try:
         with open(os.path.join(folder, "params.json"), encoding="utf-8", errors="replace") as file:
             found = json.load(file)
@@ -210,7 +210,7 @@ def _parameters_of_files(folder: str) -> dict[str, Any] | None:
 
 
 def _note_what_differs(trials: list[Trial]) -> None:
-    """Parameters that differ between trials are those that were searched."""
+    """Take the parameters that differ between trials as the searched ones."""
     flat = [flattened(trial.config) for trial in trials]
     for name in {name: None for each in flat for name in each}:
         values = [each.get(name) for each in flat]

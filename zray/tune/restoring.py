@@ -143,7 +143,7 @@ def check_space(found: RunningExperiment, space: Any) -> None:
 
 
 def _total(found: RunningExperiment) -> int:
-    """The number of trials of an experiment, also of those that a later run has added; -1: no end."""
+    """Return the number of trials of an experiment, including trials added by later runs; -1: no end."""
     events = read_journal(os.path.join(found.path, JOURNAL))[0]
     added = [event.num_samples for event in events if isinstance(event, ev.Resumed) and event.num_samples]
     if not added:

@@ -83,21 +83,21 @@ def write_state(folder: str, data: bytes) -> None:
 
 
 def objective_of(experiment: RunningExperiment) -> tuple[str | None, str | None]:
-    """The metric and the mode of an experiment, which its scheduler or its searcher may name alone; None: unknown."""
+    """Return the metric and the mode of an experiment, perhaps named by scheduler or searcher alone; None: unknown."""
     parts: tuple[Any, ...] = (experiment.settings, experiment.scheduler, experiment.searcher)
     metric = next((part.metric for part in parts if isinstance(part.metric, str)), None)
     return metric, next((part.mode for part in parts if isinstance(part.mode, str)), None)
 
 
 def write_summary(experiment: RunningExperiment) -> None:
-    """Write what commands need where the state cannot be loaded, since its classes are of another program."""
+    """Write the facts that commands need where the state cannot be loaded."""
     metric, mode = objective_of(experiment)
     found = {"metric": metric, "mode": mode, "num_samples": experiment.settings.num_samples}
     write_aside(os.path.join(experiment.path, SUMMARY), json.dumps(found, indent=2).encode())
 
 
 def read_summary(folder: str) -> tuple[str | None, str | None, int]:
-    """The metric, the mode and the number of trials of an experiment; None and 0: unknown."""
+    """Return the metric, the mode and the number of trials of an experiment; None and 0: unknown."""
     try:
         with open(os.path.join(folder, SUMMARY), encoding="utf-8") as file:
             found = json.load(file)

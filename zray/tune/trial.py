@@ -64,7 +64,7 @@ def has_key(result: dict[str, Any], key: str) -> bool:
 
 
 def _at(config: dict[str, Any], path: str, default: Any) -> Any:
-    """The value at the path of a parameter, which may lead through lists; the default where there is none."""
+    """Return the value at the path of a parameter, also within lists; the default where none is there."""
     if path in config:
         return config[path]
     place: Any = config
@@ -84,7 +84,7 @@ _FRAMES = re.compile(r'(  \+ Exception Group )?Traceback \(most recent call last
 
 
 def headline(error: str) -> str:
-    """The type of an error and the first line of its message, from its traceback; " ..." stands for further lines."""
+    """Return the type of an error and the first line of its message; " ..." stands for further lines."""
     lines = [line.removeprefix("  | ") for line in error.splitlines()]  # groups of exceptions have such bars
     lines = [line for line in lines if line.strip() and line != "[...]"]
     if not lines:
@@ -179,7 +179,7 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The current values of what the search chose, by their path: a scheduler may have changed them."""
+        """The current values of the searched parameters, by path: a scheduler may have changed them."""
         return {path: _at(self.config, path, value) for path, value in self.chosen.items()}
 
     @property

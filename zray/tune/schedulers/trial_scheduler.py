@@ -102,7 +102,7 @@ class TrialScheduler:
         return f"{self.objective.sign * score:.6g}" if score > LAST else "NaN or infinite"
 
     def value_in_words(self, score: float, name: str = "") -> str:
-        """A score with the metric's name, as the subject of a sentence."""
+        """Return a score with the metric's name, as the subject of a sentence."""
         name = name or str(self.metric)
         return f"{name} = {self.shown(score)}" if score > LAST else f"{name}, NaN or infinite,"
 
