@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from .api.actors import get_actor, kill
     from .api.cluster_info import available_resources, cluster_resources, nodes, timeline
     from .api.decorator import remote
+    from .api.generators import ObjectRefGenerator
     from .api.objects import as_completed, cancel, get, put, wait
     from .api.runtime_context import get_gpu_ids, get_runtime_context
     from .api.sessions import init, is_initialized, shutdown
-    from .object_ref import ObjectID, ObjectRef
+    from .object_ref import DynamicObjectRefGenerator, ObjectID, ObjectRef
 
 _MODULE_BY_NAME = {
     **dict.fromkeys(("LOCAL_MODE", "SCRIPT_MODE", "WORKER_MODE", "logger"), "_private.worker"),
     **dict.fromkeys(("available_resources", "cluster_resources", "nodes", "timeline"), "api.cluster_info"),
     "ActorClassInheritanceException": "exceptions",
     "ObjectID": "object_ref",
+    "DynamicObjectRefGenerator": "object_ref",
+    "ObjectRefGenerator": "api.generators",
     "ObjectRef": "object_ref",
     "remote": "api.decorator",
     **dict.fromkeys(("as_completed", "cancel", "get", "put", "wait"), "api.objects"),
@@ -51,8 +54,10 @@ sys.meta_path.append(shadows.AbsentModules)
 # Written out: type checkers and editors read it.
 __all__ = [
     "ActorClassInheritanceException",
+    "DynamicObjectRefGenerator",
     "ObjectID",
     "ObjectRef",
+    "ObjectRefGenerator",
     "__ray_version__",
     "__version__",
     "actor",

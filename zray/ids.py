@@ -86,6 +86,11 @@ def return_id(task_id: TaskID, index: int) -> ObjectID:
     return task_id + index.to_bytes(4, "big")
 
 
+def item_id(task_id: TaskID, number: int) -> ObjectID:
+    """The id of item `number` (from 0) of a generator: its first return is its end."""
+    return return_id(task_id, number + 2)
+
+
 def put_id(task_id: TaskID, count: int) -> ObjectID:
     """The id of the `count`-th (from 0) value that a task puts."""
     return task_id + (PUT_INDEX_FIRST + count).to_bytes(4, "big")

@@ -18,7 +18,7 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterator
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Iterator
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
@@ -169,6 +169,28 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
         collected[self.id] = None
         on_handed(self.id)
         return _restore, (self.id,)
+
+
+class DynamicObjectRefGenerator:
+    """Refs on the items of a generator with `num_returns="dynamic"`: iterates once, and may be passed on."""
+
+    __module__ = "zray"
+
+    def __init__(self, refs: Iterable[ObjectRef[Any]]) -> None:
+        self._refs = deque(refs)
+
+    def __iter__(self) -> Iterator[ObjectRef[Any]]:
+        while self._refs:
+            yield self._refs.popleft()
+
+    def __len__(self) -> int:
+        return len(self._refs)
+
+    def __reduce__(self) -> Any:
+        return DynamicObjectRefGenerator, (list(self._refs),)
+
+    def __repr__(self) -> str:
+        return f"DynamicObjectRefGenerator({len(self)} refs)"
 
 
 # Ray's older name.

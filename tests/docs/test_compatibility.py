@@ -12,6 +12,7 @@ from cli.main import COMMANDS
 from tests.cli.commands import zray as command
 from tests.docs.pages import DOCS, rows
 from tests.scripts import ROOT, environment
+from zray.api.actor_handle import IS_GENERATOR, IS_LOGGED, ActorHandle, ActorMethod
 from zray.ray_names import absent
 
 TABLES = {
@@ -138,18 +139,12 @@ def generate():
     yield 1
 
 
-class Asynchronous:
-    async def generate(self):
-        yield 1
-
-
 USES = {
-    "streaming generators": [
-        lambda: generate._task_options(None),
-        lambda: generate.options(num_returns="streaming"),
-        lambda: generate.options(num_returns="dynamic"),
+    "generators of actors with `checkpoint_interval`": [
+        lambda: ActorMethod(
+            ActorHandle(b"a" * 16, None, "Actor", {}, 0), "items", {IS_GENERATOR: True, IS_LOGGED: True}
+        )._encode_options()
     ],
-    "async generators of actors": [lambda: zray.remote(Asynchronous)._ActorClass__described()],
     "`PYTHONHASHSEED` in `env_vars`": [
         lambda: generate.options(runtime_env={"env_vars": {"PYTHONHASHSEED": "7"}}),
         lambda: zray.init(runtime_env={"env_vars": {"PYTHONHASHSEED": "7"}}),

@@ -3,13 +3,14 @@
 Read by tests/typing/test_types.py through mypy and pyright, and never run.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from typing_extensions import assert_type
 
 import zray
 import zray as ray
-from zray import ObjectRef
+from zray import ObjectRef, ObjectRefGenerator
 from zray.actor import ActorClass, ActorHandle
 from zray.rllib.algorithms.ppo import PPOConfig
 
@@ -29,6 +30,11 @@ def both(x: int) -> tuple[int, str]:
     return x, str(x)
 
 
+@zray.remote
+def items(x: int) -> Iterator[str]:
+    yield str(x)
+
+
 class Counter:
     def __init__(self, start: int = 0) -> None:
         self.value = start
@@ -46,6 +52,10 @@ assert_type(scale.local(1), float)
 assert_type(scale.options(num_cpus=1).remote(1), ObjectRef[float])
 assert_type(count.remote(1), ObjectRef[int])
 assert_type(both.remote(1), list[ObjectRef[Any]])
+assert_type(items.remote(1), ObjectRefGenerator[str])
+assert_type(next(items.remote(1)), ObjectRef[str])
+assert_type(items.options(num_returns=2).remote(1), list[ObjectRef[Any]])
+items.remote("one")  # error
 scale.remote("one")  # error
 scale.remote()  # error
 scale.remote(1, 2.0, 3)  # error

@@ -37,12 +37,13 @@ PAYLOAD = {  # bytes that users' programs have made, and the parts of a shard's 
     *("Argument.value", "TaskResult.values", "ObjectsReady.objects", "PutObject.value", "ObjectFetched.value"),
     *("ObjectInline.value", "InlineRead.value", "FindActorReply.handle", "LookUpActorReply.handle"),
     *("ActorStartFailed.error", "TaskDone.values", "CallResult.values", "Answer.values", "NestedAnswer.values"),
-    *("ChainState.data", "ChainLineage.data"),
+    *("ChainState.data", "ChainLineage.data", "ItemsYielded.values", "ItemsMade.values"),
 }
 REFS = {  # ids inside of one value, or that one task takes; and what an actor's log names
     *("TaskSpec.deps", "TaskSpec.holds", "TaskResult.contained", "PutObject.contained", "ObjectFetched.contained"),
     *("ObjectChunk.contained", "ObjectInline.contained", "InlineRead.contained", "LoggedCall.beside"),
     *("BegunCall.beside", "LogStart.beside", "LogCheckpoint.beside", "LogCheckpoint.all_of", "LogCalls.forgotten"),
+    "ItemsYielded.contained",
 }
 PLENTY = {  # between the processes of a node, which have as many refs as their user likes; a frame's messages
     *("SubmitTasks.specs", "StartTasks.specs", "StartTasks.functions", "StartTasks.arguments"),

@@ -260,6 +260,10 @@ TAGS = {
     276: "CancelTask",
     277: "InterruptTask",
     278: "CancelTaskReply",
+    279: "ItemsYielded",
+    280: "ItemsMade",
+    281: "LeaveGenerator",
+    282: "ItemsDrawn",
     290: "ListWork",
     291: "WorkListed",
 }

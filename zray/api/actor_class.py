@@ -22,7 +22,6 @@ from ..options.remote_options import (
     resource_units,
     where_of_actor,
 )
-from ..ray_names import absent
 from ..wire.task_spec import ActorOptions, TaskSpec
 from . import sessions
 from .actor_handle import IS_GENERATOR, IS_LOGGED, MAX_PENDING, PARAMETERS, ActorHandle, ActorMethod, find_actor
@@ -66,7 +65,8 @@ def method(*args: Any, **options: Unpack[MethodOptions]) -> Callable[[F], F]:
             @zray.method(num_returns=2)
             def step(self): ...
 
-    - `num_returns` (default 1): number of refs; 0 returns `None`
+    - `num_returns` (default 1): number of refs; 0 returns `None`; default `"streaming"` of generators
+    - `max_buffered` (default none): items of a generator that may be made and not drawn
     - `max_task_retries` (default the actor's): repetitions of this call
     - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a repetition, counted by
       `max_task_retries`
@@ -220,7 +220,7 @@ class ActorClass(Generic[C]):
                     elif inspect.iscoroutinefunction(called):
                         self.__is_async = True
                     elif inspect.isasyncgenfunction(called):
-                        raise absent.not_built(absent.ABILITIES, "async generators of actors")
+                        self.__is_async = described[IS_GENERATOR] = True
             for name in BUILT_IN_METHODS:
                 methods[name] = {}
             self.__methods = methods  # only now: a class that is refused is refused again

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..host import context
 from ..ids import FIRST_RETURN, return_id
 from ..object_ref import ObjectRef
-from ..options.remote_options import METHOD_OPTIONS, check_generator, check_options
+from ..options.remote_options import METHOD_OPTIONS, STREAMING, check_options, returns_of
+from ..ray_names import absent
 from ..store.arguments import simple_payload
 from ..wire.task_spec import TaskOptions, TaskSpec, encode_options
 from . import sessions
 from .introspection import OfInstance, returning, shows_signature, signature_of_method
-from .remote_function import configured, serialize_call
+from .remote_function import configured, serialize_call, stream
 from .signatures import check_arguments, signature_from
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class ActorMethod:
         self._retries = handle._max_task_retries
         self._name = name
         self._options = options
-        self._num_returns = 1 if options.get("num_returns") is None else options["num_returns"]
+        self._num_returns = returns_of(options, is_generator=IS_GENERATOR in options)
         self._blob = b""
         self._session: object = None  # the mark of the runtime for which the blob was made
         self._signature, self._counts = signature_from(options.get(PARAMETERS))
@@ -182,7 +183,8 @@ class ActorMethod:
     def options(self, /, **options: Unpack[MethodOptions]) -> ActorMethod:
         """Make a copy of this method with other options: `handle.step.options(num_returns=2).remote(...)`.
 
-        - `num_returns` (default 1): number of refs; 0 returns `None`
+        - `num_returns` (default 1): number of refs; 0 returns `None`; default `"streaming"` of generators
+        - `max_buffered` (default none): items of a generator that may be made and not drawn
         - `max_task_retries` (default the actor's): repetitions of this call
         - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a repetition, counted
           by `max_task_retries`
@@ -202,7 +204,7 @@ class ActorMethod:
         for slot in ActorMethod.__slots__:
             setattr(other, slot, getattr(self, slot))
         other._options = {**self._options, **checked}
-        other._num_returns = 1 if other._options.get("num_returns") is None else other._options["num_returns"]
+        other._num_returns = returns_of(other._options, is_generator=IS_GENERATOR in other._options)
         other._session = None
         return other
 
@@ -251,6 +253,8 @@ class ActorMethod:
         caller = submitter.actor_id
         spec = TaskSpec(task_id, b"", payload, deps, holds, blob, caller, submitter.path and submitter.path_of(task_id))
         count = self._num_returns
+        if count == STREAMING:
+            return stream(runtime, spec, is_limited=bool(self._options.get("max_buffered")))
         first = runtime.submit(spec, count)
         if count == 1:
             return ObjectRef(first)
@@ -282,15 +286,19 @@ class ActorMethod:
         from ..store.values import serialize, to_bytes
 
         options = self._options
-        if IS_GENERATOR in options:
-            check_generator(options)
+        is_generator = self._num_returns == STREAMING
+        if is_generator and IS_LOGGED in options:
+            raise absent.not_built(absent.ABILITIES, "generators of actors with `checkpoint_interval`")
         retry = options.get("retry_exceptions") or False
         classes = tuple(retry) if isinstance(retry, (list, tuple)) else ()
         retries = options.get("max_task_retries")
         return encode_options(
             TaskOptions(
                 resources={},
-                num_returns=self._num_returns,
+                num_returns=1 if is_generator else self._num_returns,
+                is_generator=is_generator,
+                max_buffered=options.get("max_buffered") or 0,
+                is_dynamic=options.get("num_returns") == "dynamic",
                 max_retries=self._retries if retries is None else retries,
                 retry_exceptions=bool(retry),
                 retry_on=to_bytes(serialize(classes)) if classes else b"",

@@ -6,13 +6,13 @@ import inspect
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from typing_extensions import Unpack
 
     from .actor_class import ActorClass
     from .remote_function import RemoteFunction
-    from .remote_types import AnyOptions, Decorator, DecoratorOfMany
+    from .remote_types import AnyOptions, Decorator, DecoratorOfMany, GeneratorFunction
 
 __all__ = ["remote"]
 
@@ -25,6 +25,8 @@ C = TypeVar("C")
 def remote(target: type[C], /) -> ActorClass[C]: ...  # type: ignore[overload-overlap]
 @overload
 def remote(target: Callable[P, Coroutine[Any, Any, R]], /) -> RemoteFunction[P, R]: ...
+@overload
+def remote(target: Callable[P, Iterator[R]], /) -> GeneratorFunction[P, R]: ...  # type: ignore[overload-overlap]
 @overload
 def remote(target: Callable[P, R], /) -> RemoteFunction[P, R]: ...
 @overload
@@ -48,7 +50,8 @@ def remote(*args: Any, **options: Any) -> Any:
     - `num_gpus` (default 0): GPUs; above 1 whole numbers
     - `memory` (default 0): bytes, for placement only
     - `resources` (default none): amounts by name
-    - `num_returns` (default 1): number of refs; 0 returns `None`
+    - `num_returns` (default 1): number of refs; 0 returns `None`; default `"streaming"` of generators
+    - `max_buffered` (default none): items of a generator that may be made and not drawn
     - `max_retries` (default 3): retries after the death of a worker or node; -1: no limit
     - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a retry too
     - `max_calls` (default 0): the worker ends after so many runs; 0: never; 1 where `num_gpus` is set; not in

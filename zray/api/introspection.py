@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any
 
@@ -57,8 +57,8 @@ class OfInstance:
 
 
 def returning(signature: inspect.Signature, count: int) -> inspect.Signature:
-    """The same parameters; the result is a ref, a list of refs, or nothing."""
-    result: Any = ObjectRef if count == 1 else list[ObjectRef] if count else None
+    """The same parameters; the result is a ref, a list of refs, a generator of refs (-1), or nothing."""
+    result: Any = {1: ObjectRef, 0: None, -1: Iterator[ObjectRef]}.get(count, list[ObjectRef])
     return signature.replace(return_annotation=result)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ..exceptions import GetTimeoutError, ZrayError
 from ..host import context
 from ..object_ref import ObjectRef
 from ..options.checks import check_timeout, check_wait
 from .sessions import require_runtime
+
+if TYPE_CHECKING:
+    from .generators import ObjectRefGenerator
 
 T = TypeVar("T")
 Progress = Literal["text"] | bool | None
@@ -71,6 +75,8 @@ def get(
         if type(object_refs) is ObjectRef:
             return runtime.get((object_refs,), timeout, writable=True)[0]
         if not isinstance(object_refs, (list, tuple)):
+            if type(object_refs).__name__ == "ObjectRefGenerator":
+                return object_refs  # as Ray does
             raise ValueError(f"get() takes an ObjectRef or a list of them, not {type(object_refs).__name__}.")
         for ref in object_refs:
             if type(ref) is not ObjectRef:
@@ -137,6 +143,9 @@ def wait(
         or _checked != (id(object_refs), len(object_refs))
         or (object_refs and type(object_refs[0]) is not ObjectRef)
     ):
+        generators = sys.modules.get("zray.api.generators")  # loaded with the first one
+        if generators is not None and generators.are_among(object_refs):
+            return generators.wait_for_any(object_refs, num_returns, timeout, fetch_local)  # type: ignore[no-any-return]
         check_wait(object_refs)
     count = len(object_refs)
     if not count:
@@ -205,7 +214,7 @@ def as_completed(
         yield (ready[0], get(ready[0])) if with_results else ready[0]
 
 
-def cancel(ref: ObjectRef[Any], *, force: bool = False, recursive: bool = True) -> None:
+def cancel(ref: ObjectRef[Any] | ObjectRefGenerator[Any], *, force: bool = False, recursive: bool = True) -> None:
     """Cancel a task or an actor's call, wherever it is; a ref of `put`, and one whose value is there, is left alone.
 
     `get` of its refs raises TaskCancelledError then, and it is not retried.  A task that runs has KeyboardInterrupt
@@ -214,7 +223,7 @@ def cancel(ref: ObjectRef[Any], *, force: bool = False, recursive: bool = True) 
     `get_runtime_context().is_canceled()`, and what it returns does not count.
 
     Args:
-        ref: any ref that the task or call returns.
+        ref: any ref that the task or call returns, or its generator.
         force: end the worker of a task that runs, as for C code that does not return.  Default: False.
         recursive: cancel what a running task has submitted, and what it submits later, too.  Default: True.
 
@@ -233,6 +242,8 @@ def cancel(ref: ObjectRef[Any], *, force: bool = False, recursive: bool = True) 
     from ..options.remote_options import check_flag
     from ..wire.tasks import CancelTask
 
+    if type(ref).__name__ == "ObjectRefGenerator":
+        ref = ref.completed()  # type: ignore[attr-defined]
     if not isinstance(ref, ObjectRef):
         raise TypeError(f"cancel() takes the ref of a task, not {type(ref).__name__}; for an actor see kill().")
     check_flag("force", force)

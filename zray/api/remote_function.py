@@ -14,7 +14,14 @@ from ..host.code.environments import environment_for, portable
 from ..ids import function_id as id_of_code
 from ..ids import return_id
 from ..object_ref import ObjectRef, check_refs, refuse_nil
-from ..options.remote_options import TASK_OPTIONS, check_generator, check_options, resource_units, where_of
+from ..options.remote_options import (
+    STREAMING,
+    TASK_OPTIONS,
+    check_options,
+    resource_units,
+    returns_of,
+    where_of,
+)
 from ..store.arguments import Arguments, serialize_arguments, simple_payload
 from ..wire.environment import NO_ENVIRONMENT
 from ..wire.task_spec import TaskOptions, TaskSpec, encode_options
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from ..host.client.runtime import Runtime
     from ..wire.where import Where
     from .dag import FunctionNode
+    from .generators import ObjectRefGenerator
     from .remote_types import FunctionOfMany, FunctionOptions
 
 P = ParamSpec("P")
@@ -55,7 +63,7 @@ class RemoteFunction(Generic[P, R]):
         self._function = function
         self._options = options
         self._name = str(options.get("name") or getattr(function, "__qualname__", repr(function)))[:NAME_CHARACTERS_MAX]
-        self._num_returns = 1 if options.get("num_returns") is None else options["num_returns"]
+        self._num_returns = returns_of(options, is_generator=inspect.isgeneratorfunction(function))
         self._blob: bytes | None = None
         self._mark: object = None  # of the runtime that the next two are of
         self._environment = NO_ENVIRONMENT
@@ -93,7 +101,8 @@ class RemoteFunction(Generic[P, R]):
         - `num_gpus` (default 0): GPUs; above 1 whole numbers
         - `memory` (default 0): bytes, for placement only
         - `resources` (default none): amounts by name
-        - `num_returns` (default 1): number of refs; 0 returns `None`
+        - `num_returns` (default 1): number of refs; 0 returns `None`; default `"streaming"` of generators
+        - `max_buffered` (default none): items of a generator that may be made and not drawn
         - `max_retries` (default 3): retries after the death of a worker or node; -1: no limit
         - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a retry too
         - `max_calls` (default 0): the worker ends after so many runs; 0: never; 1 where `num_gpus` is set; not in
@@ -187,6 +196,8 @@ class RemoteFunction(Generic[P, R]):
             submitter.path and submitter.path_of(task_id),
         )
         count = self._num_returns
+        if count == STREAMING:
+            return stream(runtime, spec, is_limited=bool(self._options.get("max_buffered")))  # type: ignore[return-value]
         first = runtime.submit(spec, count)
         if count == 1:
             return ObjectRef(first)
@@ -214,8 +225,8 @@ class RemoteFunction(Generic[P, R]):
         from ..store.values import serialize, to_bytes
 
         options = self._options
-        if inspect.isgeneratorfunction(self._function):
-            check_generator(options)
+        if self._num_returns == STREAMING and not inspect.isgeneratorfunction(self._function):
+            check_is_generator(self._function, self._name)
         retry = options.get("retry_exceptions") or False
         classes = tuple(retry) if isinstance(retry, (list, tuple)) else ()
         retries = options.get("max_retries")
@@ -225,7 +236,10 @@ class RemoteFunction(Generic[P, R]):
             max_calls = 1 if resources.get("GPU") else 0  # a library that has used a GPU keeps its memory
         return TaskOptions(
             resources=resources,
-            num_returns=self._num_returns,
+            num_returns=1 if self._num_returns == STREAMING else self._num_returns,
+            is_generator=self._num_returns == STREAMING,
+            max_buffered=options.get("max_buffered") or 0,
+            is_dynamic=options.get("num_returns") == "dynamic",
             max_retries=3 if retries is None else retries,
             retry_exceptions=bool(retry),
             retry_on=to_bytes(serialize(classes)) if classes else b"",
@@ -350,6 +364,26 @@ def _largest_part(function: Any) -> str:
 
     said, largest = largest_captured(function)
     return f"; {said} makes {largest:,} of them" if said else ""
+
+
+def stream(runtime: Runtime, spec: TaskSpec, *, is_limited: bool) -> ObjectRefGenerator[Any]:
+    """Submit a call of a generator."""
+    from .generators import ObjectRefGenerator
+
+    runtime.draws(spec.task_id)
+    return ObjectRefGenerator(runtime, ObjectRef(runtime.submit(spec, 1)), is_limited=is_limited)
+
+
+def check_is_generator(function: Any, name: str) -> None:
+    """Refuse a function that yields nothing.
+
+    Raises:
+        TypeError: the function is an async generator, which only methods of async actors may be.
+        ValueError: the function is no generator.
+    """
+    if inspect.isasyncgenfunction(function):
+        raise TypeError(f"{name} is an async generator: these are for methods of async actors.")
+    raise ValueError(f'{name} has num_returns="streaming", and is no generator function: it has no `yield`.')
 
 
 def configured(target: Any, options: dict[str, Any]) -> Any:

@@ -12,17 +12,19 @@ Python's types set three limits:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 if TYPE_CHECKING:
     from ..object_ref import ObjectRef
     from .actor_class import ActorClass
+    from .generators import ObjectRefGenerator
     from .remote_function import RemoteFunction
 
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
+R_co = TypeVar("R_co", covariant=True)
 Bases = tuple[type[BaseException], ...] | list[type[BaseException]]
 
 
@@ -52,6 +54,7 @@ class FunctionOptions(PlaceOptions, total=False):
     retry_exceptions: bool | Bases | None
     max_calls: int | None
     writable: bool
+    max_buffered: int | None
 
 
 class ClassOptions(PlaceOptions, total=False):
@@ -81,6 +84,7 @@ class MethodOptions(TypedDict, total=False):
     retry_exceptions: bool | Bases | None
     concurrency_group: str | None
     readonly: bool
+    max_buffered: int | None
     enable_task_events: bool
 
 
@@ -92,7 +96,22 @@ class Decorator(Protocol):
     @overload
     def __call__(self, target: Callable[P, Coroutine[Any, Any, R]], /) -> RemoteFunction[P, R]: ...
     @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[P, Iterator[R]], /
+    ) -> GeneratorFunction[P, R]: ...
+    @overload
     def __call__(self, target: Callable[P, R], /) -> RemoteFunction[P, R]: ...
+
+
+class GeneratorFunction(Protocol[P, R_co]):
+    """Remote function with `yield`: its calls return a generator of refs."""
+
+    def remote(self, /, *args: P.args, **kwargs: P.kwargs) -> ObjectRefGenerator[R_co]: ...
+    def local(self, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R_co]: ...
+    @overload
+    def options(self, /, *, num_returns: int, **options: Any) -> FunctionOfMany[P]: ...
+    @overload
+    def options(self, /, **options: Any) -> GeneratorFunction[P, R_co]: ...
 
 
 class FunctionOfMany(Protocol[P]):

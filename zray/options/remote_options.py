@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..ray_names import absent
 from ..wire.amounts import STORE_MEMORY
 from ..wire.groups import BUNDLES_MAX
-from ..wire.task_spec import NUM_RETURNS_MAX, RESOURCE_UNIT
+from ..wire.task_spec import ITEMS_OF_GENERATOR_MAX, NUM_RETURNS_MAX, RESOURCE_UNIT
 from ..wire.where import LABELS_MAX, NODE_ID_LABEL, LabelRule, Where
 from .checks import check_number, check_whole
 from .runtime_env import check_runtime_env
@@ -23,10 +23,13 @@ from .runtime_env import check_runtime_env
 NOT_YET = tuple(absent.OPTIONS)
 # Ray's, without a meaning in zray that a program could miss.
 WITHOUT_EFFECT = ("enable_task_events",)
-STREAMING = "streaming generators"
+# Number of the returns of a generator whose items come one by one.
+STREAMING = -1
 RESOURCE_OPTIONS = ("num_cpus", "num_gpus", "memory", "resources")
 GROUP_OPTIONS = ("placement_group", "placement_group_bundle_index", "placement_group_capture_child_tasks")
 WHERE_OPTIONS = ("scheduling_strategy", "label_selector", "fallback_strategy", *GROUP_OPTIONS)
+# Ray's name for `max_buffered`.
+RAYS_MAX_BUFFERED = "_generator_backpressure_num_objects"
 TASK_OPTIONS = (
     *RESOURCE_OPTIONS,
     *WHERE_OPTIONS,
@@ -37,6 +40,7 @@ TASK_OPTIONS = (
     "max_calls",
     "name",
     "writable",
+    "max_buffered",
 )
 ACTOR_OPTIONS = (
     *RESOURCE_OPTIONS,
@@ -52,7 +56,7 @@ ACTOR_OPTIONS = (
     "max_pending_calls",
     "checkpoint_interval",
 )
-METHOD_OPTIONS = ("num_returns", "max_task_retries", "retry_exceptions", "name", "readonly")
+METHOD_OPTIONS = ("num_returns", "max_task_retries", "retry_exceptions", "name", "readonly", "max_buffered")
 CONCURRENCY_MAX = 100_000
 # They travel with every task, and are compared with each node where one is placed.
 RESOURCES_MAX = 1_000
@@ -78,6 +82,9 @@ def check_options(options: dict[str, Any], valid: tuple[str, ...], what: str) ->
         NotImplementedError: an option of Ray's that zray does not have yet.
     """
     changed: dict[str, Any] = {}
+    if RAYS_MAX_BUFFERED in options:
+        options = {**options, "max_buffered": options[RAYS_MAX_BUFFERED]}
+        del options[RAYS_MAX_BUFFERED]
     for name, value in options.items():
         if name in WITHOUT_EFFECT:
             continue
@@ -157,7 +164,7 @@ def _whole(minimum: int, maximum: int) -> Callable[[str, Any], int]:
 
 def _num_returns(name: str, value: Any) -> int:
     if value in ("streaming", "dynamic"):
-        raise absent.not_built(absent.ABILITIES, STREAMING, f"{STREAMING} (num_returns={value!r})")
+        return value  # type: ignore[no-any-return]  # `returns_of` reads it
     return _whole(0, NUM_RETURNS_MAX)(name, value)
 
 
@@ -168,14 +175,12 @@ def _pending_calls(name: str, value: Any) -> int:
     return number
 
 
-def check_generator(options: dict[str, Any]) -> None:
-    """The options of a call of a generator.
-
-    Raises:
-        NotImplementedError: num_returns is missing, and the values would come one by one.
-    """
-    if options.get("num_returns") is None:
-        raise absent.not_built(absent.ABILITIES, STREAMING, f"{STREAMING} (a generator without num_returns)")
+def returns_of(options: dict[str, Any], *, is_generator: bool) -> int:
+    """The number of refs that a call returns; STREAMING: its items come one by one."""
+    count = options.get("num_returns")
+    if count is None:
+        return STREAMING if is_generator else 1
+    return STREAMING if count == "streaming" else 1 if count == "dynamic" else int(count)
 
 
 def _retry_exceptions(name: str, value: Any) -> None:
@@ -283,6 +288,7 @@ _CHECKS: dict[str, Any] = {
     "memory": check_memory,
     "resources": check_resources,
     "num_returns": _num_returns,
+    "max_buffered": _whole(1, ITEMS_OF_GENERATOR_MAX),
     "max_retries": _whole(-1, 1 << 30),
     "retry_exceptions": _retry_exceptions,
     "max_calls": _whole(0, 1 << 30),

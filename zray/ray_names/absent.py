@@ -47,8 +47,7 @@ PLACEMENT_GROUP_ARGUMENTS = {
 }
 
 ABILITIES = {
-    "streaming generators": "Give `num_returns=n`, or return a list of refs: `[zray.put(x) for x in values]`.",
-    "async generators of actors": "Return a list, or put the values into a queue that is an actor.",
+    "generators of actors with `checkpoint_interval`": "Return a list of refs: `[zray.put(x) for x in values]`.",
     "`PYTHONHASHSEED` in `env_vars`": "Set it in the environment of `zray start --head`, or of the program.",
     "addresses in `working_dir` and `py_modules`": "Download the archive, and name the file on this machine.",
 }

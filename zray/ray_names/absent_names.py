@@ -27,7 +27,6 @@ ASK = "Use `OptunaSearch`, or pass an object with `ask` and `tell` to `AskTellSe
 # Functions, classes and modules, by full name.
 NAMES = {
     "zray.timeline": "Return time stamps with the results; `zray microbenchmark` measures the machine.",
-    "zray.ObjectRefGenerator": "Give `num_returns=n`, or return a list of refs: `[zray.put(x) for x in values]`.",
     "zray.LoggingConfig": "Configure `logging` in the program and at the start of tasks.",
     "zray.ActorID": "Use the hexadecimal text that `get_runtime_context().get_actor_id()` returns.",
     "zray.client": "Pass the address to `zray.init`.",
@@ -89,8 +88,6 @@ NAMES = {
     "zray.TaskID": IDS,
     "zray.UniqueID": IDS,
     "zray.WorkerID": IDS,
-    "zray.DynamicObjectRefGenerator": "Give `num_returns=n`, or return a list of refs: "
-    "`[zray.put(x) for x in values]`.",
     "zray.Language": LANGUAGES,
     "zray.cpp_function": LANGUAGES,
     "zray.java_actor_class": LANGUAGES,

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, get_args
 
 from ..exceptions import FIRST_MARK, PAST_MARKS
-from ..ids import FIRST_RETURN, return_id
+from ..ids import FIRST_RETURN, index_of, item_id, return_id, task_of
 from ..wire import actors, groups, hosts, listing, objects, reasons, session, task_spec, tasks
 from ..wire.message import Message
 from .role import handlers_of, on
@@ -55,7 +55,7 @@ Reply = (
 class Client:
     """The refs, values and outbox of a process."""
 
-    PASSING = {"held told reading replies left": None, "further_refs values located": "held"}
+    PASSING = {"held told reading replies left streams early": None, "further_refs values located": "held"}
     LASTING = {"asked asked_whether": "borrowed"}
 
     def __init__(self, released: deque[bytes], unread: deque[bytes]) -> None:
@@ -91,6 +91,9 @@ class Client:
         self.inline_bytes_max: int | None = None
         self.on_inline_limit: Callable[[int], None] | None = None
         self.unfetched = Unfetched(self.held)
+        self.items: list[bytes | task_spec.StoredValue] = []
+        self.streams: dict[bytes, int] = {}  # generator tasks -> how many items of each have arrived
+        self.early: dict[bytes, set[int]] = {}  # items that have arrived ahead of others
         # Told of every object that becomes ready, when set (futures).
         self.on_ready: Callable[[bytes], None] | None = None
 
@@ -121,6 +124,32 @@ class Client:
         self.buffered += 1
         return first
 
+    def _is_item(self, object_id: bytes) -> bool:
+        """Whether an object is an item of a generator of ours that has just arrived: it is held from now on."""
+        task_id = task_of(object_id)
+        if task_id not in self.streams or object_id in self.held:
+            return False
+        self.held[object_id] = object_id
+        early = self.early.setdefault(task_id, set())
+        early.add(index_of(object_id) - 2)
+        while self.streams[task_id] in early:
+            early.remove(self.streams[task_id])
+            self.streams[task_id] += 1
+        if not early:
+            del self.early[task_id]
+        return True
+
+    def leave_stream(self, task_id: bytes, first: int) -> int | None:
+        """Draw no more from a generator: its items from number `first` on are released.
+
+        Returns how many have arrived; None: the generator was left before.
+        """
+        count = self.streams.pop(task_id, None)
+        if count is not None:
+            numbers = (*range(first, count), *self.early.pop(task_id, ()))
+            self.released.extend(item_id(task_id, number) for number in numbers)
+        return count
+
     def submit_later(self, spec: task_spec.TaskSpec, num_returns: int) -> bytes:
         """Submit like submit(), but safe at any moment, even inside this class's own methods."""
         first = self._own(spec.task_id + FIRST_RETURN)
@@ -143,6 +172,27 @@ class Client:
             self.outbox.append(objects.PutObjects(puts))
         puts.append(objects.PutObject(object_id, value, contained))
         self.buffered += 1
+
+    def say_item(
+        self, task_id: bytes, number: int, value: bytes | task_spec.StoredValue, contained: tuple[bytes, ...]
+    ) -> None:
+        """An item of a generator that runs here.  Nobody here refers to it; its place is told, and not read."""
+        last = self.outbox[-1] if self.outbox else None
+        if (
+            type(last) is tasks.ItemsYielded
+            and last.task_id == task_id
+            and last.first + len(last.values) == number
+            and not (contained or last.contained)
+        ):
+            self.items.append(value)
+            self.buffered += 1
+        else:
+            self.items = [value]  # those of the message at the end of the outbox
+            self.say(tasks.ItemsYielded(task_id, number, self.items, (contained,) if contained else ()))
+        if type(value) is task_spec.StoredValue:
+            object_id = item_id(task_id, number)
+            self.place_told(object_id)
+            self.place_unused(object_id)
 
     def say(self, message: Message) -> None:
         """Append any other message to the outbox, in order."""
@@ -331,8 +381,8 @@ class Client:
             handler(self, message)
 
     def _lie_elsewhere(self, object_ids: list[bytes]) -> None:
-        """Record that large results of local tasks are on other nodes, to be fetched on demand."""
-        mine = [object_id for object_id in object_ids if object_id in self.held]
+        """Large results of our own tasks are on other nodes: they come when they are asked for."""
+        mine = [object_id for object_id in object_ids if object_id in self.held or self._is_item(object_id)]
         self.borrowed.update(mine)
         wanted = [object_id for object_id in mine if any(object_id in wait for wait in self.waits)]
         if wanted:
@@ -347,6 +397,8 @@ class Client:
             arrived.append(message.objects)
         for object_id, value in message.objects:
             known = held.get(object_id)
+            if known is None and self.streams and self._is_item(object_id):
+                known = object_id
             if type(value) is task_spec.StoredValue:
                 self.told[object_id] = self.told.get(object_id, 0) + 1
                 if known is None:

@@ -45,6 +45,44 @@ class Submit(Struct):
     where: Where | None = None
 
 
+class Generate(Submit):
+    """Submit a generator task.  Answer: a Stream.  The task yields `Item`s and returns their number."""
+
+
+class CallGenerator(Struct):
+    """Call a generator method.  Answer: a Stream."""
+
+    actor: Handle
+    method: str
+    args: tuple[Any, ...] = ()
+    max_retries: int = 0
+
+
+class Stream(Struct):
+    """A generator of this script: how many of its items were drawn."""
+
+    task_id: bytes
+    drawn: int = 0
+
+
+class Item(Struct):
+    """A generator task makes an item."""
+
+    value: Any
+
+
+class Draw(Struct):
+    """Answer: a Ref on the next item; None: there is none.  Raises RemoteError where the task has failed."""
+
+    stream: Stream
+
+
+class LeaveStream(Struct):
+    """Draw no more: the task is cancelled."""
+
+    stream: Stream
+
+
 class Put(Struct):
     """Answer: a Ref."""
 

@@ -18,6 +18,8 @@ from ..roles.task_executor import TaskExecutor
 from ..wire.output import FlushOutput, OutputFlushed
 from ..wire.reasons import ASKED_MAX, Explain, ExplainReply
 from ..wire.task_spec import StoredValue, TaskSpec
+from ..wire.tasks import LeaveGenerator
+from .language import Stream
 from .network import Connection
 from .requests import ANSWER
 from .values import RemoteError, decode, decode_failure, is_error
@@ -40,6 +42,8 @@ class Activation:
         self.prefix = children_prefix(task_id)
         self.children = 0
         self.puts = 0
+        self.items = 0  # that it has yielded, of a generator
+        self.streams: list[Stream] = []  # generators that it draws from
         self.refs: list[bytes] = []  # an entry per owned ref
         self.views: list[bytes] = []  # an entry per owned array
         self.body: Generator[Any, Any, Any]
@@ -202,11 +206,20 @@ class Process:
             self.flush()
 
     def let_go(self, activation: Activation) -> None:
-        """Drop all refs that the activation still owns."""
+        """Drop all refs that the activation still owns, and its generators."""
+        for stream in activation.streams:
+            self.leave_stream(stream)
+        activation.streams.clear()
         self.client.released.extend(activation.refs)
         activation.refs.clear()
         self.client.unread.extend(activation.views)
         activation.views.clear()
+
+    def leave_stream(self, stream: Stream) -> None:
+        """Draw no more from a generator."""
+        count = self.client.leave_stream(stream.task_id, stream.drawn)
+        assert count is not None
+        self.client.say(LeaveGenerator(stream.task_id, count))
 
     def die(self) -> None:
         """Die at once."""

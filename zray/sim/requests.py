@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..exceptions import encode_system_error
-from ..ids import function_id, named_group_id, put_id, return_id, task_of
+from ..ids import function_id, item_id, named_group_id, put_id, return_id, task_of
 from ..roles.local_scheduler.tasks.pool import START_FAILURES_MAX
 from ..wire.actors import CreateActor, FindActor, FindActorNames, KillActor
 from ..wire.environment import NO_ENVIRONMENT, Environment
@@ -65,6 +65,84 @@ def _submit(process: Process, top: Activation, request: say.Submit) -> None:
     refs = [Ref(return_id(spec.task_id, index)) for index in range(1, request.num_returns + 1)]
     top.refs.extend(ref.id for ref in refs)
     top.answer = (refs[0] if len(refs) == 1 else refs) if refs else None
+
+
+def _generate(process: Process, top: Activation, request: say.Generate) -> None:
+    options = TaskOptions(
+        max_retries=request.max_retries,
+        retry_exceptions=request.retry_exceptions,
+        where=request.where,
+        is_generator=True,
+        **({} if request.resources is None else {"resources": request.resources}),  # type: ignore[arg-type]
+    )
+    _draws(process, top, _spec(process, top, request.function, request.args, options))
+
+
+def _call_generator(process: Process, top: Activation, request: say.CallGenerator) -> None:
+    options = TaskOptions(
+        resources={},
+        max_retries=request.max_retries,
+        actor_id=request.actor.actor_id,
+        method=request.method,
+        is_generator=True,
+    )
+    data, deps, holds = encode_arguments(request.args)
+    options_blob = encode_options(options)
+    _draws(process, top, TaskSpec(top.next_child(), b"", data, deps, holds, options_blob, process.actor_id))
+
+
+def _draws(process: Process, top: Activation, spec: TaskSpec) -> None:
+    process.client.streams[spec.task_id] = 0
+    process.client.submit(spec)
+    top.refs.append(return_id(spec.task_id, 1))
+    top.answer = say.Stream(spec.task_id)
+    top.streams.append(top.answer)
+
+
+def _item(process: Process, top: Activation, request: say.Item) -> None:
+    assert top.spec is not None
+    number, object_id = top.items, item_id(top.spec.task_id, top.items)
+    top.items += 1
+    data, contained = encode(request.value)
+
+    def done(value: Any) -> None:
+        if type(value) is AllocateRefused:
+            raise RemoteError(decode_failure(encode_system_error("ObjectStoreFullError", value.reason)))
+        process.client.say_item(top.spec.task_id, number, value, contained)  # type: ignore[union-attr]
+
+    if len(data) <= process.inline_bytes_max:
+        done(data)
+    else:
+        _write(process, top, Write(object_id, data), done)
+
+
+def _draw(process: Process, top: Activation, request: say.Draw) -> None:
+    stream, client = request.stream, process.client
+    end, item = return_id(stream.task_id, 1), item_id(stream.task_id, stream.drawn)
+    has_ended = end in client.values  # before the count: items arrive ahead of the end
+    if stream.drawn < client.streams.get(stream.task_id, 0):
+        stream.drawn += 1
+        top.refs.append(item)
+        top.answer = Ref(item)
+        return
+    if has_ended:
+        try:
+            if stream.drawn >= process.value_of(top, end):
+                return
+        except RemoteError as error:
+            top.failure = error
+            return
+
+    def again() -> Any:
+        _draw(process, top, request)
+        return top.answer
+
+    _wait_at_node(process, top, [item] if has_ended else [item, end], 1, True, None, again)
+
+
+def _leave_stream(process: Process, top: Activation, request: say.LeaveStream) -> None:
+    top.streams.remove(request.stream)
+    process.leave_stream(request.stream)
 
 
 def _put(process: Process, top: Activation, request: say.Put) -> None:
@@ -393,6 +471,11 @@ def _is_here(process: Process, top: Activation, request: say.IsHere) -> None:
 
 ANSWER: dict[type, Any] = {
     say.Submit: _submit,
+    say.Generate: _generate,
+    say.CallGenerator: _call_generator,
+    say.Item: _item,
+    say.Draw: _draw,
+    say.LeaveStream: _leave_stream,
     say.Put: _put,
     Write: _write,
     say.Get: _get,

@@ -24,6 +24,8 @@ class Sequential:
         self.names: dict[str, Handle] = {}
         self.groups: dict[str, bytes] = {}
         self.count = 0
+        self.streams: dict[bytes, list[Ref]] = {}
+        self.making: list[list[Ref]] = []  # items of the generators that run, the innermost last
 
     def run(self, program: Any, args: tuple[Any, ...]) -> Any:
         """Return the result of a driver's program."""
@@ -77,6 +79,13 @@ class Sequential:
         kind = type(request)
         if kind is say.Submit:
             return self._submit(request)
+        if kind is say.Generate or kind is say.CallGenerator:
+            return self._generate(request)
+        if kind is say.Item:
+            self.making[-1].append(self._store(request.value))
+            return None
+        if kind is say.Draw:
+            return self._draw(request.stream)
         if kind is say.Put:
             return self._store(request.value)
         if kind is say.Get:
@@ -120,6 +129,25 @@ class Sequential:
         if kind is say.Look:
             return self._value(request.view)
         return None  # Publish, Sleep, Cancel, Drop, Keep, Close, ExitActor: no answer
+
+    def _generate(self, request: Any) -> say.Stream:
+        is_call = type(request) is say.CallGenerator
+        code = getattr(self.actors[request.actor.actor_id], request.method) if is_call else request.function
+        stream = say.Stream(self._new_id())
+        items: list[Ref] = []
+        self.making.append(items)
+        end = self._store(self._task(code, request.args))
+        self.making.pop()
+        self.streams[stream.task_id] = [*items, end]
+        return stream
+
+    def _draw(self, stream: say.Stream) -> Ref | None:
+        *items, end = self.streams[stream.task_id]
+        if stream.drawn < len(items):
+            stream.drawn += 1
+            return items[stream.drawn - 1]
+        self._value(end)
+        return None
 
     def _construct(self, handle: Handle, request: say.Create) -> Any:
         try:

@@ -23,6 +23,7 @@ from .actor_programs import (
     run_survivors,
 )
 from .cancel_programs import run_cancels
+from .generator_programs import run_generators
 from .giver_programs import run_giver
 from .gpus import run_gpus
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
@@ -181,6 +182,16 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "cancels": (
         run_cancels,
         lambda random: (random.randint(1, 8), random.randint(1, 3), random.choice((0.0, 0.001, 0.02)), random.random()),
+    ),
+    # Its generators are drawn to the end or in part.
+    "generators": (
+        run_generators,
+        lambda random: (
+            random.randint(1, 4),
+            random.choice((2, 5, 20)),
+            random.choice((0, 0, 1_500, 8_000)),
+            random.choice((0.0, 0.001, 0.01)),
+        ),
     ),
     # The requested resource comes with a node that joins late.
     "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),

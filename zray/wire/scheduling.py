@@ -32,7 +32,7 @@ from ..ids import ObjectID, TaskID
 from .environment import EnvVars
 from .limits import Many, Payload, Several, ShortBytes, Table, Text
 from .message import Message, Natural, routed
-from .task_spec import TaskSpec
+from .task_spec import ItemNumber, TaskSpec
 
 # Tasks for whose arguments a global scheduler asks at a time, some kilobytes each.  Further tasks are placed without
 # knowing the places of their arguments.
@@ -227,6 +227,18 @@ class TaskDone(Message, tag=routed(91, "local -> local")):
     trip: Natural
     values: Many[Payload | Natural]
     attempts: Natural = 0
+
+
+class ItemsMade(Message, tag=routed(280, "local -> local")):
+    """Items of a generator, from number `first` on, for the origin of its task.
+
+    Small values with no refs inside; of others the size in bytes.  The sender's node holds these until ResultsHeld.
+    """
+
+    task_id: TaskID
+    trip: Natural
+    first: ItemNumber
+    values: Many[Payload | Natural]
 
 
 class FindTasks(Message, tag=routed(95, "local -> local")):

@@ -19,6 +19,11 @@ RESOURCE_UNIT = 10_000
 NUM_RETURNS_MAX = 100_000
 
 
+# Items of one generator: their numbers share the indices of returns.
+ITEMS_OF_GENERATOR_MAX = 1 << 30
+ItemNumber = Annotated[int, Meta(ge=0, le=ITEMS_OF_GENERATOR_MAX)]
+
+
 def _one_cpu() -> dict[str, int]:
     return {"CPU": RESOURCE_UNIT}
 
@@ -59,6 +64,16 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     is_logged: bool = False
     # Of a call by a weak handle, which does not keep its actor: the local scheduler where the actor was found by name.
     found_at: Text = ""
+
+    # The task yields its items one by one; its one return is their number (generators).
+    is_generator: bool = False
+    max_buffered: Natural = 0  # items of a generator that may be made and not drawn; 0: no limit
+    is_dynamic: bool = False  # its one return is a DynamicObjectRefGenerator of the items
+
+    @property
+    def has_plain_return(self) -> bool:
+        """True if the task returns one value, as it is."""
+        return self.num_returns == 1 and not (self.is_generator or self.is_dynamic)
 
     @property
     def may_run_again(self) -> bool:

@@ -11,6 +11,9 @@ local scheduler    WaitReply
 driver, worker     CancelWait        end of a wait
 driver, worker     CancelTask -> CancelTaskReply     end of a task that nobody needs any more
 local scheduler    InterruptTask     the same, for the worker that has the task
+worker             ItemsYielded      items of a generator
+driver, worker     ItemsDrawn        items that were drawn; to the worker
+driver, worker     LeaveGenerator    end of the interest in a generator
 worker             AwaitRoom         start of a wait for space in a full store, until CancelWait
 """
 
@@ -21,7 +24,7 @@ from .environment import NO_ENVIRONMENT, Environment
 from .limits import Many, Payload, Plenty, Refs, Several, ShortBytes, Text
 from .message import Message, Natural, routed
 from .scheduling import JobFacts
-from .task_spec import StoredValue, TaskSpec, Value
+from .task_spec import ItemNumber, StoredValue, TaskSpec, Value
 
 # Code that the processes of a node may publish for a job, kept as long as the job.  A program has hundreds of
 # functions, not hundreds of thousands.  The bytes are enough for ten of the largest.
@@ -216,6 +219,36 @@ class InterruptTask(Message, tag=routed(277, "local -> worker")):
     """An order to end a task that the worker has; the effect InterruptWorker follows."""
 
     task_id: TaskID
+
+
+class ItemsYielded(Message, tag=routed(279, "worker -> local")):
+    """Items of a generator, from number `first` on, as they are made.
+
+    `contained`: the refs inside each value, one tuple per value; empty if no value has refs.
+    """
+
+    task_id: TaskID
+    first: ItemNumber
+    values: Many[Payload | StoredValue]
+    contained: Several[Refs] = ()
+
+
+class LeaveGenerator(Message, tag=routed(281, "driver, worker -> local")):
+    """The sender draws no more items of its generator, and has heard of `count` of them.
+
+    The others go.  `ends`: nobody waits for the end of the task either: it is cancelled if it still runs.
+    """
+
+    task_id: TaskID
+    count: ItemNumber
+    ends: bool = True
+
+
+class ItemsDrawn(Message, tag=routed(282, "driver, worker -> local -> local -> worker")):
+    """So many items of a generator with `max_buffered` were drawn: its worker may make as many more."""
+
+    task_id: TaskID
+    count: ItemNumber
 
 
 class JobStarted(Message, tag=routed(19, "local -> worker")):

@@ -44,17 +44,49 @@ class Futures:
             if ref.id not in client.values:
                 self.waiting.setdefault(ref.id, []).append(future)
                 self.began.setdefault(ref.id, time.monotonic())
-                client.on_ready = self._object_is_ready
-                if not any(wait is self.waiting for wait in client.waits):
-                    client.waits.append(self.waiting)
                 client.ask([ref.id])
-                runtime.send_buffered()
-                if self.thread is None:
-                    self.thread = threading.Thread(target=self._run, name="zray-futures", daemon=True)
-                    self.thread.start()
+                self._receive()
                 return future
         self._resolve(ref.id, [future])
         return future
+
+    def arrival_of(self, ids: list[bytes]) -> Any:
+        """A concurrent future of the arrival of the first of several objects, which this process need not hold yet."""
+        from concurrent.futures import Future
+
+        future: Any = Future()
+        future.set_running_or_notify_cancel()
+        with self.runtime.lock:
+            if any(map(self.runtime.client.is_ready, ids)):
+                future.set_result(None)
+                return future
+            future.zray_ids = ids
+            for object_id in ids:
+                self.waiting.setdefault(object_id, []).append(future)
+                self.began.setdefault(object_id, time.monotonic())
+            self._receive()
+        return future
+
+    def _arrived(self, object_id: bytes, future: Any) -> None:
+        """Resolve the future of an arrival, and take it from where it stands for other objects."""
+        with self.runtime.lock:
+            for other in future.zray_ids:
+                if (futures := self.waiting.get(other)) is not None:
+                    futures.remove(future)
+                    if not futures:
+                        del self.waiting[other], self.began[other]
+        if not future.done():
+            settle(future.set_result, None)
+
+    def _receive(self) -> None:
+        client = self.runtime.client
+        client.on_ready = self._object_is_ready
+        if not any(wait is self.waiting for wait in client.waits):
+            client.waits.append(self.waiting)
+        self.runtime.send_buffered()
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._run, name="zray-futures", daemon=True)
+            self.thread.start()
 
     def _object_is_ready(self, object_id: bytes) -> None:
         if object_id in self.waiting:
@@ -97,6 +129,9 @@ class Futures:
 
     def _resolve(self, object_id: bytes, futures: list[Any]) -> None:
         for future in futures:
+            if hasattr(future, "zray_ids"):
+                self._arrived(object_id, future)
+                continue
             try:
                 value = self.runtime.value_of(object_id)
             except BaseException as error:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from ...wire.codec import can_be_encoded
 from ...wire.environment import NO_ENVIRONMENT, Environment
 from ...wire.message import Message
 from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec
+from ...wire.tasks import ItemsDrawn, LeaveGenerator
 from .. import context
 from . import fork_guard, slow_wait_report, unfetched_failures  # noqa: F401  forks watches over forks
 from .array_origins import OF_GET, words_of
@@ -321,6 +323,33 @@ class Runtime:
     def why_late(self, awaited: Sequence[bytes], timeout: float) -> str:
         """Return the text for the error of an expired wait."""
         return slow_wait_report.why_late(self, awaited, timeout)
+
+    # --- generators ---
+
+    def draws(self, task_id: bytes) -> None:
+        """Note that this process draws the items of a generator that it is about to submit."""
+        with self.lock:
+            self.client.streams[task_id] = 0
+
+    def items_of(self, task_id: bytes) -> int:
+        """Return how many items of a generator of this process have arrived."""
+        return self.client.streams.get(task_id, 0)
+
+    def drew(self, task_id: bytes, count: int) -> None:
+        """Say that so many items of a generator with `max_buffered` were drawn."""
+        self.say(ItemsDrawn(task_id, count))
+        self.arm()
+
+    def draws_no_more(self, task_id: bytes, first: int, *, ends: bool) -> None:
+        """Let go of a generator, and of its items from number `first` on.  For finalizers too.
+
+        ends: the task is cancelled if it still runs.
+        """
+        count = None if self.is_over else self.client.leave_stream(task_id, first)
+        if count is not None:
+            self.say(LeaveGenerator(task_id, count, ends))
+            with suppress(ClusterLostError):
+                self.arm()
 
     # --- put ---
 

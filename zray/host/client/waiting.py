@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import GetTimeoutError
+from ...ids import task_of
 from ...object_ref import refuse_nil
 from ...store.errors import deserialize_error
 from ...store.values import ERROR_TAGS, is_error
@@ -215,6 +216,29 @@ class Waiting:
             self.blocked -= 1
             del replies[request]
 
+    def for_word(self, object_id: bytes, is_done: Callable[[], bool]) -> None:
+        """Wait for a message, as one waits for an object that does not come before: the CPU is lent meanwhile."""
+        runtime, client = self.runtime, self.client
+        if not runtime.blocks():
+            runtime.receive_until(is_done, None)
+            return
+        replies = client.replies
+        with runtime.lock:
+            request = client.wait([object_id], 1, fetch=False, block=True)
+            runtime.send_buffered()
+            self.blocked += 1
+        try:
+            runtime.receive_until(is_done, None)
+            with runtime.lock:
+                client.cancel_wait(request)
+                runtime.send_buffered()
+            runtime.receive_until(lambda: replies[request] is not None, None)
+        finally:
+            if replies[request] is None:
+                self._leave(request)
+            self.blocked -= 1
+            del replies[request]
+
     def _raise_arrived(self, arrived: list[list[tuple[bytes, Any]]], missing: Sequence[bytes]) -> None:
         """Raise the first failure among values that arrived since the last look."""
         while arrived:
@@ -291,7 +315,7 @@ class Waiting:
         runtime, client = self.runtime, self.client
         held = client.held
         for object_id in missing:
-            if object_id not in held:
+            if object_id not in held and task_of(object_id) not in client.streams:
                 raise ref_of_ended_session(object_id)
         borrowed = [i for i in missing if i in client.borrowed]
         if not borrowed:

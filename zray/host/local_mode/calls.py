@@ -164,15 +164,20 @@ class LocalCalls:
 
     def result_of(self, spec: TaskSpec, options: TaskOptions, value: Any) -> Failure:
         """Return a call's result in its stored form."""
-        if options.num_returns == 1:
+        if options.has_plain_return:
             serialized = serialize(value)
             if serialized.size <= INLINE_BYTES_MAX and not serialized.buffers:
                 stored: Any = serialized.inband
             else:
                 stored = self.objects.store(b"", serialized)
             return [stored], (serialized.contained,) if serialized.contained else (), False
-        values, contained = several(self.runtime, spec, value, options.num_returns)  # type: ignore[arg-type]
+        values, contained = several(self.runtime, spec, value, options)  # type: ignore[arg-type]
         return list(values), contained, False
+
+    @staticmethod
+    def end_of(stored: bytes) -> Failure:
+        """Return the end of a generator as a call's result."""
+        return [stored], (), False
 
     def failure(self, spec: TaskSpec, options: TaskOptions, error: BaseException) -> Failure:
         """Each return holds the error.  An exit stands for the end of a worker process."""

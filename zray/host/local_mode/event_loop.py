@@ -11,6 +11,7 @@ from ...object_ref import ObjectRef
 from ..worker.actor_methods import make_instance
 from ..worker.async_runner import current_task
 from ..worker.exit_errors import exit_in_words, is_success
+from ..worker.generators import run_async_generator
 from .actor import CONSTRUCTOR
 from .actor_shutdown import say_last_words_on_loop
 from .calls import LocalCall, local_call
@@ -69,7 +70,11 @@ class ActorLoop:
                 value = actor.method_of(options.method)(*args, **kwargs)
                 if type(value) is not ObjectRef and hasattr(value, "__await__"):  # a returned ref stays a ref
                     value = await value
-                values, contained, _ = calls.result_of(spec, options, value)
+                if options.is_generator and hasattr(value, "__aiter__"):
+                    value = await run_async_generator(calls.runtime, spec, value)  # type: ignore[arg-type]
+                    values, contained, _ = calls.end_of(value)
+                else:
+                    values, contained, _ = calls.result_of(spec, options, value)
             except SystemExit as error:
                 actor.exited(call, life, error)
                 return

@@ -234,6 +234,21 @@ class LocalFutures:
         objects.when_ready(ref.id, lambda: self._resolve(future))
         return future
 
+    def arrival_of(self, ids: list[bytes]) -> Any:
+        """A concurrent future of the arrival of the first of several objects."""
+        from concurrent.futures import Future
+
+        future: Any = Future()
+        future.set_running_or_notify_cancel()
+
+        def arrived() -> None:
+            if not future.done():
+                settle(future.set_result, None)
+
+        for object_id in ids:
+            self.runtime.objects.when_ready(object_id, arrived)
+        return future
+
     def _resolve(self, future: Any) -> None:
         self.waiting.pop(id(future), None)
         ref, future.zray_ref = future.zray_ref, None

@@ -17,7 +17,7 @@ from typing import Any
 
 from ... import object_ref
 from ...exceptions import ClusterLostError, DeadlockError, GetTimeoutError
-from ...ids import FIRST_RETURN, JOB_ID_BYTES, put_id, return_id, root_task_id
+from ...ids import FIRST_RETURN, JOB_ID_BYTES, item_id, put_id, return_id, root_task_id, task_of
 from ...object_ref import ObjectRef, refuse_nil
 from ...store.errors import deserialize_error
 from ...store.layout import Serialized
@@ -73,6 +73,8 @@ class LocalRuntime:
         self.connection = SimpleNamespace(over="")  # there is no connection, so it never breaks
         self.environment = NO_ENVIRONMENT  # children inherit the variables, because they run inside their parent
         self.is_over = False
+        self.drawn: dict[bytes, int] = {}
+        self.streams: dict[bytes, int] = {}  # generators -> how many items of each are there
         self.restored_count = 0  # refs that were unpickled or copied
         self.client = self.objects = LocalObjects(capacity)
         self.is_inside: Callable[[], bool] = self.objects.lock._is_owned  # type: ignore[attr-defined]
@@ -281,7 +283,7 @@ class LocalRuntime:
     def _check_awaited(self, missing: list[bytes]) -> None:
         refuse_nil(missing)
         for object_id in missing:
-            if object_id not in self.objects.held:
+            if object_id not in self.objects.held and task_of(object_id) not in self.streams:
                 raise context.ref_of_ended_session(object_id)
 
     def _raise_failure(self, ids: Sequence[bytes]) -> None:
@@ -355,6 +357,35 @@ class LocalRuntime:
         self.objects.deliver([object_id], [stored], (serialized.contained,))
         return object_id
 
+    # --- generators ---
+
+    def draws(self, task_id: bytes) -> None:
+        """Note that the program draws the items of a generator."""
+        self.streams[task_id] = 0
+
+    def items_of(self, task_id: bytes) -> int:
+        """Return how many items of a generator are there."""
+        return self.streams.get(task_id, 0)
+
+    def draws_no_more(self, task_id: bytes, first: int, *, ends: bool) -> None:
+        """Let go of a generator, and of its items from number `first` on.  Its function has ended already."""
+        count = self.streams.pop(task_id, 0)
+        self.objects.release_all(item_id(task_id, number) for number in range(first, count))
+
+    def wait_for_draws(self, task_id: bytes, count: int) -> None:
+        """Do nothing: a generator runs inside of its call, before anybody can draw."""
+
+    def drew(self, task_id: bytes, count: int) -> None:
+        """Do nothing, likewise."""
+
+    def say_item(self, task_id: bytes, number: int, value: Any, contained: tuple[bytes, ...]) -> bool:
+        """Take an item of a generator.  Returns False: nothing is buffered."""
+        if number == self.streams.get(task_id):
+            self.objects.hold(item_id(task_id, number))
+            self.objects.deliver([item_id(task_id, number)], [value], (contained,) if contained else ())
+            self.streams[task_id] = number + 1
+        return False
+
     # --- refs ---
 
     def _restored(self, object_id: bytes) -> None:
@@ -376,6 +407,9 @@ class LocalRuntime:
         return []
 
     def flush(self) -> None:
+        """Nothing is buffered."""
+
+    def arm(self) -> None:
         """Nothing is buffered."""
 
     def wait_for_room(self) -> None:

@@ -244,9 +244,9 @@ class ActorHost:
         return methods.bound.get(name) or methods.find(name)
 
     def result_of(self, spec: TaskSpec, value: Any) -> Result:
-        worker, count = self.worker, parse_options(spec.options).num_returns
-        if count != 1:
-            values, contained = several(worker, spec, value, count)
+        worker, options = self.worker, parse_options(spec.options)
+        if not options.has_plain_return:
+            values, contained = several(worker, spec, value, options)
             return values, contained, False
         serialized = serialize(value)
         if serialized.size <= worker.inline_bytes_max and not serialized.buffers:

@@ -25,6 +25,7 @@ from ..process.process_utils import end_process
 from .actor_methods import make_instance
 from .exit import crash
 from .exit_errors import is_success
+from .generators import run_async_generator
 
 if TYPE_CHECKING:
     from .actor_runner import ActorHost, Result
@@ -199,7 +200,7 @@ class AsyncCalls:
         found = self.methods.get(spec.options)
         if found is None:
             options = parse_options(spec.options)
-            found = (self.host.method_of(spec), options.num_returns == 1)
+            found = (self.host.method_of(spec), options.has_plain_return)
             if len(self.methods) >= METHODS_MAX:
                 self.methods.clear()
             self.methods[spec.options] = found
@@ -214,10 +215,14 @@ class AsyncCalls:
             value = method(*args, **kwargs)
             if type(value) is not ObjectRef and hasattr(value, "__await__"):  # a returned ref stays a ref
                 value = await value
+            if hasattr(value, "__aiter__") and parse_options(spec.options).is_generator:
+                value, is_single = await run_async_generator(worker, spec, value), None
             serialized = serialize(value) if is_single else None
             if serialized is not None and serialized.size <= worker.inline_bytes_max and not serialized.buffers:
                 contained = (serialized.contained,) if serialized.contained else ()
                 result: Any = ([serialized.inband], contained, False)
+            elif is_single is None:
+                result = ([value], (), False)
             else:
                 result = host.result_of(spec, value)
         except BaseException as error:

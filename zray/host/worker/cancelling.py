@@ -103,6 +103,10 @@ class Cancelling:
         count = max(1, parse_options(spec.options).num_returns)
         return [encode_system_error("TaskCancelledError", text)] * count, (), False
 
+    def is_call_cancelled(self, spec: TaskSpec) -> bool:
+        """Return whether a call of an actor, which no signal interrupts, is cancelled."""
+        return spec.task_id in self.cancelled and self.worker.actor is not None
+
     def is_canceled(self) -> bool:
         """Return whether the task or call that this thread runs is cancelled."""
         call = current_call.get() or self.worker.call

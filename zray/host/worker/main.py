@@ -18,6 +18,7 @@ import posix_ipc
 
 from ...ids import child_path, is_child, return_id, root_task_id, stray_task_id
 from ...ray_names import ray_imports
+from ...roles.client import BUFFERED_COUNT_MAX
 from ...roles.kept import Latest
 from ...roles.task_executor import TaskExecutor
 from ...store import unpickling
@@ -110,6 +111,7 @@ class Worker(Runtime):
         self.title = WorkerTitle(self)
         self.log_room = LogRoom(session.worker_log_path(worker_id, self.pid))
         self.core_waits = CoreWaits()  # of the main thread, which constructs the worker
+        self.drawn: dict[bytes, int] = {}  # generators with `max_buffered` that run here -> items that were drawn
         self.said_goodbye = False  # and the node has acknowledged
         self.actor: Any = None  # an actors.ActorHost, once this worker runs an actor
         self.code: CodeTaker | None = None  # where files are to be brought
@@ -153,6 +155,8 @@ class Worker(Runtime):
             self._join_job(message)  # type: ignore[arg-type]
         elif kind is tasks.InterruptTask:
             self.cancelling.told(message.task_id)  # type: ignore[attr-defined]
+        elif kind is tasks.ItemsDrawn:
+            self.drawn[message.task_id] = message.count  # type: ignore[attr-defined]
         elif kind is session_wire.GoodbyeReply:
             self.said_goodbye = True
         else:
@@ -332,7 +336,8 @@ class Worker(Runtime):
             value = function(*args, **kwargs)
             del args, kwargs
             took = time.perf_counter() - began
-            if not spec.options or (options := parse_options(spec.options)).num_returns == 1:
+            options = parse_options(spec.options)
+            if options.has_plain_return:
                 serialized = serialize(value)
                 if serialized.size <= self.inline_bytes_max and not serialized.buffers:
                     values: list[bytes | StoredValue] = [serialized.inband]
@@ -340,7 +345,7 @@ class Worker(Runtime):
                     values = [self.store(return_id(spec.task_id, 1), serialized)]
                 contained: tuple[tuple[bytes, ...], ...] = (serialized.contained,) if serialized.contained else ()
             else:
-                values, contained = several(self, spec, value, options.num_returns)
+                values, contained = several(self, spec, value, options)
                 took = time.perf_counter() - began  # a generator has run only now
         except Leave:
             raise
@@ -411,6 +416,26 @@ class Worker(Runtime):
             else:
                 resolved.append(deserialize_writable(value) if writable else deserialize(value))
         return deserialize_arguments(spec.args, resolved)
+
+    # --- items of generators ---
+
+    def say_item(self, task_id: bytes, number: int, value: bytes | StoredValue, contained: tuple[bytes, ...]) -> bool:
+        """Buffer an item of a generator.  Returns whether the buffer is full."""
+        with self.lock:
+            self.client.say_item(task_id, number, value, contained)
+            if self.writer.found:
+                self.writer.drop_found()
+            return self.client.buffered >= BUFFERED_COUNT_MAX
+
+    def wait_for_draws(self, task_id: bytes, count: int) -> None:
+        """Wait until so many items of a generator were drawn.  Its CPU is lent meanwhile."""
+
+        def are_drawn() -> bool:
+            return self.drawn.get(task_id, 0) >= count
+
+        if not are_drawn():
+            self.flush()
+            self.waiting.for_word(return_id(task_id, 1), are_drawn)
 
     # --- nested ---
 

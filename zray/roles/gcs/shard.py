@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ...ids import FIRST_RETURN, is_put, task_of
+from ...ids import FIRST_RETURN, task_of
 from ...wire import actors, chain, gcs, homes, limits, scheduling, tasks
 from ..effects import Effect
 from ..role import Role, on
@@ -101,7 +101,7 @@ class GcsShard(Role):
         for object_id, size in message.objects:
             item = self.tasks.require_object(object_id)
             item.sizes[message.node] = size
-            if not is_put(object_id) and self.tasks.makers.pop(task_of(object_id), None) is not None and self.lost:
+            if self.tasks.is_end(object_id) and self.tasks.makers.pop(task_of(object_id), "") and self.lost:
                 losses.task_is_over(self, task_of(object_id))
             subscribers, item.subscribers = item.subscribers, {}
             for subscriber in subscribers:

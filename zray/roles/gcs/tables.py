@@ -18,7 +18,7 @@ from hashlib import blake2b
 from msgspec import Struct
 
 from ...exceptions import ProtocolError
-from ...ids import FIRST_RETURN, is_put, task_of
+from ...ids import FIRST_RETURN, PUT_INDEX_FIRST, index_of, is_put, task_of
 from ...wire.task_spec import TaskSpec, parse_options
 from .keeping import Keeping
 
@@ -128,6 +128,15 @@ class TaskTable:
         elif self.frozen is not None:
             self.changes(task_id, record)
         return record
+
+    def is_end(self, object_id: bytes) -> bool:
+        """Whether a task is over once this object of it is somewhere: puts, and items of generators, come before."""
+        index = index_of(object_id)
+        if index == 1 or index >= PUT_INDEX_FIRST:
+            return index == 1
+        record = self.records.get(task_of(object_id))
+        spec = record.spec if record is not None else None
+        return type(spec) is not TaskSpec or not parse_options(spec.options).is_generator
 
     def require_object(self, object_id: bytes) -> ObjectRecord:
         """Return the full record of an object, to change it; created if missing."""

@@ -51,6 +51,7 @@ from .actors.remote_calls import RemoteCalls
 from .addresses import Addresses
 from .forwarding.departures import Departures
 from .forwarding.flights import Flights
+from .forwarding.generators import Generators
 from .forwarding.infeasible import Infeasible
 from .forwarding.load import Load
 from .forwarding.remote import Remote
@@ -159,7 +160,7 @@ class LocalScheduler(Role):
         self.logs = Logs(self)
         self.routes = Routes(self)
         self.remote_calls = RemoteCalls(self)
-        self.results = Results(self)
+        self.results, self.generators = Results(self), Generators(self)
         self.members = Members(self)
         self.recovery = Recovery(self)
         self.infeasible = Infeasible(self)
@@ -182,7 +183,7 @@ class LocalScheduler(Role):
             *(self.remote_calls, self.results, self.members, self.recovery, self.infeasible, self.flights, self.drain),
             *(self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
             *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room),
-            *(self.recovery.puts, self.cancels),
+            *(self.recovery.puts, self.cancels, self.generators),
         )
 
     # --- processes ---
@@ -253,6 +254,7 @@ class LocalScheduler(Role):
         """
         self.processes.pop(process.address, None)
         self.waits.forget_process(process)
+        self.generators.forget_process(process)
         self.undoing.release(process, has_died=has_died)
         process.results.clear()
         # Sealed values are complete, and must not be freed as unfinished writes of the process.

@@ -25,6 +25,7 @@ from ....wire.gcs import ObjectLocated
 from ....wire.scheduling import TaskAccepted, TaskDone
 from ....wire.task_spec import StoredValue
 from ...role import on
+from ..objects.table import ObjectEntry
 from ..tables import Process
 from ..task import Task
 
@@ -103,12 +104,7 @@ class Results:
                 else:  # somebody here has refs on it, or had
                     node.object_is_here(entry, value)
                 continue
-            back.append(value.size if type(value) is StoredValue else len(value))  # type: ignore[arg-type]
-            entry.share().holds()
-            objects.retain(entry.object_id)
-            self.unheld.setdefault(task.origin, []).append(entry.object_id)
-            node.remote._hold_at_shards([entry.object_id], 0)
-            node.object_is_here(entry, value, inside)
+            back.append(self.lend(task.origin, entry, value, inside))
             held += entry.contained
         spec = task.spec
         objects.drop_all(spec.deps)
@@ -117,10 +113,20 @@ class Results:
             objects.drop_all(self.unheld.pop(task.origin, []))  # as in node_lost, which has been
             return
         if not held:
-            tell(back)
+            node.generators.tell_in_order(task, lambda: tell(back))
             return
         request = node.acks.next_request()
         node.acks.expect(request, node.remote._share(held, request), lambda: tell(back), task.origin)
+
+    def lend(self, origin: str, entry: ObjectEntry, value: bytes | StoredValue, inside: tuple[bytes, ...]) -> int:
+        """Keep a value for the origin until that holds it.  Returns the size in bytes."""
+        node = self.node
+        entry.share().holds()
+        node.objects.retain(entry.object_id)
+        self.unheld.setdefault(origin, []).append(entry.object_id)
+        node.remote._hold_at_shards([entry.object_id], 0)
+        node.object_is_here(entry, value, inside)
+        return value.size if type(value) is StoredValue else len(value)  # type: ignore[arg-type]
 
     def tell_origin(self, task: Task, values: list[bytes | StoredValue]) -> None:
         """A task that the shards know of is done here: small results go straight to its origin too, unasked."""
@@ -133,7 +139,8 @@ class Results:
             return
         small = small or [b""]
         small += small[:1] * (len(node.lifecycle.returns_of(task)) - len(small))  # an error stands in each
-        node.send(task.origin, TaskDone(task.spec.task_id, task.trip, small))
+        done = TaskDone(task.spec.task_id, task.trip, small)
+        node.generators.tell_in_order(task, lambda: node.send(task.origin, done))
 
     @on(ResultsHeld)
     def on_results_held(self, message: ResultsHeld) -> None:

@@ -250,6 +250,7 @@ class Members:
         self.node.routes.node_lost(message.node, is_drained=message.is_drained)
         self.node.remote_calls.node_lost(message.node)
         self.node.results.node_lost(message.node)
+        self.node.generators.node_lost(message.node)
         self.node.fates.node_lost(message)
         self.node.logs.node_lost(message.node)
         self.node.moves.node_lost(message.node)

@@ -88,7 +88,7 @@ class Holding:
                 for task in entry.take_waiting():
                     node.lifecycle.argument_is_here(task)
             if entry.watchers is not None:
-                node.waits.object_is_here(entry)
+                node.waits.object_is_here(entry, is_pushed=False)
             if entry.shared is not None:
                 node.remote.value_is_here(entry)  # others wait for what this task puts again
 
@@ -147,10 +147,7 @@ class Holding:
 def _free(node: LocalScheduler, entry: ObjectEntry) -> None:
     objects, object_id = node.objects, entry.object_id
     if type(entry.value) is StoredValue:
-        if object_id in objects.pins:
-            objects.dying[object_id] = entry.value
-        else:
-            objects.freed_places.append(object_id)
+        objects.free_place(object_id, entry.value)
     objects.forget_value(entry)
     objects.place(entry, error_of_freed(object_id))
     objects.drop_all(entry.take_contained())

@@ -315,11 +315,9 @@ class ObjectTable:
     def _forget(self, entry: ObjectEntry) -> tuple[bytes, ...]:
         del self.entries[entry.object_id]
         if type(entry.value) is StoredValue:
+            self.free_place(entry.object_id, entry.value)
             if entry.object_id in self.pins:
-                self.dying[entry.object_id] = entry.value
                 self.revivable[entry.object_id] = entry.contained
-            else:
-                self.freed_places.append(entry.object_id)
         if entry.is_recorded:
             self.freed_recorded.append(entry.object_id)
         if entry.actor is not None:
@@ -328,6 +326,13 @@ class ObjectTable:
         contained = entry.take_contained()
         self.forget_value(entry)
         return contained
+
+    def free_place(self, object_id: bytes, value: StoredValue) -> None:
+        """Free a large value that no entry has, when nobody reads it any more."""
+        if object_id in self.pins:
+            self.dying[object_id] = value
+        else:
+            self.freed_places.append(object_id)
 
     def place(self, entry: ObjectEntry, value: bytes | StoredValue) -> None:
         """Note a value for which nobody waits."""

@@ -48,7 +48,8 @@ class Waits:
             if object_id in wait.pending:
                 continue
             entry = node.objects.retain(object_id)
-            if entry.value is None and (entry.task is None or entry.task.state >= FORWARDED):
+            is_made_here = entry.task is not None and entry.task.state < FORWARDED
+            if entry.value is None and not is_made_here and not node.generators.is_coming(entry):
                 node.remote.want(entry, is_urgent=True)
             if entry.value is not None:
                 wait.ready.append(object_id)
@@ -96,8 +97,11 @@ class Waits:
                 self.node.talkative.append(process)
             process.results.append((entry.object_id, value))
 
-    def object_is_here(self, entry: ObjectEntry) -> None:
-        """Update the waits for an object that has arrived."""
+    def object_is_here(self, entry: ObjectEntry, *, is_pushed: bool = True) -> None:
+        """Update the waits for an object that has arrived.
+
+        is_pushed: processes that hold the object are sent the value.
+        """
         for wait in entry.take_watchers():
             if wait.is_over or entry.object_id not in wait.pending:
                 continue
@@ -105,7 +109,7 @@ class Waits:
             wait.ready.append(entry.object_id)
             holders = entry.holders
             expects_it = holders is wait.process or (type(holders) is set and wait.process in holders)
-            if not expects_it:
+            if not (expects_it and is_pushed):
                 self._fetch(wait, entry)
             if self._is_satisfied(wait):
                 self.end(wait)

@@ -293,14 +293,15 @@ class Routes:
             node.acks.expect(request, expected, lambda: node.send(home, actors.ResultsHeld(ids)), home)
             for entry, size in elsewhere:
                 if entry.value is None:
-                    self._lies_at(entry, size, home)
+                    self.lies_at(entry, size, home)
                 else:
                     node.objects.free_if_unreferenced(entry)
             if task.options.may_run_again:
                 node.recovery.puts.keep(task)
         node.objects.drop_all((*task.spec.deps, *task.spec.holds))  # of one that might have been repeated
 
-    def _lies_at(self, entry: ObjectEntry, size: int, home: str) -> None:
+    def lies_at(self, entry: ObjectEntry, size: int, home: str) -> None:
+        """A value lies on another node: bring it, if somebody here wants it."""
         node, shared = self.node, entry.share()
         shared.lies_at((home,), size)
         comes_unasked = entry.holders is not None and size <= node.small_values.bytes_max

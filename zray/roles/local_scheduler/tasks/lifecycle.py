@@ -66,6 +66,8 @@ class Lifecycle:
             entry.task = task
             if options.num_returns != 1:
                 self._make_further_returns(task, process)
+            if options.is_generator:
+                self.node.generators.submitted(task_id, process)
             tasks[task_id] = task
             if len(spec.args) > small_max:
                 objects.inline_bytes += len(spec.args)
@@ -100,14 +102,21 @@ class Lifecycle:
             if options.actor_id and self.node.calls.is_asked_again(spec.task_id, options.actor_id):
                 return False  # what it has returned may be held here
             # A task that is neither running nor complete any more runs again.
-            if any(
-                entry is None or entry.is_lost or not (entry.value is not None or entry.is_elsewhere) for entry in known
+            # Nor can anybody tell whether all items of a generator are still there.
+            if (
+                options.is_generator
+                or any(
+                    entry is None or entry.is_lost or not (entry.value is not None or entry.is_elsewhere)
+                    for entry in known
+                )
             ) and not self.node.calls.has_ended(spec.task_id, process.worker):
                 for entry in known:
                     if entry is not None:
                         self.node.recovery.made_after_all(entry)
                 return False
         self.node.reject("a task submitted again")
+        if options.is_generator:
+            self.node.generators.submitted(spec.task_id, process)
         if any(entry is not None and entry.is_released for entry in known):
             self.node.lineage.record_again(spec)
         for entry in known if options.num_returns else ():
@@ -296,6 +305,8 @@ class Lifecycle:
             row = spec.task_id, task.options, spec.function_id, task.job.job_id, pid, task.attempts
             self.node.ended.finished.append(row)
         entry.task = None
+        if task.options.is_generator:
+            self.node.generators.rebuilt(task, first)
         self.node.object_is_here(entry, first, contained[0] if contained else ())
         if more:
             for index, further in enumerate(more, 1):

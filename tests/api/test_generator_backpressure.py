@@ -1,0 +1,110 @@
+"""`max_buffered`: a generator makes no more items than that ahead of those that were drawn."""
+
+import asyncio
+import gc
+import os
+
+import pytest
+
+import zray
+from tests.gates import until
+
+pytestmark = pytest.mark.timeout(60)
+NAMES = ("max_buffered", "_generator_backpressure_num_objects")
+
+
+@pytest.fixture
+def session(nothing_left):
+    with zray.init(num_cpus=1, log_to_driver=False):
+        yield
+
+
+def made(path):
+    """How many items the function has begun to make."""
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+
+def mark(path):
+    with open(path, "a") as file:
+        file.write("x")
+
+
+@zray.remote
+def items(path, count, dies_at=None):
+    for number in range(count):
+        if number == dies_at and not os.path.exists(f"{path}.died"):
+            open(f"{path}.died", "w").close()
+            os._exit(1)
+        mark(path)
+        yield number
+
+
+class Items:
+    def items(self, path, count):
+        for number in range(count):
+            mark(path)
+            yield number
+
+
+class AsyncItems:
+    async def items(self, path, count):
+        for number in range(count):
+            await asyncio.sleep(0)
+            mark(path)
+            yield number
+
+
+def check(generator, path, limit, count):
+    """No more than `limit` items are made ahead, and all come."""
+    until(lambda: made(path) == limit)
+    for number in range(count):
+        assert zray.get(next(generator)) == number
+        assert made(path) <= number + 1 + limit
+        until(lambda: made(path) == min(count, number + 1 + limit))  # noqa: B023
+    assert list(generator) == []
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("name", NAMES)
+def test_task_makes_so_many_items_ahead(session, tmp_path, limit, name):
+    path = str(tmp_path / "made")
+    check(items.options(**{name: limit}).remote(path, 8), path, limit, 8)
+
+
+@pytest.mark.parametrize("kind", ["serial", "threaded", "async"])
+def test_method_makes_so_many_items_ahead(session, tmp_path, kind):
+    path = str(tmp_path / "made")
+    cls = zray.remote(AsyncItems if kind == "async" else Items)
+    actor = (cls.options(max_concurrency=2) if kind == "threaded" else cls).remote()
+    check(actor.items.options(max_buffered=2).remote(path, 6), path, 2, 6)
+
+
+def test_function_that_waits_for_draws_lends_its_cpu(session, tmp_path):
+    path = str(tmp_path / "made")
+    generator = items.options(max_buffered=1).remote(path, 3)
+    until(lambda: made(path) == 1)
+    assert zray.get(items.remote(str(tmp_path / "other"), 2).completed(), timeout=30) == 2  # there is one CPU
+    assert [zray.get(ref) for ref in generator] == [0, 1, 2]
+
+
+def test_worker_that_is_replaced_hears_what_was_drawn(session, tmp_path):
+    path = str(tmp_path / "made")
+    generator = items.options(max_buffered=2, max_retries=1).remote(path, 8, 4)
+    assert [zray.get(ref) for ref in generator] == list(range(8))
+
+
+def test_function_that_waits_for_draws_ends_with_its_generator(session, tmp_path):
+    path = str(tmp_path / "made")
+    generator = items.options(max_buffered=1).remote(path, 1_000)
+    zray.get(next(generator))
+    until(lambda: made(path) == 2)
+    del generator
+    gc.collect()
+    other = str(tmp_path / "other")
+    assert [zray.get(ref) for ref in items.options(max_buffered=5).remote(other, 10)] == list(range(10))
+    assert made(path) <= 3
+
+
+def test_no_room_is_refused():
+    with pytest.raises(ValueError, match="max_buffered"):
+        items.options(max_buffered=0)

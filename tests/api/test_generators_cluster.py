@@ -1,0 +1,95 @@
+"""Generators that other nodes run, and items that are lost with a node."""
+
+import select
+
+import numpy as np
+import pytest
+
+import zray
+from tests.gates import until
+from zray.cluster_utils import Cluster
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def cluster(nothing_left):
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.add_node(num_cpus=2, resources={"far": 2})
+    cluster.wait_for_nodes()
+    with zray.init(address=cluster.address):
+        yield cluster
+    cluster.shutdown()
+
+
+@zray.remote(resources={"far": 1})
+def far(count, size=0):
+    for number in range(count):
+        yield np.full(size, number) if size else number
+
+
+@zray.remote(num_cpus=0, resources={"far": 1})
+class Far:
+    def items(self, count, size=0):
+        for number in range(count):
+            yield np.full(size, number) if size else number
+
+
+def first_of(refs):
+    return [int(zray.get(ref)[0]) for ref in refs]
+
+
+def test_items_of_another_nodes_task_come_in_order(cluster):
+    assert [zray.get(ref) for ref in far.remote(2000)] == list(range(2000))
+    assert first_of(far.remote(4, 100_000)) == [0, 1, 2, 3]
+
+
+def test_items_of_another_nodes_actor_come_in_order(cluster):
+    actor = Far.remote()
+    assert [zray.get(ref) for ref in actor.items.remote(2000)] == list(range(2000))
+    assert first_of(actor.items.remote(4, 100_000)) == [0, 1, 2, 3]
+
+
+def test_items_with_refs_inside_come_from_another_node(cluster):
+    @zray.remote(resources={"far": 1})
+    def nested(count):
+        for number in range(count):
+            yield [zray.put(number)] if number % 2 else number
+
+    values = [zray.get(ref) for ref in nested.remote(6)]
+    assert [zray.get(value[0]) if isinstance(value, list) else value for value in values] == list(range(6))
+
+
+def test_task_of_another_node_draws(cluster):
+    @zray.remote(resources={"far": 1})
+    def total(count):
+        return sum(zray.get(ref) for ref in far.remote(count))
+
+    assert zray.get(total.remote(100)) == 4950
+
+
+def test_generator_of_another_node_ends_when_nobody_draws(cluster, tmp_path):
+    @zray.remote(resources={"far": 1})
+    def endless(path):
+        try:
+            number = 0
+            while True:
+                yield number
+                number += 1
+                select.select([], [], [], 0.0005)
+        finally:
+            open(path, "w").close()
+
+    generator = endless.remote(str(tmp_path / "ended"))
+    assert zray.get(next(generator)) == 0
+    del generator
+    until(lambda: (tmp_path / "ended").exists())
+
+
+def test_items_that_are_lost_with_their_node_are_made_again(cluster):
+    node = cluster.add_node(num_cpus=1, resources={"other": 1})
+    refs = list(far.options(resources={"other": 1}).remote(4, 100_000))
+    zray.wait(refs, num_returns=4, fetch_local=False)
+    cluster.remove_node(node)
+    cluster.add_node(num_cpus=1, resources={"other": 1})
+    assert first_of(refs) == [0, 1, 2, 3]

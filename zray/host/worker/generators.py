@@ -1,0 +1,130 @@
+"""Runs of generator functions and methods in a worker: each item leaves as soon as it is made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...ids import item_id, return_id
+from ...object_ref import DynamicObjectRefGenerator, ObjectRef
+from ...store.errors import serialize_error
+from ...store.values import serialize
+from ...wire.task_spec import ITEMS_OF_GENERATOR_MAX, StoredValue, TaskSpec, parse_options
+
+if TYPE_CHECKING:
+    from .main import Worker
+
+# Items leave at least so often; the first one leaves at once.
+SEND_SECONDS = 0.001
+
+
+class ItemSender:
+    """The items of one run, on their way to the node."""
+
+    def __init__(self, worker: Worker, spec: TaskSpec) -> None:
+        self.worker = worker
+        self.spec = spec
+        self.count = 0
+        self.sent_at = 0.0
+        self.max_buffered = parse_options(spec.options).max_buffered
+
+    def wait_for_room(self) -> None:
+        """Wait until one more item may be made, where their number is limited."""
+        if self.max_buffered and self.count >= self.max_buffered:
+            self.worker.wait_for_draws(self.spec.task_id, self.count - self.max_buffered + 1)
+
+    def send(self, item: Any) -> None:
+        """Store an item and send it.
+
+        Raises:
+            SerializationError: the item cannot be pickled.
+            ObjectStoreFullError: the item does not fit into the object store.
+        """
+        worker, task_id = self.worker, self.spec.task_id
+        if self.count == ITEMS_OF_GENERATOR_MAX:
+            raise ValueError(f"A generator may yield at most {ITEMS_OF_GENERATOR_MAX:,} items.")
+        object_id = item_id(task_id, self.count)
+        serialized = serialize(item)
+        stored = worker.store(object_id, serialized)
+        is_full = worker.say_item(task_id, self.count, stored, serialized.contained)
+        self.count += 1
+        now = time.perf_counter()
+        if is_full or now - self.sent_at > SEND_SECONDS:
+            self.sent_at = now
+            worker.flush()
+            worker.wait_for_room()
+        else:
+            worker.arm()
+
+
+def require_iterator(worker: Worker, spec: TaskSpec, made: Any, option: str) -> None:
+    """Refuse what a function that is no generator has returned.
+
+    Raises:
+        TypeError: it is no iterator.
+    """
+    if not hasattr(made, "__next__"):
+        raise TypeError(
+            f'{worker.name_of(spec)} has num_returns="{option}", and is no generator: it returned '
+            f"{type(made).__name__}.  Write `yield` in it, or leave num_returns out."
+        )
+
+
+def run_generator(worker: Worker, spec: TaskSpec, made: Iterator[Any]) -> bytes:
+    """Send all items.  Returns the end of the stream: their number, as a stored value.
+
+    Raises:
+        TypeError: the function returned something else than a generator.
+        any error of the generator.
+    """
+    require_iterator(worker, spec, made, "streaming")
+    sender = ItemSender(worker, spec)
+    cancelling = getattr(worker, "cancelling", None)  # local mode has none
+    try:
+        for item in made:
+            sender.send(item)
+            sender.wait_for_room()
+            if cancelling is not None and cancelling.is_call_cancelled(spec):
+                made.close()  # type: ignore[attr-defined]  # GeneratorExit at its `yield`, as in Ray
+                break
+    except BaseException as error:
+        if error.__traceback__ is not None:
+            error.__traceback__ = error.__traceback__.tb_next  # this frame is not the user's
+        close = getattr(made, "close", None)
+        if close is not None:
+            close()
+        raise
+    worker.drawn.pop(spec.task_id, None)
+    return serialize(sender.count).inband
+
+
+def run_dynamic(
+    worker: Worker, spec: TaskSpec, made: Iterator[Any]
+) -> tuple[list[bytes | StoredValue], tuple[tuple[bytes, ...], ...]]:
+    """Put all items.  Returns the one value, a DynamicObjectRefGenerator, and the refs inside.
+
+    An error of the generator is the last item.
+    """
+    require_iterator(worker, spec, made, "dynamic")
+    refs: list[ObjectRef[Any]] = []
+    try:
+        for item in made:
+            refs.append(ObjectRef(worker.put_serialized(serialize(item))))
+    except Exception as error:
+        failed = serialize_error(error, worker.name_of(spec), node=worker.node_id.hex(), skip_frames=1)
+        refs.append(ObjectRef(worker.put_serialized(failed)))
+    serialized = serialize(DynamicObjectRefGenerator(refs))
+    return [worker.store(return_id(spec.task_id, 1), serialized)], (serialized.contained,)
+
+
+async def run_async_generator(worker: Worker, spec: TaskSpec, made: AsyncIterator[Any]) -> bytes:
+    """Send all items of an async generator, in the event loop of an actor.  Returns as `run_generator`."""
+    import asyncio  # an async actor has it
+
+    sender = ItemSender(worker, spec)
+    async for item in made:
+        sender.send(item)
+        if sender.max_buffered:
+            await asyncio.get_running_loop().run_in_executor(None, sender.wait_for_room)
+    return serialize(sender.count).inband

@@ -1,0 +1,300 @@
+"""Items of generator tasks and calls, one by one, on their way to the process that draws them.
+
+    worker              ItemsYielded     items of a task that it runs
+    local scheduler     ItemsMade        the same, from the node that runs the task: small values, sizes of large ones
+    driver, worker      ItemsDrawn       it has drawn so many: where their number is limited, as many more may come
+    driver, worker      LeaveGenerator   it draws no more: items behind `count` go, and the task is cancelled
+
+Item n (from 0) is the object `item_id(task, n)`; the task's first return is its end: the number of items, or an error.
+The submitter of the task holds each item from its arrival on, and each item holds the end, so that the shards keep the
+task's spec.  A task that runs again yields the same items: the submitter is given those that it has not had.
+
+Rule 1: A stream is there from the submission of its task until its owner leaves it or ends.
+Rule 2: The origin of a task hears of its items in order, and of its end behind them.
+Rule 3: Items 0 to `count` - 1 were given to the owner, in this order; `early` has later ones.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from ....exceptions import FIRST_MARK, PAST_MARKS, encode_system_error
+from ....ids import FIRST_RETURN, item_id
+from ....wire.actors import ResultsHeld
+from ....wire.scheduling import ItemsMade
+from ....wire.task_spec import StoredValue
+from ....wire.tasks import ItemsDrawn, ItemsYielded, LeaveGenerator
+from ...role import on
+from ..objects.table import ObjectEntry
+from ..tables import Process
+from ..task import RebuiltTask, Task
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+
+# Items that overtake one with refs inside, since the shards hear of those refs first: some of the same milliseconds.
+EARLY_MAX = 100_000
+
+Item = tuple[bytes | StoredValue | int, tuple[bytes, ...], str]  # value or size; refs inside; where a large one lies
+
+
+class Stream(Struct, eq=False):
+    """One generator, at the node of the process that draws its items."""
+
+    LASTING = {"early": "EARLY_MAX"}
+
+    owner: Process
+    count: int = 0
+    drawn: int = 0  # as far as the owner says so, of a generator with `max_buffered`
+    early: dict[int, Item] = {}
+
+
+class Untold(Struct, eq=False):
+    """Words to the origin of a generator that runs here, from the first one on that waits for the shards."""
+
+    origin: str
+    words: deque[list[Any]] = field(default_factory=deque)  # [what says it, whether it may be said]
+
+
+class Generators:
+    """The generators of one node."""
+
+    PASSING = {"streams untold": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.streams: dict[bytes, Stream] = {}
+        self.untold: dict[bytes, Untold] = {}
+
+    def submitted(self, task_id: bytes, owner: Process) -> None:
+        """A process has submitted a generator, perhaps once more: items that are here are given to it again."""
+        stream = self.streams[task_id] = Stream(owner)
+        while (entry := self.node.objects.entries.get(item_id(task_id, stream.count))) is not None:
+            if entry.value is None:
+                return
+            stream.count += 1
+            self.node.objects.hold(entry, owner)
+            self.node.push(entry, owner)
+
+    def is_coming(self, entry: ObjectEntry) -> bool:
+        """Whether an object is an item that is not made yet.  One of a task that has ended is looked for elsewhere."""
+        task_id = entry.object_id[:-4]
+        if entry.shared is not None or task_id not in self.streams:
+            return False
+        if task_id not in self.node.tasks:
+            self.node.remote.adopt(entry)
+            return False
+        return True
+
+    # --- items ---
+
+    @on(ItemsYielded)
+    def on_items_yielded(self, message: ItemsYielded) -> None:
+        """Handle ItemsYielded."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        task = node.tasks.get(message.task_id)
+        is_running = task is not None and process is not None and task.worker is process.worker is not None
+        contained = message.contained or ((),) * len(message.values)
+        made: list[Item] = []
+        for n, value, inside in zip(range(message.first, 1 << 31), message.values, contained, strict=False):
+            if type(value) is StoredValue and process is not None:
+                node.objects.pin(item_id(message.task_id, n), process)  # its writer knows the place
+            if not is_running:
+                self._drop(item_id(message.task_id, n), value)
+            else:
+                made.append((value, inside, ""))
+        if not is_running or task is None:
+            node.reject("items of a task that does not run")
+        elif task.origin and task.origin != node.address:
+            self._tell_origin(task, message.first, made)
+        else:
+            self._arrived(task.spec.task_id, message.first, made)
+
+    def _tell_origin(self, task: Task, first: int, made: list[Item]) -> None:
+        """Send small items to the node of the submitter; keep the others here until that node holds them."""
+        node, task_id = self.node, task.spec.task_id
+        back: list[bytes | int] = []
+        held: list[bytes] = []
+        for n, (value, inside, _) in enumerate(made, first):
+            if type(value) is bytes and not inside:
+                back.append(value)
+                continue
+            entry = node.objects.require(item_id(task_id, n))
+            back.append(node.results.lend(task.origin, entry, value, inside))  # type: ignore[arg-type]
+            held += inside
+        if task.origin in node.recovery.lost:
+            return
+        tell = partial(node.send, task.origin, ItemsMade(task_id, task.trip, first, back))
+        if not held:
+            self.tell_in_order(task, tell)
+            return
+        word = [tell, False]
+        self.untold.setdefault(task_id, Untold(task.origin)).words.append(word)
+        request = node.acks.next_request()
+        node.acks.expect(
+            request, node.remote._share(held, request), partial(self._may_tell, task_id, word), task.origin
+        )
+
+    def tell_in_order(self, task: Task, tell: Callable[[], None]) -> None:
+        """Tell the origin of a task something, behind what it has not been told yet."""
+        untold = self.untold.get(task.spec.task_id)
+        if untold is None:
+            tell()
+        else:
+            untold.words.append([tell, True])
+
+    def _may_tell(self, task_id: bytes, word: list[Any]) -> None:
+        word[1] = True
+        untold = self.untold.get(task_id)
+        while untold is not None and untold.words and untold.words[0][1]:
+            untold.words.popleft()[0]()
+        if untold is not None and not untold.words:
+            del self.untold[task_id]
+
+    def node_lost(self, lost: str) -> None:
+        """Nobody there waits for items."""
+        for task_id in [task_id for task_id, untold in self.untold.items() if untold.origin == lost]:
+            del self.untold[task_id]
+
+    @on(ItemsMade)
+    def on_items_made(self, message: ItemsMade) -> None:
+        """Handle ItemsMade, from the node that runs a task of ours."""
+        node, home = self.node, self.node.sender
+        task = node.tasks.get(message.task_id)
+        ids = [item_id(message.task_id, n) for n in range(message.first, message.first + len(message.values))]
+        lying = [object_id for object_id, value in zip(ids, message.values, strict=True) if type(value) is int]
+        wanted = message.task_id in self.streams or any(object_id in node.objects.entries for object_id in ids)
+        if not wanted or home in node.recovery.lost:
+            if lying:
+                node.send(home, ResultsHeld(lying))
+            return
+        if lying:
+            request = node.acks.next_request()
+            expected = 0
+            if task is not None and task.options.may_run_again:
+                expected = node.departures.record(task, request)
+            for object_id in lying:
+                node.objects.require(object_id).share()
+            expected += node.remote._hold_at_shards(lying, request)
+            node.acks.expect(request, expected, partial(node.send, home, ResultsHeld(lying)), home)
+        self._arrived(message.task_id, message.first, [(value, (), home) for value in message.values])
+
+    def _arrived(self, task_id: bytes, first: int, items: list[Item]) -> None:
+        stream = self.streams.get(task_id)
+        for n, item in enumerate(items, first):
+            if stream is None or n < stream.count:
+                self._arrived_again(item_id(task_id, n), item)
+            elif n > stream.count:
+                if len(stream.early) >= EARLY_MAX:
+                    self.node.reject("items far ahead of those before them")
+                    return
+                stream.early[n] = item
+            else:
+                self._give(stream, task_id, item)
+        if stream is not None and stream.drawn and first < stream.drawn and task_id in self.node.tasks:
+            # A task that runs again: its new worker has not heard what was drawn before.
+            self._pass_on(self.node.tasks[task_id], ItemsDrawn(task_id, stream.drawn))
+        while stream is not None and stream.early and (early := stream.early.pop(stream.count, None)) is not None:
+            self._give(stream, task_id, early)
+
+    def _give(self, stream: Stream, task_id: bytes, item: Item) -> None:
+        node, (value, inside, home) = self.node, item
+        entry = node.objects.require(item_id(task_id, stream.count))
+        stream.count += 1
+        node.objects.hold(entry, stream.owner)
+        if isinstance(value, int):
+            node.routes.lies_at(entry, value, home)
+        elif entry.value is None:
+            end = task_id + FIRST_RETURN
+            node.object_is_here(entry, value, (*inside, end) if end in node.objects.entries else inside)
+        else:
+            node.push(entry, stream.owner)
+
+    def _arrived_again(self, object_id: bytes, item: Item) -> None:
+        """An item that nobody draws: somebody may have lost it."""
+        node, (value, inside, home) = self.node, item
+        entry = node.objects.entries.get(object_id)
+        if entry is None or entry.value is not None:
+            self._drop(object_id, value)
+        elif isinstance(value, int):
+            node.routes.lies_at(entry, value, home)
+        else:
+            node.object_is_here(entry, value, inside)
+
+    def _drop(self, object_id: bytes, value: bytes | StoredValue | int) -> None:
+        """Free a large value, unless it is the one that is here."""
+        entry = self.node.objects.entries.get(object_id)
+        if type(value) is StoredValue and (entry is None or type(entry.value) is not StoredValue):
+            self.node.objects.free_place(object_id, value)
+
+    # --- back-pressure ---
+
+    @on(ItemsDrawn)
+    def on_items_drawn(self, message: ItemsDrawn) -> None:
+        """Handle ItemsDrawn, on its way to the worker."""
+        node = self.node
+        stream, task = self.streams.get(message.task_id), node.tasks.get(message.task_id)
+        if stream is not None and stream.owner.address == node.sender:
+            stream.drawn = max(stream.drawn, message.count)
+        elif task is None or task.origin != node.sender:
+            return  # it has ended
+        if task is not None:
+            self._pass_on(task, message)
+
+    def _pass_on(self, task: Task, message: ItemsDrawn) -> None:
+        route = self.node.routes.by_actor.get(task.options.actor_id)
+        if task.worker is not None:
+            self.node.send(task.worker.address, message)
+        elif route is not None and route.home:
+            self.node.send(route.home, message)
+        elif task.forward is not None and task.forward.peer:
+            self.node.send(task.forward.peer, message)
+
+    # --- ends ---
+
+    def rebuilt(self, task: Task, value: bytes | StoredValue) -> None:
+        """A task has run again for a lost item: items that it did not yield this time are lost for good."""
+        if type(task) is not RebuiltTask:
+            return
+        task_id, node = task.spec.task_id, self.node
+        text = "The generator that made it was run again, since its node was lost, and yielded fewer items."
+        is_error = type(value) is bytes and FIRST_MARK <= value < PAST_MARKS
+        error = value if is_error else encode_system_error("ObjectReconstructionFailedError", text)
+        for entry in [entry for object_id, entry in node.objects.entries.items() if object_id.startswith(task_id)]:
+            if entry.task is None and _is_missing(entry):
+                node.object_is_here(entry, error)
+
+    @on(LeaveGenerator)
+    def on_leave_generator(self, message: LeaveGenerator) -> None:
+        """Handle LeaveGenerator."""
+        node = self.node
+        stream = self.streams.get(message.task_id)
+        if stream is None or stream.owner.address != node.sender:
+            node.reject("a generator of somebody else")
+            return
+        del self.streams[message.task_id]
+        for n in range(message.count, stream.count):
+            entry = node.objects.entries.get(item_id(message.task_id, n))
+            if entry is not None:
+                node.objects.release(entry, stream.owner)
+        task = node.tasks.get(message.task_id)
+        if task is not None and message.ends:
+            node.cancels.cancel(task, False, True)
+
+    def forget_process(self, process: Process) -> None:
+        """It is gone: nobody draws what its tasks yield."""
+        for task_id in [task_id for task_id, stream in self.streams.items() if stream.owner is process]:
+            del self.streams[task_id]
+
+
+def _is_missing(entry: ObjectEntry) -> bool:
+    """Whether somebody waits for an object that is nowhere and does not come."""
+    is_awaited = entry.waiting or entry.watchers or entry.holders
+    is_coming = entry.is_elsewhere or (entry.shared is not None and entry.shared.is_fetching)
+    return bool(is_awaited) and entry.value is None and not is_coming
