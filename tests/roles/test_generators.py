@@ -4,8 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from tests.roles.desk import DRIVER, Desk
+from zray.exceptions import decode_system_error
 from zray.ids import item_id, return_id
 from zray.wire.actors import ResultsHeld
+from zray.wire.gcs import SubscribeObject
 from zray.wire.objects import HoldObjects, PutObject, PutObjects
 from zray.wire.scheduling import ItemsMade
 from zray.wire.task_spec import StoredValue, TaskOptions, encode_options
@@ -116,3 +118,32 @@ def test_value_that_is_put_again_reaches_a_process_that_waits_for_it(desk):
     desk.take_sent()
     desk.tell(worker, PutObjects([PutObject(put, b"value")]))
     assert (put, b"value") in given(desk)
+
+
+def test_wait_for_an_item_behind_the_end_looks_for_nothing(desk):
+    """The end is on its way to a worker that waits for either."""
+    task_id, worker = begun(desk)
+    desk.scheduler.is_embedded = False
+    desk.tell(worker, ItemsYielded(task_id, 0, [b"a"]))
+    desk.finish_one(worker)
+    desk.take_sent()
+    beyond = item_id(task_id, 1)
+    desk.tell(DRIVER, WaitObjects(1, [beyond, return_id(task_id, 1)], 1, True, False))
+    sent = [message for _, message in desk.take_sent()]
+    assert not [message for message in sent if type(message) in (SubscribeObject, ObjectsReady)]
+    assert beyond not in desk.scheduler.objects.entries
+
+
+@pytest.mark.parametrize("is_embedded", [True, False])
+def test_item_that_an_ended_task_has_made_is_looked_for_or_lost(desk, is_embedded):
+    task_id, worker = begun(desk)
+    desk.scheduler.is_embedded = is_embedded
+    desk.finish_one(worker)
+    desk.take_sent()
+    desk.tell(DRIVER, WaitObjects(1, [item_id(task_id, 0)], 1, True, False))
+    sent = desk.take_sent()
+    if is_embedded:
+        values = [value for _, message in sent if type(message) is ObjectsReady for _, value in message.objects]
+        assert "was lost" in str(decode_system_error(values[0]))
+    else:
+        assert [message.object_id for _, message in sent if type(message) is SubscribeObject] == [item_id(task_id, 0)]

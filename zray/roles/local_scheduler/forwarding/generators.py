@@ -81,15 +81,21 @@ class Generators:
             self.node.objects.hold(entry, owner)
             self.node.push(entry, owner)
 
-    def is_coming(self, entry: ObjectEntry) -> bool:
-        """Whether an object is an item that is not made yet.  One of a task that has ended is looked for elsewhere."""
-        task_id = entry.object_id[:-4]
-        if entry.shared is not None or task_id not in self.streams:
-            return False
-        if task_id not in self.node.tasks:
-            self.node.remote.adopt(entry)
-            return False
-        return True
+    def is_item(self, entry: ObjectEntry) -> bool:
+        """Whether an object may be an item that has not arrived, of a generator that a process here draws from."""
+        return entry.shared is None and entry.object_id[:-4] in self.streams
+
+    def look_for(self, entry: ObjectEntry) -> None:
+        """A process waits for an item: if its task has ended, the item is elsewhere, or lost."""
+        node = self.node
+        if entry.object_id[:-4] in node.tasks or entry.value is not None:
+            return
+        if node.is_embedded:
+            text = f"Item {entry.object_id.hex()} of a generator was lost."
+            node.object_is_here(entry, encode_system_error("ObjectLostError", text))
+        else:
+            node.remote.adopt(entry)
+            node.remote.want(entry, is_urgent=True)
 
     # --- items ---
 

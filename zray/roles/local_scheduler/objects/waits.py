@@ -44,13 +44,17 @@ class Waits:
             return
         block, aside, limited = message.block, message.aside, message.limited
         wait = Wait(process, message.request, {}, [], message.count, message.fetch, block, aside, limited)
+        items: list[ObjectEntry] = []  # of generators, not here yet
         for object_id in message.object_ids:
             if object_id in wait.pending:
                 continue
             entry = node.objects.retain(object_id)
             is_made_here = entry.task is not None and entry.task.state < FORWARDED
-            if entry.value is None and not is_made_here and not node.generators.is_coming(entry):
-                node.remote.want(entry, is_urgent=True)
+            if entry.value is None and not is_made_here:
+                if node.generators.is_item(entry):
+                    items.append(entry)
+                else:
+                    node.remote.want(entry, is_urgent=True)
             if entry.value is not None:
                 wait.ready.append(object_id)
                 self._fetch(wait, entry)
@@ -63,6 +67,8 @@ class Waits:
             self.finish(wait)
         elif message.block and process.worker is not None:
             node.dispatch.lending.block(process.worker, wait)
+        for entry in items if not wait.is_over else ():  # else the end of the generator is here, and has no such item
+            node.generators.look_for(entry)
 
     def _who_waits(self, request: int) -> Process | None:
         process = self.node.processes.get(self.node.sender)
