@@ -70,3 +70,29 @@ def test_checkpoint_is_saved_again_under_a_bare_name(tmp_path, monkeypatch):
     restored.restore("ck")
     assert restored.iteration == 2
     restored.stop()
+
+
+def test_checkpoint_of_another_algorithm_is_refused_before_anything_changes(tmp_path):
+    algo = made("ppo", 1e-2)
+    algo.train()
+    path = algo.save(str(tmp_path / "saved"))
+    algo.stop()
+    other = made("a2c", 1e-2)
+    before = other.get_weights()
+    with pytest.raises(ValueError, match="is of PPO, and this algorithm is A2C"):
+        other.restore(path)
+    assert other.iteration == 0 and all((before[key] == value).all() for key, value in other.get_weights().items())
+    other.stop()
+
+
+def test_checkpoint_of_other_shapes_is_refused_before_anything_changes(tmp_path):
+    algo = made("ppo", 1e-2)
+    algo.train()
+    path = algo.save(str(tmp_path / "saved"))
+    algo.stop()
+    other = PPOConfig().environment("CartPole-v1").training(model={"fcnet_hiddens": [9]}).build_algo()
+    before = other.get_weights()
+    with pytest.raises(ValueError, match=r"\(8, 4\) there, \(9, 4\) here"):
+        other.restore(path)
+    assert other.iteration == 0 and all((before[key] == value).all() for key, value in other.get_weights().items())
+    other.stop()

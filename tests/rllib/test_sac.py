@@ -187,3 +187,46 @@ def test_spaces_that_sac_cannot_have_are_named():
         SACConfig().environment("CartPole-v1").build_algo()
     with pytest.raises(ValueError, match="SAC needs bounded actions"):
         Squashed(gymnasium.spaces.Box(-np.inf, np.inf, (1,)))
+
+
+class Whole(gymnasium.Env):
+    """The reward is higher, the nearer two integers are to (5, 2)."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(0, 7, (2,), np.int64)
+
+    def __init__(self, config=None):
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.steps += 1
+        return np.zeros(2, np.float32), -float(np.abs(action - [5, 2]).sum()), False, self.steps == 10, {}
+
+
+def test_actions_of_integers_are_learnt():
+    algo = (
+        SACConfig()
+        .environment(Whole)
+        .debugging(seed=1)
+        .training(learning_starts=64, model={"fcnet_hiddens": [32]}, lr=1e-2)
+        .build_algo()
+    )
+    for _ in range(30):
+        algo.train()
+    assert algo.evaluate(5)["episode_reward_mean"] > -15  # of random actions: about -40
+    assert algo.compute_single_action(np.zeros(2, np.float32), explore=False).dtype == np.int64
+    algo.stop()
+
+
+def test_images_are_refused_in_words():
+    class Pictures(Whole):
+        observation_space = gymnasium.spaces.Box(0, 255, (24, 24, 3), np.uint8)
+
+    with pytest.raises(NotImplementedError, match="SAC has no convolutions"):
+        SACConfig().environment(Pictures).build_algo()

@@ -410,3 +410,17 @@ def test_refs_are_numbers_in_the_order_of_the_space():
     assert refs == [one, two, one]
     assert loads(dumps({"c": two}, refs), [5, 6]) == {"c": 6}
     assert isinstance(loads(dumps({"c": zray.put(3)}, refs), [5, 6])["c"], LostRef)
+
+
+def test_metric_of_the_call_ranks_the_trials_of_a_resumed_run(tmp_path):
+    def train(config):
+        tune.report({"acc": config["x"], "loss": -config["x"] * (1 if config["x"] < 3 else -1)})
+
+    run = {"name": "m", "storage_path": str(tmp_path), "config": {"x": tune.grid_search([1, 2, 3])}, "verbose": 0}
+    assert tune.run(train, metric="acc", mode="min", **run).best_config == {"x": 1}
+    with pytest.warns(ExperimentWarning, match="the best trial is the one by 'acc'"):
+        analysis = tune.run(train, metric="acc", mode="max", resume=True, **run)
+    assert (analysis.best_config, analysis.default_mode) == ({"x": 3}, "max")
+    with pytest.warns(ExperimentWarning, match="the best trial is the one by 'loss'"):
+        analysis = tune.run(train, metric="loss", mode="min", resume="AUTO", **run)
+    assert (analysis.best_config, analysis.default_metric) == ({"x": 2}, "loss")

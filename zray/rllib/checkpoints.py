@@ -6,6 +6,7 @@ import os
 import pickle
 from typing import Any
 
+import numpy as np
 import torch
 
 from .devices import on_cpu
@@ -16,6 +17,8 @@ from .weight_files import FILE, write_weights
 __all__ = ["STATE", "Checkpoints", "read_state"]
 
 STATE = "algorithm_state.pkl"
+# Algorithms whose learners have states of their own form; classes of users may be derived from them.
+_LEARNERS = frozenset(("PPO", "A2C", "A3C", "DQN", "SAC", "ES"))
 # The parts that a checkpoint of each version has.
 _PARTS = ("weights", "filter", "learner", "rng", "torch", "episodes", "steps_sampled", "groups", "config", "algorithm")
 
@@ -50,6 +53,17 @@ def read_state(folder: str) -> dict[str, Any]:
     return state
 
 
+def _shapes_of(weights: dict[str, Any], prefix: str = "") -> dict[str, tuple[int, ...]]:
+    """The shapes of weights by name; those of several policies by both names."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, value in weights.items():
+        if isinstance(value, dict):
+            found.update(_shapes_of(value, f"{prefix}{name}/"))
+        else:
+            found[f"{prefix}{name}"] = np.shape(value)
+    return found
+
+
 class Checkpoints:
     """Saves an algorithm, and lets an algorithm go on from what was saved."""
 
@@ -78,9 +92,35 @@ class Checkpoints:
         weights = {name: policy.get_weights() for name, policy in policies.items()}
         write_weights(checkpoint_dir, weights, {name: policy.filter for name, policy in policies.items()})
 
+    def _check_state(self: Any, state: dict[str, Any]) -> None:
+        """Refuse the state of something else, before anything is changed.
+
+        Raises:
+            ValueError: it is another algorithm's, or its weights have other shapes.
+        """
+        name, kin = state["algorithm"], {base.__name__ for base in type(self).__mro__}
+        if name in _LEARNERS and name not in kin:
+            raise ValueError(
+                f"The checkpoint is of {name}, and this algorithm is {type(self).__name__}: build a {name}, or use "
+                "Algorithm.from_checkpoint, which does so."
+            )
+        own, saved = _shapes_of(self.policy.get_weights()), _shapes_of(state["weights"])
+        unlike = [
+            f"{part} {saved.get(part, 'absent')} there, {own.get(part, 'absent')} here"
+            for part in dict.fromkeys((*saved, *own))
+            if saved.get(part) != own.get(part)
+        ]
+        if unlike:
+            more = " ..." if len(unlike) > 3 else ""
+            raise ValueError(
+                f"The networks of the checkpoint have other shapes than those of this algorithm: "
+                f"{'; '.join(unlike[:3])}{more}.  Give the same model, observations and actions as then."
+            )
+
     def load_checkpoint(self: Any, checkpoint: Any) -> None:
         """Go on from a checkpoint."""
         state = read_state(str(checkpoint))
+        self._check_state(state)
         self.policy.set_weights(state["weights"])
         self.policy.filter = state["filter"]
         self.set_learner_state(state["learner"])

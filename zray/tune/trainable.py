@@ -27,6 +27,10 @@ METADATA = ".tune_metadata"
 DICT_FILE = "checkpoint_dict.pkl"
 
 
+# What a restore takes from a checkpoint beside the state.
+_COUNTERS = ("_iteration", "_restored_iteration", "_time_total_s", "_timesteps_total", "_episodes_total")
+
+
 class Trainable:
     """A training that is done in steps.
 
@@ -250,6 +254,7 @@ class Trainable:
         path = getattr(checkpoint_path, "path", None) or os.fspath(checkpoint_path)
         folder = path if os.path.isdir(path) else os.path.dirname(path)
         metadata: dict[str, Any] = {"relative_path": "", "is_dict": False}
+        before = {name: getattr(self, name) for name in _COUNTERS}
         if os.path.exists(os.path.join(folder, METADATA)):
             metadata = load(os.path.join(folder, METADATA))
             self._iteration = self._restored_iteration = metadata["iteration"]
@@ -259,10 +264,15 @@ class Trainable:
         state: Any = os.path.join(folder, metadata["relative_path"]) if metadata["relative_path"] else path
         if metadata["is_dict"]:
             state = load(os.path.join(folder, DICT_FILE))
-        if type(self).load_checkpoint is Trainable.load_checkpoint and hasattr(self, "_restore"):
-            self._restore(state)
-        else:
-            self.load_checkpoint(state)
+        try:
+            if type(self).load_checkpoint is Trainable.load_checkpoint and hasattr(self, "_restore"):
+                self._restore(state)
+            else:
+                self.load_checkpoint(state)
+        except BaseException:  # a checkpoint that is refused leaves no trace
+            for name, value in before.items():
+                setattr(self, name, value)
+            raise
 
     def save_to_object(self) -> bytes:
         """The checkpoint as bytes, for `restore_from_object`."""

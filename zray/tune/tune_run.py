@@ -6,6 +6,7 @@ import os
 import warnings
 from typing import Any
 
+from .beginning import ExperimentWarning
 from .config import CheckpointConfig, SyncConfig
 from .restoring import samples_to_add
 from .results import ExperimentAnalysis, error_of
@@ -115,14 +116,23 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
     experiment.run_options["resources"] = options.get("resources_per_trial")
     if "restore" in options:
         experiment.settings.restore = os.path.abspath(os.path.expanduser(os.fspath(options["restore"])))
+    asked = experiment.settings.metric, experiment.settings.mode
     run_or_resume(experiment, given["resume"])
+    settings = experiment.settings
+    if asked != (settings.metric, settings.mode) and asked[0] is not None:
+        warnings.warn(
+            f"The scheduler and the searcher of {settings.path} go on with the metric of the first run, "
+            f"{settings.metric!r} ({settings.mode}); the best trial is the one by {asked[0]!r} ({asked[1]}).",
+            ExperimentWarning,
+            stacklevel=2,
+        )
     if given["fail_fast"] == "raise":
         for error in map(error_of, experiment.controller.get_trials()):
             if error is not None:
                 raise error
     if given["raise_on_failed_trial"]:
         experiment.raise_for_failures()
-    return ExperimentAnalysis(experiment)
+    return ExperimentAnalysis(experiment, *asked)
 
 
 def resume_options(resume: Any) -> tuple[bool, dict[str, bool]]:

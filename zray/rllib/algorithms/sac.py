@@ -43,6 +43,7 @@ from torch import nn
 from ...on_import import shadows
 from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
+from ..convolution import is_image
 from ..networks import mlp
 from ..policies import Policy
 from ..replay import Replay, updates_of
@@ -247,7 +248,16 @@ class SACPolicy(Policy):
             raise NotImplementedError(
                 f"SAC has actions of Box spaces, not of {type(action_space).__name__}: use {other} for these."
             )
-        super().__init__(observation_space, action_space, model, observation_filter, Actor, **options)
+        if is_image(observation_space, model):
+            raise NotImplementedError(
+                "SAC has no convolutions: flatten the images by a wrapper, such as gymnasium.wrappers."
+                "FlattenObservation, or use PPO or DQN."
+            )
+        # The networks have numbers as actions, also where the environment has integers: these are rounded for it.
+        low, high = np.asarray(action_space.low, np.float32), np.asarray(action_space.high, np.float32)
+        numbers = gymnasium.spaces.Box(low, high, action_space.shape, np.float32)
+        super().__init__(observation_space, numbers, model, observation_filter, Actor, **options)
+        self.action_space = action_space
         self.distribution: Any = Squashed(action_space)
         self.is_uniform = False
 
