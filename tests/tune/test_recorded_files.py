@@ -106,7 +106,7 @@ def both(path):
 def test_files_say_what_the_state_says(session, way, tmp_path):
     source, copies = run(tmp_path, way)
     moments = [os.path.join(copies, name) for name in sorted(os.listdir(copies))]
-    assert len(moments) > 2
+    assert len(moments) > (0 if way == "fast" else 2)  # the first failure ends that one, however early it comes
     states = set()
     for path in [*moments[:: max(1, len(moments) // 12)], source]:
         by_state, by_files = both(path)

@@ -111,7 +111,8 @@ class Futures:
             with runtime.lock:
                 if not self.waiting and not ready:
                     self.thread = None
-                    runtime.client.on_ready = None
+                    if not runtime.is_over:  # else its client is gone
+                        runtime.client.on_ready = None
                     return
 
     def _explain(self, looked_at: float) -> float:
