@@ -16,7 +16,7 @@ MOST = {
 # Features that came after the limits were set, and what each of them has added.
 ADDED = {
     "cancel": {"files": 3, "code lines": 296, "statements": 251, "lines of imports": 39},
-    "generators": {"files": 2, "code lines": 552, "statements": 474, "lines of imports": 40},
+    "generators": {"files": 2, "code lines": 553, "statements": 475, "lines of imports": 40},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

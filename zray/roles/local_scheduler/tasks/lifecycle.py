@@ -278,8 +278,11 @@ class Lifecycle:
         more = task.more
         if writer is not None and (more or type(first) is StoredValue):
             self._pin_for(writer, task, values)
-        if task.attempts and not task.options.actor_id:
-            self.node.lineage.has_run_again(task)
+        if task.attempts:
+            if not task.options.actor_id:
+                self.node.lineage.has_run_again(task)
+            if task.options.is_generator:
+                self.node.generators.rebuilt(task, first)
         if task.forward is not None and task.forward.origin:
             if task.options.actor_id:
                 self.node.remote_calls.finish(task, values, contained, writer)
@@ -305,8 +308,6 @@ class Lifecycle:
             row = spec.task_id, task.options, spec.function_id, task.job.job_id, pid, task.attempts
             self.node.ended.finished.append(row)
         entry.task = None
-        if task.options.is_generator:
-            self.node.generators.rebuilt(task, first)
         self.node.object_is_here(entry, first, contained[0] if contained else ())
         if more:
             for index, further in enumerate(more, 1):
