@@ -46,7 +46,7 @@ def test_a_generator_of_too_few_values():
 
 @pytest.mark.parametrize("count", [3, 1_000_000])
 def test_values_beyond_the_number_of_returns_are_dropped(count):
-    """One without an end is not waited for."""
+    """A generator without an end is not waited for."""
 
     @zray.remote(num_returns=2)
     def yields():

@@ -55,7 +55,7 @@ def copy_of(desk):
 
 
 def values(desk):
-    """What the driver was sent."""
+    """The values that the driver was sent."""
     return [value for _, message in desk.take_sent(ObjectsReady) for _, value in message.objects]
 
 

@@ -7,6 +7,17 @@ from zray.sim.options import Wanted
 CHUNK = 12
 HALF = CHUNK // 2
 
+# Options of `sweep_program` for programs that are tried with each kind of fault.
+MIXTURES = {
+    "one node": {"nodes": 1, "cpus": 2},
+    "three nodes": {"nodes": 3, "cpus": 1},
+    "workers die": {"nodes": 3, "cpus": 1, "kills": 3, "kill_probability": 0.05, "breaks": 4},
+    "nodes die": {"nodes": 4, "cpus": 1, "node_kills": 2, "node_kill_probability": 0.003},
+    "nodes leave": {"nodes": 3, "cpus": 1, "shards": 2, "node_drains": 1},
+    "schedulers die": {"nodes": 4, "cpus": 1, "replicas": 2, "scheduler_kills": 1, "scheduler_kill_probability": 0.01},
+    "slow lines": {"nodes": 3, "cpus": 1, "capacity": 200_000, "clogs": 3, "repeat_probability": 0.02},
+}
+
 
 def assert_all_is_well(seeds, run=run_seed, **asked):
     """Seeds that failed once: their invariants are checked after each turn."""

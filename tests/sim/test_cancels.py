@@ -2,24 +2,13 @@
 
 import pytest
 
+from tests.sim.sweeps import MIXTURES
 from zray.sim.main import sweep_program
 
 pytestmark = pytest.mark.sim
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"nodes": 1, "cpus": 2},
-        {"nodes": 3, "cpus": 1},
-        {"nodes": 3, "cpus": 1, "kills": 3, "kill_probability": 0.05, "breaks": 4},
-        {"nodes": 4, "cpus": 1, "node_kills": 2, "node_kill_probability": 0.003},
-        {"nodes": 3, "cpus": 1, "shards": 2, "node_drains": 1},
-        {"nodes": 4, "cpus": 1, "replicas": 2, "scheduler_kills": 1, "scheduler_kill_probability": 0.01},
-        {"nodes": 3, "cpus": 1, "capacity": 200_000, "clogs": 3, "repeat_probability": 0.02},
-    ],
-    ids=["one node", "three nodes", "workers die", "nodes die", "nodes leave", "schedulers die", "slow lines"],
-)
+@pytest.mark.parametrize("options", MIXTURES.values(), ids=MIXTURES)
 def test_cancelled_tasks_end_and_the_others_are_not_disturbed(options):
     for seed in range(1, 21):
         outcome = sweep_program("cancels", seed=seed, **options)

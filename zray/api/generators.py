@@ -54,9 +54,6 @@ class ObjectRefGenerator(Generic[T_co]):
         return self
 
     def __next__(self) -> ObjectRef[T_co]:
-        return self._next(None)
-
-    def _next(self, timeout: float | None) -> ObjectRef[Any]:
         while True:
             found = self._take()
             if found is not None:
@@ -64,12 +61,10 @@ class ObjectRefGenerator(Generic[T_co]):
             if self._is_over:
                 raise StopIteration
             try:
-                is_ready = self._runtime.wait(self._awaited(), 1, timeout, True)
+                self._runtime.wait(self._awaited(), 1, None, True)
             except ZrayError as error:
                 __tracebackhide__ = True
                 raise error.with_traceback(None) from error.__cause__
-            if timeout is not None and not any(map(is_ready, self._awaited())):
-                return ObjectRef.nil()
 
     def _take(self) -> ObjectRef[Any] | None:
         """The next ref, if it is there."""
@@ -180,7 +175,7 @@ def are_among(things: Any) -> bool:
 def wait_for_any(
     things: list[Any], num_returns: int, timeout: float | None, fetch_local: bool
 ) -> tuple[list[Any], list[Any]]:
-    """As `zray.wait`, where generators stand among the refs: one is ready if its next ref can be drawn."""
+    """Wait as `zray.wait` does, where generators stand among the refs: ready is one whose next ref can be drawn."""
     if not 0 < num_returns <= len(things):
         raise ValueError(
             f"wait() for {num_returns} of {len(things)} refs and generators: num_returns is from 1 to {len(things)}."

@@ -27,7 +27,7 @@ def make_items(count: int, size: int, seconds: float) -> Script:
 @remote
 class ItemMaker:
     def make(self, count: int, size: int, seconds: float) -> Script:
-        """As `make_items`."""
+        """Yield the items of `make_items`."""
         return (yield from make_items(count, size, seconds))
 
 

@@ -245,7 +245,7 @@ class LeaveGenerator(Message, tag=routed(281, "driver, worker -> local")):
 
 
 class ItemsDrawn(Message, tag=routed(282, "driver, worker -> local -> local -> worker")):
-    """So many items of a generator with `max_buffered` were drawn: its worker may make as many more."""
+    """The number of items drawn from a generator with `max_buffered`: its worker may make as many more."""
 
     task_id: TaskID
     count: ItemNumber

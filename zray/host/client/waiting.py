@@ -197,10 +197,25 @@ class Waiting:
 
         A writer that is refused or interrupted resumes at once.
         """
+        self._lent_until(self.client.await_room, is_done, is_refused)
+
+    def for_word(self, object_id: bytes, is_done: Callable[[], bool]) -> None:
+        """Wait for a message of the node; the CPU is lent meanwhile, as in a wait for an object.
+
+        object_id: an object that does not come before the message.
+        """
+        if self.runtime.blocks():
+            wait = self.client.wait
+            self._lent_until(lambda: wait([object_id], 1, fetch=False, block=True), is_done, lambda: False)
+        else:
+            self.runtime.receive_until(is_done, None)
+
+    def _lent_until(self, ask: Callable[[], int], is_done: Callable[[], bool], is_refused: Callable[[], bool]) -> None:
+        """Lend the CPU by a request, and get the CPU back once that is done."""
         runtime, client = self.runtime, self.client
         replies = client.replies
         with runtime.lock:
-            request = client.await_room()
+            request = ask()
             runtime.send_buffered()
             self.blocked += 1
         try:
@@ -210,29 +225,6 @@ class Waiting:
                     client.cancel_wait(request)
                     runtime.send_buffered()
                 runtime.receive_until(lambda: replies[request] is not None, None)
-        finally:
-            if replies[request] is None:
-                self._leave(request)
-            self.blocked -= 1
-            del replies[request]
-
-    def for_word(self, object_id: bytes, is_done: Callable[[], bool]) -> None:
-        """Wait for a message, as one waits for an object that does not come before: the CPU is lent meanwhile."""
-        runtime, client = self.runtime, self.client
-        if not runtime.blocks():
-            runtime.receive_until(is_done, None)
-            return
-        replies = client.replies
-        with runtime.lock:
-            request = client.wait([object_id], 1, fetch=False, block=True)
-            runtime.send_buffered()
-            self.blocked += 1
-        try:
-            runtime.receive_until(is_done, None)
-            with runtime.lock:
-                client.cancel_wait(request)
-                runtime.send_buffered()
-            runtime.receive_until(lambda: replies[request] is not None, None)
         finally:
             if replies[request] is None:
                 self._leave(request)

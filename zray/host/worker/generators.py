@@ -28,6 +28,12 @@ class ItemSender:
         self.count = 0
         self.sent_at = 0.0
         self.max_buffered = parse_options(spec.options).max_buffered
+        if self.max_buffered:
+            worker.drawn[spec.task_id] = 0
+
+    def close(self) -> None:
+        """Forget what was drawn, at the end of the run."""
+        self.worker.drawn.pop(self.spec.task_id, None)
 
     def wait_for_room(self) -> None:
         """Wait until one more item may be made, where their number is limited."""
@@ -95,7 +101,8 @@ def run_generator(worker: Worker, spec: TaskSpec, made: Iterator[Any]) -> bytes:
         if close is not None:
             close()
         raise
-    worker.drawn.pop(spec.task_id, None)
+    finally:
+        sender.close()
     return serialize(sender.count).inband
 
 
@@ -123,8 +130,11 @@ async def run_async_generator(worker: Worker, spec: TaskSpec, made: AsyncIterato
     import asyncio  # an async actor has it
 
     sender = ItemSender(worker, spec)
-    async for item in made:
-        sender.send(item)
-        if sender.max_buffered:
-            await asyncio.get_running_loop().run_in_executor(None, sender.wait_for_room)
+    try:
+        async for item in made:
+            sender.send(item)
+            if sender.max_buffered:
+                await asyncio.get_running_loop().run_in_executor(None, sender.wait_for_room)
+    finally:
+        sender.close()
     return serialize(sender.count).inband

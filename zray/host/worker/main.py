@@ -156,7 +156,8 @@ class Worker(Runtime):
         elif kind is tasks.InterruptTask:
             self.cancelling.told(message.task_id)  # type: ignore[attr-defined]
         elif kind is tasks.ItemsDrawn:
-            self.drawn[message.task_id] = message.count  # type: ignore[attr-defined]
+            if message.task_id in self.drawn:  # type: ignore[attr-defined]  # else it has ended
+                self.drawn[message.task_id] = message.count  # type: ignore[attr-defined]
         elif kind is session_wire.GoodbyeReply:
             self.said_goodbye = True
         else:
@@ -431,7 +432,7 @@ class Worker(Runtime):
         """Wait until so many items of a generator were drawn.  Its CPU is lent meanwhile."""
 
         def are_drawn() -> bool:
-            return self.drawn.get(task_id, 0) >= count
+            return self.drawn.get(task_id, count) >= count  # not there: its run has ended
 
         if not are_drawn():
             self.flush()

@@ -44,7 +44,7 @@ Item = tuple[bytes | StoredValue | int, tuple[bytes, ...], str]  # value or size
 
 
 class Stream(Struct, eq=False):
-    """One generator, at the node of the process that draws its items."""
+    """Generator at the node of the process that draws its items."""
 
     LASTING = {"early": "EARLY_MAX"}
 
@@ -294,7 +294,7 @@ class Generators:
             node.cancels.cancel(task, False, True)
 
     def forget_process(self, process: Process) -> None:
-        """It is gone: nobody draws what its tasks yield."""
+        """Forget the generators of a process that is gone."""
         for task_id in [task_id for task_id, stream in self.streams.items() if stream.owner is process]:
             del self.streams[task_id]
 

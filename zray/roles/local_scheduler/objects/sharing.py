@@ -102,7 +102,7 @@ class Shared(Struct, gc=False, eq=False):
     # --- copies of other nodes ---
 
     def lies_at(self, places: Iterable[str], size: int | None = None) -> None:
-        """These other nodes, and no more, are known to have copies."""
+        """Set the other nodes that are known to have copies, and the size in bytes if that is known."""
         self.locations = tuple(places)
         if size is not None:
             self.size = size

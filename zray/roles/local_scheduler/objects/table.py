@@ -26,7 +26,7 @@ SMALL_BYTES_MAX = 1024
 
 
 class ObjectEntry(Struct, gc=False, eq=False):
-    """One object as this node sees it.
+    """Object as this node sees it.
 
     holders: the processes with refs on it: None, one Process, or a set of them.
     count: queued and running tasks that take it, stored objects that contain it, waits for it.
