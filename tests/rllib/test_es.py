@@ -154,7 +154,7 @@ def test_batch_of_steps_is_filled_by_further_rounds():
         ({"noise_size": 10}, "noise_size is 10, and the policy has 58 parameters"),
         ({"aggregation": "star"}, 'aggregation is "tree" or "flat"'),
         ({"optimizer": "rmsprop"}, 'optimizer is "adam" or "sgd"'),
-        ({"fan_in": 1}, "fan_in is at least 2"),
+        ({"fan_in": 1}, "an integer, at least 2, not 1"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, message):

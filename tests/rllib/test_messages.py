@@ -44,13 +44,13 @@ def small(config=None, env=Shelf, **env_config):
 @pytest.mark.parametrize(
     ("option", "kind", "message"),
     [
-        ({"lr": "fast"}, TypeError, "The option 'lr' of PPOConfig is a number, not 'fast'"),
-        ({"lr": None}, TypeError, "The option 'lr' of PPOConfig is a number, not None"),
+        ({"lr": "fast"}, TypeError, "The option 'lr' of PPOConfig is a number, at least 0, not 'fast'"),
+        ({"lr": None}, TypeError, "The option 'lr' of PPOConfig is a number, at least 0, not None"),
         ({"num_epochs": 0}, ValueError, "'num_epochs' of PPOConfig is an integer, at least 1, not 0"),
         ({"gamma": 1.5}, ValueError, "'gamma' of PPOConfig is a number, at least 0 and at most 1, not 1.5"),
-        ({"num_workers": "2"}, TypeError, "'num_env_runners' of PPOConfig is an integer, not '2'"),
-        ({"clip_param": None}, TypeError, "'clip_param' of PPOConfig is a number, not None"),
-        ({"num_groups": True}, TypeError, "'num_groups' of PPOConfig is an integer, not True"),
+        ({"num_workers": "2"}, TypeError, "'num_env_runners' of PPOConfig is an integer, at least 0, not '2'"),
+        ({"clip_param": None}, TypeError, "'clip_param' of PPOConfig is a number, at least 0, not None"),
+        ({"num_groups": True}, TypeError, "'num_groups' of PPOConfig is an integer, at least 1, not True"),
         ({"model": {"fcnet_hiddens": 32}}, TypeError, "is a list of units, such as .64, 64., not 32"),
         ({"model": {"fcnet_hiddens": [32, 0]}}, ValueError, "A layer of .* is an integer, at least 1, not 0"),
     ],

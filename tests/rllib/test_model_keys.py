@@ -185,7 +185,7 @@ def test_actions_that_an_algorithm_does_not_have_name_one_that_has_them(config, 
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name != "ES"])
 def test_learning_rate_is_a_number(name):
-    with pytest.raises(TypeError, match=f"'lr' of {name}Config is a number, not None"):
+    with pytest.raises(TypeError, match=f"'lr' of {name}Config is a number, at least 0, not None"):
         CONFIGS[name]().environment(Shelf).training(lr=None).validate()
     ESConfig().environment(Shelf).training(lr=None).validate()
 

@@ -17,7 +17,7 @@ def test_value_is_linear_between_points_and_constant_beyond():
     assert [value_at(points, step) for step in steps] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("wrong", [[], [1, 2], [[0, 1, 2]], [[5, 1.0], [5, 0.0]], [[5, 1.0], [0, 0.0]]])
+@pytest.mark.parametrize("wrong", [[], [1, 2], [[0, 1, 2]], [[5, 1.0], [5, 0.0]], [[5, 1.0], [0, 0.0]], [[0, "a"]]])
 def test_wrong_schedule_says_what_one_is(wrong):
     with pytest.raises(ValueError, match="lr_schedule is a list of .steps, value. with growing steps"):
         checked_schedule("lr_schedule", wrong)

@@ -241,8 +241,6 @@ class Evolution:
     ) -> None:
         if aggregation not in ("tree", "flat"):
             raise ValueError(f'aggregation is "tree" or "flat", not {aggregation!r}.')
-        if fan_in < 2:
-            raise ValueError(f"fan_in is at least 2, not {fan_in}.")
         self.timeout_s = timeout_s
         self.is_tree, self.fan_in = aggregation == "tree" and num_workers > 0, fan_in
         noise: Any = make_noise(arguments[3], noise_size)

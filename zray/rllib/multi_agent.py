@@ -13,6 +13,7 @@ import numpy as np
 
 from .agent_groups import AgentGroup, Life, reset_agents, step_agents
 from .groups import Batch
+from .limits import check_numbers
 from .policies import Policy
 from .policy.policy import PolicySpec
 from .spellings import once, translated
@@ -203,6 +204,7 @@ class SeveralAgents:
     def config_of(self: Any, name: str, config: dict[str, Any]) -> dict[str, Any]:
         """The options of a policy."""
         own = translated(self.specs[name].config, config, f"PolicySpec of {name!r}", type(self).__name__)
+        check_numbers({**config, **own}, f"policy {name!r}")
         for option in ("lr", "entropy_coeff"):
             if option in own:
                 own.setdefault(f"{option}_schedule", None)  # its own number stands for the schedule of all policies

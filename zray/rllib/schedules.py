@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["checked_schedule", "entropy_coeff_at", "restore_optimizer", "set_learning_rate", "value_at"]
+from .ranges import Range, in_words
+
+__all__ = [
+    "check_points",
+    "checked_schedule",
+    "entropy_coeff_at",
+    "restore_optimizer",
+    "set_learning_rate",
+    "value_at",
+]
 
 
 def checked_schedule(name: str, schedule: Any) -> list[list[float]]:
@@ -15,12 +24,43 @@ def checked_schedule(name: str, schedule: Any) -> list[list[float]]:
         ValueError: it is something else, or the steps do not grow.
     """
     are_pairs = isinstance(schedule, (list, tuple)) and all(
-        isinstance(point, (list, tuple)) and len(point) == 2 for point in schedule
+        isinstance(point, (list, tuple)) and len(point) == 2 and all(map(Range().is_number, point))
+        for point in schedule
     )
     steps = [point[0] for point in schedule] if are_pairs else []
     if not steps or any(before >= after for before, after in zip(steps, steps[1:], strict=False)):
         raise ValueError(f"{name} is a list of [steps, value] with growing steps, not {schedule!r}.")
     return [[int(step), float(value)] for step, value in schedule]
+
+
+def check_points(subject: str, schedule: Any, values: Range, *, is_number_too: bool = False) -> None:
+    """Compare the points of a schedule with the ranges of steps and values.
+
+    Args:
+        subject: of the message, as "The option 'epsilon' of DQNConfig".
+        schedule: [steps, value] of each point; the steps may be equal, where the value jumps.
+        values: the range of each value.
+        is_number_too: whether a number may stand for a schedule: for the message.
+
+    Raises:
+        ValueError: a point is outside of the ranges, or the steps fall.
+    """
+    points = list(schedule) if isinstance(schedule, (list, tuple)) else []
+    are_pairs = bool(points) and all(isinstance(each, (list, tuple)) and len(each) == 2 for each in points)
+    steps = Range(0)
+    if are_pairs and all(
+        steps.is_number(at) and steps.holds(at) and values.is_number(value) and values.holds(value)
+        for at, value in points
+    ):
+        if all(before[0] <= after[0] for before, after in zip(points, points[1:], strict=False)):
+            return
+    if is_number_too:
+        text = f"{in_words(values)}, or a schedule [[steps, value], ...] of such"
+        if len(points) == 1 and are_pairs and values.is_number(points[0][1]):
+            schedule = points[0][1]  # a number was given
+    else:
+        text = f"a schedule [[steps, value], ...], each value {in_words(values)}"
+    raise ValueError(f"{subject} is {text} with steps that do not fall, not {schedule!r}.")
 
 
 def value_at(schedule: Sequence[Sequence[float]], steps: int) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from .other_options import ABSENT, FIXED, IGNORED, OF_REPLAY, OTHERS, TF
+from .ranges import SHARE, Range, check, is_searched
 from .schedules import checked_schedule
 
 __all__ = ["ABSENT", "CONVERTED", "IGNORED", "OPTIONS", "common_defaults", "translated", "unknown"]
@@ -19,6 +20,7 @@ __all__ = ["ABSENT", "CONVERTED", "IGNORED", "OPTIONS", "common_defaults", "tran
 logger = logging.getLogger("zray.rllib")
 
 UNSET = object()
+_STEPS = Range(0, 1e18)
 
 
 class Option(NamedTuple):
@@ -125,10 +127,11 @@ def _epsilon(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
     _check_keys("exploration_config", value, names, {"framework": "", "random_timesteps": "actions are drawn at once"})
     if "epsilon" not in options or kind != "EpsilonGreedy":
         return {}
-    first = float(value.get("initial_epsilon", 1.0))
-    begin = int(value.get("warmup_timesteps", 0))
-    last, steps = float(value.get("final_epsilon", 0.05)), int(value.get("epsilon_timesteps", 10_000))
-    return {"epsilon": [[begin, first], [begin + steps, last]]}
+    first, begin = value.get("initial_epsilon", 1.0), value.get("warmup_timesteps", 0)
+    last, steps = value.get("final_epsilon", 0.05), value.get("epsilon_timesteps", 10_000)
+    for name, each, wanted in zip(names[1:], (first, last, steps, begin), (SHARE, SHARE, _STEPS, _STEPS), strict=True):
+        check(f"The option exploration_config[{name!r}]", each, wanted)
+    return {"epsilon": [[int(begin), float(first)], [int(begin + steps), float(last)]]}
 
 
 def _replay(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,7 +173,7 @@ def _first_epsilon(value: float, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fraction(value: float, options: Mapping[str, Any]) -> dict[str, Any]:
     (first, start), (_, end) = options["epsilon"][0], options["epsilon"][-1]
-    return {"epsilon": [[first, start], [int(value), end]]}
+    return {"epsilon": [[first, start], [value if is_searched(value) else int(value), end]]}
 
 
 def _agents(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,6 +264,11 @@ CONVERTED: dict[str, Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
 }
 
 
+# The ranges of numbers that are converted.
+_RANGES: dict[str, Range] = {
+    **dict.fromkeys(("initial_epsilon", "final_epsilon", "exploration_final_eps", "exploration_fraction"), SHARE),
+    **dict.fromkeys(("epsilon_timesteps", "schedule_max_timesteps"), _STEPS),
+}
 # Former options that are computed from one which not all algorithms have.
 _NEEDED = dict.fromkeys(("initial_epsilon", "epsilon_timesteps", "final_epsilon", "exploration_final_eps"), "epsilon")
 
@@ -308,6 +316,9 @@ def translated(given: Mapping[str, Any], options: Mapping[str, Any], place: str,
     found: dict[str, Any] = {}
     whole = {**options}
     rest = dict(given)
+    for name, wanted in _RANGES.items():
+        if name in rest and not is_searched(rest[name]):
+            check(f"The option {name!r} of {kind or place}", rest[name], wanted)
     if "schedule_max_timesteps" in rest or "exploration_fraction" in rest:  # 2018: the product is a number of steps
         steps = rest.pop("schedule_max_timesteps", 100_000) * rest.pop("exploration_fraction", 0.1)
         rest["epsilon_timesteps"] = steps
@@ -350,7 +361,7 @@ def translated(given: Mapping[str, Any], options: Mapping[str, Any], place: str,
 def _value(name: str, value: Any, kind: str) -> Any:
     if name == "entropy_coeff" and kind in ("A2C", "A3C") and isinstance(value, (int, float)) and value < 0:
         return -value  # until 2018 the loss had the entropy with this sign
-    if name == "epsilon" and isinstance(value, (int, float)):
+    if name == "epsilon" and SHARE.is_number(value):
         return [[0, float(value)]]
     if name in ("observation_space", "action_space") and value is not None:
         once(name, "the spaces are those of the environment")
