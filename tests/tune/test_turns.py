@@ -22,6 +22,7 @@ from zray.tune.settings import Settings
 from zray.tune.simulation import Point, VirtualRun
 from zray.tune.trial import Trial, TrialState
 from zray.tune.trial_results import missing_metric
+from zray.tune.waits import state_in_words
 
 
 class Failing(VirtualRun):
@@ -63,6 +64,36 @@ def test_population_larger_than_the_machine_advances_together(capacity):
         # A trial goes on for one interval before it pauses; the others are at most one more behind.
         assert max(reached.values()) - min(reached.values()) <= 6
     assert run.controller.scheduler.num_perturbations > 8
+
+
+@pytest.mark.parametrize(
+    "scheduler",
+    [population, lambda: ASHAScheduler(max_t=99, grace_period=20, reduction_factor=2, type="promotion")],
+)
+def test_trial_that_has_come_to_its_end_is_not_explained_by_a_former_decision(scheduler):
+    run = experiment(scheduler(), 8, length=30, capacity=2)
+    assert {"PAUSE"} <= {decision.action for decision in run.decisions}
+    ended = [trial for trial in run.controller.get_trials() if trial.iteration == 30]
+    assert ended and all(trial.state is TrialState.TERMINATED for trial in ended)
+    for trial in ended:
+        assert trial.reason == ""
+        assert state_in_words(run.controller, trial) == "TERMINATED after 30 results: it has come to its end."
+
+
+def test_trial_whose_turn_has_come_has_no_reason_to_wait():
+    """The scheduler lets a paused trial run, and says no reason for that."""
+    searcher = BasicVariantGenerator(random_state=7)
+    searcher.set_search_properties("score", "max", {"lr": 1.0}, num_samples=2)
+    controller = Controller(
+        Settings(metric="score", mode="max", num_samples=2), searcher, population(metric="score", mode="max")
+    )
+    controller.handle(ev.Capacity(1.0, 1))
+    (first,) = controller.get_trials()
+    controller.handle(ev.Report(2.0, first.trial_id, 3, {"score": 1.0}, 1.0, 1.0))
+    assert first.state is TrialState.PAUSED and "others take their turn" in first.reason
+    controller.handle(ev.Halted(3.0, first.trial_id, 3))
+    controller.handle(ev.Capacity(4.0, 2))
+    assert first.state is TrialState.RUNNING and first.reason == ""
 
 
 def test_trial_that_took_over_a_checkpoint_keeps_its_own_score_until_it_reports():

@@ -236,6 +236,7 @@ class Controller(ControllerNames):
         self._has_halted(trial)
         if trial.state is not TrialState.RUNNING:
             return
+        trial.reason = ""  # no decision has ended it
         self._complete(trial, halts=False)
         if not trial.last_result:  # it has reported nothing
             trial.last_result = {"done": True, "trial_id": trial.trial_id, "experiment_tag": trial.experiment_tag}

@@ -59,6 +59,7 @@ class ControllerNames:
         if trial is None or trial.trial_id in self.halting:
             return None
         if trial.state is TrialState.PAUSED:
+            trial.reason = ""
             self._move(trial, TrialState.PENDING)
         return trial if trial.state is TrialState.PENDING else None
 
