@@ -26,6 +26,8 @@ INTEGER_MIN, INTEGER_MAX = -(1 << 63), (1 << 64) - 1
 ELEMENTS_MAX = 1000
 # Characters of a value in an error.
 SHOWN_MAX = 60
+# Between a metric and the keys below it, while a value is looked at: in no name that a program writes.
+_BELOW = "\0"
 
 _PLAIN = frozenset((float, bool, type(None)))
 _LISTS = frozenset((list, tuple, set, frozenset))
@@ -60,11 +62,11 @@ def _recordable(value: Any, name: str, depth: int) -> Any:
         return value if INTEGER_MIN <= value <= INTEGER_MAX else _float(value, name)
     if depth > DEPTH_MAX:
         raise ValueError(
-            f"The metric {name!r} has more than {DEPTH_MAX} dicts and lists in one another: report it as a text, or in "
-            "parts."
+            f"The metric {_metric_of(name)!r} has more than {DEPTH_MAX} dicts and lists in one another: report it as a "
+            "text, or in parts."
         )
     if isinstance(value, dict):
-        return {_key(key, name): _recordable(item, name, depth + 1) for key, item in value.items()}
+        return {_key(key, name): _recordable(item, f"{name}{_BELOW}{key}", depth + 1) for key, item in value.items()}
     if kind in _LISTS:
         return kind(_recordable(item, name, depth + 1) for item in value)
     return _other(value, name)
@@ -77,14 +79,36 @@ def _other(value: Any, name: str) -> Any:
         return number if type(number) is not int or INTEGER_MIN <= number <= INTEGER_MAX else _float(number, name)
     if isinstance(value, numbers.Real) or _is_decimal(value):
         raise ValueError(_refusal(value, name, "is no number that a float can hold"))
-    if not hasattr(value, "dtype"):  # arrays have texts
+    kind = getattr(value, "dtype", None)
+    if kind is None or getattr(kind, "kind", "") == "O":  # other arrays have texts
         try:
             str(value)
             _encode(value)
         except Exception as error:
             why = f"cannot be written: {type(error).__name__}: {text_of(error)}"
             raise ValueError(_refusal(value, name, why)) from error
+        _check_pickles(value, name)
     return value
+
+
+def _check_pickles(value: Any, name: str) -> None:
+    """A result goes to the program as a pickle, and an error that came later would name no metric.
+
+    Raises:
+        ValueError: the value has no pickle.
+    """
+    from ..exceptions import SerializationError
+    from ..store.values import serialize
+
+    try:
+        serialize(value)
+    except SerializationError:
+        raise ValueError(_refusal(value, name, "cannot be pickled")) from None
+
+
+def _metric_of(name: str) -> str:
+    """The metric, without the keys below it."""
+    return name.partition(_BELOW)[0]
 
 
 def _float(value: int, name: str) -> float:
@@ -97,7 +121,12 @@ def _float(value: int, name: str) -> float:
 def _refusal(value: Any, name: str, why: str) -> str:
     shown = f"0x{value:x}" if type(value) is int else text_of(value)  # decimals of a long integer are refused
     shown = shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}..."
-    return f"The metric {name!r} cannot be recorded: its value {shown} ({type(value).__name__}) {why}.  Report another."
+    metric, *keys = name.split(_BELOW)
+    where = f" at {'/'.join(keys)[:SHOWN_MAX]!r}" if keys else ""
+    return (
+        f"The metric {metric!r} cannot be recorded: its value{where} {shown} ({type(value).__name__}) {why}.  Report "
+        "another."
+    )
 
 
 def as_number(value: Any) -> int | float | bool | None:
@@ -157,7 +186,9 @@ def _key(key: Any, name: str) -> Any:
     try:
         return _name(key)
     except ValueError as error:
-        raise ValueError(f"The metric {name!r} cannot be recorded: a key of it has no text.  {error}") from error
+        raise ValueError(
+            f"The metric {_metric_of(name)!r} cannot be recorded: a key of it has no text.  {error}"
+        ) from error
 
 
 def _clean(text: str) -> str:
