@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 from . import events as ev
@@ -15,6 +16,7 @@ from .logger import formats_of, writes_events
 from .records.files import FilesOfTrials
 from .recovery import DECISIONS, decision_line
 from .trial import Trial, TrialState
+from .trial_results import missing_time
 
 __all__ = ["Recorder"]
 
@@ -43,6 +45,7 @@ class Recorder:
         self._kept: list[ev.Kept] = []  # checkpoints of which the callbacks do not know yet
         self._trials: list[Trial] = []  # what callbacks get; made anew when there are more
         self._has_explained = False
+        self._has_looked_at_time = False
         self._decisions = open(os.path.join(path, DECISIONS), "a", errors="backslashreplace")  # noqa: SIM115
 
     def handlers(self) -> dict[type, Any]:
@@ -114,6 +117,10 @@ class Recorder:
     def logged(self, action: ev.Logged) -> None:
         """Write a result, and tell the callbacks."""
         trial = self.controller.trials[action.trial_id]
+        if not self._has_looked_at_time:
+            self._has_looked_at_time = True
+            if words := missing_time(action.result, self.controller.scheduler):
+                warnings.warn(words, stacklevel=2)
         self._files.log(trial, action.result)
         if self._told_at == self.iteration:  # several results of one turn: each has an iteration of its own, as in Ray
             self.iteration += 1

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from . import naming
 from .events import Report
-from .objective import LAST, Objective
+from .objective import LAST, Objective, number_of
 from .result import DEFAULT_METRIC
 from .trial import SavedCheckpoint, Trial, value_of
 
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["filled_result", "missing_metric", "superfluous"]
+__all__ = ["filled_result", "missing_metric", "missing_time", "superfluous"]
 
 
 def filled_result(trial: Trial, event: Report, experiment_id: str, facts: dict[str, Any]) -> dict[str, Any]:
@@ -74,6 +74,23 @@ def missing_metric(result: dict[str, Any], wanted: Mapping[str, str | None]) -> 
                 f"Report {key!r} in each result, or name another metric."
             )
     return ""
+
+
+def missing_time(result: Mapping[str, Any], scheduler: Any) -> str:
+    """Return a warning about a first result without the number by which a scheduler measures time; empty: it is there.
+
+    Later results may have the number, so that the experiment goes on.
+    """
+    key = getattr(scheduler, "time_attr", None) or getattr(scheduler, "_time_attr", None)  # of programs for Ray
+    if not isinstance(key, str) or number_of(value_of(dict(result), key)) is not None:
+        return ""
+    name = type(scheduler).__name__
+    found = value_of(dict(result), key)
+    lack = f"no {key!r}" if found is None else f"{found!r:.40} as {key!r}, which is no number"
+    return (
+        f"The first result has {lack}, by which {name} measures time (time_attr): {name} does not look at such results."
+        f"  The result has {', '.join(map(str, result))}.  Report {key!r}, or pass another time_attr to {name}."
+    )
 
 
 def superfluous(trial: Trial, settings: Settings) -> list[SavedCheckpoint]:

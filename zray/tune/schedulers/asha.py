@@ -144,7 +144,7 @@ class AsyncHyperBandScheduler(TrialScheduler):
         self.bracket_of[trial.trial_id] = self.brackets[place]
 
     def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision:
-        t, score = value_of(result, self.time_attr), self.score(result)
+        t, score = number_of(value_of(result, self.time_attr)), self.score(result)
         if t is None or score is None:
             return Decision()
         if t >= self.R and self.stop_last_trials:

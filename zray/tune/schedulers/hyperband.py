@@ -24,6 +24,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..decisions import PAUSE, STOP, Decision
+from ..objective import number_of
 from ..trial import Trial, value_of
 from ..unknown import checks_names
 from .spellings import OF_2018, with_reward_attr
@@ -121,7 +122,7 @@ class HyperBandScheduler(TrialScheduler):
 
     def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision:
         bracket = self.bracket_of[trial.trial_id]
-        t, score = value_of(result, self.time_attr), self.score(result)
+        t, score = number_of(value_of(result, self.time_attr)), self.score(result)
         if t is None or score is None or t < bracket.resource:
             return Decision()
         if t >= self.R and self.stop_last_trials:

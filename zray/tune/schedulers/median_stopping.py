@@ -65,7 +65,7 @@ class MedianStoppingRule(TrialScheduler):
         self.num_stopped = 0
 
     def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision:
-        t, score = value_of(result, self.time_attr), self.score(result)
+        t, score = number_of(value_of(result, self.time_attr)), self.score(result)
         if t is None or score is None:
             return Decision()
         key = trial.trial_id

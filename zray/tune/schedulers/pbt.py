@@ -21,7 +21,7 @@ import numpy as np
 
 from ...on_import import shadows
 from ..decisions import PAUSE, Decision
-from ..objective import LAST
+from ..objective import LAST, number_of
 from ..spaces import Domain, Function
 from ..trial import Trial, TrialState, value_of
 from ..unknown import checks_names
@@ -187,7 +187,7 @@ class PopulationBasedTraining(TrialScheduler):
         return missing_values(config, self.mutations, rng)
 
     def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision:
-        t, score = value_of(result, self.time_attr), self.score(result)
+        t, score = number_of(value_of(result, self.time_attr)), self.score(result)
         if score is None and value_of(result, self.metric or "") is not None:
             score = LAST  # a text, or another value that is no number, comes last as NaN does
         if t is None or score is None:
