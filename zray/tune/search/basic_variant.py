@@ -8,6 +8,7 @@ import numpy as np
 
 from ..unknown import checks_names
 from ..variants import check_space, grid_count, variant
+from .points import check_points
 from .searcher import Searcher, settled_seed
 
 __all__ = ["BasicVariantGenerator"]
@@ -48,6 +49,7 @@ class BasicVariantGenerator(Searcher):
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
         self._metric, self._mode = metric, mode
         check_space(config)
+        check_points(self.points, config, "BasicVariantGenerator", keeps=True)
         if not self._has_seed and spec.get("seed") is not None:
             self.seed = spec["seed"]
         self.space = config

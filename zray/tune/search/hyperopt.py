@@ -13,6 +13,7 @@ from ..spaces import Categorical, Domain, Float, Integer
 from ..unknown import checks_names
 from ..variants import has_unresolved_values
 from .former import flat_config
+from .points import check_points
 from .searcher import Searcher, learnt_values, settled_seed
 
 __all__ = ["HyperOptSearch"]
@@ -86,13 +87,18 @@ def _fitted(space: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, An
     return fitted
 
 
-def _point(space: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
-    """A point in HyperOpt's form: by path, with the index in place of a value that is chosen."""
-    flat = flat_config(point)
+def _point(space: Mapping[str, Any], point: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """A point in HyperOpt's form: by path, with the index in place of a value that is chosen.
+
+    Missing parameters are drawn; constants are none of HyperOpt's parameters.
+    """
+    flat, found = flat_config(point), {}
     for name, domain in _domains(space):
-        if isinstance(domain, Categorical) and name in flat and flat[name] in domain.categories:
-            flat[name] = domain.categories.index(flat[name])
-    return flat
+        value = flat[name] if name in flat else domain.draw(rng)
+        if isinstance(domain, Categorical) and value in domain.categories:
+            value = domain.categories.index(value)
+        found[name] = value
+    return found
 
 
 def _domains(space: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Domain]]:
@@ -145,11 +151,12 @@ class HyperOptSearch(Searcher):
     def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
         self._metric, self._mode = self._metric or metric, self._mode or mode
         self._seed = settled_seed(self._seed, spec)
-        if self._space is not None:
-            return False
-        if has_unresolved_values(config):
+        is_given = self._space is not None
+        if not is_given and has_unresolved_values(config):
             self._space = config
-        return self._space is not None
+        if isinstance(self._space, Mapping) and has_unresolved_values(self._space):
+            check_points(self._points, self._space, "HyperOptSearch", keeps=False)
+        return self._space is not None and not is_given
 
     def _start(self) -> None:
         hyperopt = _hyperopt()
@@ -164,7 +171,10 @@ class HyperOptSearch(Searcher):
         if self._points:
             # Not hyperopt.fmin, which is the function of this name.
             generate = importlib.import_module("hyperopt.fmin").generate_trials_to_calculate
-            points = [_point(self._space, point) for point in self._points] if self._is_own else self._points
+            points = self._points
+            if self._is_own:
+                rng = np.random.default_rng([settled_seed(self._seed, {}), len(points)])
+                points = [_point(self._space, point, rng) for point in points]
             self._trials = generate(points)
             self._trials.refresh()
 

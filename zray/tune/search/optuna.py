@@ -13,6 +13,7 @@ from ..unknown import checks_names
 from ..variants import has_unresolved_values
 from .former import flat_config, former_trials
 from .optuna_spaces import distributions_of, flat_point, nested, values_of
+from .points import check_points
 from .searcher import Searcher, learnt_values, metrics_of, settled_seed
 
 __all__ = ["OptunaSearch", "distributions_of"]
@@ -104,11 +105,12 @@ class OptunaSearch(Searcher):
         self._metric, self._mode = self._metric or metric, self._mode or mode
         if self._sampler is None:
             self._seed = settled_seed(self._seed, spec)
-        if self._space is not None:
-            return False
-        if has_unresolved_values(config):
+        is_given = self._space is not None
+        if not is_given and has_unresolved_values(config):
             self._space = config
-        return self._space is not None
+        if isinstance(self._space, Mapping):
+            check_points(self._points, self._space, "OptunaSearch", keeps=False)
+        return self._space is not None and not is_given
 
     # --- the study ---
 
@@ -148,10 +150,19 @@ class OptunaSearch(Searcher):
             if place < len(self._rewards):
                 self._add(optuna, point, self._rewards[place])
             else:
-                self._study.enqueue_trial(self._flat(point))
+                self._study.enqueue_trial(self._within(self._flat(point)))
 
     def _flat(self, point: dict[str, Any]) -> dict[str, Any]:
         return flat_point(None if self._distributions is None else self._space, point)
+
+    def _within(self, flat: dict[str, Any]) -> dict[str, Any]:
+        """The values of a point, numbers moved to the nearest ones of the space, of which `check_points` has warned."""
+        moved = dict(flat)
+        for name, value in flat.items():
+            low, high = (getattr((self._distributions or {}).get(name), end, None) for end in ("low", "high"))
+            if low is not None and high is not None and isinstance(value, (int, float)):
+                moved[name] = min(max(value, low), high)
+        return moved
 
     def _add_former(self, optuna: Any, metrics: list[str]) -> None:
         """Add all trials of an earlier experiment with parameters in the space."""
