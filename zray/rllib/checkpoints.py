@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from .devices import on_cpu
+from .global_random import Streams
 from .other_environments import differing
 from .spellings import logger
 from .weight_files import FILE, write_weights
@@ -64,6 +65,16 @@ def _shapes_of(weights: dict[str, Any], prefix: str = "") -> dict[str, tuple[int
     return found
 
 
+def _number_of(trial_id: str | None) -> int | None:
+    """The number of a trial in its experiment; None: no trial.  Ids of experiments are random without a seed."""
+    number = str(trial_id).rpartition("_")[2]
+    return int(number) if number.isdecimal() else None
+
+
+def _whole(sequence: np.random.SeedSequence) -> int:
+    return int(sequence.generate_state(1)[0])
+
+
 class Checkpoints:
     """Saves an algorithm, and lets an algorithm go on from what was saved."""
 
@@ -83,6 +94,7 @@ class Checkpoints:
             "config": self.algorithm_config,
             "algorithm": type(self).__name__,
             "threads": torch.get_num_threads(),
+            "trial": self.trial_id,
         }
         import cloudpickle
 
@@ -140,7 +152,27 @@ class Checkpoints:
             )
         else:
             self.rollouts.set_state(state["groups"])
+        saved, own = (_number_of(each) for each in (state.get("trial"), self.trial_id))
+        if None not in (saved, own) and saved != own:  # as by PBT: two trials with the same numbers explore the same
+            self.reseed(self.config["seed"], own, self.steps_sampled)
         self._tell("on_checkpoint_loaded")
+
+    def reseed(self: Any, *seeds: int) -> None:
+        """Draw other random numbers from here on: actions, first states, minibatches.  The weights stay.
+
+        Args:
+            seeds: numbers, at least 0, from which all that is drawn follows.
+        """
+        parts = iter(np.random.SeedSequence([*seeds, 9_000_011]).spawn(4 + 2 * len(self.policy_ids())))
+        learners = [self, *getattr(self, "members", {}).values()]
+        for learner in learners:
+            learner.rng = np.random.default_rng(next(parts))
+        for learner in learners:
+            if hasattr(getattr(learner, "memory", None), "reseed"):
+                learner.memory.reseed(_whole(next(parts)))
+        self.streams.states = Streams(_whole(next(parts))).states
+        torch.manual_seed(_whole(next(parts)))
+        self.rollouts.reseed(_whole(next(parts)))
 
     def save_to_path(self: Any, path: Any = None) -> str:
         """Save into a folder, and return its path."""

@@ -242,6 +242,7 @@ class Evolution:
         if aggregation not in ("tree", "flat"):
             raise ValueError(f'aggregation is "tree" or "flat", not {aggregation!r}.')
         self.timeout_s = timeout_s
+        self.first = 0  # the number of the first iteration: another one has other random numbers
         self.is_tree, self.fan_in = aggregation == "tree" and num_workers > 0, fan_in
         noise: Any = make_noise(arguments[3], noise_size)
         self.actors: list[Any] = []
@@ -259,6 +260,7 @@ class Evolution:
 
     def play(self, vector: Vector, iteration: int, pairs: range) -> list[Played]:
         """The blocks of these pairs, in their order."""
+        iteration += self.first
         blocks = [pairs[begin : begin + BLOCK] for begin in range(0, len(pairs), BLOCK)]
         if not self.actors:
             return [self.local.play(vector, iteration, block) for block in blocks]
@@ -281,6 +283,7 @@ class Evolution:
 
     def weighted_noise(self, iteration: int, weights: np.ndarray) -> np.ndarray:
         """The sum of weight times noise over all pairs, with the same bits for a tree and without, for any actors."""
+        iteration += self.first
         if not self.is_tree:
             return self.local.subtree(iteration, 0, weights, self.fan_in)
         count = len(self.actors)
@@ -305,11 +308,16 @@ class Evolution:
         return total
 
     def state(self) -> list[bytes]:
-        """Nothing: each episode follows from the parameters, the seed and its number."""
-        return []
+        """The number of the first iteration: each episode follows from the parameters, the seed and its number."""
+        return [str(self.first).encode()]
 
     def set_state(self, states: list[bytes]) -> None:
-        """Do nothing: no state is there to set."""
+        """Go on from a state; those of former checkpoints are empty."""
+        self.first = int(states[0]) if states else 0
+
+    def reseed(self, seed: int) -> None:
+        """Draw by other random numbers."""
+        self.first = seed
 
     def close(self) -> None:
         """End the actors, and close all environments."""

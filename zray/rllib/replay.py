@@ -70,6 +70,10 @@ class Replay:
     def update(self, places: np.ndarray, errors: np.ndarray) -> None:
         """Take the errors of a batch: they are of no use here."""
 
+    def reseed(self, seed: int) -> None:
+        """Draw by other random numbers."""
+        self.rng = np.random.default_rng([seed, 7_000_003])
+
     def state(self) -> dict[str, Any]:
         """The state, without the unused part of the ring."""
         own = {key: copy.deepcopy(value) for key, value in self.__dict__.items() if key != "columns"}

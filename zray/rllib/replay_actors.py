@@ -47,6 +47,10 @@ class Shard:
         if known.any():
             self.buffer.update(places[known], errors[known])
 
+    def reseed(self, seed: int) -> None:
+        """Draw by other random numbers."""
+        self.buffer.reseed(seed)
+
     def state(self) -> dict[str, Any]:
         """The state of the buffer."""
         return self.buffer.state()
@@ -105,6 +109,11 @@ class ReplayActors:
     def update(self, places: np.ndarray, errors: np.ndarray) -> None:
         """Give the errors of the last batch to its shard."""
         self._tell(self.owner, self.shards[self.owner].update.remote(places, errors))
+
+    def reseed(self, seed: int) -> None:
+        """Draw by other random numbers, also the batches that are under way."""
+        self.pending.clear()
+        zray.get([shard.reseed.remote(seed + 1_000_003 * number) for number, shard in enumerate(self.shards)])
 
     def state(self) -> dict[str, Any]:
         """The state of all shards, with the batches that are under way."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 import zray
@@ -89,6 +90,11 @@ class GroupHost:
         import pickle
 
         self.take(pickle.loads(data))
+
+    def reseed(self, seed: int) -> None:
+        """Draw by other random numbers."""
+        for group in self.groups:
+            group.rng = np.random.default_rng([seed, group.index])
 
     def take(self, groups: list[Group]) -> None:
         """Go on with other groups, and close the environments of those that were here."""
@@ -192,6 +198,12 @@ class Rollouts:
         for actor, indices in zip(self.actors, self.indices, strict=True):
             refs.append(actor.set_state.remote(cloudpickle.dumps([groups[index] for index in indices])))
         fetched(refs)
+
+    def reseed(self, seed: int) -> None:
+        """Let all groups draw by other random numbers, the same for any number of actors."""
+        if self.host is not None:
+            self.host.reseed(seed)
+        fetched([actor.reseed.remote(seed) for actor in self.actors])
 
     def close(self) -> None:
         """Close all environments, and end the actors."""
