@@ -207,7 +207,7 @@ def tuned_row(name: str) -> dict[str, Any]:
 
 
 def check_environment(env: Any) -> None:
-    """Refuse `module:Class` where the module is there and lacks the class.
+    """Refuse `module:Class` where the module is there and lacks the class, and `module.Class`, which names nothing.
 
     Raises:
         ClickException: it is so.
@@ -220,7 +220,11 @@ def check_environment(env: Any) -> None:
     from zray.tune.unknown import nearest
 
     module, _, name = env.partition(":") if isinstance(env, str) else ("", "", "")
-    if not module or not name or environment_creator(env) is not None:
+    if not module or environment_creator(env) is not None:
+        return
+    if not name:
+        if "." in module:
+            check_is_known(env)
         return
     found = importlib.import_module(module)
     if hasattr(found, name):
@@ -228,6 +232,20 @@ def check_environment(env: Any) -> None:
     own = [each for each, value in vars(found).items() if inspect.isclass(value) and value.__module__ == module]
     known = f"  Its classes: {', '.join(own[:NAMES_MAX])}{', ...' * (len(own) > NAMES_MAX)}." if own else ""
     raise click.ClickException(f"The module {module} has no {name!r}.{nearest(name, vars(found))}{known}")
+
+
+def check_is_known(env: str) -> None:
+    """Refuse a name with a dot that no registry has.
+
+    Raises:
+        ClickException: it is so; the message has the right form of a class of a module.
+    """
+    from zray.rllib.environments import creator_of
+
+    try:
+        creator_of(env)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def check(spec: dict[str, Any]) -> None:

@@ -287,3 +287,5 @@ def test_class_that_a_module_lacks_is_named(folder, monkeypatch, tmp_path):
     assert "has no 'Wakl'" in invoke("train", "-f", tmp_path / "file.yaml", code=1)
     tune.register_env("a:b", lambda config: None)
     invoke("train", "--run", "PPO", "--env", "a:b")
+    said = invoke("train", "--run", "PPO", "--env", f"{__name__}.Walk", code=1)
+    assert f"Write '{__name__}:Walk' for a class of a module." in said

@@ -62,7 +62,7 @@ def test_environment_is_given_actions_of_its_space(name):
     algo = small(PPOConfig(), space=SPACES[name]).training(kl_coeff=0.2).build_algo()
     for _ in range(2):
         result = algo.train()
-    assert all(np.isfinite(value) for value in result["info"]["learner"].values())
+    assert all(np.isfinite(value) for value in result["learners"]["default_policy"].values())
     for explore in (True, False):
         assert SPACES[name].contains(algo.compute_single_action(np.zeros(1, np.float32), explore=explore))
     algo.check(verbose=False)

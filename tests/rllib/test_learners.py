@@ -48,7 +48,7 @@ def test_divergence_begins_at_the_deviations_of_the_rollout():
 def test_none_stands_for_no_bound(config):
     options = {"vf_clip_param": None, "minibatch_size": 8} if config is PPOConfig else {"learning_starts": 0}
     algo = small(config()).training(grad_clip=None, **options).build_algo()
-    assert np.isfinite(list(algo.train()["info"]["learner"].values())).all()
+    assert np.isfinite(list(algo.train()["learners"]["default_policy"].values())).all()
     algo.stop()
 
 

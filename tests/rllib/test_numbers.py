@@ -214,7 +214,7 @@ def test_masked_action_is_never_taken(make):
     algo = config.build_algo()
     for _ in range(3):
         result = algo.train()
-    assert all(np.isfinite(value) for value in result["info"]["learner"].values())
+    assert all(np.isfinite(value) for value in result["learners"]["default_policy"].values())
     assert all(np.isfinite(value).all() for value in algo.get_weights().values())
     env = Doors()
     observation, _ = env.reset(seed=0)

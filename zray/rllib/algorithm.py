@@ -26,6 +26,7 @@ from .models.catalog import custom_model_of
 from .playing import Player, evaluated, options_of_evaluation, summary
 from .policies import Policy
 from .rollouts import GroupHost, Rollouts
+from .schedules import add_learners
 from .spellings import common_defaults, logger
 from .views import Views
 
@@ -56,6 +57,7 @@ class Algorithm(Views, Checkpoints, Trainable):
     unread_options: dict[str, str] = {}  # common options that change nothing here, and the reason
     takes_custom_models = True  # whether a model of the program can be the policy
     takes_agents = False  # whether it has a learner for each of several policies
+    _is_stopped = False
 
     def __init__(self, config: Any = None, env: Any = None, logger_creator: Any = None, **kwargs: Any) -> None:
         # A copy: the program may go on with its configuration, and build another algorithm.
@@ -270,8 +272,7 @@ class Algorithm(Views, Checkpoints, Trainable):
             num_faulty_episodes=self.num_failed,
             num_episodes_lifetime=(self._episodes_total or 0) + episodes,
         )
-        learner = result["info"]["learner"]
-        result["learners"] = learner if hasattr(self, "members") else {"default_policy": learner}
+        add_learners(result, self)
 
     def train(self) -> dict[str, Any]:
         """Train one iteration: rollouts, then updates.
@@ -279,6 +280,7 @@ class Algorithm(Views, Checkpoints, Trainable):
         Returns:
             The metrics; `["env_runners"]["episode_return_mean"]` is NaN until a first episode has ended.
         """
+        self.check_is_live()
         result = super().train()
         self._tell("on_train_result", result=result)
         if self.logger is not None:
@@ -333,6 +335,7 @@ class Algorithm(Views, Checkpoints, Trainable):
         Args:
             episodes: number of episodes; None: `evaluation_duration`.
         """
+        self.check_is_live()
         self._tell("on_evaluate_start")
         options = options_of_evaluation(self.config, type(self).__name__)
         env = environment_of(options) if "env" in (self.config["evaluation_config"] or {}) else self.env
@@ -390,13 +393,6 @@ class Algorithm(Views, Checkpoints, Trainable):
         """The configuration with the defaults of the algorithm."""
         return cls.config_class(cls)
 
-    @classmethod
-    def with_updates(cls, *args: Any, **kwargs: Any) -> Any:
-        """A class of parts is not there: always a NotImplementedError."""
-        from .trainers import build_trainer
-
-        return build_trainer()
-
     def get_policy(self, policy_id: str = "default_policy") -> Policy:
         """Return the policy `policy_id`; with one agent "default_policy" is the only one."""
         return self.policy
@@ -424,6 +420,19 @@ class Algorithm(Views, Checkpoints, Trainable):
         from .checks import checked
 
         return checked(self, verbose)
+
+    def stop(self) -> None:
+        """End the processes, and close the environments; actions can still be computed."""
+        super().stop()
+        self._is_stopped = True
+
+    def check_is_live(self) -> None:
+        """Raise a RuntimeError once the algorithm has been stopped."""
+        if self._is_stopped:
+            raise RuntimeError(
+                f"{type(self).__name__} has been stopped, and its environments are closed: call stop() behind the last "
+                "iteration, or build another algorithm, by config.build_algo() or Algorithm.from_checkpoint(path)."
+            )
 
     def cleanup(self) -> None:
         """End the rollout actors, and close the environments."""

@@ -32,6 +32,8 @@ def read_state(folder: str) -> dict[str, Any]:
         ValueError: the file is damaged, is another program's, or needs a module that is not here.
     """
     path = os.path.join(folder, STATE)
+    if not os.path.exists(path):
+        raise FileNotFoundError(_no_checkpoint(folder))
     advice = f"Start from an earlier checkpoint; {FILE} beside it has the weights alone (read_weights)"
     try:
         with open(path, "rb") as file:
@@ -52,6 +54,17 @@ def read_state(folder: str) -> dict[str, Any]:
             f"{', '.join(lacks)}: another program has written it.  {advice}."
         )
     return state
+
+
+def _no_checkpoint(folder: str) -> str:
+    """The message about a folder without the state of an algorithm."""
+    advice = "Pass the path that algo.save() returned, or the path of a result's checkpoint."
+    if not os.path.isdir(folder):
+        wrong = "is no folder of a checkpoint, but a file" if os.path.exists(folder) else "does not exist"
+        return f"The path {folder} {wrong}: there is no algorithm to restore.  {advice}"
+    inner = sorted(each for each in os.listdir(folder) if os.path.exists(os.path.join(folder, each, STATE)))
+    near = f"  Checkpoints are in it: {', '.join(inner[-3:])}." if inner else f"  {advice}"
+    return f"The folder {folder} is no checkpoint of an algorithm: no {STATE} is in it.{near}"
 
 
 def _shapes_of(weights: dict[str, Any], prefix: str = "") -> dict[str, tuple[int, ...]]:
@@ -80,6 +93,8 @@ class Checkpoints:
 
     def save_checkpoint(self: Any, checkpoint_dir: str) -> None:
         """Write everything that the next iterations depend on."""
+        if getattr(self.rollouts, "num_workers", 0) and not self.rollouts.actors:
+            self.check_is_live()  # the environments were in processes that have ended
         state = {
             "weights": self.policy.get_weights(),
             "filter": self.policy.filter,

@@ -30,6 +30,10 @@ __all__ = [
 _EXTRAS = {"mujoco": "mujoco", "ale": "atari", "atari": "atari", "opencv": "atari", "cv2": "atari"}
 
 
+# A path such as "games.maze.Maze", of which Ray's programs write the last dot as one too.
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+
+
 class InvalidEnvironmentError(RuntimeError):
     """An environment does not do what gymnasium asks for."""
 
@@ -111,6 +115,7 @@ def _named(name: str) -> Callable[[EnvContext], Any]:
         return lambda context: sys.modules["gym"].make(name, **context)
     close = [known for known in gymnasium.registry if known.lower().split("-")[0] == name.lower().split("-")[0]]
     hint = f"  Near: {', '.join(sorted(close)[:3])}." if close else ""
+    hint = right_form(name) or hint
     raise ValueError(f"No environment is called {name!r}: it is no id of gymnasium and no name of register_env.{hint}")
 
 
@@ -146,6 +151,13 @@ def portable(env: Any) -> Any:
     return env if registered is None else RegisteredEnvironment(env, registered)
 
 
+def right_form(env: Any) -> str:
+    """Return the sentence that writes "module.Class" with a colon; empty: the name has another form."""
+    if isinstance(env, str) and _DOTTED.fullmatch(env):
+        return f"  Write '{':'.join(env.rsplit('.', 1))}' for a class of a module."
+    return ""
+
+
 def missing_extra(error: BaseException) -> str:
     """Return the sentence that names the missing extra of an environment; empty: another error."""
     if isinstance(error, (ImportError, gymnasium.error.DependencyNotInstalled)):
@@ -167,7 +179,7 @@ def make_environment(env: Any, context: EnvContext) -> gymnasium.Env[Any, Any]:
         made = creator(context)
     except Exception as error:
         place = f"Environment {name_of(env)} number {context.vector_index} of worker {context.worker_index}"
-        hint = missing_extra(error)
+        hint = missing_extra(error) or right_form(env)
         if isinstance(error, TypeError):
             hint = "  A class or function of your own takes the env_config."
         raise InvalidEnvironmentError(f"{place} could not be made: {type(error).__name__}: {error}{hint}") from error

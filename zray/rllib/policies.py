@@ -16,7 +16,7 @@ from .model_keys import ReadKeys, refuse_absent
 from .networks import ActorCritic
 from .policy_calls import PolicyCalls
 from .small_networks import SmallNetwork
-from .spaces import OutsideSpace, one_hot
+from .spaces import OutsideSpace, flat_size, one_hot
 
 __all__ = ["Policy"]
 
@@ -50,7 +50,7 @@ class Policy(PolicyCalls):
         self.observation_space, self.action_space = observation_space, action_space
         model = ReadKeys(model)
         self.distribution = distribution_of(action_space, normalize_actions, clip_actions)
-        self.inputs: Any = int(gymnasium.spaces.flatdim(observation_space))
+        self.inputs: Any = flat_size(observation_space)
         self.row_shape: tuple[int, ...] = (self.inputs,)
         self.row_dtype: Any = np.float32
         self.is_box = isinstance(observation_space, gymnasium.spaces.Box)

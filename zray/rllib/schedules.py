@@ -8,6 +8,7 @@ from typing import Any
 from .ranges import Range, in_words
 
 __all__ = [
+    "add_learners",
     "check_points",
     "checked_schedule",
     "entropy_coeff_at",
@@ -117,3 +118,34 @@ def entropy_coeff_at(config: Mapping[str, Any], steps: int) -> float:
     if config.get("entropy_coeff_schedule"):
         return value_at(config["entropy_coeff_schedule"], steps)
     return float(config["entropy_coeff"])
+
+
+def _with_rate(metrics: Any, learner: Any) -> dict[str, Any]:
+    """Metrics of a learner with the learning rate of the last update, where the learner has an optimiser."""
+    optimizer = getattr(learner, "optimizer", None) or getattr(learner, "actor_optimizer", None)
+    groups = getattr(optimizer, "param_groups", None)
+    return {**metrics, **({"cur_lr": float(groups[0]["lr"])} if groups else {})}
+
+
+def add_learners(result: dict[str, Any], algorithm: Any) -> None:
+    """Give the metrics of learners in a result the learning rate, and the places that Ray's programs read.
+
+    Args:
+        result: its `info` has the metrics, those of several policies by policy.
+        algorithm: with the optimisers.
+    """
+    info = result["info"]
+    members = getattr(algorithm, "members", None)
+    if members is None:
+        found = _with_rate(info["learner"], algorithm)
+        result["learners"] = {"default_policy": found}
+        info["learner"] = {**found, "default_policy": {"learner_stats": found}}
+        return
+    result["learners"] = {
+        name: _with_rate(each, members.get(name)) if isinstance(each, Mapping) else each
+        for name, each in info["learner"].items()
+    }
+    info["learner"] = {
+        name: {**each, "learner_stats": each} if isinstance(each, Mapping) else each
+        for name, each in result["learners"].items()
+    }

@@ -12,6 +12,7 @@ __all__ = [
     "OutsideSpace",
     "batch",
     "clip_action",
+    "flat_size",
     "flatten_space",
     "flatten_to_single_ndarray",
     "normalize_action",
@@ -23,6 +24,22 @@ __all__ = [
 
 class OutsideSpace(ValueError):
     """An observation has a value that its space does not have."""
+
+
+def flat_size(space: gymnasium.Space[Any]) -> int:
+    """Return how many numbers an observation has as one row.
+
+    Raises:
+        NotImplementedError: a part of the space has no fixed number of numbers, or letters, whose codes are no numbers.
+    """
+    for each in flatten_space(space):
+        if isinstance(each, (gymnasium.spaces.Text, gymnasium.spaces.Sequence, gymnasium.spaces.Graph)):
+            raise NotImplementedError(
+                "zray.rllib has observations of Box, Discrete, MultiDiscrete and MultiBinary spaces, and Tuple and "
+                f"Dict of these, not of {type(each).__name__} yet.  Turn them into numbers in a wrapper of the "
+                "environment."
+            )
+    return int(gymnasium.spaces.flatdim(space))
 
 
 def one_hot(space: gymnasium.Space[Any], observation: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ from .boxes import BoxActions
 from .filters import filter_of
 from .masks import LOWEST, mask_of
 from .model_keys import ReadKeys
-from .spaces import one_hot
+from .spaces import flat_size, one_hot
 
 __all__ = ["VectorPolicy"]
 
@@ -52,7 +52,7 @@ class VectorPolicy:
     ) -> None:
         self.observation_space, self.action_space = observation_space, action_space
         self.is_box = isinstance(observation_space, gymnasium.spaces.Box)
-        self.inputs = int(gymnasium.spaces.flatdim(observation_space))
+        self.inputs = flat_size(observation_space)
         if isinstance(action_space, gymnasium.spaces.Discrete):
             self.outputs, self.is_continuous = int(action_space.n), False
         elif isinstance(action_space, gymnasium.spaces.Box):

@@ -37,6 +37,13 @@ class Views:
     workers = env_runner_group
     env_runner = property(lambda self: self.env_runner_group.local_env_runner)
 
+    @classmethod
+    def with_updates(cls, *args: Any, **kwargs: Any) -> Any:
+        """A class of parts is not there: always a NotImplementedError."""
+        from .trainers import build_trainer
+
+        return build_trainer()
+
     def add_policy(self, policy_id: str, *args: Any, **options: Any) -> Any:
         """A further policy: not there.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import inspect
 import os
 import pickle
@@ -250,8 +251,17 @@ class Trainable:
 
         Args:
             checkpoint_path: what `save` returned, the path of the folder, or a `Checkpoint`.
+
+        Raises:
+            FileNotFoundError: nothing is there.
         """
         path = getattr(checkpoint_path, "path", None) or os.fspath(checkpoint_path)
+        # In 2018 a checkpoint might be what the names of files begin with.
+        if not os.path.exists(path) and not glob.glob(f"{glob.escape(path)}*"):
+            raise FileNotFoundError(
+                f"The path {path} does not exist: there is no checkpoint of {type(self).__name__} to restore.  Pass "
+                "the path that save() returned."
+            )
         folder = path if os.path.isdir(path) else os.path.dirname(path)
         metadata: dict[str, Any] = {"relative_path": "", "is_dict": False}
         before = {name: getattr(self, name) for name in _COUNTERS}
