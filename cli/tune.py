@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 WHY_MIN = 24
 # A plot page with more trials is slow to scroll; the best ones are drawn.
 DRAWN_TRIALS_MAX = 500
+# Parameters of commands that are files and folders.
+PATHS = frozenset(("file", "restore", "storage"))
 
 
 class TuneGroup(click.Group):
@@ -284,13 +286,38 @@ def run(
 @contextlib.contextmanager
 def resumed_by(options: str) -> Iterator[None]:
     """Let an experiment that Ctrl-C ends name the options of the command that goes on with it."""
-    from zray.tune.interrupts import how_to_go_on
+    from zray.tune.interrupts import command_to_resume, how_to_go_on
 
     token = how_to_go_on.set(lambda path: f"the same command and {options}")
+    whole = command_to_resume.set(command_line(click.get_current_context(), "--resume"))
     try:
         yield
     finally:
+        command_to_resume.reset(whole)
         how_to_go_on.reset(token)
+
+
+def command_line(context: click.Context, flag: str) -> str:
+    """Return the line of a command that runs, with a flag.  Paths are absolute: the folder may be another one then."""
+    import os
+    import shlex
+
+    group = context.parent.command.name if context.parent is not None else ""
+    words = ["zray", str(group), str(context.command.name)]
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        source = context.get_parameter_source(str(parameter.name))
+        if source is not click.core.ParameterSource.COMMANDLINE or flag in parameter.opts:
+            continue
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            text = os.path.abspath(each) if parameter.name in PATHS else str(each)
+            if isinstance(parameter, click.Argument):
+                words.append(text)
+            elif getattr(parameter, "is_flag", False):
+                words += [parameter.opts[0]] * bool(each)
+            else:
+                words += [parameter.opts[0], text]
+    return shlex.join([*words, flag])
 
 
 def object_of(option: str, text: str) -> dict[str, Any]:

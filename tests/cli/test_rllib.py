@@ -24,7 +24,7 @@ from tests.scripts import ROOT, environment  # noqa: E402
 from zray import tune  # noqa: E402
 from zray.rllib.algorithm import Algorithm  # noqa: E402
 from zray.rllib.runs import episode_of, read_run  # noqa: E402
-from zray.tune.interrupts import how_to_go_on  # noqa: E402
+from zray.tune.interrupts import command_to_resume, how_to_go_on  # noqa: E402
 
 
 class Walk(gymnasium.Env):
@@ -262,10 +262,11 @@ def test_module_of_2018_is_the_command():
 
 
 def test_hint_on_stop_follows_the_checks(monkeypatch):
-    ran = []
+    ran, lines = [], []
 
     def run(experiments, **options):
         ran.append(how_to_go_on.get()("/a"))
+        lines.append(command_to_resume.get())
 
     monkeypatch.setattr(tune, "run_experiments", run)
     said = invoke("train", "--run", "PP0", "--env", "CartPole-v1", code=1)
@@ -274,6 +275,11 @@ def test_hint_on_stop_follows_the_checks(monkeypatch):
     assert "No --stop is given" in said
     assert ran == ["the same command and --resume --experiment-name 'my run'"]
     assert "Tuner.restore" in how_to_go_on.get()("/a")
+    assert lines == ["zray rllib train --run PPO --env CartPole-v1 --experiment-name 'my run' --resume"]
+    invoke("train", "--run", "PPO", "--env", "CartPole-v1", "--local-dir", "a", "--checkpoint-at-end", "--resume")
+    given = f"--local-dir {os.path.abspath('a')} --checkpoint-at-end --resume"
+    assert lines[1] == f"zray rllib train --run PPO --env CartPole-v1 {given}"
+    assert command_to_resume.get() == ""
 
 
 def test_class_that_a_module_lacks_is_named(folder, monkeypatch, tmp_path):

@@ -1,14 +1,19 @@
 """Trials as programs and callbacks see them: names, folders, checkpoints, the last result, the working directory."""
 
 import os
+import warnings
 from pathlib import Path
 
 import pytest
 
 from zray import tune
 from zray.tune import events as ev
+from zray.tune import naming
+from zray.tune.beginning import ExperimentWarning, begin_folder
 from zray.tune.naming import FOLDER_MAX, name_trial
+from zray.tune.running_experiment import RunningExperiment
 from zray.tune.settings import Settings
+from zray.tune.state_file import pickle_of
 from zray.tune.trial import SavedCheckpoint, Trial
 from zray.tune.worker import TrialActor
 
@@ -102,3 +107,27 @@ def test_trial_that_is_ended_by_others_is_done():
     trial = report(controller, 0, 1, 0.5)
     controller.handle(ev.TimedOut(1020.0, "the time budget is over"))
     assert trial.last_result["done"] is True
+
+
+@pytest.mark.parametrize("name", ["mine", None])
+def test_runs_of_one_name_and_seed_in_one_second_share_no_folder(tmp_path, monkeypatch, name):
+    """Ids of trials follow from the seed, and names of folders have whole seconds."""
+    monkeypatch.setattr(naming, "date_of", lambda now: "2026-01-01_00-00-00")
+    found, places = [], []
+    for _ in range(3):
+        made = RunningExperiment(
+            train, {"x": tune.grid_search([1, 2])}, Settings(), name=name, storage_path=str(tmp_path), seed=1
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentWarning)
+            journal = begin_folder(made, pickle_of(made))
+        made.controller.handle(ev.Capacity(1.0, 2))
+        journal.append([*made.controller.events, ev.Capacity(1.0, 2)])
+        journal.close()
+        places.append(made.path)
+        for trial in made.controller.get_trials():
+            os.makedirs(trial.path)  # fails where it is there
+            found.append(trial.path)
+        again = RunningExperiment.load(made.path)
+        assert [trial.path for trial in again.controller.get_trials()] == found[-2:]
+    assert len(set(found)) == 6 and len(set(places)) == (1 if name else 3)

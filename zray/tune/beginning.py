@@ -9,9 +9,10 @@ import warnings
 from typing import TYPE_CHECKING
 
 from .folder_lock import FolderLock
+from .interrupts import command_to_resume
 from .journal import JOURNAL, Journal
 from .recovery import DECISIONS
-from .state_file import STATE, SUMMARY, write_state, write_summary
+from .state_file import STATE, SUMMARY, resuming_command, write_state, write_summary
 
 if TYPE_CHECKING:
     from .running_experiment import RunningExperiment
@@ -40,6 +41,9 @@ def begin_folder(experiment: RunningExperiment, data: bytes) -> Journal:
     lock = FolderLock(path)
     try:
         _put_away(path)
+        # Ids of trials follow from the seed, and names of folders have whole seconds: a folder of a former run may
+        # have the name that a new trial would get.
+        experiment.controller.former_folders.update(entry.path for entry in os.scandir(path) if entry.is_dir())
         write_state(path, data)
         write_summary(experiment)
         return Journal(os.path.join(path, JOURNAL), lock)
@@ -71,10 +75,12 @@ def _put_away(path: str) -> None:
     words = _unfinished(path)
     kept = f"{journal}.{int(time.time() * 1000)}.old"
     if words:
+        how = f"Tuner.restore({path!r}, trainable) or tune.run(..., resume=True)"
+        if command := resuming_command(path) or command_to_resume.get():
+            how = f"`{command}`"
         warnings.warn(
             f"{words} was in {path}, and another one begins there.  Its records are kept as {kept}.  An unfinished "
-            f"experiment goes on with Tuner.restore({path!r}, trainable) or tune.run(..., resume=True); a new one "
-            "takes another name.",
+            f"experiment goes on with {how}; a new one takes another name.",
             ExperimentWarning,
             stacklevel=5,
         )

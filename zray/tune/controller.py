@@ -42,11 +42,10 @@ class Controller(ControllerNames):
         self.replayed: dict[str, ev.Suggested] | None = None  # trial -> its record, while a journal is replayed
         self.refs: list[Any] = []  # of the search space, for the pickles of configurations
         self.folders: set[str] = set()  # of all trials
+        self.former_folders: set[str] = set()  # of runs before this one
         self.request_of: Callable[[dict[str, Any]], Any] | None = None  # the resources for a configuration
         self.facts: dict[str, dict[str, Any]] = {}  # trial -> what its results are marked with
-        self.waits: dict[
-            str, str
-        ] = {}  # trial -> what its process waits for; the loop fills it in, nothing decides by it
+        self.waits: dict[str, str] = {}  # trial -> what its process waits for, by the loop; nothing decides by it
         self.waiting: dict[str, Trial] = {}  # PENDING, in the order in which they start
         self.running: dict[str, Trial] = {}
         self.paused: dict[str, Trial] = {}

@@ -9,12 +9,14 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
-__all__ = ["Interrupts", "how_to_go_on"]
+__all__ = ["Interrupts", "command_to_resume", "how_to_go_on"]
 
 # A function of the experiment's folder that says how an interrupted experiment goes on; commands have their own.
 how_to_go_on: ContextVar[Callable[[str], str]] = ContextVar(
     "how_to_go_on", default=lambda path: f"Tuner.restore({path!r}, trainable)"
 )
+# The whole command line that goes on with the experiments of a command; empty: a program runs them.
+command_to_resume: ContextVar[str] = ContextVar("command_to_resume", default="")
 
 
 class Interrupts:

@@ -120,11 +120,14 @@ def folder_name(text: str, limit: int) -> str:
     return cut(re.sub(r"[^\w.,=+-]", "_", text), limit)
 
 
-def name_trial(trial: Trial, settings: Settings, now: float, taken: Container[str] = ()) -> None:
+def name_trial(
+    trial: Trial, settings: Settings, now: float, taken: Container[str] = (), former: Container[str] = ()
+) -> None:
     """Give a trial its tag, its name and its folder.
 
     Args:
         taken: the folders of the other trials.
+        former: the folders of runs before this one, which only the user's function may name again.
 
     Raises:
         ValueError: the user's function names a folder within another one.
@@ -144,9 +147,11 @@ def name_trial(trial: Trial, settings: Settings, now: float, taken: Container[st
         tag = folder_name(trial.experiment_tag, FOLDER_MAX - len(name.encode()) - DATE - 2)
         folder = f"{name}_{tag}_{date_of(now)}"
     trial.path = os.path.join(settings.path, folder)
-    if trial.path in taken:
-        suffix = f"_{trial.trial_id}"
+    number = 1
+    while trial.path in taken or settings.folder_of is None and trial.path in former:
+        suffix = f"_{trial.trial_id}" + f"_{number}" * (number > 1)
         trial.path = os.path.join(settings.path, cut(folder, FOLDER_MAX - len(suffix)) + suffix)
+        number += 1
 
 
 def rename_trial(trial: Trial, settings: Settings, name: str, folder: str) -> None:

@@ -32,7 +32,7 @@ def made_trial(controller: Controller, trial_id: str, suggestion: dict[str, Any]
     if recorded is not None and recorded.folder:
         naming.rename_trial(trial, settings, recorded.name, recorded.folder)
     else:
-        naming.name_trial(trial, settings, controller.now, controller.folders)
+        naming.name_trial(trial, settings, controller.now, controller.folders, controller.former_folders)
     if recorded is None:
         pickle, folder = dumps((chosen, config), controller.refs), naming.folder_of(trial)
         controller.events.append(ev.Suggested(controller.now, trial_id, pickle, trial.name, folder))

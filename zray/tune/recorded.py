@@ -17,7 +17,7 @@ from .recorded_files import read_decisions, trials_of_files
 from .records.files import read_results
 from .reporters.rows import cell
 from .running_experiment import STATE, RunningExperiment
-from .state_file import objective_of, read_summary
+from .state_file import how_to_resume, objective_of, read_summary
 from .trial import Trial, value_of
 
 __all__ = ["Recorded", "best_value", "read_experiment"]
@@ -83,7 +83,7 @@ class Recorded(NamedTuple):
             return ""
         if self.experiment is None:
             return "interrupted"  # a restore needs the state too
-        return f"interrupted; go on with Tuner.restore({self.path!r}, trainable)"
+        return f"interrupted; go on with {how_to_resume(self.path, self.experiment)}"
 
     def total(self) -> int:
         """Return the number of trials, including trials that have not begun."""

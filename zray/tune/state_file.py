@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from . import refs
 from .callback import pickled, unpickled
 from .errors import NoExperimentError, TuneError
+from .interrupts import command_to_resume
 from .storage import write_aside
 
 if TYPE_CHECKING:
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
 __all__ = [
     "STATE",
     "SUMMARY",
+    "how_to_resume",
     "objective_of",
     "pickle_of",
     "read_state",
     "read_summary",
+    "resuming_command",
     "write_state",
     "write_summary",
 ]
@@ -34,6 +38,8 @@ __all__ = [
 STATE = "experiment.pkl"
 # The file beside it that needs no class to be read: what is optimised.
 SUMMARY = "experiment.json"
+# The commands that run experiments.
+COMMANDS = ("zray rllib train ", "zray tune run ")
 # Of the error for a folder that does not exist: names that are looked at, and that are named.
 NAMES_MAX, NEAR_MAX = 1_000, 3
 
@@ -93,24 +99,55 @@ def write_summary(experiment: RunningExperiment) -> None:
     """Write the facts that commands need where the state cannot be loaded."""
     metric, mode = objective_of(experiment)
     found = {"metric": metric, "mode": mode, "num_samples": experiment.settings.num_samples}
+    if command := command_to_resume.get():
+        found.update(resume=command, path=os.path.abspath(experiment.path))
     write_aside(os.path.join(experiment.path, SUMMARY), json.dumps(found, indent=2).encode())
 
 
 def read_summary(folder: str) -> tuple[str | None, str | None, int]:
     """Return the metric, the mode and the number of trials of an experiment; None and 0: unknown."""
-    try:
-        with open(os.path.join(folder, SUMMARY), encoding="utf-8") as file:
-            found = json.load(file)
-    except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        return None, None, 0
+    found = _summary(folder)
     metric, mode, samples = (found.get(key) for key in ("metric", "mode", "num_samples"))
     return (
         metric if isinstance(metric, str) else None,
         mode if mode in ("min", "max") else None,
         samples if isinstance(samples, int) else 0,
     )
+
+
+def _summary(folder: str) -> dict[str, Any]:
+    try:
+        with open(os.path.join(folder, SUMMARY), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def resuming_command(folder: str) -> str:
+    """Return the command that goes on with the experiment of a command; empty: a program ran it, or it was moved.
+
+    The file may be another user's: a text that is more than one command of zray is none.
+    """
+    found = _summary(folder)
+    command = found.get("resume")
+    if not isinstance(command, str) or found.get("path") != os.path.abspath(folder):
+        return ""
+    try:
+        is_one = shlex.join(shlex.split(command)) == command
+    except ValueError:
+        return ""
+    return command if is_one and command.startswith(COMMANDS) else ""
+
+
+def how_to_resume(folder: str, experiment: RunningExperiment | None) -> str:
+    """Return the command or the call that goes on with an experiment."""
+    if command := resuming_command(folder):
+        return f"`{command}`"
+    trainable = getattr(experiment, "trainable", None)
+    is_known = isinstance(trainable, type) and trainable.__module__.startswith("zray.rllib.")
+    name = repr(experiment.trainable_name) if experiment is not None and is_known else "trainable"
+    return f"Tuner.restore({folder!r}, {name})"
 
 
 def _no_folder(folder: str) -> str:
