@@ -24,12 +24,11 @@ from zray.tune.importances import importances
 from zray.tune.interrupts import how_to_go_on
 from zray.tune.journal import Journal
 from zray.tune.listing import usual_columns
-from zray.tune.registry import trainable_of
 from zray.tune.running_experiment import RunningExperiment
 from zray.tune.schedulers import ASHAScheduler
 from zray.tune.settings import Settings
 from zray.tune.spec_file import read_spec
-from zray.tune.state_file import how_to_resume, pickle_of, resuming_command, write_state
+from zray.tune.state_file import pickle_of, write_state
 
 
 def invoke(*arguments, code=0):
@@ -398,28 +397,6 @@ def test_interrupted_experiment_says_so_and_how_to_go_on(tmp_path):
     lock = FolderLock(made.path)
     assert "The experiment is interrupted" not in invoke("ls", tmp_path / "cut")
     lock.release()
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["rm -rf /", "zray tune run a; rm b", "zray tune run 'a", "zray tune run a --resume\nrm b", 5, "zray stop --all"],
-)
-def test_command_in_the_folder_of_another_user_is_one_of_zray_or_none(tmp_path, command):
-    (tmp_path / "experiment.json").write_text(json.dumps({"resume": command, "path": str(tmp_path)}))
-    assert resuming_command(str(tmp_path)) == ""
-    (tmp_path / "experiment.json").write_text(json.dumps({"resume": "zray tune run a.yaml", "path": str(tmp_path)}))
-    assert resuming_command(str(tmp_path)) == "zray tune run a.yaml"
-
-
-def test_experiment_of_an_algorithm_goes_on_by_its_name(tmp_path):
-    pytest.importorskip("torch", reason="torch is not installed here")
-    from zray.rllib.algorithms.ppo import PPO
-
-    made = RunningExperiment(PPO, {"env": "CartPole-v1"}, Settings(num_samples=2), storage_path=str(tmp_path))
-    assert how_to_resume("/a", made) == "Tuner.restore('/a', 'PPO')"
-    assert trainable_of("PPO")[1] is PPO
-    made = RunningExperiment(descend, {}, Settings(num_samples=2), storage_path=str(tmp_path))
-    assert how_to_resume("/a", made) == "Tuner.restore('/a', trainable)"
 
 
 def test_unknown_option_of_a_scheduler_is_one_sentence(folder):

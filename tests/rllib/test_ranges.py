@@ -126,6 +126,22 @@ def test_number_out_of_its_range_is_named(config, name, wrong):
     assert f"The option {name!r} of {config.__name__} is a" in message and message.endswith(f", not {wrong!r}.")
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"model": {"lstm_cell_size": -1}}, "model['lstm_cell_size'] of PPOConfig is an integer, at least 1, not -1."),
+        ({"model": {"max_seq_len": 0}}, "model['max_seq_len'] of PPOConfig is an integer, at least 1, not 0."),
+        ({"model": {"post_fcnet_hiddens": [0]}}, "A layer of model['post_fcnet_hiddens'] of PPOConfig is an integer"),
+        (
+            {"evaluation_config": {"horizon": -1}},
+            "The option 'horizon' of evaluation_config of PPOConfig is an integer",
+        ),
+    ],
+)
+def test_numbers_in_dicts_are_looked_at(option, message):
+    assert refusal(PPOConfig(), **option).startswith(message)
+
+
 def test_options_of_one_policy_are_looked_at():
     from .agents import Roles
 

@@ -1,5 +1,6 @@
 """A restore says what to do instead of folders and arguments that are not for it."""
 
+import json
 import warnings
 
 import pytest
@@ -7,9 +8,12 @@ import pytest
 from zray import tune
 from zray.tune.beginning import ExperimentWarning
 from zray.tune.errors import NoExperimentError
+from zray.tune.registry import trainable_of
+from zray.tune.running_experiment import RunningExperiment
 from zray.tune.schedulers import ASHAScheduler, MedianStoppingRule
 from zray.tune.search.searcher import Searcher
-from zray.tune.state_file import STATE
+from zray.tune.settings import Settings
+from zray.tune.state_file import STATE, how_to_resume, resuming_command
 
 
 def train(config):
@@ -72,3 +76,25 @@ def test_argument_that_a_run_which_goes_on_ignores_is_named(tmp_path):
     ]:
         with pytest.warns(ExperimentWarning, match=f"{words}.*first run of .*another experiment"):
             tune.run(train, resume=True, **options, **{argument: value})
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["rm -rf /", "zray tune run a; rm b", "zray tune run 'a", "zray tune run a --resume\nrm b", 5, "zray stop --all"],
+)
+def test_command_in_the_folder_of_another_user_is_one_of_zray_or_none(tmp_path, command):
+    (tmp_path / "experiment.json").write_text(json.dumps({"resume": command, "path": str(tmp_path)}))
+    assert resuming_command(str(tmp_path)) == ""
+    (tmp_path / "experiment.json").write_text(json.dumps({"resume": "zray tune run a.yaml", "path": str(tmp_path)}))
+    assert resuming_command(str(tmp_path)) == "zray tune run a.yaml"
+
+
+def test_experiment_of_an_algorithm_goes_on_by_its_name(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed here")
+    from zray.rllib.algorithms.ppo import PPO
+
+    made = RunningExperiment(PPO, {"env": "CartPole-v1"}, Settings(num_samples=2), storage_path=str(tmp_path))
+    assert how_to_resume("/a", made) == "Tuner.restore('/a', 'PPO')"
+    assert trainable_of("PPO")[1] is PPO
+    made = RunningExperiment(train, {}, Settings(num_samples=2), storage_path=str(tmp_path))
+    assert how_to_resume("/a", made) == "Tuner.restore('/a', trainable)"

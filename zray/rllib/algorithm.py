@@ -250,8 +250,7 @@ class Algorithm(Views, Checkpoints, Trainable):
         result["episodes_this_iter"], result["num_faulty_episodes"] = len(self.last_episodes), self.num_failed
         result.update(summary([each.episode_return for each in self.episodes], [each.length for each in self.episodes]))
         self._add_counts(result)
-        interval = self.config["evaluation_interval"]
-        if interval and (self.iteration + 1) % interval == 0:
+        if (interval := self.config["evaluation_interval"]) and (self.iteration + 1) % interval == 0:
             result["evaluation"] = self.evaluate()
         if self.events is not None:
             self._add_metrics(result)
@@ -444,8 +443,8 @@ class Algorithm(Views, Checkpoints, Trainable):
         from zray.tune import PlacementGroupFactory
 
         made = cls.configured(config)
-        each = {"CPU": made["num_cpus_per_env_runner"], "GPU": made["num_gpus_per_env_runner"]}
-        each = {name: amount for name, amount in each.items() if amount}
+        amounts = {"CPU": made["num_cpus_per_env_runner"], "GPU": made["num_gpus_per_env_runner"]}
+        each = {name: amount for name, amount in amounts.items() if amount}
         workers = min(made["num_env_runners"], made["num_groups"])
         own = {"CPU": 1, "GPU": made["num_gpus"]} if made["num_gpus"] else {"CPU": 1}
         return PlacementGroupFactory([own, *([{**each, **made["custom_resources_per_env_runner"]}] * workers)])

@@ -73,14 +73,20 @@ def check_limits(options: Mapping[str, Any], name: str) -> None:
         ValueError: a number is out of its range.
     """
     check_numbers(options, name)
+    if isinstance(evaluation := options.get("evaluation_config"), Mapping):
+        check_numbers(evaluation, f"evaluation_config of {name}")
     model = options["model"]
     if not isinstance(model, Mapping):
         raise TypeError(f"The option 'model' of {name} is a dict, such as {{'use_lstm': True}}, not {model!r}.")
-    hidden = model.get("fcnet_hiddens", [])
-    if not isinstance(hidden, (list, tuple)):
-        raise TypeError(f"model['fcnet_hiddens'] of {name} is a list of units, such as [64, 64], not {hidden!r}.")
-    for units in hidden:
-        check(f"A layer of model['fcnet_hiddens'] of {name}", units, COUNT)
+    for key in ("fcnet_hiddens", "post_fcnet_hiddens"):
+        hidden = model.get(key) or []
+        if not isinstance(hidden, (list, tuple)):
+            raise TypeError(f"model[{key!r}] of {name} is a list of units, such as [64, 64], not {hidden!r}.")
+        for units in hidden:
+            check(f"A layer of model[{key!r}] of {name}", units, COUNT)
+    for key in ("lstm_cell_size", "max_seq_len", "dim"):
+        if model.get(key) is not None:
+            check(f"model[{key!r}] of {name}", model[key], COUNT)
 
 
 def say_unread(options: Mapping[str, Any], defaults: Mapping[str, Any], unread: Mapping[str, str]) -> None:
