@@ -19,6 +19,8 @@ UNPICKLED_EXIT_CODE = 70
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+# A process that does not exit has children that it waits for: they are killed.  Functions of the user end much later.
+CHILDREN_SECONDS, EXIT_SECONDS = 5.0, 30.0
 _ending = threading.Lock()
 
 
@@ -90,14 +92,34 @@ def flush_and_exit(status: int) -> NoReturn:
 
 
 def end_process(status: int) -> NoReturn:
-    """Exit as a program at its end: atexit functions, the streams, the end.  No thread is joined; a second caller
-    waits.
+    """Exit as a program at its end: the callbacks of `threading`, atexit functions, the streams, the end.
+
+    The callbacks end pools of processes, for whose children multiprocessing waits in an atexit function.  No thread of
+    the user is joined, and so no thread pool; a second caller waits.
     """
     _ending.acquire()
     try:
-        atexit._run_exitfuncs()
-    except BaseException:
-        pass  # the traceback is printed
+        threading.Thread(target=_end_late, args=(status,), daemon=True).start()
+    except RuntimeError:
+        pass  # there is no room for a thread
+    for callback in [*reversed(getattr(threading, "_threading_atexits", ())), atexit._run_exitfuncs]:
+        try:
+            if getattr(getattr(callback, "func", None), "__module__", "") != "concurrent.futures.thread":
+                callback()
+        except BaseException:
+            pass  # the traceback is printed, if it is that of an atexit function
+    flush_and_exit(status)
+
+
+def _end_late(status: int) -> NoReturn:
+    """End the children of a process that has not exited after a while, and then the process."""
+    time.sleep(CHILDREN_SECONDS)
+    for pid in children_of(os.getpid()):
+        try:
+            os.kill(pid, signal.SIGKILL)  # reaped by the caller that waits for it
+        except ProcessLookupError:
+            pass
+    time.sleep(EXIT_SECONDS - CHILDREN_SECONDS)
     flush_and_exit(status)
 
 
