@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from ..session.log_marks import unmarked
@@ -98,16 +99,12 @@ def end_process(status: int) -> NoReturn:
     the user is joined, and so no thread pool; a second caller waits.
     """
     _ending.acquire()
-    try:
+    with suppress(RuntimeError):  # there is no room for a thread
         threading.Thread(target=_end_late, args=(status,), daemon=True).start()
-    except RuntimeError:
-        pass  # there is no room for a thread
     for callback in [*reversed(getattr(threading, "_threading_atexits", ())), atexit._run_exitfuncs]:
-        try:
+        with suppress(BaseException):  # an atexit function's traceback is printed
             if getattr(getattr(callback, "func", None), "__module__", "") != "concurrent.futures.thread":
                 callback()
-        except BaseException:
-            pass  # the traceback is printed, if it is that of an atexit function
     flush_and_exit(status)
 
 
@@ -115,10 +112,8 @@ def _end_late(status: int) -> NoReturn:
     """End the children of a process that has not exited after a while, and then the process."""
     time.sleep(CHILDREN_SECONDS)
     for pid in children_of(os.getpid()):
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)  # reaped by the caller that waits for it
-        except ProcessLookupError:
-            pass
     time.sleep(EXIT_SECONDS - CHILDREN_SECONDS)
     flush_and_exit(status)
 
