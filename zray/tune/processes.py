@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from typing import Any
 
 import zray
@@ -10,7 +12,10 @@ from zray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from .resources import PlacementGroupFactory, actor_options
 
-__all__ = ["Process"]
+__all__ = ["IdleProcesses", "Process"]
+
+# Processes without a trial that are kept for the next one.
+IDLE_MAX = 64
 
 
 class Process:
@@ -51,3 +56,40 @@ class Process:
             self.handle.close.remote()
         if self.group is not None:
             remove_placement_group(self.group)
+
+
+class IdleProcesses:
+    """Processes whose trials have ended, kept for the next ones."""
+
+    def __init__(self) -> None:
+        self._kept: list[Process] = []
+
+    def take(self, request: PlacementGroupFactory) -> Process | None:
+        """Return a process with these resources.
+
+        Returns:
+            None: none exists.  The others have ended, since the new process may need their resources.
+        """
+        for place, process in enumerate(self._kept):
+            if process.request == request:
+                return self._kept.pop(place)
+        self.end()
+        return None
+
+    def keep(self, process: Process, waiting: Iterable[PlacementGroupFactory]) -> bool:
+        """Keep a process, and return whether it is kept: not where others perhaps wait for its resources.
+
+        Args:
+            waiting: the resources of the processes that have not answered yet.
+        """
+        if len(self._kept) >= IDLE_MAX or any(request != process.request for request in waiting):
+            return False
+        self._kept.append(process)
+        return True
+
+    def end(self) -> None:
+        """End all of them."""
+        kept, self._kept = self._kept, []
+        for process in kept:
+            with contextlib.suppress(Exception):
+                process.end(kills=False)

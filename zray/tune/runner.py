@@ -21,7 +21,7 @@ from .errors import CheckpointError, TuneError
 from .interrupts import Interrupts
 from .journal import Journal
 from .parameters import placed
-from .processes import Process
+from .processes import IdleProcesses, Process
 from .recorder import Recorder
 from .registry import names_for_processes
 from .resources import PlacementGroupFactory, varies_by_config
@@ -41,8 +41,6 @@ ASK_SECONDS = 0.05
 # A process that does not stop is killed after this time: at the end of an experiment, and while it goes on.
 END_SECONDS = 10.0
 HALT_SECONDS = float(os.environ.get("TUNE_FORCE_TRIAL_CLEANUP_S") or 600)
-# Processes without a trial that are kept for the next one.
-IDLE_MAX = 64
 
 
 class Call(NamedTuple):
@@ -97,7 +95,7 @@ class Runner:
         self._trainable_ref: Any = None
         self._names_ref: Any = None
         self._processes: dict[str, Process] = {}  # trial -> its actor
-        self._idle: list[Process] = []
+        self._idle = IdleProcesses()
         self._calls: dict[Any, Call] = {}
         self._proceeding: dict[str, bool] = {}  # trial -> whether it saves first; the calls of this turn
         self._halted_at: dict[str, float] = {}  # trial -> when its process was told to stop
@@ -165,6 +163,8 @@ class Runner:
         if now - self._looked_at >= NODES_SECONDS:
             self.callbacks.save(self.path)
             self._ask_why()
+            if any(self.controller.waits.values()):
+                self._idle.end()  # they hold resources for which a process waits
             event = self._capacity_event()
             if event.trials != self.controller.capacity:
                 found.append(event)
@@ -326,7 +326,7 @@ class Runner:
         trial = self.controller.trials[action.trial_id]
         try:
             request = request_of(trial, self.trainable, self.resources)
-            process = self._idle_process(request) or self._new_process(request)
+            process = self._idle.take(request) or self._new_process(request)
         except (TuneError, ZrayError) as error:
             self._late.append(ev.Failed(clock.now(), trial.trial_id, str(error), is_final=True))
             return
@@ -338,13 +338,6 @@ class Runner:
         self.records.notify("on_trial_start", trial)
         if trial.has_checkpoint():
             self.records.notify("on_trial_restore", trial)
-
-    def _idle_process(self, request: PlacementGroupFactory) -> Process | None:
-        """Return a process with these resources and an ended trial; None: none exists."""
-        for place, idle in enumerate(self._idle):
-            if idle.request == request:
-                return self._idle.pop(place)
-        return None
 
     def _new_process(self, request: PlacementGroupFactory) -> Process:
         return Process(self._actor_class, request, self._classes, has_object=is_class(self.trainable))
@@ -397,9 +390,9 @@ class Runner:
         process = self._processes.pop(trial_id, None)
         if process is None:
             return
-        if is_usable and self.reuses and len(self._idle) < IDLE_MAX:
-            self._idle.append(process)
-        else:
+        beginning = [each.trial_id for each in self._calls.values() if each.method == "begin"]
+        waiting = [self._processes[each].request for each in beginning if each in self._processes]
+        if not is_usable or not self.reuses or not self._idle.keep(process, waiting):
             process.end(kills=not is_usable)
 
     def _drop(self, trial_id: str) -> None:
@@ -415,11 +408,11 @@ class Runner:
         Returns:
             The error of a file that could not be written to its end, or of a callback.
         """
-        for process in [*self._processes.values(), *self._idle]:
+        for process in self._processes.values():
             with contextlib.suppress(Exception):
-                process.end(kills=process not in self._idle)
+                process.end(kills=True)
         self._processes.clear()
-        self._idle.clear()
+        self._idle.end()
         with contextlib.suppress(OSError):
             self.callbacks.save(self.path)
         problem = self.records.close()

@@ -1,0 +1,78 @@
+"""Processes that are kept for the next trial let go of resources that a waiting trial needs."""
+
+import pytest
+
+import zray
+from tests.gates import nothing_is_held, until
+from zray import tune
+from zray.tune import runner
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+class Sized(tune.Trainable):
+    """A class whose trials ask for one or two of the two CPUs."""
+
+    @classmethod
+    def default_resource_request(cls, config):
+        return tune.PlacementGroupFactory([{"CPU": config["cpus"]}])
+
+    def step(self):
+        return {"cpus": self.config["cpus"], "done": self._iteration == 1}
+
+    def reset_config(self, config):
+        return self.config["can_reset"]
+
+
+def fit(trainable, folder, space, **options):
+    config = tune.TuneConfig(reuse_actors=True, **options)
+    run_config = tune.RunConfig(storage_path=str(folder), name="reused", verbose=0)
+    results = tune.Tuner(trainable, param_space=space, tune_config=config, run_config=run_config).fit()
+    assert not results.errors
+    until(nothing_is_held)
+    return results
+
+
+@pytest.mark.parametrize("can_reset", [True, False])
+@pytest.mark.parametrize("amounts", [[1, 2], [2, 1]])
+def test_trials_of_a_class_that_ask_for_different_resources_all_run(amounts, can_reset, tmp_path):
+    space = {"cpus": tune.grid_search(amounts), "can_reset": can_reset}
+    results = fit(Sized, tmp_path, space, num_samples=2)
+    assert [result.metrics["cpus"] for result in results] == amounts * 2
+
+
+def test_trials_of_a_function_that_ask_for_different_resources_all_run(tmp_path):
+    train = tune.with_resources(lambda config: {"cpus": config["cpus"]}, lambda config: {"cpu": config["cpus"]})
+    results = fit(train, tmp_path, {"cpus": tune.grid_search([1, 2, 1, 2])})
+    assert [result.metrics["cpus"] for result in results] == [1, 2, 1, 2]
+
+
+def test_bundles_of_different_numbers_all_run(tmp_path):
+    train = tune.with_resources(
+        lambda config: {"bundles": config["bundles"]},
+        lambda config: tune.PlacementGroupFactory([{"CPU": 1}] * config["bundles"]),
+    )
+    results = fit(train, tmp_path, {"bundles": tune.grid_search([1, 2, 1, 2])})
+    assert [result.metrics["bundles"] for result in results] == [1, 2, 1, 2]
+
+
+def test_process_waits_for_no_idle_one_where_others_hold_the_rest(tmp_path, monkeypatch):
+    """Of two CPUs an actor of the user holds one: the second trial's process waits beside those that are used again."""
+    monkeypatch.setattr(runner, "NODES_SECONDS", 0.1)
+    monkeypatch.setattr(runner, "WAIT_SECONDS", 0.1)
+
+    @zray.remote(num_cpus=1)
+    class Holder:
+        def holds(self):
+            return True
+
+    holder = Holder.remote()
+    assert zray.get(holder.holds.remote())
+    space = {"x": tune.grid_search([1, 2, 3])}
+    config = tune.TuneConfig(reuse_actors=True)
+    run_config = tune.RunConfig(storage_path=str(tmp_path), name="beside", verbose=0)
+    results = tune.Tuner(
+        lambda config: {"x": config["x"]}, param_space=space, tune_config=config, run_config=run_config
+    )
+    assert [result.metrics["x"] for result in results.fit()] == [1, 2, 3]
+    del holder
