@@ -79,6 +79,38 @@ def test_numbers_of_every_library_are_numbers_of_python(value, number):
     assert float(plain({"loss": value})["loss"]) == number
 
 
+class Stack(list):
+    """A list of the user's own kind."""
+
+
+@pytest.mark.parametrize("kind", ["numpy", "objects", "torch", "gradient", "frame", "list", "view"])
+def test_values_that_change_in_place_after_a_report_are_recorded_as_they_were(kind):
+    if kind in ("torch", "gradient"):
+        torch = pytest.importorskip("torch")
+        base = torch.zeros(2, requires_grad=kind == "gradient")
+        value = base * 1
+        change = lambda: value.data.add_(1)  # noqa: E731
+    elif kind == "frame":
+        pandas = pytest.importorskip("pandas")
+        value = pandas.DataFrame({"a": [0, 0]})
+        change = lambda: value.iloc.__setitem__((0, 0), 1)  # noqa: E731
+    elif kind == "objects":
+        value = np.array([Stack([0]), None], dtype=object)
+        change = lambda: value[0].append(1)  # noqa: E731
+    elif kind == "list":
+        value = Stack([0])
+        change = lambda: value.append(1)  # noqa: E731
+    else:
+        base = np.zeros((2, 2))
+        value = base if kind == "numpy" else base[0]
+        change = lambda: base.__iadd__(1)  # noqa: E731
+    found = recordable({"value": value, "nested": {"values": [value, (value,)]}})
+    before = str(found)
+    change()
+    assert str(found) == before != str(recordable({"value": value, "nested": {"values": [value, (value,)]}}))
+    assert type(found["value"]) is type(value)
+
+
 TEXTS = [
     ("a\ud800b", "a\\ud800b"),
     (os.fsdecode(b"caf\xe9"), "caf\\udce9"),
@@ -128,7 +160,7 @@ def test_value_that_holds_itself_is_an_error_that_names_its_metric():
 def test_arrays_of_several_numbers_and_texts_stay():
     array, tensor = np.arange(3), Tensor(1, 2)
     found = recordable({"a": array, "t": tensor, "s": "text", "n": None, "nan": float("nan")})
-    assert found["a"] is array and found["t"] is tensor and found["s"] == "text"
+    assert found["a"].tolist() == [0, 1, 2] and found["t"].tolist() == [1, 2] and found["s"] == "text"
     assert plain(found) == {"a": [0, 1, 2], "t": [1, 2], "s": "text", "n": None, "nan": found["nan"]}
     assert as_number("0.5") is None and as_number(array) is None and as_number(np.datetime64("2020-01-01")) is None
 

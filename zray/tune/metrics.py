@@ -11,6 +11,7 @@ The trial's own process looks at each result, so that an error names the metric,
 from __future__ import annotations
 
 import contextlib
+import copy
 import numbers
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +36,9 @@ _KEYS = frozenset((str, int, float, bool, type(None)))
 
 
 def recordable(metrics: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the metrics of a result in recorded form.  Arrays of several numbers and other objects stay unchanged.
+    """Return the metrics of a result in recorded form.
+
+    Arrays of several numbers and other objects are copied: the trial may change them before the result leaves it.
 
     Raises:
         ValueError: a value cannot be recorded; the error names its metric.
@@ -88,6 +91,14 @@ def _other(value: Any, name: str) -> Any:
             why = f"cannot be written: {type(error).__name__}: {text_of(error)}"
             raise ValueError(_refusal(value, name, why)) from error
         _check_pickles(value, name)
+    return _own(value)
+
+
+def _own(value: Any) -> Any:
+    """A copy of a value, in which no later change is seen; the value itself, if it cannot be copied."""
+    with contextlib.suppress(Exception):
+        # A tensor with a gradient is no leaf: deepcopy refuses it.
+        return value.detach().clone() if callable(getattr(value, "detach", None)) else copy.deepcopy(value)
     return value
 
 
