@@ -126,3 +126,40 @@ def test_logged_values_are_reduced_and_forgotten():
     metrics.log_value(("x", "a"), 2.0)
     assert metrics.peek(("x", "a")) == 1.5 and metrics.reduced() == {"x": {"a": 1.5, "b": 3.0}}
     assert metrics.reduced() == {}
+
+
+class Histories(DefaultCallbacks):
+    """Notes lists, in arrays that are changed in place from episode to episode."""
+
+    def on_algorithm_init(self, *, algorithm, **kwargs):
+        self.seen = None
+
+    def on_episode_end(self, *, episode, **kwargs):
+        if getattr(self, "seen", None) is None:
+            self.seen = np.zeros(2)
+        self.seen += 1
+        episode.hist_data["seen"] = self.seen
+        episode.hist_data["lengths"] = [episode.length]
+        episode.custom_metrics["first"] = self.seen[:1]
+
+    def on_episode_step(self, *, episode, **kwargs):
+        episode.user_data["steps"] = episode.user_data.get("steps", 0) + 1
+        assert episode.user_data["steps"] == episode.length
+
+
+@pytest.mark.parametrize("door", ["one", "several"])
+def test_lists_of_episodes_are_in_the_histories_as_they_were(door):
+    given = config(Histories)
+    if door == "several":
+        from tests.rllib.agents import Visitors
+
+        given = given.environment(Visitors).multi_agent(policies={"p"}, policy_mapping_fn=lambda agent, *a, **k: "p")
+    algo = given.build_algo()
+    for _ in range(2):
+        result = algo.train()
+    algo.stop()
+    histories = result["hist_stats"]
+    count = len(histories["episode_reward"])
+    assert count > 1 and histories["lengths"] == histories["episode_lengths"]
+    assert histories["seen"] == [float(number) for number in range(1, count + 1) for _ in range(2)]
+    assert result["custom_metrics"]["first_min"] == 1.0 and result["custom_metrics"]["first_max"] == float(count)

@@ -240,6 +240,10 @@ class AgentGroup(Group):
                 there[agent].reward += float(np.sign(reward) if clip_rewards else reward)
         self.returns[place] += total
         next_observations = copied(dict(observations))
+        if self.events is not None:
+            seen = dict(next_observations)
+            self.live[place].stepped(actions, seen, total, bool(is_terminal), bool(is_truncated), {})
+            self._tell("on_episode_step", place)
         for agent in {**there, **observations}:
             is_end = is_terminal or bool(terminateds.get(agent, False))
             if not (is_end or is_truncated or truncateds.get(agent, False)):

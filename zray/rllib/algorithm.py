@@ -305,6 +305,8 @@ class Algorithm(Views, Checkpoints, Trainable):
         for episode in self.episodes:
             for name, value in (episode.custom_metrics or {}).items():
                 noted.setdefault(name, []).extend(np.ravel(value).tolist())
+            for name, value in (episode.hist_data or {}).items():
+                result["hist_stats"].setdefault(name, []).extend(np.ravel(value).tolist())
             logger.merge(episode.logged or {})
         custom = result["custom_metrics"] = {}
         for name, values in noted.items():

@@ -19,7 +19,7 @@ class Episode(NamedTuple):
     """A finished episode.
 
     env: the number of the environment.  number: of the episode in it.  seed: that of its reset.
-    custom_metrics, logged: what callbacks have noted.
+    custom_metrics, logged, hist_data: what callbacks have noted.
     policy_returns: of several agents: their returns, by policy.
     """
 
@@ -31,6 +31,7 @@ class Episode(NamedTuple):
     custom_metrics: dict[str, float] | None = None
     logged: dict[Any, tuple[str, list[float]]] | None = None
     policy_returns: dict[str, list[float]] | None = None
+    hist_data: dict[str, Any] | None = None
 
 
 class Batch(NamedTuple):

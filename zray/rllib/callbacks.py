@@ -148,6 +148,7 @@ class LiveEpisode:
     """An episode as callbacks see it.
 
     custom_metrics: numbers by name; results have `custom_metrics/<name>_mean`, `_min` and `_max`.
+    hist_data: lists of numbers by name; results have those of the last episodes in `hist_stats/<name>`.
     user_data: a dict for the program.  length, total_reward: so far.
     """
 
@@ -182,14 +183,14 @@ class LiveEpisode:
         self.is_terminated, self.is_truncated = terminated, truncated
 
     def last_observation_for(self, agent_id: Any = None) -> Any:
-        """The last observation."""
-        return self.observation
+        """The last observation; of several agents: that of `agent_id`, or all in a dict."""
+        return self._of(self.observation, agent_id)
 
     last_raw_obs_for = last_observation_for
 
     def last_action_for(self, agent_id: Any = None) -> Any:
         """The last action, as the environment took it."""
-        return self.action
+        return self._of(self.action, agent_id)
 
     def last_reward_for(self, agent_id: Any = None) -> float:
         """The last reward."""
@@ -218,6 +219,10 @@ class LiveEpisode:
     def get_infos(self, indices: int = -1) -> Any:
         """The last info."""
         return self._last(self.info, indices)
+
+    @staticmethod
+    def _of(value: Any, agent_id: Any) -> Any:
+        return value[agent_id] if isinstance(value, dict) and agent_id in value else value
 
     @staticmethod
     def _last(value: Any, indices: Any) -> Any:

@@ -6,6 +6,7 @@ the experiment's seed and the number of the group.  The same weights give the sa
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 from typing import Any
@@ -345,7 +346,9 @@ class Group(Places):
         episode = Episode(self.returns[place], self.lengths[place], env, self.numbers[place], self.seeds[place])
         if self.events is not None:
             self._tell("on_episode_end", place)
-            episode = episode._replace(custom_metrics=self.live[place].custom_metrics, logged=self.metrics.take())
+            # The program may change arrays of a former episode in place.
+            custom, history = copy.deepcopy((self.live[place].custom_metrics, self.live[place].hist_data))
+            episode = episode._replace(custom_metrics=custom, hist_data=history, logged=self.metrics.take())
         self.numbers[place] += 1
         return episode
 
