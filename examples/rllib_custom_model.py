@@ -45,7 +45,7 @@ config = (
 
 with ray.init(num_cpus=2):
     algo = config.build_algo()
-    print("weights of the model:", len(algo.get_weights()))
+    print("weights of the model:", len(algo.get_weights()["default_policy"]))
     returns = [algo.train()["episode_reward_mean"] for _ in range(8)]
     print("after 8,192 steps: better than twice the first return:", returns[-1] > 2 * returns[0])
     algo.stop()

@@ -41,7 +41,7 @@ with Cluster(initialize_head=True, head_node_args={"num_cpus": 1}) as cluster:
         print(f"{len(ray.nodes())} nodes; processes on {len(set(ray.get(where)))} of them")
         print(f"{algo.iteration} iterations, mean return {result['episode_reward_mean']:.1f}")
         alone, _ = train(0)
-        same = (alone.get_weights()["theta"] == algo.get_weights()["theta"]).all()
+        same = (alone.get_policy().get_weights()["theta"] == algo.get_policy().get_weights()["theta"]).all()
         print(f"the same parameters as in one process: {same}")
         algo.stop()
         alone.stop()

@@ -38,7 +38,7 @@ def a3c(workers=0, **options):
 
 
 def digest(algo):
-    return {name: value.tobytes() for name, value in algo.get_weights().items()}
+    return {name: value.tobytes() for name, value in algo.get_policy().get_weights().items()}
 
 
 def curve(algo, iterations):
@@ -95,7 +95,7 @@ def test_a2c_loss_and_gradient_are_those_of_a_plain_recomputation():
     algo = a2c(updates_per_iteration=1, grad_clip=None, entropy_coeff=0.3, gamma=0.9).build_algo()
     for _ in range(5):
         algo.train()
-    weights = algo.get_weights()
+    weights = algo.get_policy().get_weights()
     seen = []
     collect = algo.collect
     algo.collect = lambda steps: seen.extend(collect(steps)) or seen
@@ -149,7 +149,7 @@ def test_a3c_gradient_is_that_of_the_summed_loss_and_goes_into_shared_rmsprop():
     for group in worker.groups:
         group.rollout = lambda *given, run=group.rollout: seen.append(run(*given)) or seen[-1]
     for _ in range(3):
-        weights = algo.get_weights()
+        weights = algo.get_policy().get_weights()
         metrics = algo.train()["info"]["learner"]
         batch = seen[-1]
 
@@ -162,7 +162,7 @@ def test_a3c_gradient_is_that_of_the_summed_loss_and_goes_into_shared_rmsprop():
             assert float((gradient * direction).sum()) == pytest.approx(slope, rel=1e-3, abs=1e-4)
             squares[name] = 0.99 * squares[name] + 0.01 * gradient**2
             step = 0.01 * gradient / (np.sqrt(squares[name]) + 1e-5)
-            assert algo.get_weights()[name] == pytest.approx(weights[name] - step, abs=1e-5)
+            assert algo.get_policy().get_weights()[name] == pytest.approx(weights[name] - step, abs=1e-5)
         assert metrics["policy_loss"] == pytest.approx(plain_loss(weights, [batch], 0.9, 0.5, 0.3)[1], rel=1e-3)
     algo.stop()
 

@@ -39,13 +39,13 @@ def test_batches_of_pong_are_stacked_images(config_class):
     else:
         config.training(learning_starts=8, train_batch_size=8, updates_per_iteration=1)
     algo = config.build_algo()
-    before = algo.get_weights()
+    before = algo.get_policy().get_weights()
     for _ in range(2):
         algo.train()
     (batch,) = algo.collect(2)
     assert batch.observations.shape == (2, 1, 84, 84, 4)
     assert batch.observations.dtype == np.uint8
-    assert any((value != before[name]).any() for name, value in algo.get_weights().items())
+    assert any((value != before[name]).any() for name, value in algo.get_policy().get_weights().items())
     assert algo.config["clip_rewards"] is True
     algo.stop()
 

@@ -142,8 +142,11 @@ class Histories(DefaultCallbacks):
         episode.hist_data["lengths"] = [episode.length]
         episode.custom_metrics["first"] = self.seen[:1]
 
+    def on_episode_start(self, *, episode, **kwargs):
+        episode.user_data["steps"] = episode.length
+
     def on_episode_step(self, *, episode, **kwargs):
-        episode.user_data["steps"] = episode.user_data.get("steps", 0) + 1
+        episode.user_data["steps"] += 1
         assert episode.user_data["steps"] == episode.length
 
 

@@ -42,9 +42,9 @@ def moved(name, path, rate):
     """How far the weights go in an iteration behind a restore, with this rate."""
     algo = made(name, rate)
     algo.restore(path)
-    before = algo.get_weights()
+    before = algo.get_policy().get_weights()
     algo.train()
-    after = algo.get_weights()
+    after = algo.get_policy().get_weights()
     algo.stop()
     return sum(float(abs(after[key].astype(float) - before[key]).sum()) for key in before)
 
@@ -78,10 +78,12 @@ def test_checkpoint_of_another_algorithm_is_refused_before_anything_changes(tmp_
     path = algo.save(str(tmp_path / "saved"))
     algo.stop()
     other = made("a2c", 1e-2)
-    before = other.get_weights()
+    before = other.get_policy().get_weights()
     with pytest.raises(ValueError, match="is of PPO, and this algorithm is A2C"):
         other.restore(path)
-    assert other.iteration == 0 and all((before[key] == value).all() for key, value in other.get_weights().items())
+    assert other.iteration == 0 and all(
+        (before[key] == value).all() for key, value in other.get_policy().get_weights().items()
+    )
     other.stop()
 
 
@@ -91,8 +93,10 @@ def test_checkpoint_of_other_shapes_is_refused_before_anything_changes(tmp_path)
     path = algo.save(str(tmp_path / "saved"))
     algo.stop()
     other = PPOConfig().environment("CartPole-v1").training(model={"fcnet_hiddens": [9]}).build_algo()
-    before = other.get_weights()
+    before = other.get_policy().get_weights()
     with pytest.raises(ValueError, match=r"\(8, 4\) there, \(9, 4\) here"):
         other.restore(path)
-    assert other.iteration == 0 and all((before[key] == value).all() for key, value in other.get_weights().items())
+    assert other.iteration == 0 and all(
+        (before[key] == value).all() for key, value in other.get_policy().get_weights().items()
+    )
     other.stop()

@@ -37,11 +37,11 @@ def small(config, env, **options):
 def test_check_holds_and_changes_nothing(make, capsys):
     algo = small(make(), "CartPole-v1").build_algo()
     algo.train()
-    weights, state = algo.get_weights(), torch.get_rng_state()
+    weights, state = algo.get_policy().get_weights(), torch.get_rng_state()
     found = algo.check()
     assert len(found) > 10 and all(check.holds for check in found)
     assert capsys.readouterr().out.count("\nok") == len(found) - 1
-    assert all((weights[name] == value).all() for name, value in algo.get_weights().items())
+    assert all((weights[name] == value).all() for name, value in algo.get_policy().get_weights().items())
     assert torch.equal(torch.get_rng_state(), state)
     algo.stop()
 
@@ -94,7 +94,7 @@ def test_check_finds_a_target_that_moves(monkeypatch):
 def test_last_minibatch_of_one_row_changes_nothing_to_nan():
     algo = small(PPOConfig(), "CartPole-v1").training(minibatch_size=5, num_epochs=1).build_algo()
     algo.train()  # 16 rows: the last minibatch has one
-    assert all(np.isfinite(value).all() for value in algo.get_weights().values())
+    assert all(np.isfinite(value).all() for value in algo.get_policy().get_weights().values())
     algo.stop()
 
 
@@ -220,7 +220,7 @@ def test_worker_that_hangs_is_replaced_and_the_curve_is_the_same(tmp_path, caplo
             config.training(noise_size=10_000, episodes_per_batch=8)
         algo = config.env_runners(num_env_runners=workers, sample_timeout_s=4).build_algo()
         algo.train()
-        weights = {name: value.tobytes() for name, value in algo.get_weights().items()}
+        weights = {name: value.tobytes() for name, value in algo.get_policy().get_weights().items()}
         algo.stop()
         return weights
 

@@ -83,7 +83,7 @@ def test_curve_of_whole_episodes_is_the_same_in_other_processes(nothing_left):
             algo = made(workers=workers, num_epochs=1).build_algo()
             for _ in range(2):
                 algo.train()
-            found.append({name: value.tobytes() for name, value in algo.get_weights().items()})
+            found.append({name: value.tobytes() for name, value in algo.get_policy().get_weights().items()})
             algo.stop()
     assert found[0] == found[1]
 

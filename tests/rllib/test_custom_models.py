@@ -97,7 +97,7 @@ def weights_after(config, iterations=2):
     algo = config.build_algo()
     for _ in range(iterations):
         algo.train()
-    weights = {name: value.tobytes() for name, value in algo.get_weights().items()}
+    weights = {name: value.tobytes() for name, value in algo.get_policy().get_weights().items()}
     algo.stop()
     return weights
 
@@ -127,10 +127,10 @@ def test_name_that_is_not_registered_names_the_nearest():
 def test_plain_module_learns(config_class, env, has_value):
     model = {"custom_model": Plain, "custom_model_config": {"size": 4, "has_value": has_value}}
     algo = small(config_class().environment(env)).training(model=model).build_algo()
-    before = algo.get_weights()["inner.logits.weight"]
+    before = algo.get_policy().get_weights()["inner.logits.weight"]
     for _ in range(2):
         algo.train()
-    after = algo.get_weights()["inner.logits.weight"]
+    after = algo.get_policy().get_weights()["inner.logits.weight"]
     assert before.shape[1] == 4 and not np.array_equal(before, after)
     if config_class is DQNConfig:
         rows = np.random.default_rng(0).random((3, *algo.policy.row_shape)).astype(np.float32)
@@ -178,10 +178,10 @@ class Losing(FullyConnectedNetwork):
 def test_loss_of_a_model_is_the_loss_of_ppo():
     config = small(PPOConfig()).environment("CartPole-v1").training(model={"custom_model": Losing}, grad_clip=None)
     algo = config.training(lr=0.3).build_algo()
-    before = algo.get_weights()
+    before = algo.get_policy().get_weights()
     for _ in range(3):
         algo.train()
-    after = algo.get_weights()
+    after = algo.get_policy().get_weights()
     changed = [name for name, value in after.items() if not np.array_equal(value, before[name])]
     algo.stop()
     assert len(changed) == 1 and (after[changed[0]] > 1.5).all()

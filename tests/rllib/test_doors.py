@@ -45,7 +45,10 @@ def test_program_of_2018(tmp_path):
     other = get_agent_class("PPO")(env="CartPole-v0", config=config)
     other.restore(path)
     assert (other.iteration, agent.iteration) == (1, 1)
-    assert all((other.get_weights()[name] == value).all() for name, value in agent.get_weights().items())
+    assert all(
+        (other.get_policy().get_weights()[name] == value).all()
+        for name, value in agent.get_policy().get_weights().items()
+    )
     agent.stop()
     other.stop()
 

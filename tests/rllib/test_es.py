@@ -39,7 +39,7 @@ def curve(algo, iterations=ITERATIONS, between=lambda: None):
         result = algo.train()
         found.append((result["episode_reward_mean"], result["timesteps_this_iter"], result["info"]["learner"]))
         between()
-    theta = algo.get_weights()["theta"].tobytes()
+    theta = algo.get_policy().get_weights()["theta"].tobytes()
     algo.stop()
     return found, theta
 
@@ -117,7 +117,7 @@ def test_box_actions_have_noise_only_when_they_explore():
 
 def test_update_is_that_of_a_plain_loop():
     algo = config(eval_prob=0.0, optimizer="sgd", l2_coeff=0.1, stepsize=0.5, momentum=0.0).build_algo()
-    theta = algo.get_weights()["theta"]
+    theta = algo.get_policy().get_weights()["theta"]
     noise, env, policy = make_noise(3, NOISE), gymnasium.make("CartPole-v1"), algo.rollouts.local.policy
     slices, returns = [], []
     for pair in range(11):
@@ -136,7 +136,7 @@ def test_update_is_that_of_a_plain_loop():
     ranks = centred_ranks(np.array(returns))
     gradient = sum(np.outer(ranks[:, 0] - ranks[:, 1], np.ones(len(theta))) * slices) / 22
     algo.train()
-    assert algo.get_weights()["theta"] == pytest.approx(theta + 0.5 * (gradient - 0.1 * theta), abs=1e-6)
+    assert algo.get_policy().get_weights()["theta"] == pytest.approx(theta + 0.5 * (gradient - 0.1 * theta), abs=1e-6)
     algo.stop()
 
 

@@ -43,7 +43,7 @@ def dqn():
 
 
 def digest(algo):
-    return {name: value.tobytes() for name, value in algo.get_weights().items()}
+    return {name: value.tobytes() for name, value in algo.get_policy().get_weights().items()}
 
 
 def curve(algo, iterations, between=lambda: None):

@@ -202,7 +202,10 @@ def test_checkpoint_of_other_environments_gives_its_weights_and_says_so(tmp_path
     second.restore(str(tmp_path))
     assert second.rollouts.host.groups[0].envs[0].config["length"] == 2 and second.iteration == 1
     assert caplog.records[-1].getMessage().startswith("The checkpoint has another env_config than this algorithm: tr")
-    assert all((second.get_weights()[name] == value).all() for name, value in first.get_weights().items())
+    assert all(
+        (second.get_policy().get_weights()[name] == value).all()
+        for name, value in first.get_policy().get_weights().items()
+    )
     first.stop(), second.stop()
 
 

@@ -198,7 +198,7 @@ def test_constructor_of_a_model_is_named():
 def test_model_of_former_years_reads_its_arguments_in_the_configuration():
     model = {"custom_model": OfConfig, "custom_model_config": {"more": 3}}
     algo = small().training(model=model).build_algo()
-    assert algo.get_weights()["inner.layer.weight"].shape == (5, 2)
+    assert algo.get_policy().get_weights()["inner.layer.weight"].shape == (5, 2)
     algo.stop()
 
 

@@ -130,11 +130,13 @@ def test_loss_that_is_not_finite_ends_the_iteration_with_its_name(make):
     if make is SACConfig:
         config.training(learning_starts=8)
     algo = config.build_algo()
-    before = algo.get_weights()
+    before = algo.get_policy().get_weights()
     with pytest.raises(NotFiniteError, match=r"The (vf_loss|q_loss)( of worker 0)? is (inf|nan)") as raised:
         algo.train()
     assert "weight" in str(raised.value)
-    assert all((value == before[name]).all() for name, value in algo.get_weights().items() if name != "is_uniform")
+    assert all(
+        (value == before[name]).all() for name, value in algo.get_policy().get_weights().items() if name != "is_uniform"
+    )
     algo.stop()
 
 
@@ -215,7 +217,7 @@ def test_masked_action_is_never_taken(make):
     for _ in range(3):
         result = algo.train()
     assert all(np.isfinite(value) for value in result["learners"]["default_policy"].values())
-    assert all(np.isfinite(value).all() for value in algo.get_weights().values())
+    assert all(np.isfinite(value).all() for value in algo.get_policy().get_weights().values())
     env = Doors()
     observation, _ = env.reset(seed=0)
     for turn in range(60):

@@ -85,3 +85,23 @@ def test_calls_of_a_program_leave_the_random_numbers_of_training():
     action, _, info = algo.compute_single_action(np.zeros(3, np.float32), full_fetch=True)
     algo.stop()
     assert action.shape == (1,) and np.isfinite(info["action_logp"])
+
+
+def test_weights_are_by_policy_as_in_ray():
+    from zray.rllib.algorithms.ppo import PPOConfig
+
+    algo = PPOConfig().environment("CartPole-v1").training(model={"fcnet_hiddens": [4]}).build_algo()
+    own = algo.get_policy().get_weights()
+    found = algo.get_weights()
+    assert list(found) == list(algo.get_weights(["default_policy"])) == ["default_policy"]
+    assert all(np.array_equal(found["default_policy"][name], value) for name, value in own.items())
+    changed = {name: value + 1 for name, value in own.items()}
+    for given in ({"default_policy": changed}, own, changed):  # also by name alone, as programs have kept them
+        algo.set_weights(given)
+        wanted = given.get("default_policy", given)
+        assert all(np.array_equal(value, wanted[name]) for name, value in algo.get_policy().get_weights().items())
+    algo.set_weights(algo.get_weights())
+    for wrong in (lambda: algo.get_weights(["other"]), lambda: algo.set_weights({"other": own})):
+        with pytest.raises(ValueError, match="No policy is called 'other'.  The policies are: default_policy"):
+            wrong()
+    algo.stop()

@@ -57,7 +57,7 @@ def config(model, workers=0, env=StatelessCartPole):
 
 
 def weights(algo):
-    return {name: value.tobytes() for name, value in algo.get_weights().items()}
+    return {name: value.tobytes() for name, value in algo.get_policy().get_weights().items()}
 
 
 def test_sequences_are_cut_at_ends_and_at_their_longest():

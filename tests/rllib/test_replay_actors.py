@@ -51,7 +51,7 @@ def small(**options):
 
 
 def weights(algo):
-    return {name: value.tobytes() for name, value in algo.get_weights().items()}
+    return {name: value.tobytes() for name, value in algo.get_policy().get_weights().items()}
 
 
 def test_training_is_the_same_for_any_number_of_workers_and_behind_a_checkpoint(tmp_path):

@@ -30,7 +30,7 @@ def sac(workers=0, **options):
 
 
 def digest(algo):
-    return {name: value.tobytes() for name, value in algo.get_weights().items()}
+    return {name: value.tobytes() for name, value in algo.get_policy().get_weights().items()}
 
 
 def curve(algo, iterations):

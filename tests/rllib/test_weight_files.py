@@ -28,18 +28,20 @@ def test_plain_msgpack_reads_weights_and_filter_of_a_checkpoint(tmp_path):
     algo.train()
     path = algo.save_to_path(tmp_path)
     found = msgpack.unpackb((tmp_path / FILE).read_bytes(), object_hook=msgpack_numpy.decode)["default_policy"]
-    assert equal(found["weights"], algo.get_weights()) and equal(read_weights(path)["default_policy"], found["weights"])
+    assert equal(found["weights"], algo.get_policy().get_weights()) and equal(
+        read_weights(path)["default_policy"], found["weights"]
+    )
     assert np.array_equal(found["filter"]["mean"], algo.policy.filter.mean) and found["filter"]["count"] == 32.0
     algo.stop()
 
 
 def test_weights_that_plain_msgpack_has_written_are_taken(tmp_path):
     algo = built()
-    changed = {name: value + 1 for name, value in algo.get_weights().items()}
+    changed = {name: value + 1 for name, value in algo.get_policy().get_weights().items()}
     state = {"default_policy": {"weights": changed, "filter": {}}}
     (tmp_path / FILE).write_bytes(msgpack.packb(state, default=msgpack_numpy.encode))
     algo.learner_group.set_weights(read_weights(tmp_path))
-    assert equal(algo.get_weights(), changed)
+    assert equal(algo.get_policy().get_weights(), changed)
     algo.stop()
 
 

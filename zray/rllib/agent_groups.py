@@ -132,7 +132,9 @@ class AgentGroup(Group):
         self.returns[place], self.lengths[place] = 0.0, 0
         for each in (self.owners, self.pending, self.memories, self.agent_returns):
             each[place] = {}  # type: ignore[call-overload]
-        return copied(self._begun(place, lambda env: reset_agents(env, seed)))
+        observations = copied(self._begun(place, lambda env: reset_agents(env, seed)))
+        self._tell_begun(place, dict(observations), {})
+        return observations
 
     def _owner(self, policies: Any, place: int, agent: Any) -> str:
         """The policy of an agent: it is asked for once in an episode."""

@@ -398,14 +398,6 @@ class Algorithm(Views, Checkpoints, Trainable):
         """Return the policy `policy_id`; with one agent "default_policy" is the only one."""
         return self.policy
 
-    def get_weights(self) -> dict[str, Any]:
-        """The parameters of the model, by name."""
-        return self.policy.get_weights()
-
-    def set_weights(self, weights: dict[str, Any]) -> None:
-        """Take parameters of the model."""
-        self.policy.set_weights(weights)
-
     def check(self, verbose: bool = True) -> Any:
         """Check the details of the algorithm on a live batch; the algorithm itself does not change.
 

@@ -113,12 +113,15 @@ class Group(Places):
             self.taken[place] = []
         observation, info = self._begun(place, lambda env: env.reset(seed=seed))
         observation = copied(observation)
+        self._tell_begun(place, observation, info)
+        return observation
+
+    def _tell_begun(self, place: int, observation: Any, info: dict[str, Any]) -> None:
         if self.events is not None:
             self.live[place] = LiveEpisode(self.index * self.size + place, self.numbers[place])
             self.live[place].observation, self.live[place].info = observation, info
             self._tell("on_episode_created", place)
             self._tell("on_episode_start", place)
-        return observation
 
     def _where(self, place: int) -> str:
         return (

@@ -208,12 +208,12 @@ class LearnerGroup:
 
     def get_weights(self, *args: Any, **ignored: Any) -> dict[str, Any]:
         """The parameters of the models, by policy and name."""
-        return {name: self.algorithm.get_policy(name).get_weights() for name in self.algorithm.policy_ids()}
+        found: dict[str, Any] = self.algorithm.get_weights()
+        return found
 
     def set_weights(self, weights: Mapping[str, Any]) -> None:
         """Take parameters, by policy and name."""
-        for name, found in weights.items():
-            self.algorithm.get_policy(name).set_weights(found)
+        self.algorithm.set_weights(weights)
 
     def get_state(self, *args: Any, **ignored: Any) -> dict[str, Any]:
         """The parameters, and the state of the learner."""

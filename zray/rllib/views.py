@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 __all__ = ["Views"]
@@ -19,6 +20,37 @@ class Views:
         from .modules import RLModule
 
         return RLModule(self.get_policy(module_id), module_id)
+
+    def get_weights(self: Any, policies: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
+        """The parameters of the models, by policy and name.
+
+        Args:
+            policies: the names of policies; None: all.
+
+        Raises:
+            ValueError: no policy has such a name.
+        """
+        names = self.policy_ids() if policies is None else list(policies)
+        self._check_policy_names(names)
+        return {name: self.get_policy(name).get_weights() for name in names}
+
+    def set_weights(self: Any, weights: Mapping[str, Any]) -> None:
+        """Take parameters of the models, by policy and name; with one policy also by name alone.
+
+        Raises:
+            ValueError: no policy has such a name.
+        """
+        if weights and not any(isinstance(each, Mapping) for each in weights.values()) and len(self.policy_ids()) == 1:
+            weights = {self.policy_ids()[0]: weights}
+        self._check_policy_names(weights)
+        for name, found in weights.items():
+            self.get_policy(name).set_weights(found)
+
+    def _check_policy_names(self: Any, names: Collection[str]) -> None:
+        own = self.policy_ids()
+        for name in names:
+            if name not in own:
+                raise ValueError(f"No policy is called {name!r}.  The policies are: {', '.join(map(str, own))}.")
 
     @property
     def learner_group(self) -> Any:
