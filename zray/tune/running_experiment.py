@@ -126,6 +126,14 @@ class RunningExperiment:
         """The experiment's folder."""
         return self.settings.path
 
+    def take_new_name(self) -> None:
+        """Let the folder be a new one, although the name is that of another experiment."""
+        if self.url and self.is_named:  # names of copies are new for all machines
+            self.name = f"{self.name}_{os.urandom(3).hex()}"
+            self.url = f"{self.url.rpartition('/')[0]}/{self.name}"
+            self.settings.path = os.path.join(self.storage_path, self.name)
+        self.is_named = False
+
     # --- parts ---
 
     def _searcher(self, searcher: Any) -> Searcher:

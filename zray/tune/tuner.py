@@ -116,25 +116,49 @@ class Tuner:
     ) -> None:
         self._resume = _resume
         self._run_config = run_config
+        self._given = trainable, param_space, tune_config, run_config
+        self._has_run = False
         self._experiment = _experiment or experiment_of(trainable, param_space, tune_config, run_config)
 
     def fit(self) -> ResultGrid:
         """Run the experiment, and return the outcomes.  Failed trials raise nothing: see `ResultGrid.errors`.
 
+        A second call runs a new experiment in a new folder.  That of `restore` goes on in the same folder.
+
         Raises:
             TuneError: the experiment cannot be run.
         """
+        if self._has_run:
+            self._experiment = self._anew()
         experiment = self._experiment
-        if self._resume is not None:
-            experiment.resume(**self._resume)
-        else:
-            experiment.fit()
+        try:
+            if self._resume is not None:
+                experiment.resume(**self._resume)
+            else:
+                experiment.fit()
+        finally:
+            self._has_run = bool(experiment.controller.trials)
         failure = self._run_config.failure_config if self._run_config is not None else None
         if failure is not None and failure.fail_fast == "raise":
             for error in map(error_of, experiment.controller.get_trials()):
                 if error is not None:
                     raise error
         return ResultGrid(experiment)
+
+    def _anew(self) -> RunningExperiment:
+        """The experiment of a further `fit`."""
+        former = self._experiment
+        if self._resume is not None:
+            return RunningExperiment.load(
+                former.url or former.path,
+                former.trainable,
+                replays=False,
+                storage_filesystem=former.filesystem,
+                space=former.space,
+            )
+        experiment = experiment_of(*self._given)
+        experiment.take_new_name()
+        return experiment
 
     def get_results(self) -> ResultGrid:
         """Return the outcomes so far, of a run or restored experiment."""

@@ -50,8 +50,9 @@ class BasicVariantGenerator(Searcher):
         self._metric, self._mode = metric, mode
         check_space(config)
         check_points(self.points, config, "BasicVariantGenerator", keeps=True)
-        if not self._has_seed and spec.get("seed") is not None:
-            self.seed = spec["seed"]
+        if not self._has_seed and (self.count or spec.get("seed") is not None):
+            self.seed = settled_seed(None, spec)
+        self.count = 0  # of an experiment before
         self.space = config
         self.num_samples = spec.get("num_samples", 1)
         return True

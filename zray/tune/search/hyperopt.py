@@ -14,7 +14,7 @@ from ..unknown import checks_names
 from ..variants import has_unresolved_values
 from .former import flat_config
 from .points import check_points
-from .searcher import Searcher, learnt_values, settled_seed
+from .searcher import Searcher, learnt_values, settled_seed, used_again
 
 __all__ = ["HyperOptSearch"]
 
@@ -125,6 +125,8 @@ class HyperOptSearch(Searcher):
         max_concurrent: the number of trials at once; None: that of TuneConfig.
     """
 
+    _has_taken = False  # whether the space is an experiment's
+
     def __init__(
         self,
         space: Any = None,
@@ -151,12 +153,14 @@ class HyperOptSearch(Searcher):
     def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
         self._metric, self._mode = self._metric or metric, self._mode or mode
         self._seed = settled_seed(self._seed, spec)
+        if self._has_taken and has_unresolved_values(config):
+            raise used_again(self)
         is_given = self._space is not None
-        if not is_given and has_unresolved_values(config):
-            self._space = config
-        if isinstance(self._space, Mapping) and has_unresolved_values(self._space):
-            check_points(self._points, self._space, "HyperOptSearch", keeps=False)
-        return self._space is not None and not is_given
+        space = config if not is_given and has_unresolved_values(config) else self._space
+        if isinstance(space, Mapping) and has_unresolved_values(space):
+            check_points(self._points, space, "HyperOptSearch", keeps=False)
+        self._space, self._has_taken = space, not is_given and space is not None
+        return self._has_taken
 
     def _start(self) -> None:
         hyperopt = _hyperopt()

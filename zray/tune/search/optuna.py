@@ -14,7 +14,7 @@ from ..variants import has_unresolved_values
 from .former import flat_config, former_trials
 from .optuna_spaces import distributions_of, flat_point, nested, values_of
 from .points import check_points
-from .searcher import Searcher, learnt_values, metrics_of, settled_seed
+from .searcher import Searcher, learnt_values, metrics_of, settled_seed, used_again
 
 __all__ = ["OptunaSearch", "distributions_of"]
 
@@ -68,6 +68,8 @@ class OptunaSearch(Searcher):
         tune.TuneConfig(metric="loss", mode="min", num_samples=30, search_alg=search)
     """
 
+    _has_taken = False  # whether the space is an experiment's
+
     def __init__(
         self,
         space: Any = None,
@@ -105,12 +107,14 @@ class OptunaSearch(Searcher):
         self._metric, self._mode = self._metric or metric, self._mode or mode
         if self._sampler is None:
             self._seed = settled_seed(self._seed, spec)
+        if self._has_taken and has_unresolved_values(config):
+            raise used_again(self)
         is_given = self._space is not None
-        if not is_given and has_unresolved_values(config):
-            self._space = config
-        if isinstance(self._space, Mapping):
-            check_points(self._points, self._space, "OptunaSearch", keeps=False)
-        return self._space is not None and not is_given
+        space = config if not is_given and has_unresolved_values(config) else self._space
+        if isinstance(space, Mapping):
+            check_points(self._points, space, "OptunaSearch", keeps=False)
+        self._space, self._has_taken = space, not is_given and space is not None
+        return self._has_taken
 
     # --- the study ---
 

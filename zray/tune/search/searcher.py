@@ -180,6 +180,15 @@ def set_search_properties(
     return bool(searcher.set_search_properties(metric, mode, config, **(spec if takes_more else {})))
 
 
+def used_again(searcher: Searcher) -> ValueError:
+    """The error for a searcher that a second experiment is given."""
+    name = type(searcher).__name__
+    return ValueError(
+        f"This {name} has the search space and the trials of another experiment: make a new one for each experiment, "
+        f"{name}(...)."
+    )
+
+
 def metrics_of(metric: str | Sequence[str] | None) -> list[str]:
     """Return the metrics of a searcher, several for several objectives."""
     return [metric or ""] if metric is None or isinstance(metric, str) else [str(each) for each in metric]
