@@ -85,6 +85,14 @@ def test_ls_sorts_limits_and_picks_columns(folder):
     assert "No trial has a column 'y'" in invoke("ls", folder, "--sort", "y", code=1)
 
 
+def test_plot_of_a_metric_that_no_trial_has_is_refused(folder, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("before")
+    said = invoke("plot", folder, "--metric", "nope", "-o", page, code=1)
+    assert "No trial has a metric 'nope' with a number.  The metrics are: " in said and "loss" in said
+    assert page.read_text() == "before"
+
+
 def test_ls_is_a_table_of_whole_lines_in_a_pipe(folder):
     said = invoke("ls", folder)
     assert "6 of 6 trials" in said

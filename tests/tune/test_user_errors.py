@@ -1,5 +1,7 @@
 """Mistakes of programs that are errors before the first trial."""
 
+import functools
+
 import pytest
 
 from zray import tune
@@ -14,6 +16,9 @@ class Plain:
 class Good(tune.Trainable):
     def step(self):
         return {"loss": 1}
+
+    def save_checkpoint(self, folder):
+        return {}
 
 
 def train(config):
@@ -87,3 +92,64 @@ def test_option_without_effect_is_said(give, name, monkeypatch):
 
 def test_options_that_ask_for_what_is_so_anyway_are_taken_in_silence():
     tune.Experiment("a", train, queue_trials=True, sync_to_driver=True)
+
+
+class Unsaving(tune.Trainable):
+    def step(self):
+        return {"loss": 1}
+
+
+@pytest.mark.parametrize("options", [{"checkpoint_at_end": True}, {"checkpoint_frequency": 1}])
+@pytest.mark.parametrize("trainable", [Unsaving, tune.with_resources(Unsaving, {"cpu": 1})])
+def test_class_that_cannot_save_is_refused_where_it_is_to(trainable, options):
+    checkpoint_config = tune.CheckpointConfig(**options)
+    words = rf"^{next(iter(options))}.* needs a method save_checkpoint, which Unsaving does not have: define it"
+    with pytest.raises(ValueError, match=words):
+        tune.Tuner(trainable, run_config=tune.RunConfig(checkpoint_config=checkpoint_config))
+
+
+async def later(config):
+    return {"loss": 1}
+
+
+async def items(config):
+    yield {"loss": 1}
+
+
+class Later:
+    async def __call__(self, config):
+        return {"loss": 1}
+
+
+async def later_with(config, data):
+    return {"loss": data}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: later,
+        lambda: items,
+        lambda: Later(),
+        lambda: functools.partial(later),
+        lambda: tune.with_parameters(later_with, data=1),
+        lambda: tune.with_resources(later, {"cpu": 1}),
+    ],
+    ids=["function", "generator", "object", "partial", "with_parameters", "with_resources"],
+)
+def test_async_function_is_refused_before_the_first_trial(make):
+    with pytest.raises(TuneError, match=r"no async function, as \w+ is: give a function that calls asyncio.run\("):
+        tune.Tuner(make())
+
+
+@pytest.mark.parametrize("make", [tune.randint, tune.lograndint, tune.qrandint])
+@pytest.mark.parametrize("bounds", [(0.5, 3), (1, 2.5)])
+def test_integers_between_fractions_are_refused(make, bounds):
+    with pytest.raises(ValueError, match="The bounds of a range of integers are integers, not .*: use tune.uniform"):
+        make(*bounds, *((2,) if make is tune.qrandint else ()))
+    assert make(1.0, 9.0, *((2,) if make is tune.qrandint else ())).lower == 1  # as programs write 1e3
+
+
+def test_choice_of_no_list_is_refused():
+    with pytest.raises(TypeError, match=r"takes a list of values, as tune.choice\(\[1, 2\]\), not 5"):
+        tune.choice(5)

@@ -92,9 +92,10 @@ class Checkpoints:
     """Saves an algorithm, and lets an algorithm go on from what was saved."""
 
     def save_checkpoint(self: Any, checkpoint_dir: str) -> None:
-        """Write everything that the next iterations depend on."""
+        """Write everything that the next iterations depend on into a folder, which is made."""
         if getattr(self.rollouts, "num_workers", 0) and not self.rollouts.actors:
             self.check_is_live()  # the environments were in processes that have ended
+        os.makedirs(checkpoint_dir, exist_ok=True)
         state = {
             "weights": self.policy.get_weights(),
             "filter": self.policy.filter,
@@ -188,6 +189,43 @@ class Checkpoints:
         self.streams.states = Streams(_whole(next(parts))).states
         torch.manual_seed(_whole(next(parts)))
         self.rollouts.reseed(_whole(next(parts)))
+
+    def export_policy_model(self: Any, export_dir: str, policy_id: str = "default_policy", **ignored: Any) -> None:
+        """Write the model of a policy as `model.pt` into a folder, which is made."""
+        self.get_policy(policy_id).export_model(export_dir)
+
+    def export_policy_checkpoint(self: Any, export_dir: str, policy_id: str = "default_policy", **ignored: Any) -> None:
+        """Write a policy into a folder, which is made; `Policy.from_checkpoint` reads it."""
+        self.get_policy(policy_id).export_checkpoint(export_dir)
+
+    def export_model(self: Any, export_formats: Any, export_dir: str | None = None) -> dict[str, str]:
+        """Write the policy, and return the folder of each form.
+
+        Args:
+            export_formats: forms, as ["model", "checkpoint"].
+            export_dir: the folder; None: that of the trial.
+
+        Raises:
+            ValueError: another form.
+        """
+        writers = {"model": self.export_policy_model, "checkpoint": self.export_policy_checkpoint}
+        formats = [export_formats] if isinstance(export_formats, str) else list(export_formats)
+        for each in formats:
+            if each not in writers:
+                raise ValueError(f"The forms of export_model are 'model' and 'checkpoint', not {each!r}.")
+        folders = {each: os.path.join(export_dir or self.logdir, each) for each in formats}
+        for each, folder in folders.items():
+            writers[each](folder)
+        return folders
+
+    def get_state(self: Any, *args: Any, **ignored: Any) -> dict[str, Any]:
+        """The weights, the state of the learner and the iteration; a checkpoint has the environments too."""
+        return {"learner_group": self.learner_group.get_state(), "training_iteration": self.iteration}
+
+    def set_state(self: Any, state: dict[str, Any]) -> None:
+        """Take a state of `get_state`."""
+        self.learner_group.set_state(state["learner_group"])
+        self._iteration = state["training_iteration"]
 
     def save_to_path(self: Any, path: Any = None) -> str:
         """Save into a folder, and return its path."""

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from .exports import Exports
+
 __all__ = ["PolicyCalls"]
 
 
-class PolicyCalls:
+class PolicyCalls(Exports):
     """Ray's methods of a policy, over the methods of this package.
 
     Example:
@@ -132,11 +134,3 @@ class PolicyCalls:
     def is_stateful(self: Any) -> bool:
         """Whether the policy is recurrent."""
         return bool(self.is_recurrent)
-
-    def export_model(self: Any, export_dir: str, *args: Any, **ignored: Any) -> None:
-        """Write the model as `model.pt` into a folder, which is made: `torch.load(path, weights_only=False)`."""
-        import os
-
-        del args, ignored
-        os.makedirs(export_dir, exist_ok=True)
-        torch.save(self.model, os.path.join(export_dir, "model.pt"))

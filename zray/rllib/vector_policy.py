@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 
 from .boxes import BoxActions
+from .exports import Exports
 from .filters import filter_of
 from .masks import LOWEST, mask_of
 from .model_keys import ReadKeys
@@ -19,7 +20,7 @@ __all__ = ["VectorPolicy"]
 _ACTIVATIONS = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0), "linear": None}
 
 
-class VectorPolicy:
+class VectorPolicy(Exports):
     """A linear policy or a multilayer perceptron, as one vector of parameters.
 
     A Discrete action is the one with the largest output.  A Box action is the outputs, with noise if it explores,

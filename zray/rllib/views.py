@@ -76,6 +76,31 @@ class Views:
 
         return build_trainer()
 
+    @property
+    def evaluation_config(self: Any) -> Any:
+        """The configuration of evaluations: that of the training, with what `evaluation_config` changes."""
+        from .playing import EVALUATED, options_of_evaluation
+
+        found = self.algorithm_config.copy()
+        options = options_of_evaluation(self.config, type(self).__name__)
+        found.options.update({name: options[name] for name in EVALUATED if name in found.options})
+        found.freeze()
+        return found
+
+    @property
+    def eval_env_runner_group(self: Any) -> Any:
+        """Absent: an evaluation plays in the process of the algorithm.
+
+        Raises:
+            AttributeError: always.
+        """
+        raise AttributeError(
+            "zray has no group of processes for evaluations: algo.evaluate() plays them in this process, in an "
+            "environment of its own.  Act on that in callbacks: on_evaluate_start, on_evaluate_end."
+        )
+
+    evaluation_workers = eval_env_runner_group
+
     def add_policy(self, policy_id: str, *args: Any, **options: Any) -> Any:
         """A further policy: not there.
 

@@ -100,6 +100,10 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
         )
         scores.append(objective.best_value([trial.last_result]))
         ever.append(best_value(results, metric, mode))
+    last = [trial.last_result for trial in recorded.trials if trial.last_result]
+    if last and all(score is None for score in [*scores, *ever]):
+        known = ", ".join(dict.fromkeys(name for each in last for name in each))
+        raise ValueError(f"No trial has a metric {metric!r} with a number.  The metrics are: {known}.")
     order = objective.ranked(zip(scores, range(len(scores)), strict=True))
     kept = sorted(order[:trials_max])
     rank = {place: position / max(1, len(order) - 1) for position, place in enumerate(order)}

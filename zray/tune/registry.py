@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -150,6 +151,14 @@ def _checked(trainable: Any) -> Any:
                 "step."
             )
         return trainable
+    function = getattr(trainable, "func", trainable)  # functools.partial
+    for each in (function, getattr(function, "__call__", None)):  # noqa: B004
+        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
+            name = getattr(function, "__name__", type(function).__name__)
+            raise TuneError(
+                f"A trainable function is no async function, as {name} is: give a function that calls "
+                f"asyncio.run({name}(config))."
+            )
     try:
         call_form(trainable)
     except TypeError as error:
@@ -158,21 +167,26 @@ def _checked(trainable: Any) -> Any:
 
 
 def check_saving(trainable: Any, frequency: Any, at_end: Any) -> None:
-    """Refuse options of class trainables for a function, which saves by itself.
+    """Refuse options of class trainables for a function, which saves by itself, and for a class that cannot save.
 
     Raises:
-        ValueError: an option is given, and the trainable is a function.
+        ValueError: an option is given, and the trainable is such a one.
     """
     if isinstance(trainable, str):
         trainable = _trainables.get(trainable)
-    if trainable is None or isinstance(trainable, type) or not callable(trainable):
+    if trainable is None or not callable(trainable):
         return
+    why = "is for class trainables: a function saves when it reports, as tune.report(metrics, checkpoint=...)"
+    if isinstance(trainable, type):
+        from .trainable import Trainable
+
+        if getattr(trainable, "save_checkpoint", None) is not Trainable.save_checkpoint or hasattr(trainable, "_save"):
+            return
+        name = trainable.__name__
+        why = f"needs a method save_checkpoint, which {name} does not have: define it, and load_checkpoint"
     for name, value in (("checkpoint_at_end", at_end), ("checkpoint_frequency (checkpoint_freq)", frequency)):
         if value:
-            raise ValueError(
-                f"{name} is for class trainables: a function saves when it reports, as "
-                "tune.report(metrics, checkpoint=...)."
-            )
+            raise ValueError(f"{name} {why}.")
 
 
 def get_trainable_cls(trainable_name: str) -> Any:

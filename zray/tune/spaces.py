@@ -205,6 +205,9 @@ class Integer(Domain):
             raise ValueError(f"A logarithmic range of integers begins above 0, not at {lower}.")
         if step < 1:
             raise ValueError(f"The step is a positive integer, not {step}.")
+        for bound in (lower, upper):
+            if int(bound) != bound:
+                raise ValueError(f"The bounds of a range of integers are integers, not {bound}: use tune.uniform.")
         self.lower, self.upper, self.is_log, self.step = int(lower), int(upper), is_log, int(step)
         if self.largest < self.lower:
             raise ValueError(f"A range of integers has at least one, and [{lower}, {upper}) has none.")
@@ -248,6 +251,8 @@ class Categorical(Domain):
     """A value of several, each equally likely."""
 
     def __init__(self, categories: Sequence[Any]) -> None:
+        if not isinstance(categories, Iterable):
+            raise TypeError(f"A choice takes a list of values, as tune.choice([1, 2]), not {categories!r}.")
         self.categories = list(categories)
         if not self.categories:
             raise ValueError("A choice has at least one value.")

@@ -159,8 +159,9 @@ class HyperOptSearch(Searcher):
         space = config if not is_given and has_unresolved_values(config) else self._space
         if isinstance(space, Mapping) and has_unresolved_values(space):
             check_points(self._points, space, "HyperOptSearch", keeps=False)
-        self._space, self._has_taken = space, not is_given and space is not None
-        return self._has_taken
+        takes = not is_given and space is not None
+        self._space, self._has_taken = space, self._has_taken or takes
+        return takes
 
     def _start(self) -> None:
         hyperopt = _hyperopt()
