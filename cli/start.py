@@ -185,6 +185,12 @@ def note_nodes_beside(new: Any) -> None:
 @click.option(
     "--object-store-memory", type=float, metavar="BYTES", help="Shared memory to use at most; default: 30 % of memory."
 )
+@click.option(
+    "--object-spilling-directory",
+    "spill_directory",
+    metavar="PATH",
+    help='Folder for values that the store has no room for; "" is none. [the session\'s, unless that is in memory]',
+)
 @click.option("--gcs-shards", type=click.IntRange(1, 64), metavar="N", help="With --head: shards of the GCS. [1]")
 @click.option(
     "--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each shard. [1]"
@@ -295,6 +301,7 @@ def start_head(total: dict[str, int], store: float | None, where: dict[str, Any]
     plan = {name: where[name] for name in HEAD_OPTIONS if where[name] is not None}
     host = token_input.own_address(where["host"]) if where["host"] is not None else ""
     further = {"host": host, "port": where["port"], "labels": where["labels"], "is_bound": is_foreground}
+    further["spill_directory"] = where["spill_directory"]
     return node_processes.start_head(total, store, **further, **plan)
 
 
@@ -323,6 +330,7 @@ def join(
         "rejoin": not is_foreground,
         "is_bound": is_foreground,
         "replicas": not where["no_replicas"],
+        "spill_directory": where["spill_directory"],
     }
     return node_processes.start_member(total, store, address, token, **further)
 

@@ -186,7 +186,7 @@ def small(nothing_left):
     """A head without CPUs, a node, and one with a store that has room for one object."""
     with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
         other = cluster.add_node(num_cpus=1)
-        small = cluster.add_node(num_cpus=1, object_store_memory=SIZE + SIZE // 2)
+        small = cluster.add_node(num_cpus=1, object_store_memory=SIZE + SIZE // 2, object_spilling_directory="")
         cluster.wait_for_nodes()
         cluster.connect()
         yield other, small

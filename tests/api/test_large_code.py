@@ -113,7 +113,7 @@ def test_code_of_a_task_is_none_of_its_own_puts(start):
 
 
 def test_store_without_room_is_named(start, low_limit):
-    start(num_cpus=1, object_store_memory=1 << 20)
+    start(num_cpus=1, object_store_memory=1 << 20, object_spilling_directory="")
     table = b"x" * (2 << 20)
 
     @zray.remote

@@ -367,7 +367,7 @@ def test_more_than_the_store_holds_is_an_error_and_not_a_signal(tmp_path):
         """
         import numpy as np
         import zray as ray
-        ray.init(num_cpus=1, object_store_memory=64 << 20)
+        ray.init(num_cpus=1, object_store_memory=64 << 20, object_spilling_directory="")
         kept = ray.put(np.ones(10 << 17))
         try:
             ray.put(np.ones(200 << 17))

@@ -22,7 +22,7 @@ MOST_BYTES = 64 << 20  # does not fit beside a single large one
 def small_store(nothing_left):
     gc.collect()
     gc.freeze()  # what tests before have left is not looked at in each collection below
-    with zray.init(num_cpus=2, object_store_memory=STORE_BYTES):
+    with zray.init(num_cpus=2, object_store_memory=STORE_BYTES, object_spilling_directory=""):
         yield
 
 

@@ -50,7 +50,11 @@ def test_its_helper_starts_when_all_that_it_looks_at_is_there(hooks, monkeypatch
     for name in ("LogRoom", "CoreWaits"):
         monkeypatch.setattr(main, name, note)
     session = SimpleNamespace(
-        address="", window_name=str, worker_log_path=lambda number, pid: str(tmp_path / "log"), note_output=print
+        address="",
+        folder=str(tmp_path),
+        window_name=str,
+        worker_log_path=lambda number, pid: str(tmp_path / "log"),
+        note_output=print,
     )
     worker = main.Worker(session, "worker-1", 1, -1)
     try:

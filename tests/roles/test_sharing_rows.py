@@ -5,9 +5,19 @@ import pytest
 from tests.roles.desk import DRIVER, Desk
 from zray.exceptions import decode_system_error
 from zray.ids import return_id
-from zray.roles.local_scheduler.objects.sharing import AWAITED, FETCHING, LOST, TRANSITIONS, Event, Shared
-from zray.wire.gcs import ObjectLocated, ObjectLost, RebuildObject, SubscribeObject
-from zray.wire.objects import FetchFailed, FetchObject, FreeObjects, HoldObjects, ObjectFetched, ReleaseObjects
+from zray.roles.local_scheduler.objects.sharing import AWAITED, FETCHING, LOST, ON_DISK, TRANSITIONS, Event, Shared
+from zray.roles.work_effects import EvictObjects, ObjectsSpilled, SpilledCopyLost, SpillObjects, SpillWanted
+from zray.wire.gcs import HoldAtNodeReply, ObjectLocated, ObjectLost, RebuildObject, RemoveLocations, SubscribeObject
+from zray.wire.objects import (
+    FetchFailed,
+    FetchObject,
+    FreeObjects,
+    HoldObjects,
+    ObjectFetched,
+    ReleaseObjects,
+    ReturnPlaces,
+    UnpinObjects,
+)
 from zray.wire.task_spec import StoredValue, TaskSpec
 from zray.wire.tasks import CancelWait, ObjectsReady, WaitObjects
 
@@ -111,6 +121,55 @@ def test_error_of_a_lost_object_goes_when_its_task_runs_again(desk, taken):
     assert {(AWAITED, Event.LOST), (LOST, Event.FORGOTTEN)} <= taken
 
 
+def spilled(desk):
+    """The copy is here, nobody reads it, and it leaves the arena for the disk."""
+    desk.tell("objects", COPY)
+    desk.take_sent()
+    desk.tell("objects", SpillWanted(SIZE, True))
+    assert desk.take_sent(ReturnPlaces) == [(DRIVER, ReturnPlaces([OBJECT]))]
+    desk.tell(DRIVER, UnpinObjects([(OBJECT, 1)]))
+    desk.tell("gcs-0", HoldAtNodeReply(desk.scheduler.acks.request))
+    assert desk.take_sent(SpillObjects) == [("objects", SpillObjects([OBJECT]))]
+    desk.tell("objects", ObjectsSpilled([OBJECT], []))
+    assert desk.take_sent(EvictObjects) == [("objects", EvictObjects([OBJECT]))] and copy_of(desk) is ON_DISK
+
+
+def test_copy_on_disk_is_restored_when_a_process_waits_for_it(desk, taken):
+    spilled(desk)
+    desk.take_sent()
+    desk.tell(DRIVER, WaitObjects(3, [OBJECT], 1, True, True))
+    ((_, order),) = desk.take_sent(FetchObject)
+    assert order.holders[-1] == desk.scheduler.address and order.is_urgent
+    desk.tell("objects", COPY)
+    assert values(desk) == [COPY.value]
+    assert {(AWAITED, Event.SPILLED), (ON_DISK, Event.ORDERED)} <= taken
+
+
+def test_copy_on_disk_that_cannot_be_read_is_lost(desk, taken):
+    spilled(desk)
+    desk.tell(DRIVER, WaitObjects(3, [OBJECT], 1, True, True))
+    desk.take_sent()
+    desk.tell("objects", SpilledCopyLost(OBJECT, "damaged"))
+    desk.tell("objects", FetchFailed(OBJECT, "no node has it"))
+    assert desk.take_sent(RemoveLocations) and copy_of(desk) is AWAITED
+    desk.tell("gcs-0", ObjectLost(OBJECT, "it is gone"))
+    assert copy_of(desk) is LOST
+    ((value),) = values(desk)
+    assert "damaged" in str(decode_system_error(value))
+
+
+def test_copy_on_disk_that_is_read_in_vain_is_lost_though_nobody_waits(desk, taken):
+    spilled(desk)
+    desk.tell(DRIVER, WaitObjects(3, [OBJECT], 1, True, True))
+    desk.tell(DRIVER, CancelWait(3))
+    desk.tell("objects", FetchFailed(OBJECT, "nobody wants it any more"))
+    assert copy_of(desk) is ON_DISK
+    desk.take_sent()
+    desk.tell("objects", SpilledCopyLost(OBJECT, "damaged"))
+    assert desk.take_sent(RemoveLocations) and copy_of(desk) is AWAITED
+    assert (ON_DISK, Event.ENDED) in taken
+
+
 def test_rows_of_this_file_are_the_table(desk, taken):
     desk.tell("objects", COPY)
     for test in (
@@ -119,6 +178,8 @@ def test_rows_of_this_file_are_the_table(desk, taken):
         test_failed_order_asks_the_shard_for_another_place,
         test_object_that_is_lost_while_its_copy_comes_is_an_error,
         test_error_of_a_lost_object_goes_when_its_task_runs_again,
+        test_copy_on_disk_is_restored_when_a_process_waits_for_it,
+        test_copy_on_disk_that_is_read_in_vain_is_lost_though_nobody_waits,
     ):
         again = Desk()
         again.scheduler.is_embedded = False

@@ -4,7 +4,7 @@ import pytest
 
 from tests.scripts import ROOT
 from zray.roles.local_scheduler.task import FORWARDED, TRANSITIONS, Event, TaskState
-from zray.sim.main import run_seed
+from zray.sim.main import run_seed, sweep_program
 from zray.sim.options import Wanted
 from zray.sim.transitions import taken
 
@@ -65,6 +65,7 @@ def test_each_row_is_taken():
     taken.clear()
     for seed, wanted in SEEDS:
         assert not run_seed(seed, wanted).error
+    assert not sweep_program("spills", seed=2, capacity=200_000, spill_above=0.8).error
     assert set(TRANSITIONS) - taken == set(BY_MESSAGES) - taken
 
 

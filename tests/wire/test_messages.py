@@ -264,6 +264,7 @@ TAGS = {
     280: "ItemsMade",
     281: "LeaveGenerator",
     282: "ItemsDrawn",
+    283: "ReturnPlaces",
     290: "ListWork",
     291: "WorkListed",
 }

@@ -100,6 +100,7 @@ class Cluster:
         resources: dict[str, float] | None = None,
         labels: dict[str, str] | None = None,
         object_store_memory: float | None = None,
+        object_spilling_directory: str | None = None,
         head_wait: float | None = None,
         **head: Any,
     ) -> Node:
@@ -107,7 +108,8 @@ class Cluster:
 
         Args:
             wait: accepted without effect.
-            num_cpus, memory, resources, labels, object_store_memory: as for zray.init.
+            num_cpus, memory, resources, labels, object_store_memory, object_spilling_directory: as for
+                zray.init.
             num_gpus: GPUs of the node; default 0, since all nodes share this machine.
             head_wait: seconds that the node waits for a head that is gone.
             head: options of the head alone, as for `zray start --head`: gcs_shards, gcs_replicas, global_schedulers,
@@ -116,6 +118,7 @@ class Cluster:
         total = node_processes.declared_resources(num_cpus, num_gpus or 0, resources, memory)
         if self.head_node is None:
             options = {"port": 0, "labels": labels, "is_bound": self.is_bound, **head}
+            options["spill_directory"] = object_spilling_directory
             session, pid = node_processes.start_head(total, object_store_memory, **options)
             self.head_node = Node(session, pid)
             self.token = read_secret(session.token_path).decode()
@@ -130,6 +133,7 @@ class Cluster:
             head_wait=head_wait,
             labels=labels,
             is_bound=self.is_bound,
+            spill_directory=object_spilling_directory,
         )
         node = Node(*joined)
         self.worker_nodes.append(node)

@@ -63,6 +63,7 @@ def init(
     resources: dict[str, float] | None = None,
     labels: dict[str, str] | None = None,
     object_store_memory: float | None = None,
+    object_spilling_directory: str | None = None,
     ignore_reinit_error: bool = False,
     namespace: str | None = None,
     log_to_driver: bool = True,
@@ -77,20 +78,18 @@ def init(
 ) -> Context:
     """Start a session on this machine, or join one.
 
-        zray.init(num_cpus=2)  # a new session; without arguments: with all CPUs
-        zray.init("10.0.0.1:6379")  # a cluster; the token is in ZRAY_TOKEN
+        zray.init(num_cpus=2)  # a new session;  zray.init("10.0.0.1:6379") joins a cluster, with ZRAY_TOKEN
 
     Args:
         address: None joins ZRAY_ADDRESS if set, and starts a session else.  "local" starts a session.  "auto" joins
             the newest session of `zray start` on this machine, else the newest of another program's init(), which its
             own address joins too.  "HOST:PORT" joins a cluster through its node here, or with the token in ZRAY_TOKEN.
         num_cpus, num_gpus: CPUs and GPUs of a new session; default: those that this process may use.
-        resources: further resources of a new session, as {"disk": 2}.
-        labels: labels of the node, as {"disk": "ssd"}.
+        resources, labels: further resources of a new session, as {"disk": 2}; labels of its node, as {"disk": "ssd"}.
         object_store_memory: bytes of shared memory; default: 30 % of memory, at most 80 % of what /dev/shm has free.
-        ignore_reinit_error: return the session's facts where this process is in a session already.
-        namespace: namespace of named actors and placement groups; default: one for this program.
-        log_to_driver: print the output of workers.
+        object_spilling_directory: folder for values that the store has no room for; default: the session's; "": none.
+        ignore_reinit_error: return the facts where this process is in a session already.
+        namespace, log_to_driver: of named actors and groups, by default its own; whether to print what workers print.
         local_mode: run everything inside of this process, for debuggers.  Default: False, or True where ZRAY_LOCAL=1.
         include_dashboard, logging_level: have no effect; True warns that there is no dashboard.
         runtime_env: environment of all tasks: a dict with env_vars, working_dir, py_modules, excludes, pip or uv.
@@ -119,6 +118,7 @@ def init(
         labels=labels,
         memory=_memory,
         object_store_memory=object_store_memory,
+        object_spilling_directory=object_spilling_directory,
         namespace=namespace,
         log_to_driver=log_to_driver,
         infeasible=infeasible,

@@ -8,6 +8,7 @@ Dialog (sender, message, reaction):
 
     local scheduler    ObjectsReady     keep the values of objects that a ref here refers to
     local scheduler    ValuesFreed      an error takes the place of values
+    local scheduler    ReturnPlaces     places of values that nobody reads are forgotten
     local scheduler    WaitReply        a wait is over
     object manager     ObjectAllocated, PagesReserved, AllocateRefused    room for a large value
     local scheduler    InlineLimit      larger values are written into the arena
@@ -423,6 +424,25 @@ class Client:
                 self.values[known] = objects.error_of_freed(known)
                 if self.on_ready is not None:
                     self.on_ready(known)
+
+    @on(objects.ReturnPlaces)
+    def on_return_places(self, message: objects.ReturnPlaces) -> None:
+        """ReturnPlaces: values that nobody here reads or waits for may leave the arena; they come when asked for."""
+        pins = []
+        for object_id in message.object_ids:
+            value = self.values.get(object_id)
+            if type(value) is not task_spec.StoredValue or object_id in self.reading:
+                continue
+            if object_id not in self.told or any(object_id in wait for wait in self.waits):
+                continue
+            del self.values[object_id]
+            self.asked.discard(object_id)
+            self.borrowed.add(self.held[object_id])
+            self.located.add(self.held[object_id])
+            pins.append((object_id, self.told.pop(object_id)))
+        if pins:
+            self.say(objects.UnpinObjects(pins))
+            self.is_urgent = True
 
     @on(tasks.WaitReply)
     def on_wait_reply(self, message: tasks.WaitReply) -> None:

@@ -128,6 +128,52 @@ class WriteRange(Struct, gc=False):
     is_awaited: bool = True
 
 
+class WriteSpillFile(Struct, gc=False):
+    """Write ranges, as (segment, offset, size), into a new file of the spill folder.  Outcome: SpillFileWritten.
+
+    source: a file instead, whose parts are copied: (position, size, checksum) each.
+    """
+
+    file: int
+    parts: list[tuple[int, int, int]]
+    token: int
+    source: int = 0
+
+
+class RestoreRange(Struct, gc=False):
+    """Read `size` bytes of a spill file into a reserved range, and check them.  Outcome: RangeRestored."""
+
+    file: int
+    position: int
+    segment: int
+    offset: int
+    size: int
+    checksum: int
+    token: int
+
+
+class RemoveSpillFile(Struct, gc=False):
+    """Remove a spill file.  Orders that were given before still find its content."""
+
+    file: int
+
+
+class CreateSegmentFile(Struct, gc=False):
+    """Create a segment in a file on the disk, with all its blocks.  Outcome: SegmentFileCreated."""
+
+    segment: int
+    size: int
+
+
+class RemoveSegmentFile(Struct, gc=False):
+    """Remove the file of a segment.  Processes that have mapped it may read on."""
+
+    segment: int
+
+
+SPILL_EFFECTS = (WriteSpillFile, RestoreRange, RemoveSpillFile, CreateSegmentFile, RemoveSegmentFile)
+
+
 class EndSession(Struct, gc=False):
     """End the node: workers, segments, sockets, folder.  may_rejoin: a new node may join in its place."""
 
@@ -226,6 +272,11 @@ Effect = (
     | ReservePages
     | ReadRange
     | WriteRange
+    | WriteSpillFile
+    | RestoreRange
+    | RemoveSpillFile
+    | CreateSegmentFile
+    | RemoveSegmentFile
     | EndSession
     | MeetHost
     | ForgetHost
@@ -386,6 +437,32 @@ class RangeWritten(Local):
     """Outcome of WriteRange."""
 
     token: int
+
+
+class SpillFileWritten(Local):
+    """Outcome of WriteSpillFile: the CRC-32 of each part; none: the file could not be written, for the reason.
+
+    is_full: the disk has no space.
+    """
+
+    token: int
+    checksums: list[int] = []
+    reason: str = ""
+    is_full: bool = False
+
+
+class RangeRestored(Local):
+    """Outcome of RestoreRange.  reason: why the part cannot be read; "": it is there, with the right checksum."""
+
+    token: int
+    reason: str = ""
+
+
+class SegmentFileCreated(Local):
+    """Outcome of CreateSegmentFile.  reason: why it could not be created; "": it was."""
+
+    segment: int
+    reason: str = ""
 
 
 class LogAppended(Local):

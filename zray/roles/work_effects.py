@@ -52,6 +52,48 @@ class RoomWanted(Local):
     """Object manager -> local scheduler: a writer, or an object that is being pulled, finds no room in the store."""
 
 
+class SpillWanted(Local):
+    """Object manager -> local scheduler: so many bytes of the store are lacking, or in use beyond the threshold.
+
+    is_filling: the store is filled by half of its threshold.  Said again after each range that was freed meanwhile.
+    """
+
+    size: int
+    is_filling: bool
+
+
+class SpillObjects(Local):
+    """Local scheduler -> object manager: write these sealed objects to disk.  Outcome: ObjectsSpilled for each."""
+
+    object_ids: list[bytes]
+
+
+class ObjectsSpilled(Local):
+    """Object manager -> local scheduler: these objects have a copy on disk.  reason: they have none, for this reason.
+
+    gone: objects that were freed meanwhile.
+    """
+
+    object_ids: list[bytes]
+    gone: list[bytes]
+    reason: str = ""
+
+
+class EvictObjects(Local):
+    """Local scheduler -> object manager: the ranges of these objects are free, and their copies on disk stay."""
+
+    object_ids: list[bytes]
+
+
+class SpilledCopyLost(Local):
+    """Object manager -> local scheduler: the copy on disk cannot be read.  FetchFailed follows, or ObjectFetched from
+    another node.
+    """
+
+    object_id: bytes
+    reason: str
+
+
 class CountStore(Local):
     """Local scheduler -> object manager: a request for the store's use in bytes."""
 

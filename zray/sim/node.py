@@ -37,6 +37,7 @@ from .costs import END_OF_TURN, PACK, QUIET_END_OF_TURN, UNPACK, Cores, Costs, k
 from .desk import Desk
 from .network import Connection, End
 from .permissions import check_permission, check_route
+from .spill_folder import SpillFolder
 
 if TYPE_CHECKING:
     from .process import Process
@@ -70,7 +71,7 @@ class Arena:
 
     def write(self, segment: int, offset: int, data: bytes | memoryview) -> None:
         """Only where pages have been reserved."""
-        for page in range(offset // PAGE, -(-(offset + len(data)) // PAGE)):
+        for page in () if segment else range(offset // PAGE, -(-(offset + len(data)) // PAGE)):
             assert page in self.pages, "written where no page was reserved"
         self.segments[segment][offset : offset + len(data)] = data
 
@@ -100,6 +101,7 @@ class Node:
         self.windows: dict[str, int] = {}  # tasks that a worker may still claim
         self.outgoing: dict[tuple[str, str], list[Any]] = {}
         self.arena = Arena(pages_max=pages_max)
+        self.spill_folder = SpillFolder(self)
         self.holders: dict[str, None] = {}  # roles that hold processes back
         self.heard = 0  # items received in messages while processes were held back, ever
         self.is_dying: set[str] = set()  # workers told to end; membership only
@@ -348,6 +350,9 @@ class Node:
         self.arena.write(effect.segment, effect.offset, effect.data.data)
         self._later(role, e.RangeWritten(effect.token))
 
+    def _spill(self, role: Role, effect: Any) -> None:
+        self.spill_folder.order(role.address, effect)
+
     def _end_session(self, role: Role, effect: e.EndSession) -> None:
         if self.name in self.world.nodes:  # a replica's process ends when it is out of its chain
             self.world.faults.node_ends_itself(self, effect.reason)
@@ -430,6 +435,7 @@ PERFORM: dict[type, Any] = {
     e.ReservePages: Node._reserve_pages,
     e.ReadRange: Node._read_range,
     e.WriteRange: Node._write_range,
+    **dict.fromkeys(e.SPILL_EFFECTS, Node._spill),
     e.EndSession: Node._end_session,
     e.MeetHost: Node._meet_host,
     e.ForgetHost: Node._forget_host,

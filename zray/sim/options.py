@@ -43,6 +43,9 @@ class Options(Struct, kw_only=True):
     pages_max: int = 1 << 20
     chunk_bytes: int = 16 << 10
     reserve_bytes: int = 64 << 10
+    spill_above: float | None = None  # the filled part of a store from which on values are spilled
+    spill_bytes_max: int = 1 << 40  # of a node's disk
+    spill_damage_probability: float = 0.0  # of a restore
     gives_max: int = 2  # nodes that pull an object from a node at a time
     flush_every: int = 16  # results that a worker keeps before sending, at most
     check_every: int = 1  # turns of a node between checks of its invariants
@@ -114,6 +117,8 @@ class Options(Struct, kw_only=True):
     @property
     def is_small(self) -> bool:
         """Whether a store may be too full for a put, which then waits FULL_SECONDS and is refused."""
+        if self.spill_above is not None:
+            return self.spill_bytes_max < 1 << 40 or self.spill_damage_probability > 0
         return self.capacity < 1 << 22 or self.pages_max < 1 << 20 or self.fills > 0
 
     @property

@@ -244,6 +244,8 @@ def _get(process: Process, top: Activation, request: say.Get) -> None:
         return got if is_list else got[0]
 
     missing = list(dict.fromkeys(object_id for object_id in ids if object_id not in values))
+    if missing:
+        resume = _kept_until(process, ids, resume)
     if not missing:
         process.block(top, lambda: True, resume)
         return
@@ -253,6 +255,17 @@ def _get(process: Process, top: Activation, request: say.Get) -> None:
         process.block(top, lambda: all(object_id in values for object_id in ids), resume)
         return
     _wait_at_node(process, top, missing, len(missing), True, None, resume)
+
+
+def _kept_until(process: Process, ids: list[bytes], resume: Any) -> Any:
+    """Return `resume` for a wait during which the process returns no places of these values."""
+    process.client.waits.append(ids)
+
+    def end() -> Any:
+        process.client.waits = [wait for wait in process.client.waits if wait is not ids]
+        return resume()
+
+    return end
 
 
 def _wait_at_node(

@@ -110,7 +110,10 @@ class Simulator:
             reserve_bytes=options.reserve_bytes,
             gives_max=options.gives_max,
             is_outside=name == GUEST,
+            spill_above=options.spill_above,
         )
+        if options.spill_above is not None:
+            node.scheduler.load.store_bytes = options.capacity
         node.add_role(node.scheduler)
         node.add_role(node.manager)
         self.shards.add_to(node, is_first=is_head)

@@ -15,6 +15,7 @@ EVENTS = {
     "enqueued": (Event.ENQUEUED,),
     "sent": (Event.SENT,),
     "returned": (Event.RETURNED, Event.LACKS_ARGUMENT),
+    "lacks_argument": (Event.LACKS_ARGUMENT,),
     "queued": (Event.QUEUED,),
     "ended": (Event.ENDED,),
 }

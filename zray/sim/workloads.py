@@ -30,6 +30,7 @@ from .group_programs import run_groups, run_groups_of_actors, run_groups_without
 from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_grove, run_put_again, run_refs_inside, run_shared, run_views
 from .recovery_programs import run_hoard, run_ledger, run_relay
+from .spill_programs import run_spills
 from .task_programs import (
     run_backlog,
     run_chain,
@@ -191,6 +192,15 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.choice((2, 5, 20)),
             random.choice((0, 0, 1_500, 8_000)),
             random.choice((0.0, 0.001, 0.01)),
+        ),
+    ),
+    # Its values are larger than the store.
+    "spills": (
+        run_spills,
+        lambda random: (
+            random.choice((3, 8, 20)),
+            random.choice((1_500, 9_000, 30_000)),
+            random.choice((0.0, 0.01, 0.4)),
         ),
     ),
     # The requested resource comes with a node that joins late.

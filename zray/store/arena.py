@@ -50,8 +50,10 @@ os.register_at_fork(after_in_child=_pins.clear)
 class ArenaView:
     """The mapped segments of a session."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, files: str = "") -> None:
+        """files: the folder of the segments that lie in files: all but the first."""
         self.session = session
+        self.files = files
         self._segments: dict[tuple[int, bool], Segment] = {}  # by number, and whether the mapping is writable
 
     def segment(self, number: int, offset: int, size: int, *, writable: bool = False) -> Segment:
@@ -64,7 +66,9 @@ class ArenaView:
             OSError: there is no address space even for the range; names the limit.
         """
         segment = self._segments.get((number, writable))
-        if segment is None:
+        if number and segment is None:
+            segment = self._file(number, writable=writable)
+        elif segment is None:
             name = segment_name(self.session, number)
             try:
                 try:
@@ -80,6 +84,14 @@ class ArenaView:
             if not writable:
                 segment.explain_writes()
         return segment
+
+    def _file(self, number: int, *, writable: bool) -> Segment:
+        """Return a segment in a file, which holds one value: it is unmapped with the last array of that."""
+        path = os.path.join(self.files, str(number))  # a link: the file may lie in a folder of the user's choice
+        try:
+            return Segment.open_file(os.path.realpath(path), writable=writable)
+        except (FileNotFoundError, ValueError) as error:
+            raise ObjectLostError(f"The file {path} of a value of this session is gone: {error}") from None
 
     def leave(self) -> None:
         """Drop the segments at the session's end: each is unmapped with the last array that reads it, or now."""
@@ -106,7 +118,8 @@ class ArenaView:
             pin = _Pin(array, _released)
             pin.on_release = on_release
             pin.key = id(pin)
-            pin.slot = write_faults.name(segment.address_of(offset), size, said) if said else -1
+            is_explained = said and not segment_number
+            pin.slot = write_faults.name(segment.address_of(offset), size, said) if is_explained else -1
             _pins[pin.key] = pin
         return array
 

@@ -83,6 +83,31 @@ class Segment:
         self._read_only = memoryview(self.mapping).toreadonly()
 
     @classmethod
+    def create_file(cls, path: str, size: int) -> Segment:
+        """Create a segment in a file on a disk, with all its blocks allocated.
+
+        Raises:
+            OSError: the disk has no space, or the file cannot be made.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+            segment = cls(path, size, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            os.unlink(path)
+            raise
+        return segment
+
+    @classmethod
+    def open_file(cls, path: str, *, writable: bool) -> Segment:
+        """Open a segment of `create_file`.
+
+        Raises: as `open`.
+        """
+        return cls._opened(path, path, writable=writable)
+
+    @classmethod
     def create(cls, name: str, size: int) -> Segment:
         """Create a segment that only this user can open.  Its pages must be allocated by `reserve`.
 
@@ -112,7 +137,11 @@ class Segment:
             ValueError: the segment was truncated before the part.
             OSError: the segment cannot be mapped; says why.
         """
-        descriptor = os.open(_path(name), (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS)
+        return cls._opened(name, _path(name), writable=writable, part=part)
+
+    @classmethod
+    def _opened(cls, name: str, path: str, *, writable: bool, part: tuple[int, int] | None = None) -> Segment:
+        descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS)
         try:
             segment = cls(name, os.fstat(descriptor).st_size, descriptor, writable=writable, part=part)
         except BaseException:

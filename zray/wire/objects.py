@@ -6,6 +6,7 @@ driver, worker    PutObjects        values (small inline, large by location): se
 driver, worker    AbandonObject     the writer stopped between the two
 driver, worker    HoldObjects / ReleaseObjects    the process's first ref on them came / its last ref went
 driver, worker    UnpinObjects      the process no longer reads these places
+local scheduler   ReturnPlaces      to processes that were told places -> UnpinObjects, of those that they do not read
 driver, worker    FreeValues        the program needs these values no longer; to the other nodes too
 local scheduler   ValuesFreed       to the processes with refs on them
 local scheduler   SealObjects, FreeObjects, FetchObject, StopFetching    to its object manager
@@ -85,6 +86,15 @@ class UnpinObjects(Message, tag=routed(33, "driver, worker -> local")):
     pins: Plenty[tuple[ObjectID, int]]
 
 
+class ReturnPlaces(Message, tag=routed(283, "local -> driver, worker")):
+    """The store is full: the process forgets the places of these values that no array reads.
+
+    It answers with UnpinObjects for those, and asks for such a value when the program needs it.
+    """
+
+    object_ids: Many[ObjectID]
+
+
 class InlineLimit(Message, tag=routed(24, "local -> driver, worker, local")):
     """Values larger than `bytes_max` are written into the arena from now on.
 
@@ -145,10 +155,14 @@ class PagesReserved(Message, tag=routed(36, "objects -> driver, worker")):
 
 
 class AllocateRefused(Message, tag=routed(37, "objects -> driver, worker")):
-    """No space is left.  The reason names the contents of the store (definite)."""
+    """No space is left.  The reason names the contents of the store (definite).
+
+    `is_disk_full`: values that nobody reads could not be spilled either.
+    """
 
     object_id: ObjectID
     reason: Text
+    is_disk_full: bool = False
 
 
 class AbandonObject(Message, tag=routed(38, "driver, worker -> objects")):

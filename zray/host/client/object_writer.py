@@ -7,7 +7,7 @@ import gc
 import time
 from typing import TYPE_CHECKING
 
-from ...exceptions import ClusterLostError, ObjectStoreFullError
+from ...exceptions import ClusterLostError, ObjectStoreFullError, OutOfDiskError
 from ...store.copying import copy_bytes
 from ...store.layout import Serialized, placed
 from ...store.values import write_into
@@ -102,6 +102,8 @@ class Writer:
                 runtime.receive_until(is_done, None)
         answer = allocations[object_id]
         if type(answer) is AllocateRefused:
+            if answer.is_disk_full:
+                raise OutOfDiskError(f"The object store and the disk for spilled objects are full: {answer.reason}")
             raise ObjectStoreFullError(f"The object store is full: {answer.reason}")
         assert type(answer) is ObjectAllocated
         return answer

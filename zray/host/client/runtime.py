@@ -6,6 +6,7 @@ while all others compute: it sleeps until something is buffered, then looks ever
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -31,6 +32,7 @@ from ...wire.message import Message
 from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec
 from ...wire.tasks import ItemsDrawn, LeaveGenerator
 from .. import context
+from ..session.session import SEGMENTS
 from . import fork_guard, slow_wait_report, unfetched_failures  # noqa: F401  forks watches over forks
 from .array_origins import OF_GET, words_of
 from .connection import Connection, Disconnected
@@ -49,7 +51,10 @@ if TYPE_CHECKING:
 class Runtime:
     """The runtime of a process that has joined a session."""
 
-    def __init__(self, connection: Connection, session: str, inline_bytes_max: int, root: Submitter) -> None:
+    def __init__(
+        self, connection: Connection, session: str, inline_bytes_max: int, root: Submitter, folder: str
+    ) -> None:
+        """folder: the session's."""
         self.connection = connection
         self.lock = connection.lock
         self.is_inside = connection.is_inside
@@ -61,7 +66,7 @@ class Runtime:
         self.unread: deque[bytes] = deque()  # objects whose last array died (appended to by finalizers)
         self.client = Client(object_ref.released, self.unread)
         self.client.on_inline_limit = lambda bytes_max: setattr(self, "inline_bytes_max", bytes_max)
-        self.arena = ArenaView(session)
+        self.arena = ArenaView(session, os.path.join(folder, SEGMENTS))
         self.published = Published()
         self.condition = threading.Condition()
         self.baton = threading.RLock()  # the thread that has it receives
@@ -171,6 +176,19 @@ class Runtime:
     def look_around(self) -> None:
         """Called by the helper now and then (a worker looks at the waits of its threads)."""
         unfetched_failures.tell(self)
+        self.hear()
+
+    def hear(self) -> None:
+        """Handle what has arrived while the program computes: the node may want places back (ReturnPlaces)."""
+        if self.receiver is None and self.baton.acquire(False):
+            try:
+                while self.connection.receive(time.monotonic(), self._handle):
+                    pass
+            except ClusterLostError:
+                pass  # whoever asks for something next is told
+            finally:
+                self.baton.release()
+                self._tell_followers()
 
     # --- receiving ---
 
@@ -279,7 +297,8 @@ class Runtime:
                 return [self.value_of(ref.id, writable=True) for ref in refs]
             # `value_of`, inlined for small values: a get of thousands spends as long here as in waiting.
             return [
-                deserialize(value) if type(value := values[ref.id]) is bytes else self.value_of(ref.id) for ref in refs
+                deserialize(value) if type(value := values.get(ref.id)) is bytes else self.value_of(ref.id)
+                for ref in refs
             ]
         except ZrayError as error:
             unfetched_failures.asked_for(self, refs, error)
@@ -295,9 +314,15 @@ class Runtime:
         Raises:
             TaskError and others: the object is an error.
         """
-        value = self.client.values[object_id]
-        if type(value) is StoredValue:
-            return self.read_stored(object_id, value, writable=writable)
+        client = self.client
+        while (value := client.values.get(object_id)) is None or type(value) is StoredValue:
+            with self.lock:
+                is_here = client.values.get(object_id) is value is not None
+                if is_here:
+                    client.read_begins(object_id)
+            if is_here:
+                return self._read_place(object_id, value, writable=writable)  # type: ignore[arg-type]
+            self.waiting.for_values([object_id], None)  # its place was returned to the node
         if is_error(value):
             self.client.unfetched.fetched.add(object_id)
             raise deserialize_error(value)
@@ -306,9 +331,12 @@ class Runtime:
     def read_stored(self, object_id: bytes, place: StoredValue, *, writable: bool = False, origin: str = OF_GET) -> Any:
         """Read a large value: its arrays are views that pin the arena, or copies, if writable."""
         self.refuse_in_the_middle()
-        unread = self.unread
         with self.lock:
             self.client.read_begins(object_id)
+        return self._read_place(object_id, place, writable=writable, origin=origin)
+
+    def _read_place(self, object_id: bytes, place: StoredValue, *, writable: bool, origin: str = OF_GET) -> Any:
+        unread = self.unread
         said = "" if writable else words_of(object_id, place.size, origin)
         array = self.arena.read(place.segment, place.offset, place.size, lambda: unread.append(object_id), said)
         return deserialize_writable(array) if writable else deserialize(array)

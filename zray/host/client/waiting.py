@@ -127,6 +127,7 @@ class Waiting:
         with runtime.lock:
             limited = deadline is not None
             request = client.wait(missing, len(missing), fetch=True, block=True, limited=limited)
+            client.waits.append(missing)
             runtime.send_buffered()
             self.blocked += 1
         replies = client.replies
@@ -136,7 +137,11 @@ class Waiting:
                 self._raise_arrived(arrived, missing)
             return replies[request] is not None
 
-        self._until_resumed(request, is_done, deadline, missing, "get", question)
+        try:
+            self._until_resumed(request, is_done, deadline, missing, "get", question)
+        finally:
+            with runtime.lock:
+                client.waits = [wait for wait in client.waits if wait is not missing]
         if arrived:
             self._raise_arrived(arrived, missing)
 

@@ -85,6 +85,7 @@ def _try(options: dict[str, Any], token: str, session: Session, info: SessionInf
                 token,
                 host=cluster.get("listen_host") or "",
                 labels=options["labels"],
+                spill_directory=options.get("spill_directory"),
                 **wanted,
             )
             return

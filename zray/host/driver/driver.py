@@ -105,7 +105,8 @@ class Driver(Runtime):
             raise
         if notice := what_differs("program", "session", welcome.version):
             print(f"zray: {notice}.", file=sys.stderr)
-        super().__init__(connection, session.name, welcome.inline_bytes_max, Submitter(root_task_id(job_id), "driver"))
+        root = Submitter(root_task_id(job_id), "driver")
+        super().__init__(connection, session.name, welcome.inline_bytes_max, root, session.folder)
         self.job_id = job_id
         self.node_id = welcome.node_id
         self.facts = hello.facts

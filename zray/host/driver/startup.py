@@ -73,6 +73,7 @@ def start(
     labels: dict[str, str] | None,
     memory: float | None,
     object_store_memory: float | None,
+    object_spilling_directory: str | None,
     namespace: str | None,
     log_to_driver: bool,
     infeasible: str | None,
@@ -109,6 +110,7 @@ def start(
             labels=labels,
             memory=memory,
             object_store_memory=object_store_memory,
+            object_spilling_directory=object_spilling_directory,
             namespace=namespace,
             log_to_driver=log_to_driver,
             infeasible=infeasible,
@@ -133,6 +135,7 @@ def _start(
     labels: dict[str, str] | None,
     memory: float | None,
     object_store_memory: float | None,
+    object_spilling_directory: str | None,
     namespace: str | None,
     log_to_driver: bool,
     infeasible: str | None,
@@ -148,6 +151,7 @@ def _start(
         "labels": labels,
         "_memory": memory,
         "object_store_memory": object_store_memory,
+        "object_spilling_directory": object_spilling_directory,
     }
     shared, own = shared_and_own(runtime_env)
     code = None
@@ -161,6 +165,7 @@ def _start(
             object_store_memory,
             driver_pid=os.getpid(),
             labels=labels,
+            spill_directory=object_spilling_directory,
             meanwhile=lambda: import_module(".driver", __package__),
         )
         is_owner = True

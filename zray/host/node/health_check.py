@@ -77,7 +77,7 @@ class HealthCheck:
         return ""
 
     def _memory_trouble(self) -> str:
-        for segment in self.node.segments.values():
+        for segment in [segment for number, segment in list(self.node.segments.items()) if not number]:
             try:
                 segment.check(0, segment.size)
             except SegmentCutError as error:

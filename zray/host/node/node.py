@@ -37,9 +37,11 @@ from ..process.process_utils import end_children
 from ..reactor import Reactor
 from ..session.session import DRIVER_DESCRIPTOR, SECRET_DESCRIPTOR, Session
 from ..session.session_info import SessionInfo
+from ..session.spill_directory import is_in_memory
 from .health_check import HealthCheck, LookAgain
 from .node_resources import with_names_of_node
 from .session_server import Doorman, SessionEnd
+from .spill_folder import SpillFolder
 from .worker_processes import Workers
 
 if TYPE_CHECKING:
@@ -71,6 +73,8 @@ class Node:
         self.tell_ready: Callable[[], None] = lambda: None  # tells the starting process
         self.segments: dict[int, Segment] = {}
         self.slow: queue.SimpleQueue[Any] | None = None
+        self.spill_above: float = options["spill_above"]
+        self.spill_folder = self._spill_folder(options["spill_directory"])
         self.output: OutputThread | None = None  # once workers have printed for another node's driver
         self.workers = Workers(session, fork_server, self.tell_local, self.log, self._watch_workers, self._services)
         self.head: Head | None = None
@@ -107,6 +111,16 @@ class Node:
         self.reactor._perform(self.local.address, self.local.take_effects())
         session.write_info(self._info())
         self.health.begin()
+
+    def _spill_folder(self, directory: str | None) -> SpillFolder | None:
+        """Return the folder for objects that the store has no room for, or None: spilling is off."""
+        if directory == "" or (directory is None and is_in_memory(self.session.folder)):
+            return None
+
+        def deliver(role: str, outcome: Any) -> None:
+            self.reactor.deliver_from_thread(role, outcome)
+
+        return SpillFolder(directory, self.session.name, self.session.folder, self.segments, deliver)
 
     def _join(self, cluster: dict[str, Any] | None, hash_seed: str) -> Membership | None:
         """Found or join a cluster, if wanted.  hash_seed: for a new cluster."""
@@ -151,7 +165,13 @@ class Node:
                 GlobalScheduler(own.global_schedulers[0], own.shards),
                 Monitor(own.monitor, [*own.global_schedulers, *own.shards]),
             ]
-        manager = ObjectManager(own.object_manager, self.local.address, capacity=capacity, is_outside=is_outside)
+        manager = ObjectManager(
+            own.object_manager,
+            self.local.address,
+            capacity=capacity,
+            is_outside=is_outside,
+            spill_above=self.spill_above if self.spill_folder is not None else None,
+        )
         roles += [manager, self.doorman, self.health]
         if member is not None:
             from ..cluster.head import chain_clients
@@ -306,6 +326,7 @@ class Node:
             effects.ReservePages: self._slowly,
             effects.ReadRange: self._read_range,
             effects.WriteRange: self._slowly,
+            **dict.fromkeys(effects.SPILL_EFFECTS, self.spill_folder.order if self.spill_folder is not None else None),
             effects.EndSession: self._end_session,
             work_effects.WriteLine: lambda role, effect: self.log(effect.text),
             **dict.fromkeys(effects.OUTPUT_EFFECTS, self._output),
@@ -423,5 +444,7 @@ class Node:
         if self.head is not None:
             self.head.close(in_order=bool(self.reactor.ended))
         self.context.destroy(linger=LAST_WORDS_MS)
+        if self.spill_folder is not None:
+            self.spill_folder.remove()
         self.session.remove()
         self.health.say_at_last()

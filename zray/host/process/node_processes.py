@@ -22,6 +22,7 @@ from ...exceptions import AuthenticationError, ClusterLostError
 from ...on_import import SAID
 from ...options.checks import check_whole
 from ..session import session as sessions
+from ..session.spill_directory import checked_directory, checked_threshold
 from . import visible_gpus
 from .interpreter import WHAT_TO_SET, interpreter, started_again
 from .machine_resources import cpu_count, store_bytes, work_bytes
@@ -133,9 +134,12 @@ def start_node(
     cluster: dict[str, Any] | None = None,
     token: str = "",
     is_bound: bool = False,
+    spill_directory: str | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> tuple[sessions.Session, int]:
     """Start a node process with a session of its own; returns when it listens and, in a cluster, is a member.
+
+    spill_directory: as `object_spilling_directory` of zray.init.
 
     driver_pid: of the driver with which the session ends; 0: a lasting session.  is_bound: a lasting session still ends
     with this process, however that ends.  cluster: its part in a cluster (membership.py); token: for joining.
@@ -148,6 +152,7 @@ def start_node(
         ConnectionError: the node could not join; says why.
     """
     how: dict[str, Any] = {"driver_pid": driver_pid, "labels": labels, "token": token, "is_bound": is_bound}
+    how["spill_directory"] = spill_directory
     try:
         with _starting:
             return _start_node(total, store, **how, cluster=cluster, meanwhile=meanwhile)
@@ -182,11 +187,13 @@ def _start_node(
     cluster: dict[str, Any] | None,
     token: str,
     is_bound: bool,
+    spill_directory: str | None,
     meanwhile: Callable[[], object] | None,
 ) -> tuple[sessions.Session, int]:
     from ...options.remote_options import checked_labels
 
     capacity, labels = store_capacity(store), checked_labels(labels)  # before any resource is made
+    spilling = {"spill_directory": checked_directory(spill_directory), "spill_above": checked_threshold()}
     _check_surroundings()
     session = sessions.Session.named_anew()
     options = {
@@ -198,13 +205,13 @@ def _start_node(
         "is_bound": is_bound,
         "labels": labels,
         "cluster": cluster,
+        **spilling,
     }
     # Nameless: if this process is killed now, nothing remains.  The node switches to its log once it has a folder.
     early_log = os.memfd_create("zray-node-start")
     ready, its_end = os.pipe2(os.O_CLOEXEC)
     ourselves = os.pidfd_open(os.getpid())
-    # As arguments the options could be too long, since a node may have thousands of resources.  A file is subject to
-    # limits.
+    # As arguments the options of thousands of resources could be too long.  A file is subject to limits.
     told, teller = os.pipe2(os.O_CLOEXEC)
     descriptors = {
         its_end: sessions.READY_DESCRIPTOR,
@@ -296,6 +303,7 @@ def start_head(
     driver_wait: float | None = None,
     labels: dict[str, str] | None = None,
     is_bound: bool = False,
+    spill_directory: str | None = None,
 ) -> tuple[sessions.Session, int]:
     """Start the head of a cluster.  host: the address that it listens on, and goes by; port 0: any; None: the usual
     one, or any where that is taken.  gcs_shards, gcs_replicas (of each), global_schedulers: more than one of anything
@@ -339,7 +347,8 @@ def start_head(
         "driver_wait": float(driver_wait) if driver_wait is not None else None,
         "state_dir": os.path.abspath(state_dir) if state_dir else "",
     }
-    return start_node(total, store, driver_pid=0, cluster=cluster, labels=labels, is_bound=is_bound)
+    how: dict[str, Any] = {"labels": labels, "is_bound": is_bound, "spill_directory": spill_directory}
+    return start_node(total, store, driver_pid=0, cluster=cluster, **how)
 
 
 def start_member(
@@ -354,6 +363,7 @@ def start_member(
     head_wait: float | None = None,
     labels: dict[str, str] | None = None,
     is_bound: bool = False,
+    spill_directory: str | None = None,
     rejoin: bool = False,
     former: str = "",
     called: str = "",
@@ -384,7 +394,8 @@ def start_member(
         "why": why,
         "replicas": replicas,
     }
-    return start_node(total, store, driver_pid=0, cluster=cluster, token=token, labels=labels, is_bound=is_bound)
+    how: dict[str, Any] = {"labels": labels, "is_bound": is_bound, "spill_directory": spill_directory}
+    return start_node(total, store, driver_pid=0, cluster=cluster, token=token, **how)
 
 
 def end_node(

@@ -40,6 +40,8 @@ WAS_GIVEN_UP = b"3"  # declared dead by its cluster before it was ready; the fir
 CONNECTION_DESCRIPTOR = 3  # the server's end of the socket pair to the node
 NODE_DESCRIPTOR = 4  # a pidfd of the node
 REQUEST_DESCRIPTOR = 5  # for an environment's server: the packages to bring first
+# The folder of links to segments in files (node/spill_folder.py), in the session's.
+SEGMENTS = "segments"
 # A file in a head's folder of state (head_state.py).
 PLAN = "plan.json"
 # A Unix socket's path has at most 107 bytes; the session's part takes some 35.

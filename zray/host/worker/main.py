@@ -82,7 +82,7 @@ class Worker(Runtime):
         self.orders: list[Message] = []  # StartActor, StopWorker: the main loop's to act upon
         welcome, early = connection.join(hello)
         root = Submitter(stray_task_id(welcome.node_id, worker_id))
-        super().__init__(connection, welcome.session, welcome.inline_bytes_max, root)
+        super().__init__(connection, welcome.session, welcome.inline_bytes_max, root, session.folder)
         self.is_worker = True
         self.paths, self.worker_id = session, worker_id
         self.worker_name = worker

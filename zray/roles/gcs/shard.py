@@ -59,6 +59,7 @@ class GcsShard(Role):
         self.tasks = tables.TaskTable(is_weighed=is_chained, is_alone=is_alone)
         self.tasks.free = self._free_copies
         self.lost: dict[str, None] = {}  # nodes, for good, in the order of the verdicts
+        self.has_lost_copies = False  # the last copy of a held object, on the disk of a node that lives
         self.functions = FunctionTable()
         self.function_waiters: dict[bytes, dict[str, None]] = {}
         self.actor_by_name: dict[tuple[str, str], actors.RegisterActor] = {}
@@ -66,6 +67,11 @@ class GcsShard(Role):
         self.homes = ActorHomes(self.lost, self.send, self.tasks.is_held)
         self.groups = GroupTable()
         self.handle_with(self.homes, groups.GroupRequests(self))
+
+    @property
+    def may_lose_objects(self) -> bool:
+        """Whether held objects may have lost all their copies."""
+        return bool(self.lost) or self.has_lost_copies
 
     def _is_of_lost_node(self, node: str) -> bool:
         """Whether the sender is a lost node, and the message therefore rejected."""
@@ -101,7 +107,7 @@ class GcsShard(Role):
         for object_id, size in message.objects:
             item = self.tasks.require_object(object_id)
             item.sizes[message.node] = size
-            if self.tasks.is_end(object_id) and self.tasks.makers.pop(task_of(object_id), "") and self.lost:
+            if self.tasks.is_end(object_id) and self.tasks.makers.pop(task_of(object_id), "") and self.may_lose_objects:
                 losses.task_is_over(self, task_of(object_id))
             subscribers, item.subscribers = item.subscribers, {}
             for subscriber in subscribers:
@@ -117,7 +123,8 @@ class GcsShard(Role):
             item = self.tasks.find_object(object_id)
             if item is None or item.sizes.pop(message.node, None) is None or item.sizes:
                 continue
-            # The last copy of something that is held went by an old word of ours.
+            # The last copy of a held object went by an old word of ours, or with a damaged file.
+            self.has_lost_copies = True
             if not item.holders:
                 self.tasks.drop_if_unused(item)  # it was kept for those that took it
             elif not item.subscribers:
@@ -176,7 +183,7 @@ class GcsShard(Role):
             for holder in dict.fromkeys((*sizes, node, home or node)):
                 if holder not in self.lost:
                     self.send(holder, gcs.FreeCopies([object_id], by_death))
-        if self.lost:
+        if self.may_lose_objects:
             losses.is_let_go(self, object_id)
 
     def _free_copies(self, item: tables.ObjectRecord) -> None:
@@ -202,7 +209,8 @@ class GcsShard(Role):
             self._send_location(message.node, item)
         elif message.node in item.holders:
             item.subscribers[message.node] = None
-            if self.lost:
+            is_made = task_of(message.object_id) in self.tasks.makers
+            if self.lost or (self.has_lost_copies and not is_made):
                 losses.see_to(self, item)
         else:
             # The node has released the object, or never held it, so no process there can wait.  (A release may cross

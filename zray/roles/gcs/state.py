@@ -102,6 +102,7 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     owners: list[tuple[str, bytes, str, list[bytes]]] = []  # who has which functions
     orphans: list[bytes] = []
     ended: list[tuple[str, bytes]] = []
+    has_lost_copies: bool = False
 
 
 _encode = Encoder().encode
@@ -179,6 +180,7 @@ def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[by
         function_waiters=[(function_id, list(nodes)) for function_id, nodes in shard.function_waiters.items()],
         home_askers=[(actor_id, list(nodes)) for actor_id, nodes in shard.homes.askers.items()],
         lost=list(shard.lost),
+        has_lost_copies=shard.has_lost_copies,
         attending=list(shard.groups.attending),
         group_trips=shard.groups.trips,
         wanted=list(shard.wanted),
@@ -266,6 +268,7 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
         shard.tasks.makers.update(part.makers)
         shard.tasks.attempts.update(part.attempts)
         shard.lost.update(dict.fromkeys(part.lost))
+        shard.has_lost_copies = shard.has_lost_copies or part.has_lost_copies
         _load_keeping(shard, part)
         for actor in part.actors:
             key = (actor.options.namespace, actor.options.name)

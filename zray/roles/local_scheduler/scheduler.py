@@ -69,6 +69,7 @@ from .objects.holding import Freeing, Holding
 from .objects.lineage import Lineage
 from .objects.recovery import Recovery
 from .objects.small_values import SmallValues
+from .objects.spilling import Spilling
 from .objects.table import ObjectEntry, ObjectTable
 from .objects.undoing import Undoing
 from .objects.waits import Waits
@@ -144,7 +145,7 @@ class LocalScheduler(Role):
         self.function_table = Functions(self)
         self.lineage, self.undoing, self.task_states = Lineage(self), Undoing(self), TaskStates()
         self.remote = Remote(self)
-        self.fetches = Fetches(self)
+        self.fetches, self.spilling = Fetches(self), Spilling(self)
         self.trips = Trips(self)
         self.departures = Departures(self)
         self.stealing = Stealing(self)
@@ -182,7 +183,7 @@ class LocalScheduler(Role):
             *(self.keeping, self.load, self.names, self.moves, self.guards, self.acks, self.logs, self.routes),
             *(self.remote_calls, self.results, self.members, self.recovery, self.infeasible, self.flights, self.drain),
             *(self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
-            *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room),
+            *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room, self.spilling),
             *(self.recovery.puts, self.cancels, self.generators),
         )
 
@@ -262,8 +263,18 @@ class LocalScheduler(Role):
         self.send(self.addresses.object_manager, objects_wire.ProcessGone(process.address))
         self.perform(effects.ForgetProcess(process.address))
 
-    def object_is_here(self, entry: ObjectEntry, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
-        """Store a value that was computed, put or fetched; update waiting tasks, waits and the submitter."""
+    def object_is_here(
+        self,
+        entry: ObjectEntry,
+        value: bytes | StoredValue,
+        contained: tuple[bytes, ...] = (),
+        *,
+        is_restored: bool = False,
+    ) -> None:
+        """Store a value that was computed, put or fetched; update waiting tasks, waits and the submitter.
+
+        is_restored: the value is that of the copy on this node's disk.
+        """
         if entry.value is not None:
             value = self.small_values.replaced(entry, value)
         waiting = entry.came(value)
@@ -271,18 +282,25 @@ class LocalScheduler(Role):
             self.objects.contain(entry, contained)
         if type(value) is StoredValue:
             self.objects.dies_no_more(entry.object_id)
+            self.objects.is_unread(entry.object_id)
+            if not is_restored and self.objects.on_disk:
+                self.objects.on_disk.pop(entry.object_id, None)
             self.to_seal.append(entry.object_id)
         elif len(value) > self.objects.small_max:  # type: ignore[arg-type]
             self.objects.inline_bytes += len(value)  # type: ignore[arg-type]
         if waiting is not None:
             for task in waiting:
                 self.lifecycle.argument_is_here(task)
+        # A place that nobody has asked for would keep the value in the arena.
+        is_pushed = not (self.spilling.is_filling and type(value) is StoredValue)
         if entry.watchers is not None:
-            self.waits.object_is_here(entry)
+            self.waits.object_is_here(entry, is_pushed=is_pushed)
         holder = entry.holders
         if holder is None:
             if not entry.count:
                 self.objects.free_if_unreferenced(entry)
+        elif not is_pushed:
+            self.waits.lies_elsewhere(entry)
         elif type(holder) is Process:
             self.push(entry, holder)
         else:
@@ -367,8 +385,9 @@ class LocalScheduler(Role):
         if self.logs.touched or self.logs.copies:
             self.logs.pump()
         if objects.freed_places:
-            self.send(self.addresses.object_manager, objects_wire.FreeObjects(objects.freed_places))
-            objects.freed_places = []
+            self.send(self.addresses.object_manager, objects_wire.FreeObjects(objects.take_freed_places()))
+        if self.spilling.wanted or self.spilling.to_restore or self.spilling.pullers:
+            self.spilling.end_turn()
         self.lineage.end_turn()
         self.remote.end_turn()
         self.small_values.end_turn()

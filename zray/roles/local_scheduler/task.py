@@ -106,7 +106,8 @@ TRANSITIONS: dict[tuple[int, Event], TaskState] = {
     **_rows((*LOCAL, TaskState.GROUP), Event.ENQUEUED, TaskState.READY),
     **_rows((*LOCAL, TaskState.CALL), Event.SENT, TaskState.SENT),
     (TaskState.SENT, Event.RETURNED): TaskState.READY,
-    (TaskState.SENT, Event.LACKS_ARGUMENT): TaskState.WAITING,
+    # From READY: its argument was spilled to disk.
+    **_rows((TaskState.READY, TaskState.SENT), Event.LACKS_ARGUMENT, TaskState.WAITING),
     **_rows((TaskState.WAITING, TaskState.CALL, TaskState.SENT), Event.QUEUED, TaskState.CALL),
     **_rows(TaskState, Event.ENDED, TaskState.DONE),
 }
@@ -153,6 +154,10 @@ class Task(Struct, gc=False, eq=False):
         self.worker = None
         self.state = WAITING if self.missing else READY
         return not self.missing
+
+    def lacks_argument(self) -> None:
+        """Take the task out of the ready ones: an argument has left the arena."""
+        self.state = WAITING
 
     def queued(self) -> None:
         """Record a call that no worker has."""

@@ -9,7 +9,8 @@ Dialog (sender, message, reaction):
     local scheduler    ProcessGone       ranges that the process was writing are free
     local scheduler    ObjectClaimed     a writer needs no room after all
     local scheduler    CountStore        StoreCounted: how much is in use
-    local scheduler    FetchObject       pull it from a node that has it, then ObjectFetched
+    local scheduler    FetchObject       pull it from a node that has it, or from disk, then ObjectFetched
+    local scheduler    SpillObjects, EvictObjects    copies on disk (spill_files.py)
     object manager     PullObject        answer with chunks (gives.py)
     object manager     ObjectChunk, ...  answers to ours (pulls.py)
 
@@ -28,10 +29,12 @@ from ...ids import is_put
 from ...wire import objects, task_spec
 from ..effects import CreateSegment, PagesAreThere, PagesRefused, ReservePages, SegmentCreated, SegmentCreateFailed
 from ..role import Role, on
-from ..work_effects import CountStore, RoomWanted, StoreCounted
+from ..work_effects import CountStore, RoomWanted, SpillWanted, StoreCounted
 from .gives import GIVES_MAX, Gives
+from .overflow import GRACE_SECONDS, Overflow
 from .pulls import CHUNK_BYTES, Pulls
 from .ranges import ALIGNMENT, Ranges, aligned
+from .spill_files import SpillFiles
 
 SEGMENT = 0
 # Pages are reserved in steps, so that a writer can begin before a large range is complete.
@@ -53,6 +56,7 @@ class Asked(Struct, gc=False, eq=False):
     process: str
     object_id: bytes
     size: int
+    since: float
     waits: int = 0  # the number of its wait, once the store was full for it
     has_moved_up: bool = False  # one that was ahead of it has got room since its timer was set
 
@@ -88,7 +92,9 @@ class ObjectManager(Role):
         chunk_bytes: int = CHUNK_BYTES,
         gives_max: int = GIVES_MAX,
         is_outside: bool = False,
+        spill_above: float | None = None,
     ) -> None:
+        """spill_above: the filled part of the store from which on objects are spilled; None: spilling is off."""
         super().__init__(address)
         self.local_scheduler = local_scheduler
         self.reserve_bytes = reserve_bytes
@@ -97,7 +103,7 @@ class ObjectManager(Role):
         self.objects: dict[bytes, Stored] = {}
         self.asked: deque[Asked] = deque()  # not served yet, in order
         self.waits = 0  # for room in a full store, so far
-        self.retired: dict[int, Stored] = {}  # freed, and still read or written: by offset
+        self.retired: dict[tuple[int, int], Stored] = {}  # freed, and still read or written: by segment and offset
         self.growing: Stored | None = None  # the one whose pages are being reserved
         self.refusal = ""  # why its pages cannot be had, while those that could are still in use
         self.segment_state = ""  # "", "asked", "there", or why it cannot be had
@@ -107,7 +113,12 @@ class ObjectManager(Role):
         self.copying: dict[int, Stored] = {}  # by token
         self.pulls = Pulls(self)
         self.gives = Gives(self, gives_max, is_outside=is_outside)
-        self.handle_with(self.pulls, self.gives)
+        self.spill_bytes = None if spill_above is None else int(spill_above * capacity)
+        self.spill_files = SpillFiles(self)
+        self.overflow = Overflow(self)
+        self.spill_wanted = (0, False)  # as the local scheduler was told
+        self.has_freed = False  # a range, since then
+        self.handle_with(self.pulls, self.gives, self.spill_files, self.overflow)
 
     # --- allocation ---
 
@@ -124,13 +135,31 @@ class ObjectManager(Role):
             reason = f"{ASKED_MAX:,} other values of this process wait for free space"
             self.send(self.sender, objects.AllocateRefused(message.object_id, reason))
             return
-        self.asked.append(Asked(self.sender, message.object_id, message.size))
+        self.asked.append(Asked(self.sender, message.object_id, message.size, self.now))
 
     def end_turn(self, now: float) -> list[Any]:
         self.now = now
+        if self.spill_files.evicting:
+            self.spill_files.evict()
         if self.asked or self.pulls.queue:
             self._serve()
+        if self.spill_bytes is not None:
+            self._want_room(self.spill_bytes)
         return self.take_effects()
+
+    def _want_room(self, threshold: int) -> None:
+        """Have the local scheduler spill what is missing, or is above the threshold; again after each freed range."""
+        used = self.ranges.used_bytes
+        wanted = max(0, used - threshold)
+        if self.growing is None and (self.asked or self.pulls.queue):
+            front = next(iter(self.pulls.queue.values()), None)
+            lacking = sum(aligned(asked.size) for asked in self.asked) + (aligned(front.size) if front else 0)
+            wanted = max(wanted, min(lacking, self.ranges.capacity))
+        is_filling = used > threshold // 2
+        if (wanted, is_filling) != self.spill_wanted or (wanted and self.has_freed):
+            self.spill_wanted = (wanted, is_filling)
+            self.send(self.local_scheduler, SpillWanted(wanted, is_filling))
+        self.has_freed = False
 
     def _serve(self) -> None:
         if self.segment_state == "":
@@ -138,6 +167,9 @@ class ObjectManager(Role):
             self.perform(CreateSegment(SEGMENT, self.ranges.capacity))
         if self.segment_state == "asked":
             return
+        front = next(iter(self.pulls.queue.values()), None)
+        if self.spill_bytes is not None and front and self.asked and front.since <= self.asked[0].since:
+            self.pulls.admit()  # else writers would take all the space that spilled objects leave
         waiting: deque[Asked] = deque()
         one_has_got_room = False
         while self.asked:
@@ -146,10 +178,14 @@ class ObjectManager(Role):
                 waiting.append(asked)
             elif self.segment_state != "there":
                 self.send(asked.process, objects.AllocateRefused(asked.object_id, self.segment_state))
+            elif aligned(asked.size) > self.ranges.capacity and self.spill_bytes is not None:
+                self.overflow.allocate(asked.process, asked.object_id, asked.size)
             elif aligned(asked.size) > self.ranges.capacity:
                 self.send(asked.process, objects.AllocateRefused(asked.object_id, self.explain(asked.size)))
             elif self.allocate(asked.process, asked.object_id, asked.size):
                 one_has_got_room = one_has_got_room or asked.waits > 0
+            elif self.overflow.is_usual:
+                self.overflow.allocate(asked.process, asked.object_id, asked.size)
             else:
                 waiting.append(asked)
                 asked.has_moved_up |= one_has_got_room
@@ -157,18 +193,26 @@ class ObjectManager(Role):
                     self.waits += 1
                     asked.waits = self.waits
                     self.send(self.local_scheduler, RoomWanted())
-                    self.after(FULL_SECONDS, self.refuse_late, asked.waits)
+                    self.after(self.patience, self.refuse_late, asked.waits)
         self.asked = waiting
         if not waiting:
             self.pulls.admit()  # what runs already goes first: it ends, and makes room
+
+    @property
+    def patience(self) -> float:
+        """Return the time in seconds for which a writer waits for space."""
+        return FULL_SECONDS if self.spill_bytes is None else GRACE_SECONDS
+
+    def enter(self, object_id: bytes, place: task_spec.StoredValue, process: str) -> None:
+        """Give a writer a place whose pages are all there."""
+        stored = self.objects[object_id] = Stored(object_id, place, process, place.size)
+        self._tell_writer(stored)
 
     def allocate(self, process: str, object_id: bytes, size: int) -> bool:
         """Allocate a range; return False if the request must wait for room or for earlier pages."""
         offset = self.ranges.take_warm(size)
         if offset is not None:
-            stored = Stored(object_id, task_spec.StoredValue(SEGMENT, offset, size), process, size)
-            self.objects[object_id] = stored
-            self._tell_writer(stored)
+            self.enter(object_id, task_spec.StoredValue(SEGMENT, offset, size), process)
             return True
         if self.growing is not None:
             return False  # its turn comes when the pages before it are there
@@ -188,7 +232,7 @@ class ObjectManager(Role):
         missing = aligned(stored.place.size) - stored.reserved
         if missing <= 0:
             self.growing = None
-            self._retire(stored)
+            self.retire(stored)
             return
         self.token += 1
         length = min(missing, self.reserve_bytes)
@@ -213,7 +257,10 @@ class ObjectManager(Role):
         self.refusal = message.reason
         # This writer is refused all the same, but the next one may reuse the pages of evicted objects.
         self.send(self.local_scheduler, RoomWanted())
-        if not stored.is_gone:
+        if not stored.is_gone and self.spill_bytes is not None and not stored.told:
+            self.free(stored.object_id)
+            self.overflow.allocate(stored.process, stored.object_id, stored.place.size)
+        elif not stored.is_gone:
             process = stored.process
             size = stored.place.size
             self.free(stored.object_id)
@@ -223,7 +270,7 @@ class ObjectManager(Role):
                 objects.AllocateRefused(stored.object_id, f"{message.reason}.  {self.explain(size, MORE_PAGES)}"),
             )
         else:
-            self._retire(stored)
+            self.retire(stored)
 
     def _tell_writer(self, stored: Stored) -> None:
         reserved = min(stored.reserved, stored.place.size)
@@ -250,12 +297,16 @@ class ObjectManager(Role):
         """Refuse the writer of wait `number`, unless the request has moved up the queue meanwhile."""
         for asked in self.asked:
             if asked.waits == number:
-                if asked.has_moved_up:
+                if asked.has_moved_up or self.spill_files.is_busy:
                     asked.has_moved_up = False
-                    self.after(FULL_SECONDS, self.refuse_late, number)
+                    self.after(self.patience, self.refuse_late, number)
                     return
                 self.asked.remove(asked)
-                self.send(asked.process, objects.AllocateRefused(asked.object_id, self.explain(asked.size)))
+                if self.spill_bytes is not None:
+                    self.overflow.waited_in_vain(asked.process, asked.object_id, asked.size)
+                    return
+                text, is_disk_full = self.explain(asked.size), self.spill_files.is_full
+                self.send(asked.process, objects.AllocateRefused(asked.object_id, text, is_disk_full))
                 return
 
     def explain(self, size: int, remedy: str = LARGER_STORE) -> str:
@@ -271,12 +322,14 @@ class ObjectManager(Role):
         largest = sorted(self.objects.values(), key=lambda stored: (-stored.place.size, stored.object_id))[:SHOWN_MAX]
         lines = "".join(f"\n  {self._describe(stored)}" for stored in largest)
         listed = f"  The largest:{lines}\n" if largest else "  "
+        refused = self.spill_files.refusal
+        refused = f"  Values could not be spilled to disk: {refused}." if refused else ""
         return (
             f"{size:,} bytes are needed; {self.ranges.used_bytes:,} of the store's {self.ranges.capacity:,} bytes are "
             f"in use, by {len(self.objects)} objects.{listed}"
             "An object stays while any process or another object has an ObjectRef to it, while a task that takes it "
             "has not ended, and while an array that get() returned of it is in use.  Drop refs and arrays that are "
-            f"not needed any more, or {remedy}."
+            f"not needed any more, or {remedy}.{refused}"
         )
 
     def _describe(self, stored: Stored) -> str:
@@ -302,6 +355,8 @@ class ObjectManager(Role):
         for object_id in message.object_ids:
             stored = self.objects.get(object_id)
             if stored is not None and stored.process:
+                if stored.process != self.address:
+                    self.spill_files.forget(object_id)  # made anew
                 stored.process = ""
                 come.add(object_id)
         for asked in self.asked:  # to write what was still on its way here: it need not
@@ -313,6 +368,7 @@ class ObjectManager(Role):
         for object_id in message.object_ids:
             self.pulls.cancel(object_id)
             self.free(object_id)
+            self.spill_files.forget(object_id)
 
     def free(self, object_id: bytes) -> None:
         """Retire a freed object: the range is reused when no copy or reader is left."""
@@ -320,8 +376,8 @@ class ObjectManager(Role):
         if stored is not None:
             stored.is_gone = True
             self.gives.forget(stored)
-            self.retired[stored.place.offset] = stored
-            self._retire(stored)
+            self.retired[stored.place.segment, stored.place.offset] = stored
+            self.retire(stored)
 
     def free_pulled(self, object_id: bytes) -> None:
         """Free the partial copy written by a pull; an older copy still being read stays."""
@@ -329,39 +385,51 @@ class ObjectManager(Role):
         if stored is not None and stored.process == self.address:
             self.free(object_id)
 
-    def _retire(self, stored: Stored) -> None:
+    def retire(self, stored: Stored) -> None:
         """Free the range if the object is gone and no copy or read is under way."""
         if not stored.is_gone or stored.copies or stored.readers:
             return
         place = stored.place
-        if stored is not self.growing:
+        if place.segment != SEGMENT:
+            self.overflow.retire(stored)
+        elif stored is not self.growing:
             self.ranges.free(place.offset, place.size)
         elif self.refusal:
             self.growing, self.refusal = None, ""
             self.ranges.retract(place.offset, place.size, stored.reserved)
         else:
             return  # its pages are being reserved
-        del self.retired[place.offset]
+        del self.retired[place.segment, place.offset]
+        if not place.segment:
+            self.has_freed = True
+            self.overflow.is_usual = False
 
     def end_reading(self, stored: Stored) -> None:
         """Count down the readers after another node has ended its pull."""
         stored.readers -= 1
-        self._retire(stored)
+        self.retire(stored)
 
     # --- chunks that are written by the host ---
+
+    def keep_range(self, stored: Stored) -> None:
+        """Count one more copy under way, from or into the range."""
+        stored.copies += 1
+
+    def keep_range_no_more(self, stored: Stored) -> None:
+        """Count one copy less."""
+        stored.copies -= 1
+        self.retire(stored)
 
     def begin_copy(self, stored: Stored) -> int:
         """Return the token of a WriteRange; the range is not reused until `end_copy`."""
         self.token_of_copies += 1
         self.copying[self.token_of_copies] = stored
-        stored.copies += 1
+        self.keep_range(stored)
         return self.token_of_copies
 
     def end_copy(self, token: int) -> None:
         """Count down the copies of an object after a copy has succeeded or failed."""
-        stored = self.copying.pop(token)
-        stored.copies -= 1
-        self._retire(stored)
+        self.keep_range_no_more(self.copying.pop(token))
 
     @on(objects.AbandonObject)
     def on_abandon_object(self, message: objects.AbandonObject) -> None:
@@ -371,12 +439,14 @@ class ObjectManager(Role):
         # Not served yet: it may come in the turn of its AllocateObject, or while the store is full.
         gone = (self.sender, message.object_id)
         self.asked = deque(item for item in self.asked if (item.process, item.object_id) != gone)
+        self.overflow.abandoned(*gone)
 
     @on(objects.ProcessGone)
     def on_process_gone(self, message: objects.ProcessGone) -> None:
         for stored in [stored for stored in self.objects.values() if stored.process == message.process]:
             self.free(stored.object_id)
         self.asked = deque(item for item in self.asked if item.process != message.process)
+        self.overflow.abandoned(message.process)
 
     @on(CountStore)
     def on_count_store(self, message: CountStore) -> None:
@@ -384,14 +454,20 @@ class ObjectManager(Role):
 
     def check_everything(self) -> None:
         self.ranges.check_everything()
-        taken = sum(aligned(stored.place.size) for stored in (*self.objects.values(), *self.retired.values()))
+        here = [stored for stored in (*self.objects.values(), *self.retired.values()) if not stored.place.segment]
+        taken = sum(aligned(stored.place.size) for stored in here)
         assert taken == self.ranges.used_bytes, "ranges and objects disagree"
         self.pulls.check_everything()
         self.gives.check_everything()
+        self.spill_files.check_everything()
+        self.overflow.check_everything()
 
     def statistics(self) -> dict[str, Any]:
         return {
             "store_capacity_bytes": self.ranges.capacity,
             "store_used_bytes": self.ranges.used_bytes,
             "store_objects": len(self.objects),
+            "spilled_objects": len(self.spill_files.by_object),
+            "spill_file_bytes": self.spill_files.bytes,
+            "overflow_bytes": self.overflow.bytes,
         }

@@ -37,6 +37,7 @@ from ..kept import LOST_MAX, Latest
 from ..role import on
 from ..work_effects import RoomWanted
 from . import sources
+from .overflow import GRACE_SECONDS
 from .ranges import aligned
 from .sources import Windows, object_manager_of
 
@@ -104,7 +105,8 @@ class Room:
             manager.send(manager.local_scheduler, RoomWanted())
 
     def _set_timer(self) -> None:
-        self.pulls.manager.after(ROOM_SECONDS, self.look, self.number)
+        seconds = ROOM_SECONDS if self.pulls.manager.spill_bytes is None else GRACE_SECONDS
+        self.pulls.manager.after(seconds, self.look, self.number)
 
     def look(self, number: int) -> None:
         """Check whether wait `number` still lasts, and report how long the pull has waited."""
@@ -115,8 +117,10 @@ class Room:
             self.waiting = None
             return
         manager = pulls.manager
-        if len(pulls.coming) > len(pulls.queue):
+        if len(pulls.coming) > len(pulls.queue) or manager.spill_files.is_busy:
             self.since = manager.now  # others come, and whoever waits for them goes on
+        elif manager.spill_bytes is not None and not manager.overflow.is_coming(pull.object_id):
+            manager.overflow.waited_in_vain(manager.address, pull.object_id, pull.size)
         else:
             seconds = manager.now - self.since
             manager.send(manager.local_scheduler, FetchWaits(pull.object_id, seconds, manager.explain(pull.size)))
@@ -152,6 +156,7 @@ class Pull(Struct, eq=False):
     asked_at: dict[int, float] = {}  # those that are ASKED: when
     heard_at: float = 0.0  # when a chunk came from the source, or it was first asked
     contained: tuple[bytes, ...] = ()
+    since: float = 0.0  # when it was wanted
 
 
 class Pulls:
@@ -184,15 +189,20 @@ class Pulls:
         if known is not None:
             known.is_urgent = known.is_urgent or message.is_urgent
             return
+        if self.manager.spill_files.is_still_here(message.object_id):
+            place = self.manager.objects[message.object_id].place
+            self.manager.send(self.manager.local_scheduler, objects.ObjectFetched(message.object_id, place))
+            return
         sources = [object_manager_of(holder) for holder in message.holders]
-        sources = [source for source in sources if source not in self.lost]
+        sources = [source for source in sources if source not in self.lost and source != self.manager.address]
         # Not all begin with the same one.
         start = zlib.crc32(self.manager.address.encode()) % len(sources) if sources else 0
         sources = sources[start:] + sources[:start]
-        pull = Pull(message.object_id, message.size, sources, self._unasked(message.size), message.is_small)
-        pull.is_urgent = message.is_urgent
+        is_small = message.is_small and not self.manager.spill_files.has(message.object_id)
+        pull = Pull(message.object_id, message.size, sources, self._unasked(message.size), is_small)
+        pull.is_urgent, pull.since = message.is_urgent, self.manager.now
         self.coming[message.object_id] = pull
-        if not message.is_small:
+        if not is_small:
             self.queue[message.object_id] = pull
         else:
             self._ask_whether_small(pull)
@@ -207,11 +217,18 @@ class Pulls:
             object_id = pull.object_id
             if object_id in manager.objects:
                 continue  # its last copy here is being read to its end
-            if aligned(pull.size) > manager.ranges.capacity:
+            if manager.overflow.is_coming(object_id):
+                continue
+            if aligned(pull.size) > manager.ranges.capacity and manager.spill_bytes is not None:
+                manager.overflow.allocate(manager.address, object_id, pull.size)
+            elif aligned(pull.size) > manager.ranges.capacity:
                 self._fail(pull, manager.explain(pull.size), is_definite=True)
             elif manager.segment_state != "there":
                 self._fail(pull, manager.segment_state, is_definite=True)
             elif not manager.allocate(manager.address, object_id, pull.size):
+                if manager.overflow.is_usual:
+                    manager.overflow.allocate(manager.address, object_id, pull.size)
+                    continue
                 self.room.is_missing(pull)
                 return
 
@@ -222,7 +239,7 @@ class Pulls:
             self._fail(pull, message.reason, is_definite=True)
             return
         if type(message) is objects.ObjectAllocated:
-            del self.queue[message.object_id]
+            self.queue.pop(message.object_id, None)
             pull.place = message.place
         pull.reserved = message.reserved
         self._ask_more(pull)
@@ -252,6 +269,9 @@ class Pulls:
 
     def _ask_more(self, pull: Pull) -> None:
         """Ask for as many chunks as the window allows, with one order per contiguous stretch."""
+        if self.manager.spill_files.has(pull.object_id):
+            self.manager.spill_files.restore(pull)
+            return
         if pull.place is None or not self._choose(pull):
             return
         now = self.manager.now
@@ -393,7 +413,7 @@ class Pulls:
             pull.chunks[index] = HERE
         pull.here += len(indices)
         if pull.here == len(pull.chunks):
-            self._is_here(pull)
+            self.is_here(pull)
         elif pull.source:
             self._ask_more(pull)
         self.manager.gives.chunks_are_here(pull, indices)
@@ -410,7 +430,15 @@ class Pulls:
         fetched = objects.ObjectFetched(pull.object_id, message.value, message.contained)
         self.manager.send(self.manager.local_scheduler, fetched)
 
-    def _is_here(self, pull: Pull) -> None:
+    def restored(self, pull: Pull) -> None:
+        """End a pull whose object was read from disk."""
+        pull.chunks[:] = bytes([HERE]) * len(pull.chunks)
+        pull.here = len(pull.chunks)
+        self.is_here(pull)
+        self.manager.gives.chunks_are_here(pull, range(len(pull.chunks)))
+
+    def is_here(self, pull: Pull) -> None:
+        """End a pull whose object is complete."""
         self._end_pull(pull, is_whole=True)
         assert pull.place is not None
         fetched = objects.ObjectFetched(pull.object_id, pull.place, pull.contained)
@@ -418,6 +446,7 @@ class Pulls:
 
     def _end_pull(self, pull: Pull, *, is_whole: bool = False) -> None:
         self._leave(pull, is_whole=is_whole)
+        self.manager.overflow.abandoned(self.manager.address, pull.object_id)
         del self.coming[pull.object_id]
         self.queue.pop(pull.object_id, None)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ....exceptions import encode_system_error
@@ -213,6 +214,8 @@ class Calls:
             return False  # what it recovers from
         if actor.journal is not None and actor.journal.nested.is_unsure():
             return False
+        if self.node.objects.on_disk and not actor.creation.missing:
+            self.node.spilling.lacks(actor.creation)
         if actor.creation.missing or (self.node.groups.unsettled and not self.node.groups.stays(actor)):
             return False
         fits = self.node.resources.fits(actor.options.resources) and not self.node.actor_room.overtakes(actor)
@@ -326,6 +329,9 @@ class Calls:
             return
         is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
         may_follow = self._makers_are_in if is_serial else _never
+        for task in islice(actor.queue, limit - busy) if self.node.objects.on_disk else ():
+            if not task.missing:
+                self.node.spilling.lacks(task)
         batch = actor.queue.take(limit - busy, may_follow)
         while batch and actor.shipping is not None and actor.shipping.answers.are_known:
             batch = actor.shipping.answers.again(batch)

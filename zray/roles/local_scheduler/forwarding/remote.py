@@ -83,8 +83,11 @@ class Remote:
 
     def _announce(self, entry: ObjectEntry) -> None:
         value = entry.value
-        assert value is not None
-        size = value.size if type(value) is task_spec.StoredValue else len(value)  # type: ignore[arg-type]
+        if value is None:
+            assert entry.is_on_disk and entry.shared is not None
+            size = entry.shared.size
+        else:
+            size = value.size if type(value) is task_spec.StoredValue else len(value)  # type: ignore[arg-type]
         shard = self.node.addresses.shard_of(entry.object_id)
         self.node.send(shard, gcs.AddLocations(self.node.address, [(entry.object_id, size)]))
 
@@ -273,6 +276,8 @@ class Remote:
         if shared is None:
             if self.node.is_embedded and entry.task is None and entry.holders is None:
                 self.adopt(entry)
+        elif entry.object_id in self.node.objects.on_disk:
+            self.node.spilling.restore(entry, is_urgent=is_urgent)
         elif shared.locations:
             self.node.fetches.begin(entry, shared, is_urgent=is_urgent)
         elif not shared.is_fetching:
@@ -295,7 +300,7 @@ class Remote:
         entry = node.objects.entries.get(message.object_id)
         if entry is None or entry.shared is None:
             return  # gone (and perhaps made anew) before
-        if entry.value is not None:
+        if entry.value is not None or entry.object_id in node.objects.on_disk:
             # It has come meanwhile; or before its task, which was to make it again, went up.
             node.trips.is_made(entry)
             node.objects.free_if_unreferenced(entry)
@@ -357,6 +362,9 @@ class Remote:
         """ReadInline: another node's object manager pulls a small value."""
         entry = self.node.objects.entries.get(message.object_id)
         value = entry.value if entry is not None else None
+        if entry is not None and value is None and message.object_id in self.node.objects.on_disk:
+            self.node.spilling.pulled(message)
+            return
         inline = value if type(value) is bytes else None
         contained = entry.contained if entry is not None else ()
         reply = objects_wire.InlineRead(message.object_id, message.puller, inline, contained)
@@ -373,7 +381,7 @@ class Remote:
             if not entry.shared.is_released or object_id in self.node.objects.freed_shared:
                 # Held again while the word was on its way: the shard hears of our hold, and then of our copy, anew.
                 self._rejoin()
-                if entry.value is not None:
+                if entry.value is not None or entry.is_on_disk:
                     if entry.shared.is_released:
                         # And let go again, which it hears at the end of this turn.  A copy that nobody holds it would
                         # have freed at once, and we would announce it again, without end.
@@ -420,6 +428,8 @@ class Remote:
                 self.subscribed.discard(object_id)  # the shard answers no node that has let go of it
                 # No copy that the shard knows of, and would have freed: nothing, or the error in place of what is lost.
                 if (entry.value is None or entry.is_lost) and entry.task is None:
-                    self.node.fetches.stop(object_id)
-                    objects.forget_released(entry)
+                    if object_id not in self.node.spilling.pullers:
+                        self.node.fetches.stop(object_id)
+                    if object_id not in objects.on_disk:
+                        objects.forget_released(entry)
             self.node.lineage.let_go(gone)

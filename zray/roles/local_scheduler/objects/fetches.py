@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from ....exceptions import encode_system_error
 from ....ids import ObjectID
 from ....wire.amounts import name_of
-from ....wire.gcs import OfferCopies
+from ....wire.gcs import OfferCopies, RemoveLocations
 from ....wire.limits import portions
 from ....wire.objects import FetchFailed, FetchObject, FetchWaits, ObjectFetched, StopFetching
 from ....wire.task_spec import StoredValue
@@ -151,7 +151,8 @@ class Fetches:
             shared.ordered()
             self.node.load.fetch_begins(object_id, size)
         self.ordered[object_id] = is_urgent
-        order = FetchObject(object_id, size, list(shared.locations), size <= self.node.inline_bytes_max, is_urgent)
+        places = [*shared.locations, self.node.address] if object_id in self.node.objects.on_disk else shared.locations
+        order = FetchObject(object_id, size, list(places), size <= self.node.inline_bytes_max, is_urgent)
         self.node.send(self.node.addresses.object_manager, order)
 
     def _is_still_here(self, object_id: bytes, size: int) -> bool:
@@ -238,7 +239,8 @@ class Fetches:
         if entry.shared is not None:
             entry.shared.came()
         node.trips.is_made(entry)  # it may be made again: the shard had heard of no copy when this one was ordered
-        node.object_is_here(entry, message.value, message.contained)
+        is_restored = message.object_id in node.objects.on_disk
+        node.object_is_here(entry, message.value, message.contained, is_restored=is_restored)
 
     @on(FetchFailed)
     def failed(self, message: FetchFailed) -> None:
@@ -248,12 +250,24 @@ class Fetches:
         entry, guards = self.node.objects.entries.get(message.object_id), self.node.guards
         if entry is not None and entry.value is None and entry.shared is not None:
             entry.shared.failed()
+            if message.object_id in self.node.objects.on_disk:
+                entry.shared.spilled()
             if message.is_definite and not entry.waiting and not entry.watchers and entry.object_id in guards.wanted:
                 pass  # no room for a copy that nobody needs now
             elif message.is_definite:
                 self._has_no_room(entry, message.reason)
+            elif message.object_id in self.node.objects.on_disk:
+                if entry.waiting or entry.watchers:
+                    self.node.remote.want(entry, is_urgent=bool(entry.watchers))
             else:
                 self.node.remote.subscribe(entry)
+                if message.object_id in self.node.spilling.lost:
+                    self.is_lost_on_disk(entry)
+
+    def is_lost_on_disk(self, entry: ObjectEntry) -> None:
+        """The shard is to forget the copy of this node: others have one, or it is made again."""
+        shard = self.node.addresses.shard_of(entry.object_id)
+        self.node.send(shard, RemoveLocations(self.node.address, [entry.object_id]))
 
     # --- room ---
 

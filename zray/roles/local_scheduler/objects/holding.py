@@ -81,6 +81,7 @@ class Holding:
                 # The writer knows the place: that counts as told.
                 objects.pin(put.object_id, process)
                 objects.dies_no_more(put.object_id)
+                objects.on_disk.pop(put.object_id, None)
                 node.to_seal.append(put.object_id)
             if entry.task is not None:
                 continue  # a call's that has run on another node (answers): it gets this when it is answered
@@ -132,6 +133,8 @@ class Holding:
         for object_id, count in message.pins:
             if not node.objects.unpin(object_id, process, count):
                 node.reject("unpinned what was not pinned")
+            elif (entry := node.objects.entries.get(object_id)) is not None and entry.pushed_to is process:
+                entry.pushed(None)  # it was asked to forget the place
 
     @on(wire.ClaimObject)
     def on_claim_object(self, message: wire.ClaimObject) -> None:
@@ -148,6 +151,8 @@ def _free(node: LocalScheduler, entry: ObjectEntry) -> None:
     objects, object_id = node.objects, entry.object_id
     if type(entry.value) is StoredValue:
         objects.free_place(object_id, entry.value)
+    elif object_id in objects.on_disk:
+        objects.freed_places.append(object_id)
     objects.forget_value(entry)
     objects.place(entry, error_of_freed(object_id))
     objects.drop_all(entry.take_contained())
@@ -168,7 +173,9 @@ class Freeing:
         told: dict[Process, list[bytes]] = {}
         for object_id in message.object_ids:
             entry = node.objects.entries.get(object_id)
-            if entry is None or entry.value is None or entry.task is not None or is_error_value(entry.value):
+            if entry is None or entry.task is not None or is_error_value(entry.value):
+                continue
+            if entry.value is None and not entry.is_on_disk:
                 continue
             _free(node, entry)
             for process in node.objects.processes_that_hold(entry):

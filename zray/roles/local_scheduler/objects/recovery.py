@@ -181,7 +181,7 @@ class Recovery:
         node, object_id, spec = self.node, message.object_id, message.spec
         known = node.tasks.get(spec.task_id)
         entry = node.objects.entries.get(object_id)
-        is_here = entry is not None and entry.value is not None and not entry.is_lost
+        is_here = entry is not None and (entry.value is not None or entry.is_on_disk) and not entry.is_lost
         if known is not None and not is_put(object_id):
             # In hand: what it returns will be announced, if it was not to be before.
             if self._is_orphan(known) and not known.options.actor_id:
@@ -256,6 +256,8 @@ class Recovery:
         entry = node.objects.entries.get(message.object_id)
         if entry is None or entry.value is not None or entry.shared is None or entry.shared.is_released:
             return
+        if message.object_id in node.objects.on_disk:
+            return
         if not is_put(message.object_id) and entry.task is not None:
             return  # it is being made after all
         if message.object_id in node.routes.unpulled.by_object:
@@ -266,7 +268,9 @@ class Recovery:
             return
         entry.shared.lost()
         kind = "ObjectReconstructionFailedError" if message.has_task else "ObjectLostError"
-        node.object_is_here(entry, encode_system_error(kind, message.reason))
+        spilled = node.spilling.lost.get(message.object_id)
+        reason = f"{message.reason}  Its copy on disk: {spilled}." if spilled else message.reason
+        node.object_is_here(entry, encode_system_error(kind, reason))
 
     def _forget_loss(self, entry: ObjectEntry) -> None:
         assert entry.shared is not None

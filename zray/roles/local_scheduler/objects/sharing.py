@@ -2,6 +2,7 @@
 
     the shard's view of this node:   HELD <-> RELEASED
     this node's own copy:            AWAITED -> FETCHING -> AWAITED       it is here, or another place is looked for
+                                     AWAITED -> ON_DISK -> FETCHING       a spill file of this node has it
                                      AWAITED -> LOST -> AWAITED           an error stands in its place, until it is made
 
 Whether the value is here is said by the entry's `value` alone; LOST names an error that stands there.  An order of the
@@ -26,6 +27,7 @@ class Copy(IntEnum):
     AWAITED = 0  # made here or elsewhere, or known to lie elsewhere (`locations`); nothing is ordered
     FETCHING = 1
     LOST = 2  # the value here says so, and is no copy of it
+    ON_DISK = 3  # in a spill file of this node, and not in the arena
 
 
 class Event(IntEnum):
@@ -35,9 +37,10 @@ class Event(IntEnum):
     ENDED = 1  # the order: its copy is here, or it failed
     LOST = 2  # no node has it, or it has no room here
     FORGOTTEN = 3  # the error goes: the value is made again
+    SPILLED = 4  # it left the arena, or stays on disk though it was ordered
 
 
-AWAITED, FETCHING, LOST = Copy
+AWAITED, FETCHING, LOST, ON_DISK = Copy
 TRANSITIONS = {
     (AWAITED, Event.ORDERED): FETCHING,
     (FETCHING, Event.ENDED): AWAITED,
@@ -45,6 +48,9 @@ TRANSITIONS = {
     (AWAITED, Event.LOST): LOST,
     (FETCHING, Event.LOST): LOST,
     (LOST, Event.FORGOTTEN): AWAITED,
+    (AWAITED, Event.SPILLED): ON_DISK,
+    (ON_DISK, Event.ORDERED): FETCHING,
+    (ON_DISK, Event.ENDED): AWAITED,  # another copy has come, or the file is lost
 }
 
 
@@ -61,6 +67,11 @@ class Shared(Struct, gc=False, eq=False):
     def is_fetching(self) -> bool:
         """Whether a copy is on its way here."""
         return self.copy is FETCHING
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether the value lies in a spill file of this node, and nothing is ordered."""
+        return self.copy is ON_DISK
 
     def _enter(self, event: Event) -> None:
         self.copy = TRANSITIONS[self.copy, event]
@@ -90,6 +101,10 @@ class Shared(Struct, gc=False, eq=False):
         """The order ended without a copy: the places that were known are none."""
         self._enter(Event.ENDED)
         self.locations = ()
+
+    def spilled(self) -> None:
+        """The copy of this node lies on disk alone."""
+        self._enter(Event.SPILLED)
 
     def lost(self) -> None:
         """An error stands in its place here."""

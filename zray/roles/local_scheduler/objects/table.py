@@ -81,6 +81,13 @@ class ObjectEntry(Struct, gc=False, eq=False):
         """Whether a copy on another node is known."""
         return self.shared is not None and bool(self.shared.locations)
 
+    @property
+    def size(self) -> int:
+        """Bytes of a large value that is here or known; 0: not known."""
+        if type(self.value) is StoredValue:
+            return self.value.size
+        return max(0, self.shared.size) if self.value is None and self.shared is not None else 0
+
     def waits(self, waiter: Any) -> None:
         """Have a task, or a step of an actor's log, wait for the value."""
         if self.waiting is None:
@@ -107,6 +114,19 @@ class ObjectEntry(Struct, gc=False, eq=False):
         self.value = value
         waiting, self.waiting = self.waiting, None
         return waiting
+
+    def spilled(self) -> None:
+        """The value has left the arena, and lies on this node's disk."""
+        shared = self.share()
+        shared.lies_at(shared.locations, self.value.size)  # type: ignore[union-attr]
+        shared.spilled()
+        self.value = None
+        self.pushed_to = None
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether the value lies in a spill file of this node, and nothing is ordered."""
+        return self.shared is not None and self.shared.is_on_disk
 
     def pushed(self, process: Process | None) -> None:
         """A process is being sent the value; None: the value that one was sent is no more."""
@@ -138,7 +158,8 @@ class ObjectTable:
     """Entries by id."""
 
     PASSING = {"entries pins": None, "dying": "pins", "revivable": "dying"} | {
-        "freed_places freed_recorded freed_shared freed_actors by_death bereft_actors unheld rejoined": None
+        "unread on_disk restored freed_places freed_recorded freed_shared freed_actors by_death bereft_actors": None,
+        "unheld rejoined": None,
     }
 
     def __init__(self) -> None:
@@ -147,6 +168,11 @@ class ObjectTable:
         self.entries: dict[bytes, ObjectEntry] = {}
         # object -> process -> how often it was told the place.  Only large values.
         self.pins: dict[bytes, dict[Process, int]] = {}
+        # Large values here that no process was told the place of, least recently used first; some have gone since.
+        self.unread: dict[bytes, None] = {}
+        self.on_disk: dict[bytes, None] = {}  # those with a copy in a spill file of this node
+        # Those that are kept for tasks which have not begun: bytes, and the task.
+        self.restored: dict[bytes, tuple[int, Task]] = {}
         self.dying: dict[bytes, StoredValue] = {}  # freed but still pinned
         self.revivable: dict[bytes, tuple[bytes, ...]] = {}  # those of them that may be a value again: the refs inside
         self.freed_places: list[bytes] = []
@@ -318,6 +344,9 @@ class ObjectTable:
             self.free_place(entry.object_id, entry.value)
             if entry.object_id in self.pins:
                 self.revivable[entry.object_id] = entry.contained
+        elif entry.object_id in self.on_disk:
+            self.restored.pop(entry.object_id, None)
+            self.freed_places.append(entry.object_id)
         if entry.is_recorded:
             self.freed_recorded.append(entry.object_id)
         if entry.actor is not None:
@@ -329,6 +358,8 @@ class ObjectTable:
 
     def free_place(self, object_id: bytes, value: StoredValue) -> None:
         """Free a large value that no entry has, when nobody reads it any more."""
+        self.unread.pop(object_id, None)
+        self.restored.pop(object_id, None)
         if object_id in self.pins:
             self.dying[object_id] = value
         else:
@@ -377,6 +408,8 @@ class ObjectTable:
 
     def pin(self, object_id: bytes, process: Process) -> None:
         """The process is being told the place."""
+        if self.restored:
+            self.restored.pop(object_id, None)
         readers = self.pins.setdefault(object_id, {})
         readers[process] = readers.get(process, 0) + 1
 
@@ -392,7 +425,21 @@ class ObjectTable:
                 del self.pins[object_id]
                 if self.dies_no_more(object_id):
                     self.freed_places.append(object_id)
+                else:
+                    self.is_unread(object_id)
         return True
+
+    def is_unread(self, object_id: bytes) -> None:
+        """A large value is here that nobody reads: the most recently used of those."""
+        self.unread.pop(object_id, None)
+        self.unread[object_id] = None
+
+    def take_freed_places(self) -> list[bytes]:
+        """Take out the objects whose ranges are free, and with them their copies on disk."""
+        freed, self.freed_places = self.freed_places, []
+        for object_id in freed if self.on_disk else ():
+            self.on_disk.pop(object_id, None)
+        return freed
 
     def dies_no_more(self, object_id: bytes) -> bool:
         """It is an entry's value again, or gone.  False: it was not dying."""

@@ -50,6 +50,9 @@ class Waits:
                 continue
             entry = node.objects.retain(object_id)
             is_made_here = entry.task is not None and entry.task.state < FORWARDED
+            if entry.is_on_disk and not message.fetch:
+                wait.ready.append(object_id)
+                continue
             if entry.value is None and not is_made_here:
                 if node.generators.is_item(entry):
                     items.append(entry)

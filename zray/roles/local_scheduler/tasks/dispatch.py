@@ -62,8 +62,14 @@ class Batches:
         count = len(inflight)
         # Behind the last of max_calls its worker ends, and nothing else should wait for that.
         limit = min(INFLIGHT_COUNT_MAX, queue.options.max_calls or INFLIGHT_COUNT_MAX)
+        on_disk = self.node.objects.on_disk
         while tasks and count < limit:
             task = tasks[0]
+            if on_disk and task.spec.deps and self.node.spilling.lacks(task):
+                task.lacks_argument()
+                tasks.popleft()
+                self.dispatch.ready_count -= 1
+                continue
             if task.spec.function_id is not function_id:
                 function_id = task.spec.function_id
                 found = means.get(function_id)
@@ -218,7 +224,10 @@ class Dispatch:
             return None
         self.append(task, queue)
         if has_waited and len(queue.tasks) > 1:
-            self._move_forward(queue.tasks)
+            if self.node.spilling.is_filling and task.spec.deps:
+                queue.tasks.rotate(1)  # ahead of all that may fill the store further
+            else:
+                self._move_forward(queue.tasks)
         return queue
 
     @staticmethod

@@ -467,6 +467,9 @@ class BehindWaits:
                 continue
             queue.tasks.remove(task)
             self.dispatch.ready_count -= 1
+            if node.objects.on_disk and node.spilling.lacks(task):
+                task.lacks_argument()
+                continue
             if len(worker.frames) >= FRAMES_COUNT_MAX:
                 text = f"Tasks wait inside tasks {len(worker.frames)} deep in one process: does the recursion end?"
                 node.lifecycle.fail(task, "TaskUnschedulableError", text)

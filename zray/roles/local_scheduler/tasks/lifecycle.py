@@ -106,7 +106,9 @@ class Lifecycle:
             if (
                 options.is_generator
                 or any(
-                    entry is None or entry.is_lost or not (entry.value is not None or entry.is_elsewhere)
+                    entry is None
+                    or entry.is_lost
+                    or not (entry.value is not None or entry.is_elsewhere or entry.is_on_disk)
                     for entry in known
                 )
             ) and not self.node.calls.has_ended(spec.task_id, process.worker):
@@ -124,6 +126,8 @@ class Lifecycle:
             self.node.objects.hold(entry, process)
             if entry.value is not None:
                 self.node.push(entry, process)
+            elif entry.is_on_disk:
+                self.node.waits.lies_elsewhere(entry)
         return True
 
     def _make_further_returns(self, task: Task, process: Process | None) -> None:
@@ -199,7 +203,10 @@ class Lifecycle:
                 self.node.dispatch.enqueue(task, has_waited=True)
             elif task.state == TaskState.CALL:
                 self.node.calls.arguments_are_here(task)
-        elif self.node.members.peers:
+            return
+        if self.node.objects.on_disk:
+            self.node.spilling.argument_is_here(task)
+        if self.node.members.peers:
             self.node.trips.argument_is_here(task)
 
     @on(TasksFinished)

@@ -1,0 +1,343 @@
+"""Values larger than the store: they are spilled to disk, and come back."""
+
+import contextlib
+import glob
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+import zray
+from zray.exceptions import ObjectLostError, ObjectStoreFullError
+from zray.host import context
+from zray.host.session.session import Session
+
+pytestmark = pytest.mark.timeout(120)
+
+MB = 1_000_000
+STORE = 100 * MB
+SIZE = 10 * MB
+
+
+def array(number, size=SIZE):
+    return np.full(size // 8, number, dtype=np.float64)
+
+
+@zray.remote
+def make(number, size=SIZE):
+    return array(number, size)
+
+
+@zray.remote
+def total(values):
+    return float(values.sum())
+
+
+@zray.remote
+def ends_of(one, two):
+    return [float(one[0]), float(two[-1])]
+
+
+@pytest.fixture
+def session(tmp_path):
+    zray.init(num_cpus=2, object_store_memory=STORE, object_spilling_directory=str(tmp_path))
+    yield tmp_path
+    zray.shutdown()
+    assert not os.listdir(tmp_path), "spill files are left"
+
+
+def files_in(folder):
+    return [path for path in glob.glob(f"{folder}/**", recursive=True) if os.path.basename(path).isdigit()]
+
+
+def bytes_in(folder):
+    size = 0
+    for path in files_in(folder):
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            size += os.path.getsize(path)
+    return size
+
+
+def wait_until(condition, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not become true"
+        zray.wait([zray.put(None)], timeout=0.05)
+
+
+def test_puts_of_five_stores_are_read_again(session):
+    refs = [zray.put(array(number)) for number in range(50)]
+    assert files_in(session)
+    for number, ref in enumerate(refs):
+        value = zray.get(ref)
+        assert value.size == SIZE // 8 and (value == number).all()
+
+
+def test_results_of_five_stores_are_arguments(session):
+    blocks = [make.remote(number) for number in range(50)]
+    sums = zray.get([total.remote(block) for block in blocks])
+    assert sums == [number * SIZE / 8 for number in range(50)]
+    pairs = zray.get([ends_of.remote(blocks[number], blocks[-1 - number]) for number in range(25)])
+    assert pairs == [[number, 49 - number] for number in range(25)]
+
+
+def test_values_of_many_sizes_come_back_with_equal_bytes(session):
+    random = np.random.default_rng(1)
+    sizes = [200_000, 1_300_000, 150_001, 9_000_000, 400_003] * 12
+    values = [random.bytes(size) for size in sizes]
+    refs = [zray.put(np.frombuffer(value, np.uint8)) for value in values]
+    texts = [zray.put({"text": value.hex()[:300_000], "number": n}) for n, value in enumerate(values)]
+    for value, ref in zip(values, refs, strict=True):
+        assert zray.get(ref).tobytes() == value
+    for n, (value, ref) in enumerate(zip(values, texts, strict=True)):
+        assert zray.get(ref) == {"text": value.hex()[:300_000], "number": n}
+
+
+def test_array_that_is_in_use_keeps_its_bytes_while_others_are_spilled(session):
+    kept = [zray.get(zray.put(array(number))) for number in range(3)]
+    for number in range(30):
+        zray.put(array(number + 100))
+    refs = [make.remote(number) for number in range(20)]
+    assert zray.get([total.remote(ref) for ref in refs])
+    assert all((value == number).all() for number, value in enumerate(kept))
+
+
+def test_files_go_with_the_refs_of_their_values(session):
+    refs = [zray.put(array(number)) for number in range(30)]
+    assert files_in(session)
+    del refs
+    wait_until(lambda: not files_in(session))
+
+
+def test_file_of_which_little_is_in_use_is_copied(session):
+    refs = [zray.put(array(number, 500_000)) for number in range(600)]
+    before = bytes_in(session)
+    kept = refs[::10]
+    del refs
+    wait_until(lambda: bytes_in(session) < before / 4)
+    assert all((zray.get(ref) == 10 * number).all() for number, ref in enumerate(kept))
+
+
+def test_actor_takes_spilled_values_in_the_order_of_its_calls(session):
+    @zray.remote
+    class Log:
+        def __init__(self, first):
+            self.seen = [first[0]]
+
+        def see(self, value):
+            self.seen.append(value[0])
+
+        def all(self):
+            return self.seen
+
+    refs = [zray.put(array(number)) for number in range(30)]
+    log = Log.remote(refs[0])
+    for ref in refs[1:]:
+        log.see.remote(ref)
+    assert zray.get(log.all.remote()) == list(range(30))
+
+
+def test_wait_without_fetch_restores_nothing(session):
+    refs = [zray.put(array(number)) for number in range(30)]
+    ready, _ = zray.wait(refs, num_returns=30, fetch_local=False, timeout=10)
+    assert len(ready) == 30
+
+
+def test_generator_of_large_items_that_nobody_draws_is_spilled(session):
+    @zray.remote
+    def items():
+        for number in range(30):
+            yield array(number)
+
+    stream = items.remote()
+    zray.wait([stream.completed()], timeout=60)
+    assert [zray.get(ref)[0] for ref in stream] == list(range(30))
+
+
+def damage(session, change):
+    for path in files_in(session):
+        change(path)
+
+
+def overwrite(path):
+    with open(path, "r+b") as file:
+        file.seek(os.path.getsize(path) // 2)
+        file.write(b"damage" * 1000)
+
+
+@pytest.mark.parametrize("change", [overwrite, os.unlink, lambda path: os.truncate(path, 100)])
+def test_result_whose_file_is_damaged_is_made_again(session, change):
+    refs = [make.remote(number) for number in range(30)]
+    zray.wait(refs, num_returns=30, fetch_local=False)
+    damage(session, change)
+    assert all((zray.get(ref) == number).all() for number, ref in enumerate(refs))
+
+
+def test_put_whose_file_is_gone_is_an_error_that_names_the_file(session):
+    refs = [zray.put(array(number)) for number in range(30)]
+    damage(session, os.unlink)
+    with pytest.raises(ObjectLostError, match="spill file .* cannot be read"):
+        zray.get(refs[0], timeout=10)
+    with pytest.raises(zray.exceptions.TaskError, match="spill file"):
+        zray.get(total.remote(refs[1]), timeout=10)
+
+
+def test_program_that_computes_returns_places_to_others(session):
+    refs = [zray.put(array(number)) for number in range(8)]
+    done = make.options(name="later").remote(1, 9 * SIZE)  # it needs all the space that this program was told of
+    deadline = time.monotonic() + 30
+    while not files_in(session):
+        assert time.monotonic() < deadline
+        sum(range(100_000))  # no call of zray
+    assert zray.get(done).size == 9 * SIZE // 8
+    del done
+    assert [zray.get(ref)[0] for ref in refs] == list(range(8))
+
+
+def test_async_program_awaits_spilled_values(session):
+    import asyncio
+
+    async def run():
+        refs = [make.remote(number) for number in range(40)]
+        return [float((await ref)[0]) for ref in refs]
+
+    assert asyncio.run(run()) == list(range(40))
+
+
+def test_store_is_full_where_spilling_is_off():
+    zray.init(num_cpus=1, object_store_memory=STORE, object_spilling_directory="")
+    try:
+        with pytest.raises(ObjectStoreFullError):
+            refs = []
+            for number in range(20):
+                refs.append(zray.put(array(number)))
+    finally:
+        zray.shutdown()
+
+
+def test_folder_is_chosen_by_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZRAY_SPILL_DIR", str(tmp_path / "new"))
+    zray.init(num_cpus=1, object_store_memory=STORE)
+    try:
+        refs = [zray.put(array(number)) for number in range(20)]
+        assert files_in(tmp_path / "new") and zray.get(refs[0])[0] == 0
+    finally:
+        zray.shutdown()
+
+
+def test_default_folder_is_the_sessions(monkeypatch):
+    monkeypatch.delenv("ZRAY_SPILL_DIR", raising=False)
+    zray.init(num_cpus=1, object_store_memory=STORE)
+    try:
+        from zray.host.session.spill_directory import is_in_memory
+
+        folder = Session(context.runtime.session).folder
+        if is_in_memory(folder):
+            pytest.skip("the folder for temporary files lies in memory here")
+        refs = [zray.put(array(number)) for number in range(20)]
+        assert files_in(folder) and zray.get(refs[0])[0] == 0
+    finally:
+        zray.shutdown()
+    assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"), [(3, TypeError), ("s3://bucket", NotImplementedError), ("/proc/none", OSError)]
+)
+def test_bad_directory_is_refused_before_anything_starts(given, error):
+    with pytest.raises(error, match="object_spilling_directory|/proc/none"):
+        zray.init(num_cpus=1, object_spilling_directory=given)
+
+
+def test_bad_threshold_is_refused(monkeypatch):
+    monkeypatch.setenv("ZRAY_SPILL_THRESHOLD", "1.5")
+    with pytest.raises(ValueError, match="ZRAY_SPILL_THRESHOLD"):
+        zray.init(num_cpus=1)
+
+
+PROGRAM = """
+    import os, signal, sys, numpy as np, zray
+    zray.init(num_cpus=1, object_store_memory=100e6, object_spilling_directory=sys.argv[1])
+    refs = [zray.put(np.full(1_250_000, n)) for n in range(20)]
+    from zray.host import context
+    print("killed", flush=True)
+    os.kill(context.runtime.node_pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_files_of_a_dead_session_are_removed_by_the_next_that_spills(tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert "killed" in run.stdout, run.stderr
+    zray.init(num_cpus=1, object_store_memory=STORE, object_spilling_directory=str(tmp_path))
+    try:
+        refs = [zray.put(array(number)) for number in range(20)]
+        (root,) = os.listdir(tmp_path)
+        assert len(os.listdir(tmp_path / root)) == 1, "the folder of the dead session is left"
+        del refs
+    finally:
+        zray.shutdown()
+    assert not os.listdir(tmp_path)
+
+
+# --- more in use than the store has ---
+
+
+def segments_of(session):
+    return glob.glob(f"{session}/**/segment-*", recursive=True)
+
+
+def test_program_holds_more_arrays_than_the_store_has(session):
+    held = [zray.get(zray.put(array(number))) for number in range(25)]
+    assert segments_of(session)
+    assert all((value == number).all() for number, value in enumerate(held))
+    del held
+    wait_until(lambda: not segments_of(session))
+
+
+def test_get_of_a_list_that_is_larger_than_the_store(session):
+    refs = [make.remote(number) for number in range(25)]
+    assert all((value == number).all() for number, value in enumerate(zray.get(refs)))
+
+
+def test_one_value_and_one_result_are_larger_than_the_store(session):
+    ref = zray.put(array(7, 3 * STORE))
+    assert (zray.get(ref) == 7).all()
+    assert zray.get(total.remote(ref)) == 7 * 3 * STORE / 8
+    assert (zray.get(make.remote(8, 2 * STORE)) == 8).all()
+    assert zray.get(total.remote(array(1, 2 * STORE))) == 2 * STORE / 8
+    del ref
+    wait_until(lambda: not segments_of(session))
+
+
+def test_task_takes_more_than_the_store_has(session):
+    @zray.remote
+    def firsts(*values):
+        return [value[0] for value in values]
+
+    assert zray.get(firsts.remote(*[zray.put(array(number)) for number in range(25)])) == list(range(25))
+
+
+def test_large_value_stays_readable_when_its_refs_are_gone(session):
+    value = zray.get(zray.put(array(3, 2 * STORE)))
+    for number in range(20):
+        zray.put(array(number))
+    assert (value == 3).all()
+
+
+def test_writer_killed_in_the_middle_leaves_no_file(session):
+    @zray.remote(max_retries=0)
+    def dies(size):
+        zray.put(array(1, size))
+        os._exit(1)
+
+    for _ in range(3):
+        with pytest.raises(zray.exceptions.WorkerCrashedError):
+            zray.get(dies.remote(2 * STORE))
+    wait_until(lambda: not segments_of(session))

@@ -1,0 +1,63 @@
+"""The directory for the spill files of a node, and when values go there: as the user says, or by default."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+# The filled part of a store from which on objects are spilled.  As Ray's object_spilling_threshold.
+SPILL_ABOVE = 0.8
+IN_MEMORY = ("tmpfs", "ramfs")
+
+
+def checked_directory(given: str | None) -> str | None:
+    """Return the directory for spill files: as given, or ZRAY_SPILL_DIR; "": no spilling; None: the session's folder.
+
+    Raises:
+        TypeError: no text.
+        NotImplementedError: a URL.
+        OSError: the directory cannot be made, or this user cannot write there; names it.
+    """
+    directory = os.environ.get("ZRAY_SPILL_DIR") if given is None else given
+    if directory is None or directory == "":
+        return directory
+    if not isinstance(directory, (str, os.PathLike)):
+        raise TypeError(f"object_spilling_directory must be a path, not {type(directory).__name__}.")
+    if "://" in str(directory):
+        raise NotImplementedError(
+            f"Values are spilled to folders only, and object_spilling_directory is {directory!r}: give a folder on a "
+            "disk of this machine, or one where the remote store is mounted."
+        )
+    directory = os.path.abspath(directory)
+    os.makedirs(directory, exist_ok=True)
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise PermissionError(f"This user cannot write into object_spilling_directory {directory}.")
+    return directory
+
+
+def checked_threshold() -> float:
+    """Return the filled part of the store from which on objects are spilled: ZRAY_SPILL_THRESHOLD, or 0.8.
+
+    Raises:
+        ValueError: not a number above 0 and up to 1.
+    """
+    text = os.environ.get("ZRAY_SPILL_THRESHOLD", "")
+    try:
+        threshold = float(text) if text else SPILL_ABOVE
+    except ValueError:
+        threshold = 0.0
+    if not 0 < threshold <= 1:
+        raise ValueError(f"ZRAY_SPILL_THRESHOLD must be a number above 0 and up to 1, not {text!r}.")
+    return threshold
+
+
+def is_in_memory(path: str) -> bool:
+    """Whether a path lies in a file system without a disk, as far as Linux says."""
+    path, found, kind = os.path.realpath(path), "", ""
+    with suppress(OSError), open("/proc/self/mounts") as file:
+        for line in file:
+            _, where, this_kind, *_ = line.split(" ")
+            where = where.encode().decode("unicode_escape")
+            if (path == where or path.startswith(where.rstrip("/") + "/")) and len(where) >= len(found):
+                found, kind = where, this_kind
+    return kind in IN_MEMORY

@@ -1,0 +1,360 @@
+"""Objects that leave the arena for the disk of their node, and come back (docs/design/storage.md).
+
+    object manager    SpillWanted        so many bytes are lacking, or in use beyond the threshold
+    -> driver, worker ReturnPlaces       the process forgets the places that it does not read -> UnpinObjects
+    -> GCS shard      HoldAtNode, AddLocations    the object is known to the shard before it leaves the arena
+    -> object manager SpillObjects -> ObjectsSpilled -> EvictObjects
+    whoever needs it  restore            FetchObject from this node -> ObjectFetched (fetches.py)
+
+An object on disk is like one on another node: its entry has no value, and tasks and processes wait for the copy.  So a
+copy on disk that cannot be read is a lost copy: another node has one, or the shard has the object reconstructed.
+
+Rule 1: An object leaves the arena least recently used first, and never while a process was told its place, or while it
+waits here for a task that has not begun (`ObjectTable.restored`).
+
+Rule 2: Restored arguments of such tasks fill half of the store at most, unless nothing else goes on.  So the first
+tasks get all that they take, and no argument is restored twice for one task.
+
+Rule 3: A task that was ready, and whose argument has left, waits again (`lacks`).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ....wire.limits import portions
+from ....wire.objects import InlineRead, ReadInline, ReturnPlaces
+from ....wire.task_spec import StoredValue
+from ...kept import Latest
+from ...role import on
+from ...work_effects import EvictObjects, ObjectsSpilled, SpilledCopyLost, SpillObjects, SpillWanted
+from ..task import Task, TaskState
+
+if TYPE_CHECKING:
+    from ..scheduler import LocalScheduler
+    from ..tables import Process
+    from .table import ObjectEntry
+
+# At least so much is written at a time: small objects share a file (spill_files.FILE_BYTES_MAX).
+WRITE_BYTES_MIN = 32 << 20
+# A process that did not return a place is asked again after so long: it may have read the value meanwhile.
+RETURN_SECONDS = 0.25
+# After a failed write nothing is written for so long, unless objects on disk were freed.
+REFUSED_SECONDS = 1.0
+# Objects that are looked at in a turn, of those that nobody reads.
+LOOKED_AT_MAX = 1_000
+# Tasks whose arguments are kept in the arena.
+MAY_BEGIN = (TaskState.WAITING, TaskState.READY, TaskState.CALL)
+# Lost copies whose reason is remembered for the error of the object.
+LOST_MAX = 1_000
+
+
+class Spilling:
+    """The objects of a node that are on disk, or on their way."""
+
+    PASSING = {"writing to_restore pullers asked_for": None}
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.wanted = 0  # bytes that are lacking
+        self.is_filling = False  # places are told to processes only when they ask
+        self.writing: dict[bytes, int] = {}  # bytes of those that are to have a copy on disk
+        self.to_restore: dict[bytes, None] = {}  # for tasks, in order
+        self.pullers: dict[bytes, list[str]] = {}  # object managers that wait for one to be restored
+        self.asked_for: dict[bytes, float] = {}  # values whose places are to be returned: when that was said
+        self.timer_is_set = False
+        self.refused_at = -REFUSED_SECONDS
+        self.lost: Latest[bytes, str] = Latest(LOST_MAX)  # why copies on disk could not be read
+
+    # --- out of the arena ---
+
+    @on(SpillWanted)
+    def on_spill_wanted(self, message: SpillWanted) -> None:
+        """SpillWanted."""
+        self.wanted, self.is_filling = message.size, message.is_filling
+        if not self.wanted:
+            self.asked_for.clear()
+
+    def end_turn(self) -> None:
+        """Spill, restore and answer what this turn has made possible."""
+        if self.pullers:
+            self._answer_pullers()  # before the values leave again: what is being read stays
+        if self.wanted:
+            self._make_room()
+        if self.to_restore:
+            self._restore_some()
+
+    def _make_room(self) -> None:
+        node, objects = self.node, self.node.objects
+        lacking = self.wanted - sum(self.writing.values())
+        evicted: list[ObjectEntry] = []
+        written: list[ObjectEntry] = []
+        may_write = node.now - self.refused_at >= REFUSED_SECONDS
+        more = 0  # to be written beyond what is lacking
+        for object_id in list(islice(objects.unread, LOOKED_AT_MAX)) if lacking > 0 else ():
+            if lacking <= 0 and (not written or more >= WRITE_BYTES_MIN):
+                break
+            entry = objects.entries.get(object_id)
+            if entry is None or type(entry.value) is not StoredValue or object_id in objects.pins:
+                objects.unread.pop(object_id)
+                continue
+            if not self._may_leave(entry):
+                objects.is_unread(object_id)  # behind the others
+                continue
+            size = entry.value.size
+            if object_id in objects.on_disk:
+                if lacking > 0:
+                    evicted.append(entry)
+                    lacking -= size
+            elif may_write:
+                more += size if lacking <= 0 else 0
+                written.append(entry)
+                self.writing[object_id] = size
+                lacking -= size
+        self._evict(evicted)
+        if written:
+            self._share_first([entry.object_id for entry in written])
+        if lacking > 0 and not self._ask_for_places(lacking) and not (evicted or self.writing):
+            self._evict_kept()
+
+    def _evict_kept(self) -> None:
+        """Evict an argument that is kept for a task, since nothing else can leave: of the last task in the line.
+
+        Not of the task that awaits the next object: it could never begin.
+        """
+        node, objects = self.node, self.node.objects
+        entries = objects.entries
+        coming = [entries.get(object_id) for object_id in node.fetches.ordered if object_id in objects.on_disk]
+        first = next((entry for entry in coming if entry is not None and entry.waiting), None)
+        spared = {object_id for task in first.waiting_tasks()[:1] for object_id in task.spec.deps} if first else set()
+        for object_id in reversed(list(objects.restored)):
+            entry = entries.get(object_id)
+            if entry is None or object_id in spared or object_id in objects.pins or object_id not in objects.on_disk:
+                continue
+            if type(entry.value) is StoredValue:
+                del objects.restored[object_id]
+                self._evict([entry])
+                return
+
+    def _may_leave(self, entry: ObjectEntry) -> bool:
+        node, object_id = self.node, entry.object_id
+        if object_id in self.writing or object_id in node.objects.restored or object_id in node.remote.unsaid:
+            return False
+        if entry.task is not None or entry.is_lost or entry.is_released:
+            return False
+        if type(entry.value) is StoredValue and entry.value.segment:
+            return False  # it lies in a file already
+        # The log of an actor reads its values at any time, and refers to them.
+        return not (entry.count and (node.logs.copies or node.logs.touched or self._has_journals()))
+
+    def _has_journals(self) -> bool:
+        return any(actor.journal is not None for actor in self.node.calls.actors.values())
+
+    def _share_first(self, object_ids: list[bytes]) -> None:
+        """Write the objects after the shards have acknowledged that this node has them, and how they are made."""
+        node = self.node
+        node.lineage.flush()
+        request = node.acks.next_request()
+        expected = node.remote._share(object_ids, request)
+
+        def write() -> None:
+            there = [object_id for object_id in object_ids if object_id in node.objects.entries]
+            for object_id in object_ids:
+                if object_id not in node.objects.entries:
+                    self.writing.pop(object_id, None)
+            if there:
+                node.send(node.addresses.object_manager, SpillObjects(there))
+
+        node.acks.expect(request, expected, write)
+
+    @on(ObjectsSpilled)
+    def on_objects_spilled(self, message: ObjectsSpilled) -> None:
+        """ObjectsSpilled: those that nobody reads leave the arena."""
+        objects = self.node.objects
+        if message.reason:
+            self.refused_at = self.node.now
+            self.node.after(REFUSED_SECONDS, self._look_again)
+        evicted: list[ObjectEntry] = []
+        for object_id in message.gone:
+            self.writing.pop(object_id, None)
+        for object_id in message.object_ids:
+            self.writing.pop(object_id, None)
+            entry = objects.entries.get(object_id)
+            if message.reason or entry is None:
+                continue
+            objects.on_disk[object_id] = None
+            is_idle = type(entry.value) is StoredValue and object_id not in objects.pins
+            if is_idle and self.wanted and self._may_leave(entry):
+                evicted.append(entry)
+        self._evict(evicted)
+
+    def _look_again(self) -> None:
+        """Look again at what is lacking, at the end of this turn."""
+        self.timer_is_set = False
+
+    def _evict(self, entries: list[ObjectEntry]) -> None:
+        for entry in entries:
+            self.node.objects.unread.pop(entry.object_id, None)
+            entry.spilled()
+        if entries:
+            order = EvictObjects([entry.object_id for entry in entries])
+            self.node.send(self.node.addresses.object_manager, order)
+
+    def _ask_for_places(self, lacking: int) -> bool:
+        """Have processes return places that they do not read: of the values that were told first.
+
+        Returns whether any is expected: one that was asked for in vain is being read.
+        """
+        node, pins, asked_for = self.node, self.node.objects.pins, self.asked_for
+        for object_id in [object_id for object_id in asked_for if object_id not in pins]:
+            del asked_for[object_id]
+        fresh = [object_id for object_id, when in asked_for.items() if node.now - when < RETURN_SECONDS]
+        expected = sum(self._size_if_large(object_id) for object_id in fresh)
+        asked: dict[Process, list[bytes]] = {}
+        for object_id, readers in pins.items():
+            if expected >= lacking:
+                break
+            size = 0 if object_id in asked_for else self._size_if_large(object_id)
+            if size:
+                asked_for[object_id] = node.now
+                expected += size
+                for process in readers:
+                    asked.setdefault(process, []).append(object_id)
+        for process, object_ids in asked.items():
+            for portion in portions(object_ids):
+                node.send(process.address, ReturnPlaces(portion))
+        if not expected:
+            asked_for.clear()  # those that are read now may be asked for again
+        if not self.timer_is_set:
+            self.timer_is_set = True
+            node.after(RETURN_SECONDS, self._look_again)
+        return expected > 0
+
+    def _size_if_large(self, object_id: bytes) -> int:
+        """Return the bytes of a value in the arena that may leave once nobody reads it; 0: it may not."""
+        entry = self.node.objects.entries.get(object_id)
+        is_large = entry is not None and type(entry.value) is StoredValue and not entry.value.segment
+        return entry.size if entry is not None and is_large and entry.task is None else 0
+
+    # --- back into the arena ---
+
+    def restore(self, entry: ObjectEntry, *, is_urgent: bool) -> None:
+        """Bring an object back from disk; for a process at once, for a task when there is space (rule 2)."""
+        assert entry.shared is not None
+        if is_urgent:
+            self.to_restore.pop(entry.object_id, None)
+            self.node.fetches.begin(entry, entry.shared, is_urgent=True)
+        elif entry.shared.is_on_disk:
+            self.to_restore[entry.object_id] = None
+
+    def _restore_some(self) -> None:
+        """Order what the first tasks lack, and keep all that they take, as far as half of the store suffices."""
+        node, objects, entries = self.node, self.node.objects, self.node.objects.entries
+        room = node.load.store_bytes // 2 - self._kept_bytes()
+        # Kept arguments may be those of calls that wait for earlier calls: so one more comes whenever nothing goes on.
+        is_idle = not node.dispatch.ready_count and not any(item in objects.on_disk for item in node.fetches.ordered)
+        for object_id in list(self.to_restore):
+            entry = entries.get(object_id)
+            if entry is None or not entry.is_on_disk:
+                self.to_restore.pop(object_id, None)
+                continue
+            task = next((task for task in entry.waiting_tasks() if task.state != TaskState.DONE), None)
+            if task is None:
+                if entry.waiting and entry.shared is not None:  # a step of an actor's log
+                    node.fetches.begin(entry, entry.shared)
+                del self.to_restore[object_id]
+                continue
+            taken = [entries[taken_id] for taken_id in dict.fromkeys(task.spec.deps)]
+            if not all(map(_is_made, taken)):
+                del self.to_restore[object_id]  # `argument_is_here` comes back to it
+                continue
+            size = sum(each.size for each in taken if each.object_id not in objects.restored)
+            if size > room and objects.restored and not is_idle:
+                return
+            room, is_idle = room - size, False
+            for each in taken:
+                self._keep(each, task)
+
+    def _keep(self, entry: ObjectEntry, task: Task) -> None:
+        """Keep an argument of a task in the arena until the task begins, and order it if it is on disk."""
+        objects = self.node.objects
+        self.to_restore.pop(entry.object_id, None)
+        if type(entry.value) is StoredValue or entry.object_id in objects.on_disk:
+            objects.restored[entry.object_id] = (entry.size, task)
+        if entry.shared is not None and entry.is_on_disk:
+            self.node.fetches.begin(entry, entry.shared)
+
+    def _kept_bytes(self) -> int:
+        """Return the bytes of arguments kept for tasks; those of tasks that are gone are kept no longer."""
+        restored, tasks = self.node.objects.restored, self.node.tasks
+        for object_id, (_, task) in list(restored.items()):
+            if tasks.get(task.spec.task_id) is not task or task.state not in MAY_BEGIN:
+                del restored[object_id]
+        return sum(size for size, _ in restored.values())
+
+    def argument_is_here(self, task: Task) -> None:
+        """Restore what a task lacks, once all else that it takes is here."""
+        entries = self.node.objects.entries
+        lacking = [entry for object_id in task.spec.deps if (entry := entries[object_id]).is_on_disk]
+        if task.missing == len(lacking):
+            for entry in lacking:
+                self.to_restore[entry.object_id] = None
+
+    def lacks(self, task: Task) -> bool:
+        """Whether an argument of a task that could begin has left the arena: the task waits until it is restored."""
+        entries = self.node.objects.entries
+        if all(entries[object_id].value is not None for object_id in task.spec.deps):
+            return False
+        self.node.trips.wait_again(task)
+        for object_id in dict.fromkeys(task.spec.deps):
+            entry = entries[object_id]
+            if entry.value is None:
+                self.node.remote.want(entry)
+        return True
+
+    # --- for other nodes ---
+
+    def pulled(self, message: ReadInline) -> None:
+        """Another node pulls an object that lies on disk: it is restored first."""
+        entry = self.node.objects.entries[message.object_id]
+        self.pullers.setdefault(message.object_id, []).append(message.puller)
+        self.node.remote.want(entry, is_urgent=True)
+
+    def _answer_pullers(self) -> None:
+        entries = self.node.objects.entries
+        for object_id, pullers in list(self.pullers.items()):
+            entry = entries.get(object_id)
+            if entry is not None and entry.value is None and object_id in self.node.objects.on_disk:
+                self.node.remote.want(entry, is_urgent=True)  # it may have been stopped
+                continue
+            del self.pullers[object_id]
+            contained = entry.contained if entry is not None else ()
+            for puller in pullers:
+                self.node.send(self.node.addresses.object_manager, InlineRead(object_id, puller, None, contained))
+
+    # --- lost ---
+
+    @on(SpilledCopyLost)
+    def on_copy_lost(self, message: SpilledCopyLost) -> None:
+        """SpilledCopyLost: the shard knows of one copy less; FetchFailed, which follows, has the others asked for."""
+        objects, object_id = self.node.objects, message.object_id
+        objects.on_disk.pop(object_id, None)
+        objects.restored.pop(object_id, None)
+        self.lost[object_id] = message.reason
+        entry = objects.entries.get(object_id)
+        if entry is not None and entry.shared is not None and entry.is_on_disk:  # nobody waits for it any more
+            entry.shared.failed()
+            self.node.fetches.is_lost_on_disk(entry)
+
+    def check_everything(self) -> None:
+        """Assert that entries on disk and their copies agree."""
+        objects = self.node.objects
+        for entry in objects.entries.values():
+            if entry.shared is not None and entry.shared.is_on_disk:
+                assert entry.value is None and entry.object_id in objects.on_disk, "an object on disk without a copy"
+
+
+def _is_made(entry: ObjectEntry) -> bool:
+    """Whether the value of an argument is here, or on its way here, or on disk."""
+    return entry.value is not None or entry.is_on_disk or (entry.shared is not None and entry.shared.is_fetching)

@@ -1,0 +1,96 @@
+"""Values that find no space in an arena full of values in use: each lies in a file that processes map.
+
+A program may hold more arrays than the store has bytes.  One value, or the arguments of one task, may be larger than
+the store.  Where spilling is on, such a value gets a segment of its own, in a file on the disk.  The page cache of the
+machine is then its memory.  The file goes with the value.  Ray calls this fallback allocation.
+
+    writer, pull      no space, and nothing was evicted for a while     CreateSegmentFile -> ObjectAllocated
+    writer, pull      larger than the whole store                       the same, at once
+    free              RemoveSegmentFile
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ...wire import objects, task_spec
+from ..effects import CreateSegmentFile, RemoveSegmentFile, SegmentFileCreated
+from ..role import on
+
+if TYPE_CHECKING:
+    from .manager import ObjectManager, Stored
+
+# How long a value waits for space that others may leave.  As Ray's oom_grace_period_s.
+GRACE_SECONDS = 2.0
+
+
+class Wanted(Struct, eq=False, gc=False):
+    """A value for which a file is being created."""
+
+    process: str
+    object_id: bytes
+    size: int
+
+
+class Overflow:
+    """The segments in files of a node."""
+
+    PASSING = {"creating": None}
+
+    def __init__(self, manager: ObjectManager) -> None:
+        self.manager = manager
+        self.number = 0  # of the latest segment; the arena is number 0
+        self.creating: dict[int, Wanted] = {}
+        self.bytes = 0  # of all files
+        self.is_usual = False  # one has waited in vain since a range was free last: others need not wait
+
+    def allocate(self, process: str, object_id: bytes, size: int) -> None:
+        """Have a file made for a value; the writer is answered when it is there."""
+        self.number += 1
+        self.creating[self.number] = Wanted(process, object_id, size)
+        self.manager.perform(CreateSegmentFile(self.number, size))
+
+    def waited_in_vain(self, process: str, object_id: bytes, size: int) -> None:
+        """Have a file made for a value for which nothing has left the arena in GRACE_SECONDS."""
+        self.is_usual = self.manager.growing is None
+        self.allocate(process, object_id, size)
+
+    def is_coming(self, object_id: bytes) -> bool:
+        """Whether a file for the value is being created."""
+        return any(wanted.object_id == object_id for wanted in self.creating.values())
+
+    @on(SegmentFileCreated)
+    def on_created(self, message: SegmentFileCreated) -> None:
+        """SegmentFileCreated: the writer, or the pull, goes on; or it is refused."""
+        wanted = self.creating.pop(message.segment)
+        manager = self.manager
+        if message.reason:
+            if wanted.process:
+                text = f"{manager.explain(wanted.size)}  It could not be written to disk either: {message.reason}."
+                answer = objects.AllocateRefused(wanted.object_id, text, True)
+                manager.tell(wanted.process, answer)
+            return
+        if not wanted.process or wanted.object_id in manager.objects:
+            manager.perform(RemoveSegmentFile(message.segment))  # it is not wanted any more
+            return
+        self.bytes += wanted.size
+        manager.enter(wanted.object_id, task_spec.StoredValue(message.segment, 0, wanted.size), wanted.process)
+
+    def abandoned(self, process: str, object_id: bytes = b"") -> None:
+        """Create no file for a writer that is gone, or for the value that it no longer writes."""
+        for wanted in self.creating.values():
+            if wanted.process == process and (not object_id or wanted.object_id == object_id):
+                wanted.process = ""
+
+    def retire(self, stored: Stored) -> None:
+        """Remove the file of a value that is freed."""
+        self.bytes -= stored.place.size
+        self.manager.perform(RemoveSegmentFile(stored.place.segment))
+
+    def check_everything(self) -> None:
+        """Assert that files and values agree."""
+        manager = self.manager
+        stored: list[Any] = [*manager.objects.values(), *manager.retired.values()]
+        assert self.bytes == sum(each.place.size for each in stored if each.place.segment)

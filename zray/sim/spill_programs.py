@@ -1,0 +1,85 @@
+"""Programs whose values are several times as large as the store: they are spilled, and restored."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from .language import Call, Create, Drop, Get, Put, Sleep, Submit, Wait, remote
+from .object_programs import make_big
+from .task_programs import outcome
+from .values import Big, RemoteError
+
+Script = Generator[Any, Any, Any]
+
+
+@remote
+def look_at_two(one: Big, two: Big) -> list[int]:
+    return [one.fill, two.fill]
+
+
+@remote
+def spill_some(first: int, count: int, size: int) -> Script:
+    """Refs on values that the task puts; the first one is read again."""
+    refs = []
+    for number in range(first, first + count):
+        refs.append((yield Put(Big(number % 200, size))))
+    value = yield Get(refs[0])
+    assert value.fill == first % 200
+    return refs
+
+
+@remote
+class Shelf:
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def see(self, big: Big) -> int:
+        """Take a value, in the order of the calls."""
+        self.seen.append(big.fill)
+        return len(self.seen)
+
+    def are_in_order(self) -> bool:
+        return self.seen == sorted(self.seen)
+
+
+def run_spills(count: int, size: int, seconds: float) -> Script:
+    """Values of tasks, puts and tasks' puts, taken by tasks, an actor and the driver, long after they were made."""
+    made = []
+    for number in range(count):
+        made.append((yield Submit(make_big, (number % 200 + 1, size + number), max_retries=-1)))
+    put = []
+    for number in range(count):
+        try:
+            put.append((yield Put(Big(number % 200, size))))
+        except RemoteError as error:
+            return error.failed
+    inside = yield Submit(spill_some, (7, max(1, count // 2), size), max_retries=-1)
+    pairs = []
+    for number in range(count):
+        pairs.append((yield Submit(look_at_two, (made[number], put[-1 - number]), max_retries=-1)))
+    shelf = yield Create(Shelf)
+    for number in range(count):
+        yield Call(shelf, "see", (put[number],))
+    yield Sleep(seconds)
+    ready, _ = yield Wait(made, len(made), None, False)
+    found: list[Any] = [len(ready) == len(made)]
+    found.append((yield from outcome((yield Call(shelf, "are_in_order", ())))))
+    for number in range(count):
+        value = yield from outcome(made[number])
+        found.append(value.fill if type(value) is Big else value)
+        if number % 2:
+            yield Drop([made[number]])
+    for pair in pairs:
+        found.append((yield from outcome(pair)))
+    try:
+        for ref in (yield Get(inside)):
+            value = yield from outcome(ref)
+            found.append(value.fill if type(value) is Big else value)
+            yield Drop([ref])
+    except RemoteError as error:
+        found.append(error.failed)
+    for ref in put:
+        value = yield from outcome(ref)
+        found.append(value.fill if type(value) is Big else value)
+    return found
