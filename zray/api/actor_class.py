@@ -24,7 +24,17 @@ from ..options.remote_options import (
 )
 from ..wire.task_spec import ActorOptions, TaskSpec
 from . import sessions
-from .actor_handle import IS_GENERATOR, IS_LOGGED, MAX_PENDING, PARAMETERS, ActorHandle, ActorMethod, find_actor
+from .actor_handle import (
+    GROUPS,
+    IS_GENERATOR,
+    IS_LOGGED,
+    MAX_PENDING,
+    PARAMETERS,
+    ActorHandle,
+    ActorMethod,
+    check_group,
+    find_actor,
+)
 from .introspection import OfInstance, shows_signature, signature_of_constructor
 from .remote_function import NAME_CHARACTERS_MAX, Code, RemoteFunction, configured, serialize_call, with_captured
 from .signatures import check_arguments, implementations_of, parameters_of, signature_of
@@ -72,6 +82,7 @@ def method(*args: Any, **options: Unpack[MethodOptions]) -> Callable[[F], F]:
       `max_task_retries`
     - `name` (default `Class.method`): name in errors and logs
     - `readonly` (default `False`): the method changes nothing; replay skips it
+    - `concurrency_group` (default none): group of the actor's `concurrency_groups` in which the calls run
 
     Raises:
         TypeError: an option has a wrong type.
@@ -159,10 +170,10 @@ class ActorClass(Generic[C]):
         - `namespace` (default the program's): namespace of the name
         - `lifetime` (default `None`): `"detached"`: the actor stays after its program
         - `get_if_exists` (default `False`): with a name: return the living actor of that name
-        - `max_restarts` (default 0): restarts after the death of the process or node; -1: no limit; -1 with
-          `checkpoint_interval`
+        - `max_restarts` (default 0): restarts of a dead process; -1: no limit; -1 with `checkpoint_interval`
         - `max_task_retries` (default 0): repetitions of a call; -1: no limit; -1 with `checkpoint_interval`
         - `max_concurrency` (default 1): calls at once; 1000 for async actors
+        - `concurrency_groups` (default none): calls at once by group, as `{"io": 2}`; others have `max_concurrency`
         - `max_pending_calls` (default -1): unfinished calls by a handle in one process; -1: no limit
         - `checkpoint_interval` (default none): save the state after so many calls and recover; 0: replay all calls
         - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
@@ -244,7 +255,7 @@ class ActorClass(Generic[C]):
                 raise ValueError("get_if_exists needs a name.")
             if not runtime.is_worker and (found := find_actor(runtime, name, options.get("namespace"))) is not None:
                 return found
-        methods = self.__described()
+        methods = self.__with_groups(self.__described())
         if options.get("checkpoint_interval") is not None:
             methods = {name: {**described, IS_LOGGED: True} for name, described in methods.items()}
         if (most := options.get("max_pending_calls") or -1) > 0:
@@ -283,6 +294,13 @@ class ActorClass(Generic[C]):
             return self.__confirm_name(runtime, handle, name)
         return handle
 
+    def __with_groups(self, methods: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Add the names of the concurrency groups to the methods, which may name one of them only."""
+        groups = tuple(self.__options.get("concurrency_groups") or ())
+        for name, described in methods.items():
+            check_group(described, groups, f"{self.__name}.{name}")
+        return {name: {**described, GROUPS: groups} for name, described in methods.items()} if groups else methods
+
     def __confirm_name(self, runtime: Runtime, handle: ActorHandle[C], name: str) -> ActorHandle[C]:
         """A named actor's name must have been free: one question tells, in order behind the creation."""
         namespace = self.__options.get("namespace")
@@ -315,10 +333,12 @@ class ActorClass(Generic[C]):
         if concurrency is None:
             concurrency = ASYNC_CONCURRENCY if self.__is_async else 1
         interval = options.get("checkpoint_interval")
-        if interval is not None and (concurrency != 1 or self.__is_async):
+        groups = options.get("concurrency_groups") or {}
+        if interval is not None and (concurrency != 1 or self.__is_async or groups):
+            how = "has concurrency_groups" if groups else f"is threaded (max_concurrency={concurrency})"
             raise ValueError(
                 f"checkpoint_interval={interval}: only an actor that runs one call after the other can recover; "
-                f"{self.__name} is {'async' if self.__is_async else f'threaded (max_concurrency={concurrency})'}."
+                f"{self.__name} {'is async' if self.__is_async else how}."
             )
         # Who asks for recovery means that callers do not notice; unless something else is said.
         unsaid = 0 if interval is None else -1
@@ -339,6 +359,7 @@ class ActorClass(Generic[C]):
             environment=environment,
             where=where_of_actor(options, resources, captured),
             checkpoint_interval=-1 if interval is None else interval,
+            groups=groups,
         )
 
     def _signature_of_call(self) -> inspect.Signature:

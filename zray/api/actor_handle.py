@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..host import context
@@ -34,6 +34,7 @@ IS_LOGGED = " is logged"  # the actor recovers
 # Other namespaces that the error of a missing name lists: a line of text.
 NAMESPACES_SAID_MAX = 5
 MAX_PENDING = " max pending calls"
+GROUPS = " concurrency groups"  # the names of the actor's
 
 
 class ActorHandle(Generic[C_co]):
@@ -190,6 +191,7 @@ class ActorMethod:
           by `max_task_retries`
         - `name` (default `Class.method`): name in errors and logs
         - `readonly` (default `False`): the method changes nothing; replay skips it
+        - `concurrency_group` (default none): group of the actor's `concurrency_groups` in which the calls run
 
         Returns:
             A method; options that are not given are as before.
@@ -200,6 +202,7 @@ class ActorMethod:
             NotImplementedError: an option of Ray's that zray does not have yet.
         """
         checked = check_options({**options}, METHOD_OPTIONS, "an actor's method")
+        check_group(checked, self._options.get(GROUPS, ()), f"{self._class_name}.{self._name}")
         other: ActorMethod = object.__new__(type(self))
         for slot in ActorMethod.__slots__:
             setattr(other, slot, getattr(self, slot))
@@ -308,8 +311,21 @@ class ActorMethod:
                 is_readonly=bool(options.get("readonly")),
                 is_logged=bool(options.get(IS_LOGGED)),
                 found_at=self._found_at,
+                group=options.get("concurrency_group") or "",
             )
         )
+
+
+def check_group(options: dict[str, Any], groups: Collection[str], method: str) -> None:
+    """Refuse a concurrency group that the actor does not have.
+
+    Raises:
+        ValueError: names the group and those that there are.
+    """
+    group = options.get("concurrency_group")
+    if group and group not in groups:
+        known = f"it has {', '.join(map(repr, groups))}" if groups else "it has none (`concurrency_groups={...}`)"
+        raise ValueError(f"{method} cannot run in concurrency group {group!r}: the actor has no such group; {known}.")
 
 
 def _signature_of(method: ActorMethod) -> inspect.Signature:

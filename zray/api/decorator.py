@@ -78,10 +78,10 @@ def remote(*args: Any, **options: Any) -> Any:
     - `namespace` (default the program's): namespace of the name
     - `lifetime` (default `None`): `"detached"`: the actor stays after its program
     - `get_if_exists` (default `False`): with a name: return the living actor of that name
-    - `max_restarts` (default 0): restarts after the death of the process or node; -1: no limit; -1 with
-      `checkpoint_interval`
+    - `max_restarts` (default 0): restarts of a dead process; -1: no limit; -1 with `checkpoint_interval`
     - `max_task_retries` (default 0): repetitions of a call; -1: no limit; -1 with `checkpoint_interval`
     - `max_concurrency` (default 1): calls at once; 1000 for async actors
+    - `concurrency_groups` (default none): calls at once by group, as `{"io": 2}`; others have `max_concurrency`
     - `max_pending_calls` (default -1): unfinished calls by a handle in one process; -1: no limit
     - `checkpoint_interval` (default none): save the state after so many calls and recover; 0: replay all calls
     - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`

@@ -54,10 +54,21 @@ ACTOR_OPTIONS = (
     "max_task_retries",
     "max_concurrency",
     "max_pending_calls",
+    "concurrency_groups",
     "checkpoint_interval",
 )
-METHOD_OPTIONS = ("num_returns", "max_task_retries", "retry_exceptions", "name", "readonly", "max_buffered")
+METHOD_OPTIONS = (
+    "num_returns",
+    "max_task_retries",
+    "retry_exceptions",
+    "name",
+    "readonly",
+    "max_buffered",
+    "concurrency_group",
+)
 CONCURRENCY_MAX = 100_000
+# Each has threads of its own.
+CONCURRENCY_GROUPS_MAX = 100
 # They travel with every task, and are compared with each node where one is placed.
 RESOURCES_MAX = 1_000
 # Of a node: each member of a cluster is told of all that it has, some 250 KB, when it joins.
@@ -118,6 +129,19 @@ def _gpus(name: str, value: Any) -> int | float:
     if number > 1 and number != int(number):
         raise ValueError(f"num_gpus above 1 must be whole, not {value}.")
     return number
+
+
+def _concurrency_groups(name: str, value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dict of names and numbers of calls at once, not {type(value).__name__}.")
+    if len(value) > CONCURRENCY_GROUPS_MAX:
+        raise ValueError(f"{name} has {len(value)} groups; at most {CONCURRENCY_GROUPS_MAX}.")
+    for group in value:
+        check_text(f"The name of a group in {name}", group)
+        if not group:
+            raise ValueError(f"{name}: a group needs a name.")
+    check = _whole(1, CONCURRENCY_MAX)
+    return {group: check(f"{name}[{group!r}]", count) for group, count in value.items()}
 
 
 def check_memory(name: str, value: Any) -> int | float:
@@ -301,6 +325,8 @@ _CHECKS: dict[str, Any] = {
     "max_task_retries": _whole(-1, 1 << 30),
     "max_concurrency": _whole(1, CONCURRENCY_MAX),
     "max_pending_calls": _pending_calls,
+    "concurrency_groups": _concurrency_groups,
+    "concurrency_group": check_text,
     "checkpoint_interval": _whole(0, 1 << 30),
     "readonly": check_flag,
 }

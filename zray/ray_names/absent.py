@@ -8,8 +8,6 @@ from __future__ import annotations
 from .absent_names import NAMES as _NAMES
 from .absent_rllib import NAMES as _RLLIB
 
-GROUPS = "Make the methods async, create one actor for each group, or give `max_concurrency` and lock the state."
-
 # Functions, classes and modules, by full name.
 NAMES = {**_NAMES, **_RLLIB}
 # Libraries whose names Ray has in several modules.
@@ -21,8 +19,6 @@ PACKAGES = (*LIBRARIES, "dag", "experimental", "internal", "util")
 OPTIONS = {
     "accelerator_type": "Give nodes a label (`zray start --labels gpu=a100`), and tasks "
     '`label_selector={"gpu": "a100"}`.',
-    "concurrency_groups": GROUPS,
-    "concurrency_group": GROUPS,
 }
 
 INIT_ARGUMENTS = {

@@ -69,6 +69,7 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     is_generator: bool = False
     max_buffered: Natural = 0  # items of a generator that may be made and not drawn; 0: no limit
     is_dynamic: bool = False  # its one return is a DynamicObjectRefGenerator of the items
+    group: Text = ""  # of a call: the concurrency group in which it runs; "": the actor's own
 
     @property
     def has_plain_return(self) -> bool:
@@ -98,6 +99,17 @@ class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     where: Where | None = None
     # Calls between two checkpoints; 0: no checkpoint, all calls are replayed; -1: the actor does not recover.
     checkpoint_interval: Annotated[int, Meta(ge=-1)] = -1
+    groups: Table[Text, Natural] = {}  # concurrency groups: calls of each at once
+
+    @property
+    def is_serial(self) -> bool:
+        """True if calls run one after the other, in the order in which they come."""
+        return self.max_concurrency == 1 and not self.is_async and not self.groups
+
+    @property
+    def calls_at_once(self) -> int:
+        """The number of calls that may run at once, in all groups together."""
+        return self.max_concurrency + sum(self.groups.values())
 
     @property
     def may_move(self) -> bool:

@@ -107,8 +107,7 @@ class Driver(Runtime):
             print(f"zray: {notice}.", file=sys.stderr)
         root = Submitter(root_task_id(job_id), "driver")
         super().__init__(connection, session.name, welcome.inline_bytes_max, root, session.folder)
-        self.job_id = job_id
-        self.node_id = welcome.node_id
+        self.job_id, self.node_id = job_id, welcome.node_id
         self.facts = hello.facts
         self.namespace = self.facts.namespace
         self.said_goodbye = self.has_all_output = False  # the latter: output of other nodes, in the logs

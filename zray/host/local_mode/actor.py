@@ -12,7 +12,7 @@ import enum
 import threading
 import time
 import traceback
-from collections import deque
+from collections import Counter, deque
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +55,7 @@ class LocalActor:
         self.options = options
         self.actor_id = spec.task_id
         self.in_words = f"actor {options.class_name}" + (f" named {options.name!r}" if options.name else "")
-        self.is_serial = options.max_concurrency == 1 and not options.is_async
+        self.is_serial = options.is_serial
         self.has_env_vars = self.is_serial and bool(
             options.environment.env_vars or runtime.facts.env_vars
         )  # set for each call
@@ -181,18 +181,26 @@ class LocalActor:
 
     def _next(self, count_max: int) -> PendingCall | None:
         """Take the first call out of the queue, if allowed to begin now.  With the lock held."""
-        if self.state is not ActorState.ALIVE or self.exiting or len(self.running) >= count_max or not self.queue:
+        if self.state is not ActorState.ALIVE or self.exiting or not self.queue:
             return None
-        call = self.queue[0]
+        call = self._first_with_room() if self.options.groups else self.queue[0]
+        if call is None or (not self.options.groups and len(self.running) >= count_max):
+            return None
         missing = self.runtime.missing(call.spec) if call.spec.deps else []
         if missing:
             if not self.is_waiting:
                 self.is_waiting = True
                 self.runtime.run_when_ready(missing, self._arguments_came)
             return None
-        self.queue.popleft()
+        self.queue.remove(call)
         self.running[call.spec.task_id] = call
         return call
+
+    def _first_with_room(self) -> PendingCall | None:
+        """Return the first call whose concurrency group may run one more."""
+        limits = {"": self.options.max_concurrency, **self.options.groups}
+        running = Counter(call.options.group for call in self.running.values())
+        return next((call for call in self.queue if running[call.options.group] < limits[call.options.group]), None)
 
     def _arguments_came(self) -> None:
         self.is_waiting = False

@@ -58,14 +58,14 @@ class ActorHost:
             self.in_words += f" named {order.options.name!r}"
         self.restart_count = order.restart_count
         self.is_async = order.options.is_async
-        self.is_serial = order.options.max_concurrency == 1 and not order.options.is_async
+        self.is_serial = order.options.is_serial
         self.instance: Any = None
         self.methods: Methods | None = None  # of the instance
         self.has_shutdown = False  # its class has methods to run before the process ends
         self.shutdown = Shutdown(self)
         self.recovery = Recovery(self) if order.options.checkpoint_interval >= 0 else None
         self.async_calls: AsyncCalls | None = None
-        self.pool: Any = None
+        self.pools: dict[str, Any] = {}  # threads by concurrency group; "": the actor's own
         self.slots = threading.Semaphore(max(1, order.options.max_concurrency))
         self.in_threads: dict[bytes, TaskSpec] = {}  # calls in the pool, by task
         self.running = 0  # calls in threads, or in the loop; changed with the worker's lock held
@@ -93,7 +93,8 @@ class ActorHost:
         elif not self.is_serial:
             from concurrent.futures import ThreadPoolExecutor
 
-            self.pool = ThreadPoolExecutor(self.options.max_concurrency, "zray-actor")
+            for group, count in {"": self.options.max_concurrency, **self.options.groups}.items():
+                self.pools[group] = ThreadPoolExecutor(count, f"zray-actor-{group}" if group else "zray-actor")
         # Children submitted outside calls, by threads and by save and restore methods, are not repeated in a later
         # process of the actor: their ids are specific to this process.
         stray, constructor = (
@@ -181,19 +182,8 @@ class ActorHost:
         worker = self.worker
         if self.async_calls is not None:
             self.async_calls.begin()
-        elif self.pool is not None:
-            self.slots.acquire()
-            spec = self.claim_next()
-            if spec is None:
-                self.slots.release()
-            else:
-                with worker.lock:
-                    self.running += 1
-                try:
-                    self.pool.submit(self._run_in_thread, spec)
-                except RuntimeError:  # the system gives us no further thread: the call waits for one of those there are
-                    if not self.pool._threads:
-                        raise
+        elif self.pools:
+            self._begin_in_thread()
         else:
             spec = self.claim_next()
             if spec is not None:
@@ -202,6 +192,24 @@ class ActorHost:
                 worker.ended(spec, time.perf_counter() - began)
             worker.send_results_soon()
         self.leave_if_asked()
+
+    def _begin_in_thread(self) -> None:
+        """Give the next call to the threads of its group, which may have others to run before."""
+        if not self.options.groups:
+            self.slots.acquire()  # a call that cannot begin yet stays where it can be cancelled
+        spec = self.claim_next()
+        if spec is None:
+            if not self.options.groups:
+                self.slots.release()
+            return
+        with self.worker.lock:
+            self.running += 1
+        pool = self.pools[parse_options(spec.options).group]
+        try:
+            pool.submit(self._run_in_thread, spec)
+        except RuntimeError:  # the system gives us no further thread: the call waits for one of those there are
+            if not pool._threads:
+                raise
 
     def run_call(self, spec: TaskSpec) -> None:
         """A serial actor's call."""
@@ -295,9 +303,11 @@ class ActorHost:
         self.in_threads[spec.task_id] = spec
         try:
             try:
-                args, kwargs = worker.arguments_of(spec)
-                value = self.method_of(spec)(*args, **kwargs)  # lives until it is noted, with the refs inside
-                result = self.result_of(spec, value)
+                refused, value = self.refused(spec), None
+                if refused is None:
+                    args, kwargs = worker.arguments_of(spec)
+                    value = self.method_of(spec)(*args, **kwargs)  # lives until it is noted, with the refs inside
+                result = refused or self.result_of(spec, value)
             except BaseException as error:
                 result = self.outcome_of(spec, error)
                 value = error
@@ -310,9 +320,20 @@ class ActorHost:
             del self.in_threads[spec.task_id]
             with worker.lock:
                 self.running -= 1
-            self.slots.release()
+            if not self.options.groups:
+                self.slots.release()
             worker.flush()
             self.leave_if_asked()
+
+    def refused(self, spec: TaskSpec) -> Result | None:
+        """Return the result of a call that waited for its group while it was cancelled, or the actor began to leave."""
+        if not self.options.groups:
+            return None
+        count = max(1, parse_options(spec.options).num_returns)
+        if self.exiting:
+            return [encode_system_error("ActorDiedError", self.exiting)] * count, (), False
+        # `finished` puts the error in the place of what a cancelled call returns.
+        return ([b""] * count, (), False) if spec.task_id in self.worker.cancelling.cancelled else None
 
     def label(self) -> str:
         """Return the actor's label for its lines if its class defines `__repr__`, as in Ray; else ""."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from concurrent.futures import Future
@@ -153,7 +154,10 @@ class AsyncCalls:
     def __init__(self, host: ActorHost, concurrency: int) -> None:
         self.host = host
         self.worker = host.worker
-        self.concurrency = concurrency
+        groups = host.options.groups
+        # With groups, all calls that come begin, and wait for their groups on the loop.
+        self.concurrency = sys.maxsize if groups else concurrency
+        self.groups = {group: asyncio.Semaphore(count) for group, count in ({"": concurrency} | groups).items()}
         self.has_room = threading.Event()
         self.flush_is_due = False
         self.tasks: dict[bytes, tuple[TaskSpec, Any]] = {}  # by call; a loop refers to its tasks weakly
@@ -207,6 +211,25 @@ class AsyncCalls:
         return found
 
     async def _run(self, spec: TaskSpec) -> None:
+        if not self.host.options.groups:
+            await self._run_now(spec)
+            return
+        slots = self.groups[parse_options(spec.options).group]
+        try:
+            await slots.acquire()
+        except asyncio.CancelledError as error:
+            self._finished(spec, self.host.outcome_of(spec, error))
+            return
+        try:
+            refused = self.host.refused(spec)
+            if refused is not None:
+                self._finished(spec, refused)
+            else:
+                await self._run_now(spec)
+        finally:
+            slots.release()
+
+    async def _run_now(self, spec: TaskSpec) -> None:
         current_call.set(Call(spec))  # the task's own context, invisible to other calls
         host, worker = self.host, self.worker
         try:

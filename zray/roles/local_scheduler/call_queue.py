@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CallQueue(Struct, eq=False):
-    """The lines of unsent calls, by caller."""
+    """The lines of unsent calls, by caller and concurrency group."""
 
     _count: int = 0  # calls that have come
     _open: dict[bytes, deque[Task]] = {}  # lines to look at, the one that was served last at the end
@@ -109,10 +109,16 @@ class CallQueue(Struct, eq=False):
         """Whether some call could be sent."""
         return bool(self.begun) or any(not line[0].missing for line in self._open.values())
 
-    def take(self, count: int, may_go: Callable[[Task, dict[bytes, Task]], bool]) -> dict[bytes, Task]:
+    def take(
+        self,
+        count: int,
+        may_go: Callable[[Task, dict[bytes, Task]], bool],
+        has_room: Callable[[Task], bool] = lambda task: True,
+    ) -> dict[bytes, Task]:
         """Take up to `count` calls to send, by id, in order.
 
-        may_go: whether a call that lacks an argument may go with the calls taken already.
+        may_go: whether a call that lacks an argument may go with the calls taken already.  has_room: whether one more
+        call of its concurrency group may be under way; it is asked once for each call.
         """
         taken: dict[bytes, Task] = {}
         while self.begun and len(taken) < count:
@@ -132,6 +138,9 @@ class CallQueue(Struct, eq=False):
                 if len(taken) >= count:
                     self._open[caller] = line
                     return taken
+                if not has_room(task):
+                    self._open[caller] = line
+                    break
                 taken[task.spec.task_id] = line.popleft()
         return taken
 
@@ -142,5 +151,6 @@ class CallQueue(Struct, eq=False):
 
 
 def _caller_of(task: Task) -> bytes:
-    spec = task.spec
-    return spec.caller or spec.task_id[:PARENT_HASH_BYTES]
+    spec, group = task.spec, task.options.group
+    caller = spec.caller or spec.task_id[:PARENT_HASH_BYTES]
+    return caller + group.encode() if group else caller  # calls of one group do not wait for those of another

@@ -9,7 +9,7 @@ Names of actors and calls in error messages.
 from __future__ import annotations
 
 import enum
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -246,6 +246,8 @@ class Actor(Struct, eq=False):
     def under_way(self) -> int:
         """How many calls have been sent whose results nobody has seen; 0: as many as may run side by side."""
         count = len(self.inflight) + (len(self.shipping.withheld) if self.shipping is not None else 0)
+        if self.options.groups:  # each has a limit of its own
+            count = max(Counter(task.options.group for task in self.inflight.values()).values(), default=0)
         return count if count > self.options.max_concurrency else 0
 
 

@@ -15,7 +15,8 @@ States (ActorState) and positions of an actor:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -46,6 +47,27 @@ CALLS_IN_FLIGHT_MAX = 512
 def _never(task: Task, batch: dict[bytes, Task]) -> bool:
     """Never send a concurrent call without its arguments, because calls side by side end in any order."""
     return False
+
+
+def _always(task: Task) -> bool:
+    """Let any call go, where the actor has no concurrency groups."""
+    return True
+
+
+def _room_by_group(actor: Actor, limit: int) -> Callable[[Task], bool]:
+    """Return a check of whether one more call of a concurrency group may be under way.
+
+    A group takes more when half of its calls have ended, as an actor without groups does.
+    """
+    counts = Counter(task.options.group for task in actor.inflight.values())
+    full = {group for group, count in counts.items() if count > limit // 2}
+
+    def has_room(task: Task) -> bool:
+        group = task.options.group
+        counts[group] += 1
+        return group not in full and counts[group] <= limit
+
+    return has_room
 
 
 class Calls:
@@ -325,19 +347,22 @@ class Calls:
             return
         limit = max(CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
         busy = len(actor.inflight) + (len(actor.shipping.withheld) if actor.shipping is not None else 0)
+        has_room: Callable[[Task], bool] = _always
+        if actor.options.groups:
+            has_room, busy, limit = _room_by_group(actor, limit), 0, limit * (1 + len(actor.options.groups))
         if busy > limit // 2:
             return
-        is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
-        may_follow = self._makers_are_in if is_serial else _never
+        may_follow = self._makers_are_in if actor.options.is_serial else _never
         for task in islice(actor.queue, limit - busy) if self.node.objects.on_disk else ():
             if not task.missing:
                 self.node.spilling.lacks(task)
-        batch = actor.queue.take(limit - busy, may_follow)
+        batch = actor.queue.take(limit - busy, may_follow, has_room)
         while batch and actor.shipping is not None and actor.shipping.answers.are_known:
             batch = actor.shipping.answers.again(batch)
             if batch:
                 break
-            batch = actor.queue.take(limit - busy, may_follow)  # all of those had run: nothing that ends calls us again
+            # All of those had run: nothing that ends calls us again.
+            batch = actor.queue.take(limit - busy, may_follow, has_room)
         if batch:
             specs = []
             for task in batch.values():

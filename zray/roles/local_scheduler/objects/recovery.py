@@ -65,7 +65,7 @@ def submit_call(node: LocalScheduler, task: Task) -> None:
 
 def _waits_for(node: LocalScheduler, actor: Actor, task: Task) -> bool:
     """Whether the call that the actor runs is blocked on a return of `task`."""
-    if actor.options.is_async or actor.options.max_concurrency > 1 or actor.worker is None:
+    if not actor.options.is_serial or actor.worker is None:
         return False
     waits = [wait for entry in node.lifecycle.returns_of(task) for wait in entry.watchers or ()]
     return any(wait.block and wait.process.worker is actor.worker for wait in waits)

@@ -266,7 +266,7 @@ class Listings:
         for worker in self.node.pool.workers.values():
             pid = worker.process.pid if worker.process is not None else 0
             if worker.actor is not None:
-                begun = islice(worker.actor.inflight.values(), worker.actor.options.max_concurrency)
+                begun = islice(worker.actor.inflight.values(), worker.actor.options.calls_at_once)
                 yield from ((task, pid) for task in begun)
                 continue
             if worker.inflight:

@@ -303,7 +303,7 @@ class Reasons:
 
     def _of_sent_call(self, task: Task, worker: Worker, actor: Actor, depth: int, name: str, where: str) -> None:
         ahead = list(actor.inflight).index(task.spec.task_id) if task.spec.task_id in actor.inflight else 0
-        is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
+        is_serial = actor.options.is_serial
         if ahead and is_serial:
             self.say(depth, f"{name} waits {where}, behind {ahead} other{'s' * (ahead > 1)} of the same actor:")
             name, where, depth = self.name_of_task(next(iter(actor.inflight.values()))), "", depth + 1
