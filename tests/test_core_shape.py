@@ -16,7 +16,7 @@ MOST = {
 # Features that came after the limits were set, and what each of them has added.
 ADDED = {
     "cancel": {"files": 3, "code lines": 296, "statements": 251, "lines of imports": 39},
-    "generators": {"files": 2, "code lines": 553, "statements": 475, "lines of imports": 40},
+    "generators": {"files": 2, "code lines": 581, "statements": 503, "lines of imports": 40},
     "ends of pools": {"code lines": 7, "statements": 5, "lines of imports": 1},
     "spilling, files for values in use": {"files": 5, "code lines": 1102, "statements": 954, "lines of imports": 50},
     "concurrency groups": {"files": 0, "code lines": 101, "statements": 84, "lines of imports": 7},

@@ -31,6 +31,27 @@ class Writer:
         self.runtime = runtime
         # Objects already written by an earlier run; once reported, they are not read here.
         self.found: list[bytes] = []
+        self.ordered: dict[bytes, int] = {}  # values that are expected: bytes
+
+    def order(self, object_ids: list[bytes], size: int) -> None:
+        """Ask for space for values that are expected next, before they are made; nothing waits for it.
+
+        Those that are not written are given back by `give_up`.
+        """
+        with self.runtime.lock:
+            for object_id in object_ids:
+                if object_id not in self.ordered:
+                    self.ordered[object_id] = size
+                    self.runtime.client.allocations[object_id] = None
+                    self.runtime.client.say(AllocateObject(object_id, size))
+
+    def give_up(self, object_ids: list[bytes]) -> None:
+        """Give back the space of expected values that were not made."""
+        with self.runtime.lock:
+            for object_id in object_ids:
+                if self.ordered.pop(object_id, None) is not None:
+                    self.runtime.client.allocations.pop(object_id, None)
+                    self.runtime.client.say(AbandonObject(object_id))
 
     def drop_found(self) -> None:
         """Drop the found objects, which have been reported.  With the lock held."""
@@ -46,10 +67,13 @@ class Writer:
         require_room()
         runtime = self.runtime
         allocations = runtime.client.allocations
-        with runtime.lock:
-            allocations[object_id] = None
-            runtime.client.say(AllocateObject(object_id, serialized.size))
-            runtime.send_buffered()
+        if self.ordered.pop(object_id, -1) != serialized.size:
+            with runtime.lock:
+                if object_id in allocations:  # the size was another one than expected
+                    runtime.client.say(AbandonObject(object_id))
+                allocations[object_id] = None
+                runtime.client.say(AllocateObject(object_id, serialized.size))
+                runtime.send_buffered()
         try:
             answer = self._await_pages(object_id, 1)
             place: StoredValue = answer.place

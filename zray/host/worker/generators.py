@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # Items leave at least so often; the first one leaves at once.
 SEND_SECONDS = 0.001
+# Space is asked for before so many further items are made, if they are no larger than this.
+AHEAD_COUNT = 4
+AHEAD_BYTES_MAX = 16 << 20
 
 
 class ItemSender:
@@ -27,13 +30,22 @@ class ItemSender:
         self.spec = spec
         self.count = 0
         self.sent_at = 0.0
+        self.ordered: list[bytes] = []  # items for which there may be space already
         self.max_buffered = parse_options(spec.options).max_buffered
         if self.max_buffered:
             worker.drawn[spec.task_id] = 0
 
     def close(self) -> None:
-        """Forget what was drawn, at the end of the run."""
+        """Forget what was drawn, and give back space for further items, at the end of the run."""
+        if self.ordered:
+            self.worker.writer.give_up(self.ordered)
         self.worker.drawn.pop(self.spec.task_id, None)
+
+    def _order(self, size: int) -> None:
+        """Ask for space for the next items, which mostly are as large as the last: each would wait for it else."""
+        numbers = range(self.count + 1, self.count + 1 + AHEAD_COUNT)
+        self.ordered = [item_id(self.spec.task_id, number) for number in numbers]
+        self.worker.writer.order(self.ordered, size)
 
     def wait_for_room(self) -> None:
         """Wait until one more item may be made, where their number is limited."""
@@ -53,6 +65,8 @@ class ItemSender:
         object_id = item_id(task_id, self.count)
         serialized = serialize(item)
         stored = worker.store(object_id, serialized)
+        if type(stored) is StoredValue and stored.size <= AHEAD_BYTES_MAX:
+            self._order(serialized.size)
         is_full = worker.say_item(task_id, self.count, stored, serialized.contained)
         self.count += 1
         now = time.perf_counter()
