@@ -280,7 +280,10 @@ class LocalScheduler(Role):
         waiting = entry.came(value)
         if contained:
             self.objects.contain(entry, contained)
+        is_pushed = True
         if type(value) is StoredValue:
+            # A place that nobody has asked for would keep the value in the arena.
+            is_pushed = not self.spilling.is_filling
             self.objects.dies_no_more(entry.object_id)
             self.objects.is_unread(entry.object_id)
             if not is_restored and self.objects.on_disk:
@@ -291,8 +294,6 @@ class LocalScheduler(Role):
         if waiting is not None:
             for task in waiting:
                 self.lifecycle.argument_is_here(task)
-        # A place that nobody has asked for would keep the value in the arena.
-        is_pushed = not (self.spilling.is_filling and type(value) is StoredValue)
         if entry.watchers is not None:
             self.waits.object_is_here(entry, is_pushed=is_pushed)
         holder = entry.holders

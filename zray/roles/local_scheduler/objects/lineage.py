@@ -71,7 +71,8 @@ def _size_of(spec: TaskSpec) -> int:
 
 def _in_messages(specs: list[TaskSpec]) -> list[list[TaskSpec]]:
     """Split specs into messages: a frame between hosts cannot hold 2,000 specs with 100 KiB of arguments each."""
-    if sum(map(_size_of, specs)) <= BATCH_BYTES_MAX and len(specs) <= limits.ITEMS_MAX:
+    size = sum([len(spec.args) for spec in specs]) + sum([_size_of(spec) for spec in specs if spec.deps or spec.holds])
+    if size <= BATCH_BYTES_MAX and len(specs) <= limits.ITEMS_MAX:
         return [specs]
     return list(in_batches(specs, _size_of))
 
