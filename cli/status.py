@@ -187,6 +187,8 @@ def print_table(fact: dict[str, Any]) -> None:
     used, capacity = (counts.get(f"store_{name}_bytes", 0) / 1e6 for name in ("used", "capacity"))
     really = f"{memory['store_bytes'] / 1e6:,.1f} MB of memory really taken"
     table.add_row("store", f"{used:,.1f} of {capacity:,.0f} MB in use", really)
+    if spilled := counts.get("spill_file_bytes", 0) + counts.get("overflow_bytes", 0):
+        table.add_row("spilled", f"{spilled / 1e6:,.1f} MB in files", "values that the store has no room for")
     for name, meaning in ROWS.items():
         table.add_row(name.replace("_", " "), f"{counts.get(name, 0):,}", meaning)
     for name, words in shards_in_words(counts):

@@ -18,7 +18,7 @@ ADDED = {
     "cancel": {"files": 3, "code lines": 296, "statements": 251, "lines of imports": 39},
     "generators": {"files": 2, "code lines": 581, "statements": 503, "lines of imports": 40},
     "ends of pools": {"code lines": 7, "statements": 5, "lines of imports": 1},
-    "spilling, files for values in use": {"files": 5, "code lines": 1103, "statements": 955, "lines of imports": 50},
+    "spilling, files for values in use": {"files": 5, "code lines": 1105, "statements": 957, "lines of imports": 50},
     "concurrency groups": {"files": 0, "code lines": 101, "statements": 84, "lines of imports": 7},
 }
 for added in ADDED.values():

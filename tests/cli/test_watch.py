@@ -38,6 +38,18 @@ def test_session_in_a_line():
     )
 
 
+def test_spilled_bytes_are_a_row_where_there_are_any(capsys):
+    fact = {
+        **{"session": "abc", "started": "today", "programs": [], "resources": {}, "is_embedded": False, "called": ""},
+        **{"counts": {"spill_file_bytes": 3e6, "overflow_bytes": 2e6}, "node_id": "n", "logs": "/logs"},
+        "memory": {"used_bytes": 0, "processes": 1, "store_bytes": 0},
+    }
+    module.print_table(fact)
+    assert "5.0 MB in files" in capsys.readouterr().out
+    module.print_table({**fact, "counts": {}})
+    assert "spilled" not in capsys.readouterr().out
+
+
 def test_watch_prints_until_it_is_interrupted(monkeypatch):
     shown, slept = [], []
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 # Items leave at least so often; the first one leaves at once.
 SEND_SECONDS = 0.001
-# Space is asked for before so many further items are made, if they are no larger than this.
+# Space is asked for before so many further items are made, for at most so many bytes of them.
 AHEAD_COUNT = 4
-AHEAD_BYTES_MAX = 16 << 20
+AHEAD_BYTES_MAX = 8 << 20
 
 
 class ItemSender:
@@ -43,7 +43,7 @@ class ItemSender:
 
     def _order(self, size: int) -> None:
         """Ask for space for the next items, which mostly are as large as the last: each would wait for it else."""
-        numbers = range(self.count + 1, self.count + 1 + AHEAD_COUNT)
+        numbers = range(self.count + 1, self.count + 1 + min(AHEAD_COUNT, AHEAD_BYTES_MAX // size))
         self.ordered = [item_id(self.spec.task_id, number) for number in numbers]
         self.worker.writer.order(self.ordered, size)
 
@@ -65,7 +65,7 @@ class ItemSender:
         object_id = item_id(task_id, self.count)
         serialized = serialize(item)
         stored = worker.store(object_id, serialized)
-        if type(stored) is StoredValue and stored.size <= AHEAD_BYTES_MAX:
+        if type(stored) is StoredValue:
             self._order(serialized.size)
         is_full = worker.say_item(task_id, self.count, stored, serialized.contained)
         self.count += 1
