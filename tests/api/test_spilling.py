@@ -341,3 +341,28 @@ def test_writer_killed_in_the_middle_leaves_no_file(session):
         with pytest.raises(zray.exceptions.WorkerCrashedError):
             zray.get(dies.remote(2 * STORE))
     wait_until(lambda: not segments_of(session))
+
+
+SMALL_MEMORY = """
+    import numpy as np, zray
+    zray.init(num_cpus=1)
+    refs = [zray.put(np.full(1_250_000, n)) for n in range(20)]
+    held = [zray.get(ref) for ref in refs]
+    print([int(value[0]) for value in held] == list(range(20)))
+    zray.shutdown()
+"""
+
+
+def test_64_mebibytes_of_shared_memory_suffice():
+    """As a container has by default; with a mount namespace of its own for a small /dev/shm."""
+    mount = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
+        pytest.skip("this user cannot mount a file system in a namespace of its own")
+    command = f'{mount} && exec "$0" -c "$1"'
+    run = subprocess.run(
+        ["unshare", "-m", "sh", "-c", command, sys.executable, textwrap.dedent(SMALL_MEMORY)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert run.stdout.strip() == "True", run.stderr
