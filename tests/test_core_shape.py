@@ -19,7 +19,7 @@ ADDED = {
     "generators": {"files": 2, "code lines": 581, "statements": 503, "lines of imports": 40},
     "ends of pools": {"code lines": 7, "statements": 5, "lines of imports": 1},
     "spilling, files for values in use": {"files": 5, "code lines": 1105, "statements": 957, "lines of imports": 50},
-    "concurrency groups": {"files": 0, "code lines": 101, "statements": 84, "lines of imports": 7},
+    "concurrency groups, order of calls": {"files": 0, "code lines": 111, "statements": 91, "lines of imports": 8},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

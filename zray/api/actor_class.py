@@ -174,6 +174,7 @@ class ActorClass(Generic[C]):
         - `max_task_retries` (default 0): repetitions of a call; -1: no limit; -1 with `checkpoint_interval`
         - `max_concurrency` (default 1): calls at once; 1000 for async actors
         - `concurrency_groups` (default none): calls at once by group, as `{"io": 2}`; others have `max_concurrency`
+        - `allow_out_of_order_execution` (default `None`): calls do not wait for the arguments of earlier ones
         - `max_pending_calls` (default -1): unfinished calls by a handle in one process; -1: no limit
         - `checkpoint_interval` (default none): save the state after so many calls and recover; 0: replay all calls
         - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
@@ -181,8 +182,7 @@ class ActorClass(Generic[C]):
           `zray.util.scheduling_strategies`
         - `label_selector` (default none): labels of the node, as `{"disk": "in(ssd, nvme)"}`
         - `fallback_strategy` (default none): list of `{"label_selector": {...}}`, at most 20
-        - `placement_group` (default `"default"`): a group, or `None` for none, also where the parent's group captures;
-          older spelling of `PlacementGroupSchedulingStrategy`
+        - `placement_group` (default `"default"`): a group, or `None` for none, also where the parent's group captures
         - `placement_group_bundle_index` (default -1): bundle of the group; -1: any
         - `placement_group_capture_child_tasks` (default as the parent): children run in the group too
 
@@ -294,6 +294,22 @@ class ActorClass(Generic[C]):
             return self.__confirm_name(runtime, handle, name)
         return handle
 
+    def __is_ordered(self, *, is_concurrent: bool) -> bool:
+        """Return whether a call waits for the arguments of earlier ones.
+
+        Raises:
+            ValueError: order is asked for where calls run side by side, or disorder where calls are replayed.
+        """
+        allowed = self.__options.get("allow_out_of_order_execution")
+        if is_concurrent and allowed is False:
+            raise ValueError(
+                f"allow_out_of_order_execution=False: {self.__name} runs calls side by side, in any order.  Leave the "
+                "option out, or create a serial actor."
+            )
+        if allowed and self.__options.get("checkpoint_interval") is not None:
+            raise ValueError("allow_out_of_order_execution: an actor with checkpoint_interval repeats calls in order.")
+        return not (is_concurrent or allowed)
+
     def __with_groups(self, methods: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """Add the names of the concurrency groups to the methods, which may name one of them only."""
         groups = tuple(self.__options.get("concurrency_groups") or ())
@@ -360,6 +376,7 @@ class ActorClass(Generic[C]):
             where=where_of_actor(options, resources, captured),
             checkpoint_interval=-1 if interval is None else interval,
             groups=groups,
+            is_ordered=self.__is_ordered(is_concurrent=concurrency != 1 or self.__is_async or bool(groups)),
         )
 
     def _signature_of_call(self) -> inspect.Signature:

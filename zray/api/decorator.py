@@ -63,8 +63,7 @@ def remote(*args: Any, **options: Any) -> Any:
       `zray.util.scheduling_strategies`
     - `label_selector` (default none): labels of the node, as `{"disk": "in(ssd, nvme)"}`
     - `fallback_strategy` (default none): list of `{"label_selector": {...}}`, at most 20
-    - `placement_group` (default `"default"`): a group, or `None` for none, also where the parent's group captures;
-      older spelling of `PlacementGroupSchedulingStrategy`
+    - `placement_group` (default `"default"`): a group, or `None` for none, also where the parent's group captures
     - `placement_group_bundle_index` (default -1): bundle of the group; -1: any
     - `placement_group_capture_child_tasks` (default as the parent): children run in the group too
 
@@ -82,6 +81,7 @@ def remote(*args: Any, **options: Any) -> Any:
     - `max_task_retries` (default 0): repetitions of a call; -1: no limit; -1 with `checkpoint_interval`
     - `max_concurrency` (default 1): calls at once; 1000 for async actors
     - `concurrency_groups` (default none): calls at once by group, as `{"io": 2}`; others have `max_concurrency`
+    - `allow_out_of_order_execution` (default `None`): calls do not wait for the arguments of earlier ones
     - `max_pending_calls` (default -1): unfinished calls by a handle in one process; -1: no limit
     - `checkpoint_interval` (default none): save the state after so many calls and recover; 0: replay all calls
     - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`

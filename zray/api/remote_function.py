@@ -114,8 +114,7 @@ class RemoteFunction(Generic[P, R]):
           `zray.util.scheduling_strategies`
         - `label_selector` (default none): labels of the node, as `{"disk": "in(ssd, nvme)"}`
         - `fallback_strategy` (default none): list of `{"label_selector": {...}}`, at most 20
-        - `placement_group` (default `"default"`): a group, or `None` for none, also where the parent's group captures;
-          older spelling of `PlacementGroupSchedulingStrategy`
+        - `placement_group` (default `"default"`): a group, or `None` for none, also where the parent's group captures
         - `placement_group_bundle_index` (default -1): bundle of the group; -1: any
         - `placement_group_capture_child_tasks` (default as the parent): children run in the group too
 

@@ -68,6 +68,7 @@ class ClassOptions(PlaceOptions, total=False):
     max_concurrency: int | None
     max_pending_calls: int | None
     concurrency_groups: dict[str, int] | None
+    allow_out_of_order_execution: bool | None
     checkpoint_interval: int | None
 
 

@@ -22,7 +22,7 @@ from .runtime_env import check_runtime_env
 # Ray's options that zray does not have yet: refused with a sentence that says what to do instead.
 NOT_YET = tuple(absent.OPTIONS)
 # Ray's, without a meaning in zray that a program could miss.
-WITHOUT_EFFECT = ("enable_task_events",)
+WITHOUT_EFFECT = ("enable_task_events", "_metadata")
 # Number of the returns of a generator whose items come one by one.
 STREAMING = -1
 RESOURCE_OPTIONS = ("num_cpus", "num_gpus", "memory", "resources")
@@ -55,6 +55,7 @@ ACTOR_OPTIONS = (
     "max_concurrency",
     "max_pending_calls",
     "concurrency_groups",
+    "allow_out_of_order_execution",
     "checkpoint_interval",
 )
 METHOD_OPTIONS = (
@@ -327,6 +328,7 @@ _CHECKS: dict[str, Any] = {
     "max_pending_calls": _pending_calls,
     "concurrency_groups": _concurrency_groups,
     "concurrency_group": check_text,
+    "allow_out_of_order_execution": check_flag,
     "checkpoint_interval": _whole(0, 1 << 30),
     "readonly": check_flag,
 }

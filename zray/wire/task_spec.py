@@ -100,6 +100,7 @@ class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     # Calls between two checkpoints; 0: no checkpoint, all calls are replayed; -1: the actor does not recover.
     checkpoint_interval: Annotated[int, Meta(ge=-1)] = -1
     groups: Table[Text, Natural] = {}  # concurrency groups: calls of each at once
+    is_ordered: bool = True  # a call waits for the arguments of its caller's earlier calls
 
     @property
     def is_serial(self) -> bool:

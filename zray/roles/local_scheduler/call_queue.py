@@ -1,6 +1,7 @@
 """Unsent calls on an actor: in order per caller, without one caller waiting for another's arguments.
 
-A caller is a task or a driver; an actor is a single caller, whichever of its methods submits.  A line whose first call
+A caller is a task or a driver; an actor is a single caller, whichever of its methods submits.  Calls of threaded and
+async actors, and of those that allow it, go as soon as their arguments are here.  A line whose first call
 lacks an argument is held: the value may come from a task that calls the same actor.
 """
 
@@ -25,6 +26,7 @@ class CallQueue(Struct, eq=False):
     _open: dict[bytes, deque[Task]] = {}  # lines to look at, the one that was served last at the end
     _held: dict[bytes, deque[Task]] = {}  # lines whose first call waits for an argument
     begun: deque[Task] = field(default_factory=deque)  # ahead of all lines
+    is_ordered: bool = True  # else a call that lacks an argument gets a line of its own
 
     def __bool__(self) -> bool:
         return bool(self.begun or self._open or self._held)
@@ -49,7 +51,7 @@ class CallQueue(Struct, eq=False):
         """Append a new call to its caller's line."""
         self._count += 1
         task.trip = self._count
-        caller = _caller_of(task)
+        caller = self._line_of(task)
         line = self._open.get(caller)
         if line is None:
             line = self._held.get(caller)
@@ -67,7 +69,7 @@ class CallQueue(Struct, eq=False):
         if has_begun:
             self.begun.appendleft(task)
             return
-        caller = _caller_of(task)
+        caller = self._line_of(task)
         line = self._held.pop(caller, None)
         if line is not None:
             self._open[caller] = line
@@ -80,7 +82,7 @@ class CallQueue(Struct, eq=False):
 
     def take_out(self, task: Task) -> bool:
         """Remove a call from the caller's line.  Returns whether the call was in the line."""
-        caller = _caller_of(task)
+        caller = self._line_of(task)
         line = self._open.get(caller) or self._held.get(caller)
         if line is None or task not in line:
             return False
@@ -94,13 +96,13 @@ class CallQueue(Struct, eq=False):
 
     def is_last(self, task: Task) -> bool:
         """Whether the call waits as the last in the caller's line."""
-        caller = _caller_of(task)
+        caller = self._line_of(task)
         line = self._open.get(caller) or self._held.get(caller)
         return line is not None and line[-1] is task
 
     def arguments_are_here(self, task: Task) -> None:
         """Release the line of a call whose arguments are complete."""
-        caller = _caller_of(task)
+        caller = self._line_of(task)
         line = self._held.get(caller)
         if line is not None and line[0] is task:
             self._open[caller] = self._held.pop(caller)
@@ -133,7 +135,10 @@ class CallQueue(Struct, eq=False):
             while line:
                 task = line[0]
                 if task.missing and not may_go(task, taken):
-                    self._held[caller] = line
+                    if not self.is_ordered and len(line) > 1:
+                        self._held[task.spec.task_id] = deque((line.popleft(),))
+                        continue
+                    self._held[caller if self.is_ordered else task.spec.task_id] = line
                     break
                 if len(taken) >= count:
                     self._open[caller] = line
@@ -144,13 +149,15 @@ class CallQueue(Struct, eq=False):
                 taken[task.spec.task_id] = line.popleft()
         return taken
 
+    def _line_of(self, task: Task) -> bytes:
+        """Return the key of a call's line: calls in one line go in order."""
+        spec, group = task.spec, task.options.group
+        if not self.is_ordered and (spec.task_id in self._held or spec.task_id in self._open):
+            return spec.task_id
+        caller = spec.caller or spec.task_id[:PARENT_HASH_BYTES]
+        return caller + group.encode() if group else caller  # calls of one group do not wait for those of another
+
     def clear(self) -> None:
         self.begun.clear()
         self._open.clear()
         self._held.clear()
-
-
-def _caller_of(task: Task) -> bytes:
-    spec, group = task.spec, task.options.group
-    caller = spec.caller or spec.task_id[:PARENT_HASH_BYTES]
-    return caller + group.encode() if group else caller  # calls of one group do not wait for those of another

@@ -31,6 +31,7 @@ from ..actor_logs.journals import new_journal
 from ..actor_logs.logs import nothing
 from ..actor_logs.nested import find_again
 from ..actor_logs.shipping import new_shipping
+from ..call_queue import CallQueue
 from ..objects.table import ObjectEntry
 from ..resources import CPU
 from ..routes.actor_names import NOTHING
@@ -141,7 +142,9 @@ class Calls:
         node.small_values.forget_task(spec.task_id)
         node.tasks[spec.task_id] = task
         node.objects.inline_bytes += len(spec.args) if len(spec.args) > node.objects.small_max else 0
-        actor = Actor(task.spec.task_id, task, options, life, job, entry)
+        actor = Actor(
+            task.spec.task_id, task, options, life, job, entry, queue=CallQueue(is_ordered=options.is_ordered)
+        )
         entry.actor = actor
         if options.checkpoint_interval >= 0:
             actor.journal = new_journal(node)
