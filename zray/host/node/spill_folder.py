@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
 
 from ...roles import effects
 from ...store.segment import Segment
@@ -28,10 +28,40 @@ from ..session.session import SEGMENTS
 
 # Bytes written, read and checked at a time, without the interpreter's lock.
 STEP_BYTES = 8 << 20
+# A smaller piece is checked sooner than a thread begins.
+BESIDE_BYTES_MIN = 2 << 20
 # A step on a slow disk ends within this time.
 END_SECONDS = 5.0
 # A disk that is filled by more than this takes no spill files.  As Ray's local_fs_capacity_threshold.
 DISK_FILLED_MAX = 0.95
+
+
+class Checksum:
+    """The CRC-32 of pieces; large ones are added in a thread, while the next piece is read or written."""
+
+    threads: ClassVar[Any] = None
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.coming: Any = None
+
+    def add(self, piece: memoryview) -> None:
+        """Add a piece, which stays unchanged until `result`."""
+        value = self.result()
+        if len(piece) < BESIDE_BYTES_MIN:
+            self.value = zlib.crc32(piece, value)
+            return
+        if Checksum.threads is None:
+            from concurrent.futures import ThreadPoolExecutor  # most nodes never spill
+
+            Checksum.threads = ThreadPoolExecutor(2, "zray-checksum")
+        self.coming = Checksum.threads.submit(zlib.crc32, piece, value)
+
+    def result(self) -> int:
+        """Return the checksum of all pieces so far."""
+        if self.coming is not None:
+            self.value, self.coming = self.coming.result(), None
+        return self.value
 
 
 WRITES = (effects.WriteSpillFile, effects.CreateSegmentFile)
@@ -151,12 +181,12 @@ class SpillFolder:
     def _dump(self, effect: effects.WriteSpillFile, descriptor: int) -> list[int]:
         checksums = []
         for segment, offset, size in effect.parts:
-            data, checksum = self.segments[segment].bytes_of(offset, size), 0
+            data, checksum = self.segments[segment].bytes_of(offset, size), Checksum()
             for start in range(0, size, STEP_BYTES):
                 piece = data[start : start + STEP_BYTES]
-                checksum = zlib.crc32(piece, checksum)
+                checksum.add(piece)
                 self._write_all(descriptor, piece)
-            checksums.append(checksum)
+            checksums.append(checksum.result())
         return checksums
 
     def _copy(self, effect: effects.WriteSpillFile, descriptor: int) -> list[int]:
@@ -207,7 +237,7 @@ class SpillFolder:
     def _restore(self, effect: effects.RestoreRange) -> effects.RangeRestored:
         path = self._path(effect.file)
         try:
-            target, checksum, done = self.segments[effect.segment].writable(effect.offset, effect.size), 0, 0
+            target, checksum, done = self.segments[effect.segment].writable(effect.offset, effect.size), Checksum(), 0
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 while done < effect.size:
@@ -215,13 +245,13 @@ class SpillFolder:
                     count = os.preadv(descriptor, [piece], effect.position + done)
                     if not count:
                         return effects.RangeRestored(effect.token, f"the spill file {path} was cut off")
-                    checksum = zlib.crc32(piece[:count], checksum)
+                    checksum.add(piece[:count])
                     done += count
             finally:
                 os.close(descriptor)
         except OSError as error:
             return effects.RangeRestored(effect.token, f"the spill file {path} cannot be read ({error.strerror})")
-        if checksum != effect.checksum:
+        if checksum.result() != effect.checksum:
             return effects.RangeRestored(effect.token, f"the spill file {path} is damaged: its checksum is wrong")
         return effects.RangeRestored(effect.token)
 
