@@ -158,6 +158,16 @@ def test_copy_on_disk_that_cannot_be_read_is_lost(desk, taken):
     assert "damaged" in str(decode_system_error(value))
 
 
+def test_copy_on_disk_without_room_is_an_error(desk, taken):
+    spilled(desk)
+    desk.tell(DRIVER, WaitObjects(3, [OBJECT], 1, True, True))
+    desk.take_sent()
+    desk.tell("objects", FetchFailed(OBJECT, "the disk is full", True))
+    ((value),) = values(desk)
+    assert "the disk is full" in str(decode_system_error(value)) and copy_of(desk) is LOST
+    assert (ON_DISK, Event.LOST) in taken
+
+
 def test_copy_on_disk_that_is_read_in_vain_is_lost_though_nobody_waits(desk, taken):
     spilled(desk)
     desk.tell(DRIVER, WaitObjects(3, [OBJECT], 1, True, True))
@@ -179,6 +189,7 @@ def test_rows_of_this_file_are_the_table(desk, taken):
         test_object_that_is_lost_while_its_copy_comes_is_an_error,
         test_error_of_a_lost_object_goes_when_its_task_runs_again,
         test_copy_on_disk_is_restored_when_a_process_waits_for_it,
+        test_copy_on_disk_without_room_is_an_error,
         test_copy_on_disk_that_is_read_in_vain_is_lost_though_nobody_waits,
     ):
         again = Desk()

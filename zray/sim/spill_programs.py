@@ -73,10 +73,12 @@ def run_spills(count: int, size: int, seconds: float) -> Script:
     for pair in pairs:
         found.append((yield from outcome(pair)))
     try:
+        read = []
         for ref in (yield Get(inside)):
             value = yield from outcome(ref)
-            found.append(value.fill if type(value) is Big else value)
+            read.append(value.fill if type(value) is Big else value)
             yield Drop([ref])
+        found.append(read)
     except RemoteError as error:
         found.append(error.failed)
     for ref in put:

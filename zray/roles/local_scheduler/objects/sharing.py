@@ -50,6 +50,7 @@ TRANSITIONS = {
     (LOST, Event.FORGOTTEN): AWAITED,
     (AWAITED, Event.SPILLED): ON_DISK,
     (ON_DISK, Event.ORDERED): FETCHING,
+    (ON_DISK, Event.LOST): LOST,  # there is no room for it, in the arena or in a file
     (ON_DISK, Event.ENDED): AWAITED,  # another copy has come, or the file is lost
 }
 

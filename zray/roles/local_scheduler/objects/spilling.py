@@ -116,13 +116,14 @@ class Spilling:
         if written:
             self._share_first([entry.object_id for entry in written])
         if lacking > 0 and not self._ask_for_places(lacking) and not (evicted or self.writing):
-            self._evict_kept()
+            self._evict_kept(lacking)
 
-    def _evict_kept(self) -> None:
-        """Evict an argument that is kept for a task, since nothing else can leave: of the last task in the line.
+    def _evict_kept(self, lacking: int) -> None:
+        """Evict arguments that are kept for tasks, since nothing else can leave: those of the last tasks in the line.
 
         Not of the task that awaits the next object: it could never begin.
         """
+        evicted: list[ObjectEntry] = []
         node, objects = self.node, self.node.objects
         entries = objects.entries
         coming = [entries.get(object_id) for object_id in node.fetches.ordered if object_id in objects.on_disk]
@@ -134,8 +135,11 @@ class Spilling:
                 continue
             if type(entry.value) is StoredValue:
                 del objects.restored[object_id]
-                self._evict([entry])
-                return
+                evicted.append(entry)
+                lacking -= entry.size
+                if lacking <= 0:
+                    break
+        self._evict(evicted)
 
     def _may_leave(self, entry: ObjectEntry) -> bool:
         node, object_id = self.node, entry.object_id
@@ -212,10 +216,11 @@ class Spilling:
         fresh = [object_id for object_id, when in asked_for.items() if node.now - when < RETURN_SECONDS]
         expected = sum(self._size_if_large(object_id) for object_id in fresh)
         asked: dict[Process, list[bytes]] = {}
+        taken = self._taken_by_running()
         for object_id, readers in pins.items():
             if expected >= lacking:
                 break
-            size = 0 if object_id in asked_for else self._size_if_large(object_id)
+            size = 0 if object_id in asked_for or object_id in taken else self._size_if_large(object_id)
             if size:
                 asked_for[object_id] = node.now
                 expected += size
@@ -230,6 +235,14 @@ class Spilling:
             self.timer_is_set = True
             node.after(RETURN_SECONDS, self._look_again)
         return expected > 0
+
+    def _taken_by_running(self) -> set[bytes]:
+        """Return the arguments of tasks and calls that workers have: these do not return them."""
+        workers = self.node.pool.workers.values()
+        begun = [task for worker in workers for task in worker.inflight]
+        begun += [frame.task for worker in workers for frame in worker.frames if frame.task is not None]
+        begun += [task for worker in workers if worker.actor is not None for task in worker.actor.inflight.values()]
+        return {object_id for task in begun for object_id in task.spec.deps}
 
     def _size_if_large(self, object_id: bytes) -> int:
         """Return the bytes of a value in the arena that may leave once nobody reads it; 0: it may not."""
