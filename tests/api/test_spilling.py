@@ -366,3 +366,27 @@ def test_64_mebibytes_of_shared_memory_suffice():
         timeout=100,
     )
     assert run.stdout.strip() == "True", run.stderr
+
+
+def test_calls_of_an_actor_that_share_spilled_arguments_all_run(session):
+    @zray.remote
+    class Differences:
+        def of(self, one, two):
+            return int(one[0]) - int(two[0])
+
+    refs = [zray.put(array(number, 4 * MB)) for number in range(100)]
+    pairs = np.random.default_rng(1).integers(0, 100, (200, 2)).tolist()
+    actor = Differences.remote()
+    calls = [actor.of.remote(refs[one], refs[two]) for one, two in pairs]
+    assert zray.get(calls, timeout=60) == [one - two for one, two in pairs]
+
+
+def test_queued_tasks_that_take_the_same_spilled_values_read_their_bytes(session):
+    @zray.remote
+    def firsts(*values):
+        return [int(value[0]) if (value == value[0]).all() else None for value in values]
+
+    refs = [zray.put(array(number, MB // 2)) for number in range(1_000)]
+    for _ in range(3):
+        tasks = [firsts.remote(*refs[start::20]) for start in [*range(20), *range(20)]]
+        assert zray.get(tasks, timeout=60) == [list(range(start, 1_000, 20)) for start in [*range(20), *range(20)]]

@@ -21,3 +21,10 @@ def test_values_come_back_from_disk_with_equal_bytes(name):
     for seed in range(1, 9):
         outcome = sweep_program("spills", seed=seed, **SPILLS | (MIXTURES | DISKS)[name] | {"capacity": 200_000})
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_calls_of_an_actor_that_share_spilled_arguments_all_run(nodes):
+    for seed in range(1, 9):
+        outcome = sweep_program("shared_arguments", seed=seed, nodes=nodes, cpus=1, **SPILLS)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"

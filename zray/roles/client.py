@@ -39,6 +39,11 @@ BUFFERED_COUNT_MAX = 128
 RELEASES_MAX = 4_096
 
 
+def _is_none(object_id: bytes) -> bool:
+    """Say of any object that no task here takes it: a driver runs none."""
+    return False
+
+
 # Answers of a node, matched by the number of the request.
 Reply = (
     actors.FindActorReply
@@ -74,6 +79,8 @@ class Client:
         self.arrivals = 0  # times that something has become ready; only grows
         self.located: set[bytes] = set()  # said to exist by a wait that did not fetch
         self.told: dict[bytes, int] = {}  # how often the node told us the place
+        # Whether a task that is queued or runs here takes the object: then it keeps its place.
+        self.is_argument: Callable[[bytes], bool] = _is_none
         self.reading: dict[bytes, int] = {}  # arrays on it that live
         self.outbox: list[Message] = []
         self._specs: list[task_spec.TaskSpec] | None = None  # of the SubmitTasks at the end of the outbox
@@ -291,7 +298,9 @@ class Client:
                     self.reading[object_id] = left
                     continue
                 self.reading.pop(object_id, None)
-                if type(self.values.get(object_id)) is not task_spec.StoredValue and object_id in self.told:
+                if type(self.values.get(object_id)) is task_spec.StoredValue or self.is_argument(object_id):
+                    continue  # the end of the ref, or of the task that takes it, says so
+                if object_id in self.told:
                     pins.append((object_id, self.told.pop(object_id)))
             if pins:
                 self.say(objects.UnpinObjects(pins))
@@ -434,6 +443,8 @@ class Client:
             if type(value) is not task_spec.StoredValue or object_id in self.reading:
                 continue
             if object_id not in self.told or any(object_id in wait for wait in self.waits):
+                continue
+            if self.is_argument(object_id):
                 continue
             del self.values[object_id]
             self.asked.discard(object_id)

@@ -79,6 +79,7 @@ class Process:
         self.connection: Connection
         self.client = Client(deque(), deque())
         self.executor = TaskExecutor()
+        self.client.is_argument = self.executor.arguments.__contains__
         self.published: set[bytes] = set()  # membership only
         self.stack: list[Activation] = []
         self.inbox: deque[Any] = deque()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from random import Random
 from typing import Any
 
 from .language import Call, Create, Drop, Get, Put, Sleep, Submit, Wait, remote
@@ -85,3 +86,25 @@ def run_spills(count: int, size: int, seconds: float) -> Script:
         value = yield from outcome(ref)
         found.append(value.fill if type(value) is Big else value)
     return found
+
+
+@remote
+class Comparer:
+    def fills_of(self, one: Big, two: Big) -> list[int]:
+        return [one.fill, two.fill]
+
+
+def run_shared_arguments(count: int, size: int, seed: int) -> Script:
+    """Calls of one actor, all submitted at once, that share values of several stores as arguments."""
+    random = Random(seed)
+    put = []
+    for number in range(count):
+        put.append((yield Put(Big(number, size))))
+    comparer = yield Create(Comparer)
+    calls = []
+    for _ in range(3 * count):
+        one, two = random.randrange(count), random.randrange(count)
+        calls.append(([one, two], (yield Call(comparer, "fills_of", (put[one], put[two])))))
+    for fills, call in calls:
+        assert (yield Get(call)) == fills
+    return len(calls)

@@ -30,7 +30,7 @@ from .group_programs import run_groups, run_groups_of_actors, run_groups_without
 from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_grove, run_put_again, run_refs_inside, run_shared, run_views
 from .recovery_programs import run_hoard, run_ledger, run_relay
-from .spill_programs import run_spills
+from .spill_programs import run_shared_arguments, run_spills
 from .task_programs import (
     run_backlog,
     run_chain,
@@ -203,6 +203,8 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.choice((0.0, 0.01, 0.4)),
         ),
     ),
+    # So are the arguments of an actor's calls, which they share.
+    "shared_arguments": (run_shared_arguments, lambda random: (60, 8_000, random.randint(1, 99))),
     # The requested resource comes with a node that joins late.
     "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),
     # Its results are lost with the second node, from the last back to the first.

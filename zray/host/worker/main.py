@@ -84,6 +84,7 @@ class Worker(Runtime):
         root = Submitter(stray_task_id(welcome.node_id, worker_id))
         super().__init__(connection, welcome.session, welcome.inline_bytes_max, root, session.folder)
         self.is_worker = True
+        self.client.is_argument = self.executor.arguments.__contains__
         self.paths, self.worker_id = session, worker_id
         self.worker_name = worker
         self.pid = os.getpid()

@@ -116,7 +116,7 @@ class ObjectManager(Role):
         self.spill_bytes = None if spill_above is None else int(spill_above * capacity)
         self.spill_files = SpillFiles(self)
         self.overflow = Overflow(self)
-        self.spill_wanted = (0, False)  # as the local scheduler was told
+        self.spill_wanted = (0, False, False)  # as the local scheduler was told
         self.has_freed = False  # a range, since then
         self.handle_with(self.pulls, self.gives, self.spill_files, self.overflow)
 
@@ -150,15 +150,15 @@ class ObjectManager(Role):
     def _want_room(self, threshold: int) -> None:
         """Have the local scheduler spill what is missing, or is above the threshold; again after each freed range."""
         used = self.ranges.used_bytes
-        wanted = max(0, used - threshold)
+        wanted, is_lacking = max(0, used - threshold), False
         if self.growing is None and (self.asked or self.pulls.queue):
             front = next(iter(self.pulls.queue.values()), None)
             lacking = sum(aligned(asked.size) for asked in self.asked) + (aligned(front.size) if front else 0)
-            wanted = max(wanted, min(lacking, self.ranges.capacity))
+            wanted, is_lacking = max(wanted, min(lacking, self.ranges.capacity)), True
         is_filling = used > threshold // 2
-        if (wanted, is_filling) != self.spill_wanted or (wanted and self.has_freed):
-            self.spill_wanted = (wanted, is_filling)
-            self.send(self.local_scheduler, SpillWanted(wanted, is_filling))
+        if (wanted, is_filling, is_lacking) != self.spill_wanted or (wanted and self.has_freed):
+            self.spill_wanted = (wanted, is_filling, is_lacking)
+            self.send(self.local_scheduler, SpillWanted(wanted, is_filling, is_lacking))
         self.has_freed = False
 
     def _serve(self) -> None:

@@ -44,6 +44,8 @@ RETURN_SECONDS = 0.25
 REFUSED_SECONDS = 1.0
 # Objects that are looked at in a turn, of those that nobody reads.
 LOOKED_AT_MAX = 1_000
+# Calls of an actor whose arguments are kept.
+CALLS_LOOKED_AT_MAX = 64
 # Tasks whose arguments are kept in the arena.
 MAY_BEGIN = (TaskState.WAITING, TaskState.READY, TaskState.CALL)
 # Lost copies whose reason is remembered for the error of the object.
@@ -58,6 +60,7 @@ class Spilling:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.wanted = 0  # bytes that are lacking
+        self.is_lacking = False  # and a writer or a pull waits for them
         self.is_filling = False  # places are told to processes only when they ask
         self.writing: dict[bytes, int] = {}  # bytes of those that are to have a copy on disk
         self.to_restore: dict[bytes, None] = {}  # for tasks, in order
@@ -72,7 +75,7 @@ class Spilling:
     @on(SpillWanted)
     def on_spill_wanted(self, message: SpillWanted) -> None:
         """SpillWanted."""
-        self.wanted, self.is_filling = message.size, message.is_filling
+        self.wanted, self.is_filling, self.is_lacking = message.size, message.is_filling, message.is_lacking
         if not self.wanted:
             self.asked_for.clear()
 
@@ -82,7 +85,7 @@ class Spilling:
             self._answer_pullers()  # before the values leave again: what is being read stays
         if self.wanted:
             self._make_room()
-        if self.to_restore:
+        if self.to_restore and not self.is_lacking:  # else what is evicted for others would come back at once
             self._restore_some()
 
     def _make_room(self) -> None:
@@ -115,7 +118,8 @@ class Spilling:
         self._evict(evicted)
         if written:
             self._share_first([entry.object_id for entry in written])
-        if lacking > 0 and not self._ask_for_places(lacking) and not (evicted or self.writing):
+        is_stuck = lacking > 0 and not self._ask_for_places(lacking) and not (evicted or self.writing)
+        if is_stuck and self.is_lacking:
             self._evict_kept(lacking)
 
     def _evict_kept(self, lacking: int) -> None:
@@ -127,8 +131,8 @@ class Spilling:
         node, objects = self.node, self.node.objects
         entries = objects.entries
         coming = [entries.get(object_id) for object_id in node.fetches.ordered if object_id in objects.on_disk]
-        first = next((entry for entry in coming if entry is not None and entry.waiting), None)
-        spared = {object_id for task in first.waiting_tasks()[:1] for object_id in task.spec.deps} if first else set()
+        first = next((entry for entry in coming if entry is not None and entry.object_id in objects.restored), None)
+        spared = set(objects.restored[first.object_id][1].spec.deps) if first is not None else set()
         for object_id in reversed(list(objects.restored)):
             entry = entries.get(object_id)
             if entry is None or object_id in spared or object_id in objects.pins or object_id not in objects.on_disk:
@@ -267,6 +271,7 @@ class Spilling:
         room = node.load.store_bytes // 2 - self._kept_bytes()
         # Kept arguments may be those of calls that wait for earlier calls: so one more comes whenever nothing goes on.
         is_idle = not node.dispatch.ready_count and not any(item in objects.on_disk for item in node.fetches.ordered)
+        served: set[bytes] = set()
         for object_id in list(self.to_restore):
             entry = entries.get(object_id)
             if entry is None or not entry.is_on_disk:
@@ -278,16 +283,23 @@ class Spilling:
                     node.fetches.begin(entry, entry.shared)
                 del self.to_restore[object_id]
                 continue
-            taken = [entries[taken_id] for taken_id in dict.fromkeys(task.spec.deps)]
-            if not all(map(_is_made, taken)):
-                del self.to_restore[object_id]  # `argument_is_here` comes back to it
+            actor = node.calls.actors.get(task.options.actor_id)
+            if actor is not None and actor.actor_id in served:
                 continue
-            size = sum(each.size for each in taken if each.object_id not in objects.restored)
-            if size > room and objects.restored and not is_idle:
-                return
-            room, is_idle = room - size, False
-            for each in taken:
-                self._keep(each, task)
+            served.add(task.options.actor_id)
+            # Calls begin in order: what the first ones take comes before what a later one lacks.
+            for following in islice(actor.queue, CALLS_LOOKED_AT_MAX) if actor is not None else (task,):
+                taken = [entries[taken_id] for taken_id in dict.fromkeys(following.spec.deps)]
+                if not all(map(_is_made, taken)):
+                    if actor is None:
+                        del self.to_restore[object_id]  # `argument_is_here` comes back to it
+                    break
+                size = sum(each.size for each in taken if each.object_id not in objects.restored)
+                if size > room and objects.restored and not is_idle:
+                    return
+                room, is_idle = room - size, is_idle and not size
+                for each in taken:
+                    self._keep(each, following)
 
     def _keep(self, entry: ObjectEntry, task: Task) -> None:
         """Keep an argument of a task in the arena until the task begins, and order it if it is on disk."""
