@@ -39,6 +39,8 @@ def scored(config):
         ({}, [0, 1, 2, 3, 4]),
         ({"num_to_keep": 1}, [4]),
         ({"num_to_keep": 2}, [3, 4]),
+        ({"num_to_keep": 1, "checkpoint_score_attribute": "nested/score"}, [1, 4]),
+        ({"num_to_keep": 2, "checkpoint_score_attribute": "nested/score"}, [1, 3, 4]),
         ({"num_to_keep": 3, "checkpoint_score_attribute": "nested/score"}, [1, 3, 4]),
         ({"num_to_keep": 2, "checkpoint_score_attribute": "nested/score", "checkpoint_score_order": "min"}, [0, 4]),
         ({"num_to_keep": 2, "checkpoint_score_attribute": "unknown"}, [3, 4]),
@@ -70,6 +72,15 @@ class Stepping(tune.Trainable):
 
     def load_checkpoint(self, state):
         self.x = state["x"]
+
+
+@pytest.mark.usefixtures("session")
+def test_best_checkpoint_of_a_class_stays_beside_the_newest(tmp_path):
+    keeps = {"checkpoint_freq": 1, "keep_checkpoints_num": 1, "checkpoint_score_attr": "min-x"}
+    analysis = tune.run(Stepping, stop={"x": 4}, local_dir=str(tmp_path), metric="x", mode="min", **keeps)
+    assert names(analysis.trials[0]) == ["checkpoint_000000", "checkpoint_000003"]
+    best = analysis.get_best_checkpoint(analysis.trials[0], "x", "min")
+    assert best.path.endswith("checkpoint_000000")
 
 
 @pytest.mark.usefixtures("session")

@@ -111,7 +111,7 @@ def test_tables_and_lists_have_the_same_best_trial(mode, place):
 @pytest.mark.parametrize(("mode", "kept"), [("min", [3, 8]), ("max", [6, 8])])
 def test_kept_checkpoints_are_the_newest_and_the_best_by_the_same_comparison(mode, kept):
     trial = trials_with([0.0])[0]
-    settings = Settings(keep=2, score_key="m", score_order=mode)
+    settings = Settings(keep=1, score_key="m", score_order=mode)
     for place, value in enumerate(ODD):
         trial.checkpoints.append(SavedCheckpoint(str(place), place, score=number_of(value)))
         for dropped in superfluous(trial, settings):

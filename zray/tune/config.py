@@ -43,8 +43,8 @@ class CheckpointConfig:
     """Options of checkpoints: which ones are made and kept.
 
     Args:
-        num_to_keep: checkpoints kept of each trial; None: all.
-        checkpoint_score_attribute: the result's key by which the best ones are kept; None: the newest ones.
+        num_to_keep: checkpoints kept of each trial; None: all.  With a score: so many best ones, and the newest.
+        checkpoint_score_attribute: the result's key by which the best ones are kept; None: the newest ones are.
         checkpoint_score_order: "max" or "min".
         checkpoint_frequency: class trainables save after so many steps; 0: when a scheduler or the end asks for it.
         checkpoint_at_end: class trainables save at the end of the trial.

@@ -15,8 +15,9 @@ class Settings(Struct):
 
     num_samples: trials that a searcher is asked for; -1: until it has no more.  max_failures: restarts of a trial; -1:
     without limit.  fail_fast: stop all trials at the first error.  keep: checkpoints kept of a trial; None: all.
-    score_key, score_order: by which checkpoints are kept; empty: the newest.  saves_when_paused: whether a trial
-    saves when it is told to, as a class does.  path: the experiment's folder.
+    With a score: the best ones, and the newest beside them.  score_key, score_order: by which checkpoints are kept;
+    empty: the newest.  saves_when_paused: whether a trial saves when it is told to, as a class does.  path: the
+    experiment's folder.
     """
 
     path: str = ""

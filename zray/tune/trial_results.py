@@ -94,16 +94,17 @@ def missing_time(result: Mapping[str, Any], scheduler: Any) -> str:
 
 
 def superfluous(trial: Trial, settings: Settings) -> list[SavedCheckpoint]:
-    """Return the surplus checkpoints.  The newest stays, since the trial continues from it; then the best ones."""
+    """Return the surplus checkpoints.  The best ones stay, and the newest, from which the trial goes on."""
     limit = settings.keep
     if limit is None or len(trial.checkpoints) <= limit:
         return []
-    older = trial.checkpoints[:-1]
+    found = trial.checkpoints
     if settings.score_key:
         objective = Objective(settings.score_key, settings.score_order)
-        scores = [objective.score_of(each.score) for each in older]
+        scores = [objective.score_of(each.score) for each in found]
         # Of equal ones the earlier stays, since it is the best one; of those without a value the newer.
         places = [place if score in (None, LAST) else -place for place, score in enumerate(scores)]
         keys = [(LAST if score is None else score, place) for score, place in zip(scores, places, strict=True)]
-        older = [older[place] for place in sorted(range(len(older)), key=keys.__getitem__)]
-    return older[: len(trial.checkpoints) - limit]
+        found = [found[place] for place in sorted(range(len(found)), key=keys.__getitem__)]
+    newest = trial.checkpoints[-1]
+    return [each for each in found[: len(found) - limit] if each is not newest]
