@@ -10,7 +10,7 @@ from zray.rllib.algorithms.callbacks import DefaultCallbacks  # noqa: E402
 from zray.rllib.callbacks.callbacks import RLlibCallback  # noqa: E402
 
 from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
-from zray.rllib.callbacks import Events, MetricsLogger  # noqa: E402
+from zray.rllib.callbacks import Events, LiveEpisode, MetricsLogger  # noqa: E402
 
 
 class Count(gymnasium.Env):
@@ -82,6 +82,65 @@ def test_callbacks_of_today():
     result = trained(config(OfToday).evaluation(evaluation_interval=1, evaluation_duration=1))
     assert result["env_runners"]["last"] == 5.0 and result["env_runners"]["nested"] == {"return": 5.0}
     assert result["evaluation"]["added"] and result["steps"] == 10.0
+
+
+class Whole(RLlibCallback):
+    def on_episode_step(self, *, episode, **kwargs):
+        assert len(episode.get_rewards()) == len(episode.get_infos()) - 1 == episode.length
+
+    def on_episode_end(self, *, episode, metrics_logger, **kwargs):
+        assert [float(each[0]) for each in episode.get_observations()] == [0, 1, 2, 3, 4, 5]
+        assert [info.get("step") for info in episode.get_infos()] == [None, 1, 2, 3, 4, 5]
+        assert episode.get_rewards() == [1.0] * 5 and episode.get_rewards([0, -1]) == [1.0, 1.0]
+        assert len(episode.get_actions()) == 5 and len(episode.get_actions(slice(-2, None))) == 2
+        assert episode.get_infos(-1) == episode.get_infos()[-1] == {"step": 5}
+        metrics_logger.log_value("sum", np.sum(episode.get_rewards()))
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_episodes_have_all_steps_so_far(complete):
+    given = config(Whole)
+    if complete:
+        given.env_runners(batch_mode="complete_episodes")
+    assert trained(given)["env_runners"]["sum"] == 5.0
+
+
+def test_episodes_that_are_too_large_say_so(monkeypatch):
+    monkeypatch.setattr("zray.rllib.history.BYTES_MAX", 12)
+    seen = []
+
+    def on_episode_end(episode, **kwargs):
+        seen.append(float(episode.get_observations(-1)[0]))
+        assert len(episode.get_actions()) == 5
+        with pytest.raises(NotImplementedError, match="only the last one is kept"):
+            episode.get_observations()
+
+    trained(config(None, on_episode_end=on_episode_end))
+    assert seen == [5.0, 5.0]
+
+
+def test_episodes_that_nobody_sees_keep_nothing():
+    episode = LiveEpisode(0, 0)
+    episode.stepped(0, 1, 1.0, False, False, {})
+    assert episode.get_observations(-1) == 1
+    with pytest.raises(NotImplementedError, match="earlier rewards of this episode are not kept"):
+        episode.get_rewards()
+
+
+def test_steps_of_several_agents_are_by_agent():
+    from tests.rllib.agents import Roles
+
+    seen = []
+
+    def on_episode_end(episode, **kwargs):
+        seen.append((episode.get_rewards(), episode.length))
+        assert all(len(each) == episode.length + 1 for each in episode.get_observations().values())
+        with pytest.raises(NotImplementedError, match="infos of several agents"):
+            episode.get_infos()
+
+    trained(config(None, on_episode_end=on_episode_end).environment(Roles))
+    rewards, length = seen[0]
+    assert all(len(each) == length for each in rewards.values())
 
 
 def test_functions_of_2018_get_a_dict():

@@ -244,7 +244,7 @@ class AgentGroup(Group):
         next_observations = copied(dict(observations))
         if self.events is not None:
             seen = dict(next_observations)
-            self.live[place].stepped(actions, seen, total, bool(is_terminal), bool(is_truncated), {})
+            self.live[place].stepped(actions, seen, total, bool(is_terminal), bool(is_truncated), {}, dict(rewards))
             self._tell("on_episode_step", place)
         for agent in {**there, **observations}:
             is_end = is_terminal or bool(terminateds.get(agent, False))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .environments import OldStep
+from .history import History
 from .spellings import once
 
 __all__ = ["BaseEnv", "DefaultCallbacks", "Events", "LiveEpisode", "MetricsLogger", "RLlibCallback", "events_of"]
@@ -152,7 +153,11 @@ class LiveEpisode:
     user_data: a dict for the program.  length, total_reward: so far.
     """
 
-    def __init__(self, env_id: int, number: int) -> None:
+    history: History | None = None
+
+    def __init__(self, env_id: int, number: int, keeps: bool = False) -> None:
+        if keeps:
+            self.history = History()
         self.env_id, self.episode_id = env_id, env_id * 1_000_000_000 + number
         self.length, self.total_reward = 0, 0.0
         self.custom_metrics: dict[str, float] = {}
@@ -173,10 +178,30 @@ class LiveEpisode:
     def __len__(self) -> int:
         return self.length
 
+    def begun(self, observation: Any, info: dict[str, Any]) -> None:
+        """Take the first observation."""
+        self.observation, self.info = observation, info
+        if self.history is not None:
+            self.history.begin(observation, info)
+
     def stepped(
-        self, action: Any, observation: Any, reward: float, terminated: bool, truncated: bool, info: dict[str, Any]
+        self,
+        action: Any,
+        observation: Any,
+        reward: float,
+        terminated: bool,
+        truncated: bool,
+        info: dict[str, Any],
+        rewards: dict[Any, float] | None = None,
     ) -> None:
-        """Take a step of the environment."""
+        """Take a step of the environment.
+
+        Args:
+            reward: the sum over the agents.
+            rewards: those of each of several agents.
+        """
+        if self.history is not None:
+            self.history.add(action, observation, reward if rewards is None else rewards, info)
         self.action, self.observation, self.reward, self.info = action, observation, reward, info
         self.length += 1
         self.total_reward += reward
@@ -204,34 +229,35 @@ class LiveEpisode:
         """The sum of rewards."""
         return self.total_reward
 
-    def get_observations(self, indices: int = -1) -> Any:
-        """The last observation."""
-        return self._last(self.observation, indices)
+    def get_observations(self, indices: Any = None, **ignored: Any) -> Any:
+        """All observations so far, the first one included; or those at `indices`: a number, a list, a slice."""
+        return self._at("observations", self.observation, indices)
 
-    def get_actions(self, indices: int = -1) -> Any:
-        """The last action."""
-        return self._last(self.action, indices)
+    def get_actions(self, indices: Any = None, **ignored: Any) -> Any:
+        """All actions so far, as the environment took them, or those at `indices`."""
+        return self._at("actions", self.action, indices)
 
-    def get_rewards(self, indices: int = -1) -> Any:
-        """The last reward."""
-        return self._last(self.reward, indices)
+    def get_rewards(self, indices: Any = None, **ignored: Any) -> Any:
+        """All rewards so far, or those at `indices`."""
+        return self._at("rewards", self.reward, indices)
 
-    def get_infos(self, indices: int = -1) -> Any:
-        """The last info."""
-        return self._last(self.info, indices)
+    def get_infos(self, indices: Any = None, **ignored: Any) -> Any:
+        """All infos so far, that of the reset included, or those at `indices`."""
+        return self._at("infos", self.info, indices)
 
     @staticmethod
     def _of(value: Any, agent_id: Any) -> Any:
         return value[agent_id] if isinstance(value, dict) and agent_id in value else value
 
-    @staticmethod
-    def _last(value: Any, indices: Any) -> Any:
-        if indices != -1:
-            raise NotImplementedError(
-                "zray does not keep the earlier steps of an episode.  Append what on_episode_step sees to a list in "
-                "episode.user_data."
-            )
-        return value
+    def _at(self, kind: str, last: Any, indices: Any) -> Any:
+        if self.history is not None:
+            return self.history.at(kind, indices)
+        if indices == -1:
+            return last
+        raise NotImplementedError(
+            f"The earlier {kind} of this episode are not kept: they are where callbacks define an event of episodes, "
+            "from the beginning of an episode on."
+        )
 
 
 class BaseEnv:
@@ -301,6 +327,11 @@ class Events:
             once(name, "zray.rllib has no such event")
             return
         self.functions.setdefault(name, []).extend((function, _names_of(function)) for function in defined)
+
+    @property
+    def want_episodes(self) -> bool:
+        """Whether a callback sees episodes."""
+        return self.wants("on_episode_start", "on_episode_step", "on_episode_end")
 
     def wants(self, *names: str) -> bool:
         """Whether a callback defines one of the events."""

@@ -118,8 +118,9 @@ class Group(Places):
 
     def _tell_begun(self, place: int, observation: Any, info: dict[str, Any]) -> None:
         if self.events is not None:
-            self.live[place] = LiveEpisode(self.index * self.size + place, self.numbers[place])
-            self.live[place].observation, self.live[place].info = observation, info
+            keeps = self.events.want_episodes
+            self.live[place] = LiveEpisode(self.index * self.size + place, self.numbers[place], keeps)
+            self.live[place].begun(observation, info)
             self._tell("on_episode_created", place)
             self._tell("on_episode_start", place)
 
