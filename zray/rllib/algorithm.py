@@ -65,7 +65,7 @@ class Algorithm(Views, Checkpoints, Trainable):
         if env is not None:
             made.environment(env)
         made.freeze()
-        self.algorithm_config = made
+        self.algorithm_config, self.own_class = made, type(self)
         self.logger = logger_creator(made.to_dict()) if logger_creator is not None else None
         if self.logger is not None:
             self._logdir = self.logger.logdir

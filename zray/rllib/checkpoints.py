@@ -88,6 +88,55 @@ def _whole(sequence: np.random.SeedSequence) -> int:
     return int(sequence.generate_state(1)[0])
 
 
+def packed(kind: type) -> tuple[str, bytes, str]:
+    """The name of a class; its pickle, by value for one of the program's own file; and why there is no pickle."""
+    import cloudpickle
+
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        return name, cloudpickle.dumps(kind), ""
+    except Exception as error:  # a class may refer to anything
+        return name, b"", f"{type(error).__name__}: {error}"
+
+
+def class_of(state: dict[str, Any], asked: Any = None) -> Any:
+    """The class of a saved algorithm.
+
+    Args:
+        asked: the class whose `from_checkpoint` is called; a program's own class counts above the saved one.
+
+    Raises:
+        ValueError: the class cannot be had.
+    """
+    is_own = asked is not None and not asked.__module__.startswith("zray.")
+    if "class" not in state:  # absent in former checkpoints
+        return asked if is_own else state["config"].algo_class
+    name, pickled, wrong = state["class"]
+    found: Any = None
+    if pickled:
+        try:
+            found = pickle.loads(pickled)
+        except Exception as error:  # a module that is absent, or has changed
+            wrong = f"{type(error).__name__}: {error}"
+    if is_own and not (found is not None and issubclass(found, asked)):
+        return asked
+    if found is None:
+        raise ValueError(
+            f"The checkpoint is of the class {name}, which cannot be had: {wrong}.  Make its module importable, or "
+            f"call from_checkpoint of the class: {name.rpartition('.')[2]}.from_checkpoint(path)."
+        )
+    return found
+
+
+def _check_kin(name: str, kind: type) -> None:
+    """Refuse the state of the algorithm `name` for a class with another learner."""
+    if name in _LEARNERS and name not in {base.__name__ for base in kind.__mro__}:
+        raise ValueError(
+            f"The checkpoint is of {name}, and this algorithm is {kind.__name__}: build a {name}, or use "
+            "Algorithm.from_checkpoint, which does so."
+        )
+
+
 class Checkpoints:
     """Saves an algorithm, and lets an algorithm go on from what was saved."""
 
@@ -109,6 +158,7 @@ class Checkpoints:
             "groups": self.rollouts.state(),
             "config": self.algorithm_config,
             "algorithm": type(self).__name__,
+            "class": packed(self.own_class),
             "threads": torch.get_num_threads(),
             "trial": self.trial_id,
         }
@@ -126,12 +176,7 @@ class Checkpoints:
         Raises:
             ValueError: it is another algorithm's, or its weights have other shapes.
         """
-        name, kin = state["algorithm"], {base.__name__ for base in type(self).__mro__}
-        if name in _LEARNERS and name not in kin:
-            raise ValueError(
-                f"The checkpoint is of {name}, and this algorithm is {type(self).__name__}: build a {name}, or use "
-                "Algorithm.from_checkpoint, which does so."
-            )
+        _check_kin(state["algorithm"], type(self))
         own, saved = _shapes_of(self.policy.get_weights()), _shapes_of(state["weights"])
         unlike = [
             f"{part} {saved.get(part, 'absent')} there, {own.get(part, 'absent')} here"
@@ -237,8 +282,18 @@ class Checkpoints:
 
     @classmethod
     def from_checkpoint(cls, path: Any) -> Any:
-        """Make the algorithm of the checkpoint in the folder `path`; the next iterations are those after the save."""
+        """Make the algorithm of the checkpoint in the folder `path`; the next iterations are those after the save.
+
+        Its class is that of the saved algorithm.  A class of the program that is called, as `My.from_checkpoint`, is
+        used in any case.
+
+        Raises:
+            ValueError: the checkpoint cannot be read, or its class cannot be had.
+        """
         folder = str(getattr(path, "path", path))
-        made = read_state(folder)["config"].copy().build_algo()
+        state = read_state(folder)
+        found = class_of(state, cls)
+        _check_kin(state["algorithm"], found)
+        made = found(state["config"].copy())
         made.restore(folder)
         return made

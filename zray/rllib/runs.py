@@ -21,7 +21,7 @@ from .algorithm import STATE, Algorithm
 from .algorithms.registry import get_algorithm_class
 from .atari import environment_of
 from .callbacks import DefaultCallbacks, Events
-from .checkpoints import read_state
+from .checkpoints import class_of, read_state
 from .groups import Episode
 from .trainers import agent_class
 
@@ -114,7 +114,7 @@ def _saved(folder: str) -> Saved:
 def algorithm_of_checkpoint(path: str, **options: Any) -> Algorithm:
     """The algorithm of a checkpoint, with some options changed."""
     state = read_state(path)
-    algorithm: Algorithm = state["config"].copy().update_from_dict(options).build_algo()
+    algorithm: Algorithm = class_of(state)(state["config"].copy().update_from_dict(options))
     algorithm.restore(path)
     return algorithm
 
@@ -186,15 +186,16 @@ def _from(run: Run, saved: Saved | None, number: int, totals: list[int]) -> Repl
     """Repeat training from a checkpoint, or from its beginning, until an episode ends."""
     threads = torch.get_num_threads()
     if saved is None:
-        config, used = _class_of(run.algorithm).configured(run.config), 1  # a trial's process has one thread
+        kind, used = _class_of(run.algorithm), 1  # a trial's process has one thread
+        config = kind.configured(run.config)
     else:
         state = read_state(saved.path)
-        config, used = state["config"].copy(), state.get("threads", 1)
+        kind, config, used = class_of(state), state["config"].copy(), state.get("threads", 1)
     config.env_runners(num_env_runners=0)
     if not config["evaluation_config"].get("explore"):
         config.evaluation(evaluation_interval=0)  # it draws nothing
     torch.set_num_threads(used)  # the last bits of a sum may depend on it
-    algorithm = config.build_algo()
+    algorithm = kind(config)
     if saved is not None:
         algorithm.restore(saved.path)
     recorder = Recorder()
