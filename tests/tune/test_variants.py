@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from zray import tune
-from zray.tune.variants import RecursiveDependencyError, generate_variants, grid_count
+from zray.tune.variants import RecursiveDependencyError, generate_variants, grid_count, has_unresolved_values, space_of
 
 
 def test_first_key_of_a_grid_varies_fastest():
@@ -31,6 +31,25 @@ def test_functions_see_values_that_are_drawn_or_computed():
         {"a": 11, "b": 10, "c": 1},
         {"a": 21, "b": 20, "c": 2},
     ]
+
+
+def test_other_lambdas_are_values():
+    lambdas = [lambda: 1, lambda x: 1, lambda spec, more: 1, lambda *spec: 1, lambda **spec: 1, lambda spec, *more: 1]
+    for each in lambdas:
+        assert not has_unresolved_values({"f": each}), each.__code__.co_varnames
+        ((_, config),) = generate_variants({"f": each, "nested": [{"f": each}]})
+        assert config["f"] is config["nested"][0]["f"] is each
+
+
+def test_lambdas_of_an_algorithm_are_values():
+    class Algorithm:
+        function_options = ("env_config",)
+
+    space = {"env_config": {"f": [lambda spec: 5]}, "lr": lambda spec: 7, "n": tune.sample_from(lambda spec: 3)}
+    ((chosen, config),) = generate_variants(space_of(Algorithm, space))
+    assert config["env_config"]["f"][0](None) == 5 and chosen == {"lr": 7, "n": 3}
+    ((chosen, _),) = generate_variants(space_of(None, space))
+    assert chosen == {"env_config/f/0": 5, "lr": 7, "n": 3}
 
 
 def test_circle_of_functions_is_an_error():

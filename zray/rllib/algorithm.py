@@ -56,6 +56,11 @@ class Algorithm(Views, Checkpoints, Trainable):
     takes_losses = False  # whether it calls custom_loss of a model
     unread_options: dict[str, str] = {}  # common options that change nothing here, and the reason
     takes_custom_models = True  # whether a model of the program can be the policy
+    # Options that are or hold functions, which no search space calls.
+    function_options = ("env", "env_config", "callbacks", "policies", "policy_mapping_fn", "policies_to_train") + (
+        "multiagent",
+        "evaluation_config",
+    )
     takes_agents = False  # whether it has a learner for each of several policies
     _is_stopped = False
 

@@ -38,7 +38,7 @@ from .state_file import STATE, pickle_of, read_state
 from .stoppers import stopper_of
 from .trial import Trial, TrialState, headline
 from .unknown import shown
-from .variants import has_unresolved_values
+from .variants import has_unresolved_values, space_of
 from .worker import is_class
 
 __all__ = ["STATE", "RunningExperiment"]
@@ -81,6 +81,7 @@ class RunningExperiment:
         check_saving(self.trainable, (run or {}).get("frequency"), settings.checkpoint_at_end)
         self.settings, self.stop, self.run_options, self.seed = settings, stop, dict(run or {}), seed
         self.is_interrupted = False
+        space = space_of(self.trainable, space)
         if not isinstance(space, Mapping):
             raise TypeError(f"The search space is a dict, not {shown(space)}.")
         self.space = dict(space)

@@ -25,8 +25,6 @@ def experiment_of(
     tune, run = tune_config or TuneConfig(), run_config or RunConfig()
     failure, saving = run.failure_config or FailureConfig(), run.checkpoint_config or CheckpointConfig()
     budget = tune.time_budget_s
-    if space is not None and hasattr(space, "to_dict"):  # the configuration of an algorithm
-        space = space.to_dict()
     settings = Settings(
         metric=tune.metric,  # type: ignore[arg-type]
         mode=tune.mode,

@@ -6,6 +6,7 @@ anew for each variant, from a generator of its own, so that a variant does not d
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,6 +24,7 @@ __all__ = [
     "grid_count",
     "grid_search",
     "has_unresolved_values",
+    "space_of",
     "variant",
 ]
 
@@ -71,7 +73,38 @@ def _is_grid(value: Any) -> bool:
 
 
 def _is_lambda(value: Any) -> bool:
-    return isinstance(value, types.FunctionType) and value.__name__ == "<lambda>"
+    """Whether a value is `lambda spec: ...`, as programs of 2018 write functions of the configuration."""
+    if not isinstance(value, types.FunctionType) or value.__name__ != "<lambda>":
+        return False
+    code = value.__code__
+    is_plain = not code.co_kwonlyargcount and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    return is_plain and code.co_argcount == 1 and code.co_varnames[0] == "spec"
+
+
+def as_values(space: Any) -> Any:
+    """Return a space whose lambdas are values, whatever the names of their parameters."""
+    if isinstance(space, types.FunctionType) and _is_lambda(space):
+        made = types.FunctionType(space.__code__, space.__globals__, "value", space.__defaults__, space.__closure__)
+        made.__dict__.update(space.__dict__)
+        return made
+    if type(space) is dict:
+        return {key: as_values(value) for key, value in space.items()}
+    return [as_values(value) for value in space] if type(space) is list else space
+
+
+def space_of(trainable: Any, space: Any) -> Any:
+    """Return a space as a dict.  Functions of an algorithm's configuration are values, as of `policy_mapping_fn`.
+
+    Args:
+        trainable: a class or function.
+        space: a dict, or the configuration of an algorithm, of which `sample_from` alone is a function of the others.
+    """
+    if hasattr(space, "to_dict"):
+        return as_values(space.to_dict())
+    names = getattr(trainable, "function_options", ())
+    if not names or not isinstance(space, Mapping):
+        return space
+    return {key: as_values(value) if key in names else value for key, value in space.items()}
 
 
 def _leaves(value: Any, path: Path = (), takes_lambdas: bool = True) -> Iterator[tuple[Path, Any]]:

@@ -1,0 +1,71 @@
+"""Algorithms in experiments of Tune: functions of a configuration, seeds, restored checkpoints."""
+
+import gymnasium
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed here")
+
+from tests.rllib.agents import Roles  # noqa: E402
+from zray import tune  # noqa: E402
+from zray.rllib.algorithms.ppo import PPO, PPOConfig  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+class Scaled(gymnasium.Env):
+    """Episodes of one step, whose reward is a function of the configuration."""
+
+    observation_space = gymnasium.spaces.Box(-10, 10, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, config):
+        self.reward = config["reward"]
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample() * 0, {}
+
+    def step(self, action):
+        return self.observation_space.sample() * 0, float(self.reward(3)), True, False, {}
+
+
+def small(env="CartPole-v1", **options):
+    found = PPOConfig().environment(env, **options).training(num_epochs=1, model={"fcnet_hiddens": [4]})
+    return found.env_runners(num_groups=1, num_envs_per_env_runner=1, rollout_fragment_length=64)
+
+
+def fitted(folder, config, trainable="PPO", iterations=1, **options):
+    grid = tune.Tuner(
+        trainable,
+        param_space=config,
+        tune_config=tune.TuneConfig(**options),
+        run_config=tune.RunConfig(storage_path=str(folder), stop={"training_iteration": iterations}, verbose=0),
+    ).fit()
+    assert not grid.errors, grid.errors
+    return grid
+
+
+AGENTS = {
+    "policies": {"same", "other"},
+    "policy_mapping_fn": lambda agent_id, episode, **kwargs: agent_id,
+    "policies_to_train": lambda spec: spec == "same",
+}
+
+
+def test_functions_of_several_agents_are_no_search_space(tmp_path):
+    (result,) = fitted(tmp_path, small(Roles).multi_agent(**AGENTS))
+    assert set(result.metrics["info"]["learner"]) >= {"same"}
+    (result,) = fitted(tmp_path, {"env": Roles, "num_groups": 1, **AGENTS}, PPO)
+    assert set(result.metrics["info"]["learner"]) >= {"same"}
+    former = {"env": Roles, "num_groups": 1, "multiagent": AGENTS}
+    (trial,) = tune.run("PPO", config=former, stop={"training_iteration": 1}, local_dir=str(tmp_path), verbose=0).trials
+    assert set(trial.last_result["info"]["learner"]) >= {"same"}
+
+
+@pytest.mark.parametrize("as_given", [lambda config: config, lambda config: config.to_dict()], ids=["config", "dict"])
+def test_functions_of_environments_and_callbacks_are_no_search_space(tmp_path, as_given):
+    config = small(lambda spec: Scaled(spec), env_config={"reward": lambda spec: spec + 1})
+    config.callbacks(on_episode_end=lambda spec: spec["episode"].custom_metrics.update(own=spec["episode"].length))
+    (result,) = fitted(tmp_path, as_given(config.training(lr=tune.sample_from(lambda spec: 1e-3))))
+    assert result.metrics["env_runners"]["episode_return_mean"] == 4.0
+    assert result.metrics["custom_metrics"]["own_mean"] == 1.0
+    assert result.config["lr"] == 1e-3
