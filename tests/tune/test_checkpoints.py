@@ -84,6 +84,31 @@ def test_best_checkpoint_of_a_class_stays_beside_the_newest(tmp_path):
 
 
 @pytest.mark.usefixtures("session")
+@pytest.mark.parametrize("form", [str, lambda path: tune.Checkpoint(path), lambda path: {"restore": path}])
+def test_trials_count_on_from_the_checkpoint_they_begin_with(tmp_path, form):
+    options = {"local_dir": str(tmp_path), "checkpoint_at_end": True}
+    (first,) = tune.run(Stepping, stop={"training_iteration": 3}, name="first", **options).trials
+    given = form(first.checkpoint.path)
+    if isinstance(given, dict):
+        spec = {"run": Stepping, "stop": {"training_iteration": 5}, **options, **given}
+        (trial,) = tune.run_experiments({"then": spec})
+    else:
+        (trial,) = tune.run(Stepping, stop={"training_iteration": 5}, name="then", restore=given, **options).trials
+    result = trial.last_result
+    assert (result["training_iteration"], result["x"], result["iterations_since_restore"]) == (5, 5, 2)
+    assert result["time_total_s"] > result["time_since_restore"] and trial.checkpoint.path.endswith("checkpoint_000000")
+
+
+@pytest.mark.usefixtures("session")
+def test_first_result_behind_a_checkpoint_has_the_metric(tmp_path):
+    options = {"local_dir": str(tmp_path), "checkpoint_at_end": True, "stop": {"training_iteration": 3}}
+    (first,) = tune.run(Stepping, name="first", **options).trials
+    options.update(restore=first.checkpoint, raise_on_failed_trial=False, stop={"training_iteration": 5})
+    (trial,) = tune.run(Stepping, name="then", metric="absent", mode="min", **options).trials
+    assert "reported no 'absent'" in trial.error
+
+
+@pytest.mark.usefixtures("session")
 @pytest.mark.parametrize("options, kept", [({}, 0), ({"checkpoint_at_end": True}, 1), ({"checkpoint_freq": 2}, 2)])
 def test_class_is_saved_at_its_end_or_as_often_as_asked(tmp_path, options, kept):
     (trial,) = tune.run(Stepping, stop={"x": 5}, local_dir=str(tmp_path), **options).trials

@@ -168,8 +168,8 @@ def episode_of(run: Run, number: int) -> Replayed:
     Raises:
         TuneError: the run has no such episode, or training does not repeat itself.
     """
-    totals = [int(result.get("episodes_total") or 0) for result in run.results]
-    count = max([*totals, *(each.episodes for each in run.checkpoints)], default=0)
+    totals = {result["training_iteration"]: int(result.get("episodes_total") or 0) for result in run.results}
+    count = max([*totals.values(), *(each.episodes for each in run.checkpoints)], default=0)
     if not 0 <= number < count:
         raise TuneError(f"{run.name} has {count} episodes: give a number from 0 to {count - 1}.")
     starts = [None, *(saved for saved in run.checkpoints if saved.episodes <= number)]
@@ -182,7 +182,7 @@ def episode_of(run: Run, number: int) -> Replayed:
             raise TuneError(f"The beginning of episode {number} of {run.name} was not played again.")
 
 
-def _from(run: Run, saved: Saved | None, number: int, totals: list[int]) -> Replayed:
+def _from(run: Run, saved: Saved | None, number: int, totals: dict[int, int]) -> Replayed:
     """Repeat training from a checkpoint, or from its beginning, until an episode ends."""
     threads = torch.get_num_threads()
     if saved is None:
@@ -207,10 +207,10 @@ def _from(run: Run, saved: Saved | None, number: int, totals: list[int]) -> Repl
             recorder.ended.clear()
             algorithm.train()
             ended = algorithm.last_episodes
-            place = algorithm.iteration - 1
-            if place < len(totals) and seen + len(ended) != totals[place]:
+            place = algorithm.iteration
+            if seen + len(ended) != totals.get(place, seen + len(ended)):
                 raise TuneError(
-                    f"Training of {run.name} does not repeat itself: iteration {place + 1} ended with episode "
+                    f"Training of {run.name} does not repeat itself: iteration {place} ended with episode "
                     f"{seen + len(ended)}, and {totals[place]} is recorded.  Replay needs a synchronous algorithm, and "
                     "the same versions and kind of machine."
                 )

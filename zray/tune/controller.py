@@ -174,7 +174,8 @@ class Controller(ControllerNames):
         if failure:
             self._fail_for_good(trial, failure)
             return
-        if event.iteration == 1 and self.settings.is_strict_metric and (missing := self._missing_metric(result)):
+        is_first = event.iteration == trial.first_iteration
+        if is_first and self.settings.is_strict_metric and (missing := self._missing_metric(result)):
             self._fail_for_good(trial, missing)
             return
         self.note_best(trial, result)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +20,7 @@ from .stoppers import stopper_of
 from .trainable import Trainable
 from .trial import Trial
 from .tune_run import run, run_or_resume
-from .tuner import experiment_of
+from .tuner import begin_from, experiment_of
 from .unknown import shown, unknown_name
 
 __all__ = ["JOURNAL", "STATE", "Experiment", "Trial", "run", "run_experiments", "run_specs"]
@@ -89,7 +88,7 @@ def _build(each: Experiment, scheduler: Any, search_alg: Any, run: dict[str, Any
     )
     experiment.run_options.update(resources=options.get("resources_per_trial"), is_block=True)
     if options.get("restore"):
-        experiment.settings.restore = os.path.abspath(os.path.expanduser(options["restore"]))
+        begin_from(experiment.settings, options["restore"])
     return experiment
 
 

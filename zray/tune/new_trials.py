@@ -37,7 +37,7 @@ def made_trial(controller: Controller, trial_id: str, suggestion: dict[str, Any]
         pickle, folder = dumps((chosen, config), controller.refs), naming.folder_of(trial)
         controller.events.append(ev.Suggested(controller.now, trial_id, pickle, trial.name, folder))
     if settings.restore:
-        trial.restore_from = SavedCheckpoint(settings.restore, 0)
+        trial.restore_from = SavedCheckpoint(settings.restore, settings.restored_iteration, settings.restored_time_s)
     return trial
 
 

@@ -17,7 +17,8 @@ class Settings(Struct):
     without limit.  fail_fast: stop all trials at the first error.  keep: checkpoints kept of a trial; None: all.
     With a score: the best ones, and the newest beside them.  score_key, score_order: by which checkpoints are kept;
     empty: the newest.  saves_when_paused: whether a trial saves when it is told to, as a class does.  path: the
-    experiment's folder.
+    experiment's folder.  restore: the checkpoint with which every trial begins; restored_iteration, restored_time_s:
+    where it was saved.
     """
 
     path: str = ""
@@ -40,3 +41,5 @@ class Settings(Struct):
     name_of: Callable[[Any], str] | None = None
     folder_of: Callable[[Any], str] | None = None
     restore: str = ""
+    restored_iteration: int = 0
+    restored_time_s: float = 0.0

@@ -178,6 +178,11 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
         return self.checkpoints[-1] if self.checkpoints else self.restore_from
 
     @property
+    def first_iteration(self) -> int:
+        """The number of the first result: results go on behind those of the checkpoint with which the trial begins."""
+        return 1 + (self.restore_from.iteration if self.restore_from is not None else 0)
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """The current values of the searched parameters, by path: a scheduler may have changed them."""
         return {path: _at(self.config, path, value) for path, value in self.chosen.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
@@ -12,7 +11,7 @@ from .restoring import samples_to_add
 from .results import ExperimentAnalysis, error_of
 from .running_experiment import RunningExperiment
 from .spellings import configs_of, translated
-from .tuner import Tuner, experiment_of
+from .tuner import Tuner, begin_from, experiment_of
 
 __all__ = ["run"]
 
@@ -53,7 +52,7 @@ def run(
     trial_dirname_creator: Any = None,
     max_failures: int = 0,
     fail_fast: bool | str = False,
-    restore: str | None = None,
+    restore: Any = None,
     resume: Any = None,
     reuse_actors: bool = False,
     raise_on_failed_trial: bool = True,
@@ -84,7 +83,7 @@ def run(
         search_alg, scheduler: the searcher and the trial scheduler, or their names.
         checkpoint_config, keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end: checkpoints.
         max_failures, fail_fast: restarts of each trial; stop all trials at the first error; "raise": and raise it.
-        restore: a checkpoint with which every trial starts.
+        restore: a checkpoint with which every trial starts, or its path; iterations are counted on.
         resume: go on with the experiment of this name: True, "AUTO", "AUTO+ERRORED", ... (see `resume_options`).
         raise_on_failed_trial: raise `TuneError` at the end if trials have failed.
         callbacks, progress_reporter, log_to_file: as in `RunConfig`.
@@ -115,7 +114,7 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
     experiment = experiment_of(wanted, *configs_of(options))
     experiment.run_options["resources"] = options.get("resources_per_trial")
     if "restore" in options:
-        experiment.settings.restore = os.path.abspath(os.path.expanduser(os.fspath(options["restore"])))
+        begin_from(experiment.settings, options["restore"])
     asked = experiment.settings.metric, experiment.settings.mode
     run_or_resume(experiment, given["resume"])
     settings = experiment.settings

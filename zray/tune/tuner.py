@@ -8,11 +8,13 @@ from typing import Any
 from .config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from .mirror import has_experiment
 from .output import names_of
+from .pickles import load
 from .registry import trainable_of
 from .restoring import OfClass, check_space, check_trainable, refuse_arguments
 from .results import ResultGrid, error_of
 from .running_experiment import STATE, RunningExperiment
 from .settings import Settings
+from .trainable import METADATA
 from .unknown import checks_names
 
 __all__ = ["Tuner"]
@@ -62,6 +64,21 @@ def experiment_of(
             "verbose": run.verbose,
         },
     )
+
+
+def begin_from(settings: Settings, checkpoint: Any) -> None:
+    """Let every trial begin with a checkpoint, and count on from where it was saved.
+
+    Args:
+        checkpoint: a path, or a `Checkpoint`.
+    """
+    given = os.fspath(getattr(checkpoint, "path", checkpoint))
+    settings.restore = os.path.abspath(os.path.expanduser(given))
+    folder = settings.restore if os.path.isdir(settings.restore) else os.path.dirname(settings.restore)
+    if os.path.exists(path := os.path.join(folder, METADATA)):  # absent in those of functions
+        metadata = load(path)
+        settings.restored_iteration = int(metadata.get("iteration") or 0)
+        settings.restored_time_s = float(metadata.get("time_total_s") or 0.0)
 
 
 # Options of former front doors, and where they stand today.
