@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed here")
 from tests.rllib.agents import Roles  # noqa: E402
 from zray import tune  # noqa: E402
 from zray.rllib.algorithms.ppo import PPO, PPOConfig  # noqa: E402
+from zray.rllib.runs import episode_of, read_run  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -69,3 +70,25 @@ def test_functions_of_environments_and_callbacks_are_no_search_space(tmp_path, a
     assert result.metrics["env_runners"]["episode_return_mean"] == 4.0
     assert result.metrics["custom_metrics"]["own_mean"] == 1.0
     assert result.config["lr"] == 1e-3
+
+
+def test_trials_draw_their_own_numbers_without_a_seed(tmp_path):
+    def returns(grid):
+        return [result.metrics["hist_stats"]["episode_reward"] for result in grid]
+
+    first = fitted(tmp_path, small(), num_samples=3)
+    one, two, three = returns(first)
+    assert one != two and two != three and one != three
+    assert returns(fitted(tmp_path, small(), num_samples=3)) == [one, two, three]
+    assert returns(fitted(tmp_path, small().debugging(seed=1), num_samples=2)) == [two, two]
+    alone = small().build_algo()
+    assert alone.train()["hist_stats"]["episode_reward"] == one and alone.config["seed"] == 0
+    alone.stop()
+
+
+def test_episode_of_a_trial_without_a_seed_is_played_again(tmp_path):
+    grid = fitted(tmp_path, small(), num_samples=2)
+    run = read_run(grid[1].path)
+    assert run.config["seed"] == 1
+    found = episode_of(run, 0)
+    assert found.episode.episode_return == grid[1].metrics["hist_stats"]["episode_reward"][0]

@@ -36,7 +36,7 @@ from ..scripts import ROOT  # noqa: E402
         ({"lr_schedule": [[0, 1e-3], [9, 0]]}, {"lr": 1e-3, "lr_schedule": [[0, 1e-3], [9, 0.0]]}),
         ({"lr": [[0, 1e-3], [9, 1e-4], [20, 0]]}, {"lr": 1e-3, "lr_schedule": [[0, 1e-3], [9, 1e-4], [20, 0.0]]}),
         ({"entropy_coeff": ((0, 0.1), (9, 0))}, {"entropy_coeff": 0.1, "entropy_coeff_schedule": [[0, 0.1], [9, 0.0]]}),
-        ({"framework": "tf", "seed": None}, {"framework": "torch", "seed": 0}),
+        ({"framework": "tf", "seed": None}, {"framework": "torch", "seed": None}),
         ({"evaluation_num_episodes": 3, "evaluation_interval": None}, {"evaluation_duration": 3}),
         ({"multiagent": {"policies": {"a"}, "policies_to_train": ["a"]}}, {"policies": {"a"}}),
         ({"observation_filter": "MeanStdFilter", "tf_session_args": {"x": 1}}, {"observation_filter": "MeanStdFilter"}),

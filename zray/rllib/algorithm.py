@@ -13,7 +13,7 @@ from zray.tune import Trainable
 
 from .atari import environment_of, is_atari_id
 from .callbacks import Events, MetricsLogger, events_of
-from .checkpoints import STATE, Checkpoints
+from .checkpoints import STATE, Checkpoints, number_of
 from .config import AlgorithmConfig
 from .devices import fit_threads, learner_device
 from .env.multi_agent_env import MultiAgentEnv
@@ -69,6 +69,8 @@ class Algorithm(Views, Checkpoints, Trainable):
         made = config.copy() if isinstance(config, AlgorithmConfig) else self.configured(config or {})
         if env is not None:
             made.environment(env)
+        if made["seed"] is None:  # trials of one experiment draw their own numbers
+            made.seed = number_of(getattr(self, "_trial_facts", {}).get("trial_id")) or 0
         made.freeze()
         self.algorithm_config, self.own_class = made, type(self)
         self.logger = logger_creator(made.to_dict()) if logger_creator is not None else None

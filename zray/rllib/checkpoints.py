@@ -78,7 +78,7 @@ def _shapes_of(weights: dict[str, Any], prefix: str = "") -> dict[str, tuple[int
     return found
 
 
-def _number_of(trial_id: str | None) -> int | None:
+def number_of(trial_id: str | None) -> int | None:
     """The number of a trial in its experiment; None: no trial.  Ids of experiments are random without a seed."""
     number = str(trial_id).rpartition("_")[2]
     return int(number) if number.isdecimal() else None
@@ -213,7 +213,7 @@ class Checkpoints:
             )
         else:
             self.rollouts.set_state(state["groups"])
-        saved, own = (_number_of(each) for each in (state.get("trial"), self.trial_id))
+        saved, own = (number_of(each) for each in (state.get("trial"), self.trial_id))
         if None not in (saved, own) and saved != own:  # as by PBT: two trials with the same numbers explore the same
             self.reseed(self.config["seed"], own, self.steps_sampled)
         self._tell("on_checkpoint_loaded")

@@ -220,7 +220,7 @@ class AlgorithmConfig:
         """Set options for runs that are looked into.
 
         Args:
-            seed: seed of everything that is drawn.  Default: 0.
+            seed: seed of everything that is drawn; None: 0, or the number of the trial.  Default: None.
             log_level: level of the logger `zray.rllib`, as "INFO".  Default: "WARN".
         """
         return self._given("debugging", locals())

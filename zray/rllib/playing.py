@@ -51,6 +51,8 @@ def options_of_evaluation(config: Mapping[str, Any], kind: str) -> dict[str, Any
         if name not in EVALUATED and own[name] != config.get(name):
             once(f"evaluation_config[{name!r}]", f"an evaluation reads {', '.join(EVALUATED)}")
     env_config = {**config["env_config"], **(own.get("env_config") or {})}
+    if own.get("seed", FIRST_SEED) is None:
+        del own["seed"]
     return {**config, "explore": False, "seed": FIRST_SEED, **own, "env_config": env_config}
 
 

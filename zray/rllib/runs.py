@@ -21,7 +21,7 @@ from .algorithm import STATE, Algorithm
 from .algorithms.registry import get_algorithm_class
 from .atari import environment_of
 from .callbacks import DefaultCallbacks, Events
-from .checkpoints import class_of, read_state
+from .checkpoints import class_of, number_of, read_state
 from .groups import Episode
 from .trainers import agent_class
 
@@ -99,7 +99,10 @@ def _of_trial(results: list[dict[str, Any]], trial: Trial) -> Run:
     folders = [os.path.join(trial.path, name) for name in sorted(os.listdir(trial.path))]
     checkpoints = [_saved(folder) for folder in folders if os.path.exists(os.path.join(folder, STATE))]
     checkpoints.sort(key=lambda each: each.iteration)
-    return Run(trial.path, str(trial), trial.trainable_name, trial.config, results, checkpoints)
+    config = trial.config
+    if config.get("seed") is None:
+        config = {**config, "seed": number_of(trial.trial_id) or 0}
+    return Run(trial.path, str(trial), trial.trainable_name, config, results, checkpoints)
 
 
 def _saved(folder: str) -> Saved:

@@ -92,7 +92,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "metrics_num_episodes_for_smoothing": Option("reporting", 100, ("metrics_smoothing_episodes",)),
     "callbacks": Option("callbacks", None, ("callbacks_class",)),
-    "seed": Option("debugging", 0),
+    "seed": Option("debugging", None),
     "log_level": Option("debugging", "WARN"),
     "restart_failed_sub_environments": Option("fault_tolerance", False),
     "framework": Option("framework", "torch"),
@@ -365,8 +365,6 @@ def _value(name: str, value: Any, kind: str) -> Any:
         return [[0, float(value)]]
     if name in ("observation_space", "action_space") and value is not None:
         once(name, "the spaces are those of the environment")
-    if name == "seed" and value is None:
-        return 0
     if name == "batch_mode" and value not in ("truncate_episodes", "complete_episodes"):
         raise ValueError(f'batch_mode is "truncate_episodes" or "complete_episodes", not {value!r}.')
     if name == "evaluation_duration_unit" and value not in ("episodes", "timesteps"):
