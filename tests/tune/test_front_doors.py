@@ -155,3 +155,21 @@ def test_columns_of_the_csv_grow(tmp_path):
     assert head[-1] == "b/c"
     assert len(head) == len(first) == len(second)
     assert first[-1] == "" and second[-1] == "3"
+
+
+def test_metrics_of_a_trial_are_analysed(tmp_path):
+    def train(config):
+        for step in range(12):
+            tune.report({"nested": {"v": float(step)}, "name": "text"})
+
+    (trial,) = tune.run(train, name="analysed", local_dir=str(tmp_path), verbose=0).trials
+    found = trial.metric_analysis
+    assert found["nested/v"] == {
+        "max": 11.0,
+        "min": 0.0,
+        "avg": 5.5,
+        "last": 11.0,
+        "last-5-avg": 9.0,
+        "last-10-avg": 6.5,
+    }
+    assert found["training_iteration"]["last"] == 12 and "name" not in found and "done" not in found

@@ -10,13 +10,13 @@ from typing import Any
 
 from . import events as ev
 from .journal import JOURNAL
-from .objective import Objective
+from .objective import Objective, number_of
 from .records.files import flattened, read_results
 from .result import DEFAULT_METRIC
 from .settings import Settings
 from .trial import Trial, value_of
 
-__all__ = ["best_trial_of", "history", "rows_of", "settle_metric", "value_in_scope"]
+__all__ = ["analysis_of", "best_trial_of", "history", "rows_of", "settle_metric", "value_in_scope"]
 
 SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")
 
@@ -32,6 +32,22 @@ def history(trial: Trial) -> list[dict[str, Any]]:
         return []
     found = _results_of_journal(folder, state.st_mtime_ns, state.st_size).get(trial.trial_id, [])
     return [dict(result) for result in found]
+
+
+def analysis_of(trial: Trial) -> dict[str, dict[str, float]]:
+    """Smallest, largest, mean and last values of each metric of a trial, and the means of its last 5 and 10 values."""
+    values: dict[str, list[float]] = {}
+    for result in history(trial):
+        for key, value in flattened({key: value for key, value in result.items() if key != "config"}).items():
+            if not isinstance(value, bool) and (number := number_of(value)) is not None:
+                values.setdefault(key, []).append(number)
+    return {key: _analysed(each) for key, each in values.items()}
+
+
+def _analysed(values: list[float]) -> dict[str, float]:
+    means = {"avg": values, "last-5-avg": values[-5:], "last-10-avg": values[-10:]}
+    found = {"max": max(values), "min": min(values), "last": values[-1]}
+    return {**found, **{name: sum(each) / len(each) for name, each in means.items()}}
 
 
 class _Results(dict[str, list[dict[str, Any]]]):

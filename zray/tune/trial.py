@@ -218,6 +218,13 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
         return self.chosen
 
     @property
+    def metric_analysis(self) -> dict[str, dict[str, float]]:
+        """By metric: "max", "min", "avg", "last", "last-5-avg" and "last-10-avg" of all results."""
+        from .outcomes import analysis_of
+
+        return analysis_of(self)
+
+    @property
     def logdir(self) -> str:
         """The trial's folder."""
         return self.path
