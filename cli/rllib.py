@@ -321,7 +321,7 @@ def evaluate(
     del algorithm, no_render
     import_modules(modules)
     check_environment(env)
-    from zray.rllib.rendering import make_to_render, play
+    from zray.rllib.rendering import Filmed, make_to_render
     from zray.rllib.runs import algorithm_of_checkpoint, read_run
 
     run = read_run(checkpoint, trial)
@@ -330,17 +330,13 @@ def evaluate(
     options = {**object_of("--config", config), **({"env": env} if env else {}), "num_env_runners": 0}
     algo = algorithm_of_checkpoint(run.checkpoints[-1].path, **options)
     facts = algo.env, algo.config["env_config"]
+    player = algo.player({**algo.config, "explore": explore})
     rows: list[dict[str, Any]] = []
-
-    def act(observation: Any) -> Any:
-        return algo.compute_single_action(observation, explore=explore)
 
     def replay(made: Any, frames: list[Any] | None) -> None:
         for number in range(episodes):
             if steps is None or sum(row["length"] for row in rows) < steps:
-                total, length = play(
-                    made, seed + number, lambda o: algo.compute_single_action(o, explore=explore), frames
-                )
+                total, length = player.play(Filmed(made, frames), seed + number, lambda: False)
                 rows.append({"episode": number, "seed": seed + number, "return": total, "length": length})
 
     show(replay, lambda mode: make_to_render(*facts, mode, algo.config["horizon"]), render, out or "episode.gif")
@@ -377,8 +373,7 @@ def replay(
     facts = found.episode
 
     def again(made: Any, frames: list[Any] | None) -> tuple[float, int]:
-        actions = iter([action for action, _ in found.steps])
-        return play(made, facts.seed, lambda _: next(actions), frames)
+        return play(made, facts.seed, [action for action, _ in found.steps], frames)
 
     total, length = show(
         again,
@@ -405,7 +400,9 @@ def replay(
 
 
 def plain(action: Any) -> Any:
-    """An action as JSON has it."""
+    """An action as JSON has it; that of several agents is a dict."""
+    if isinstance(action, dict):
+        return {str(agent): plain(own) for agent, own in action.items()}
     return action.tolist() if hasattr(action, "tolist") else action
 
 

@@ -20,9 +20,11 @@ import zray  # noqa: E402
 from cli.rllib import reporter_for  # noqa: E402
 from cli.rllib import rllib as command  # noqa: E402
 from cli.training import TrainingTable  # noqa: E402
+from tests.rllib.agents import Roles  # noqa: E402
 from tests.scripts import ROOT, environment  # noqa: E402
 from zray import tune  # noqa: E402
 from zray.rllib.algorithm import Algorithm  # noqa: E402
+from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
 from zray.rllib.runs import episode_of, read_run  # noqa: E402
 from zray.tune.interrupts import command_to_resume, how_to_go_on  # noqa: E402
 
@@ -154,6 +156,32 @@ def test_evaluate_plays_the_policy_of_a_checkpoint(folder):
         1_000_002,
     ]
     assert "Mean return of 2 episodes" in invoke("evaluate", folder, "--trial", 0, "--episodes", 2)
+
+
+def test_several_agents_are_evaluated_and_played_again(tmp_path):
+    config = PPOConfig().environment(Roles).env_runners(num_groups=1, rollout_fragment_length=16)
+    config.multi_agent(policies={"same", "other"}, policy_mapping_fn=lambda agent_id, *args, **kwargs: agent_id)
+    algo = config.build_algo()
+    algo.train()
+    path = algo.save(str(tmp_path / "saved"))
+    expected = algo.evaluate(2)["episode_reward_mean"]
+    returns = [episode.episode_return for episode in algo.last_episodes]
+    algo.stop()
+    shown = json.loads(invoke("evaluate", path, "--episodes", 2, "--format", "json"))
+    assert shown["mean"] == pytest.approx(expected) and [row["length"] for row in shown["episodes"]] == [8, 8]
+    assert "Mean return of 1 episodes" in invoke("evaluate", path, "--episodes", 1, "--explore")
+    shown = json.loads(invoke("replay", path, "--episode", 0, "--format", "json"))
+    assert shown["return"] == returns[0] and set(shown["steps"][0]["action"]) == {"same", "other"}
+
+
+def test_recurrent_policy_is_evaluated(tmp_path):
+    config = PPOConfig().environment("CartPole-v1").env_runners(num_groups=1, rollout_fragment_length=16)
+    algo = config.training(model={"use_lstm": True, "fcnet_hiddens": [4], "lstm_cell_size": 4}).build_algo()
+    path = algo.save(str(tmp_path / "saved"))
+    expected = algo.evaluate(2)["episode_reward_mean"]
+    algo.stop()
+    shown = json.loads(invoke("evaluate", path, "--episodes", 2, "--format", "json"))
+    assert shown["mean"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("words", [("replay", "--episode", 0), ("evaluate", "--episodes", 1)])

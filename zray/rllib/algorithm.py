@@ -23,6 +23,7 @@ from .groups import Batch, Episode
 from .lives import close_all
 from .model_keys import check_keys, refuse_absent
 from .models.catalog import custom_model_of
+from .other_options import FUNCTIONS
 from .playing import Player, evaluated, options_of_evaluation, summary
 from .policies import Policy
 from .rollouts import GroupHost, Rollouts
@@ -56,11 +57,7 @@ class Algorithm(Views, Checkpoints, Trainable):
     takes_losses = False  # whether it calls custom_loss of a model
     unread_options: dict[str, str] = {}  # common options that change nothing here, and the reason
     takes_custom_models = True  # whether a model of the program can be the policy
-    # Options that are or hold functions, which no search space calls.
-    function_options = ("env", "env_config", "callbacks", "policies", "policy_mapping_fn", "policies_to_train") + (
-        "multiagent",
-        "evaluation_config",
-    )
+    function_options = FUNCTIONS  # values, in a search space too
     takes_agents = False  # whether it has a learner for each of several policies
     _is_stopped = False
 
@@ -348,11 +345,11 @@ class Algorithm(Views, Checkpoints, Trainable):
         options = options_of_evaluation(self.config, type(self).__name__)
         env = environment_of(options) if "env" in (self.config["evaluation_config"] or {}) else self.env
         with self.streams:
-            found = evaluated(self._player(options), env, options, episodes, self.workers_of(self.config))
+            found = evaluated(self.player(options), env, options, episodes, self.workers_of(self.config))
         self._tell("on_evaluate_end", evaluation_metrics=found)
         return found
 
-    def _player(self, options: dict[str, Any]) -> Any:
+    def player(self, options: dict[str, Any]) -> Any:
         """The player of the episodes of an evaluation."""
         return Player(self.policy, bool(options["explore"]), self.rng)
 

@@ -274,7 +274,7 @@ class SeveralAgents:
             result[f"policy_reward_{key}"] = {name: float(reduce(values)) for name, values in returns.items()}
         return result
 
-    def _player(self: Any, options: dict[str, Any]) -> Any:
+    def player(self: Any, options: dict[str, Any]) -> Any:
         """The player of the episodes of an evaluation."""
         return AgentsPlayer(self.policy, options, self.rng)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from .agent_groups import reset_agents, step_agents
+from .env.multi_agent_env import MultiAgentEnv
 from .environments import EnvContext, InvalidEnvironmentError, Limited, make_environment, name_of
 
-__all__ = ["make_to_render", "play", "write_gif"]
+__all__ = ["Filmed", "make_to_render", "play", "write_gif"]
 
 # Frames of one file; a longer episode is thinned evenly.
 FRAMES_MAX = 1_000
@@ -40,29 +43,58 @@ def make_to_render(env: Any, env_config: dict[str, Any], mode: str | None, horiz
     return made
 
 
-def play(env: Any, seed: int, act: Callable[[Any], Any], frames: list[np.ndarray] | None = None) -> tuple[float, int]:
-    """Play an episode.
+class Filmed:
+    """An environment that adds a frame to a list at each reset and step.
 
     Args:
-        act: a function of the observation that gives the action.  StopIteration ends the episode.
-        frames: a list to which a frame of each step is added.
+        env: the environment; everything else is asked of it.
+        frames: the list; None: there are no frames.
+    """
+
+    def __init__(self, env: Any, frames: list[np.ndarray] | None) -> None:
+        self.env, self.frames = env, frames
+        self.reset, self.step = self._filming(env.reset), self._filming(env.step)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.env, name)
+
+    def _filming(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)  # old environments are known by the arguments of reset
+        def called(*args: Any, **kwargs: Any) -> Any:
+            found = method(*args, **kwargs)
+            _add(self.env, self.frames)
+            return found
+
+        return called
+
+
+def play(env: Any, seed: int, actions: Iterable[Any], frames: list[np.ndarray] | None = None) -> tuple[float, int]:
+    """Take actions in an environment, until they or an episode ends.
+
+    Args:
+        actions: as the environment takes them; dicts by agent where there are several.
 
     Returns:
-        The return and the length.
+        The return, which is the sum over agents, and the length.
     """
-    observation, _ = env.reset(seed=seed)
-    total, length, is_over = 0.0, 0, False
-    while not is_over:
-        _add(env, frames)
-        try:
-            action = act(observation)
-        except StopIteration:
-            break
-        observation, reward, terminated, truncated, _ = env.step(action)
+    filmed, has_agents = Filmed(env, frames), isinstance(env, MultiAgentEnv)
+    if has_agents:
+        reset_agents(filmed, seed)
+    else:
+        filmed.reset(seed=seed)
+    total, length = 0.0, 0
+    for action in actions:
+        if has_agents:
+            _, rewards, _, _, terminated, truncated = step_agents(filmed, action)
+            reward = 0.0
+            for each in rewards.values():  # in this order, and without compensation, as in training
+                reward += float(each)
+        else:
+            _, reward, terminated, truncated, _ = filmed.step(action)
         total += float(reward)
         length += 1
-        is_over = bool(terminated or truncated)
-    _add(env, frames)
+        if terminated or truncated:
+            break
     return total, length
 
 
