@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from zray.ids import return_id
 from zray.roles.client import RELEASES_MAX, Client
-from zray.wire.objects import HoldObjects, PutObjects, ReleaseObjects, UnpinObjects
+from zray.wire.objects import HoldObjects, PutObjects, ReleaseObjects, ReturnPlaces, UnpinObjects
 from zray.wire.task_spec import StoredValue, TaskSpec
 from zray.wire.tasks import ObjectsReady, SubmitTasks, TaskResult, TasksFinished, WaitObjects, WaitReply
 
@@ -249,3 +249,37 @@ def test_what_was_said_in_the_middle_is_ahead_of_the_ends_of_its_refs():
     assert type(released) is ReleaseObjects
     assert not client.held
     assert not client.take_messages()
+
+
+def unpinned_by(client):
+    said = [message for message in client.take_messages() if type(message) is UnpinObjects]
+    return [object_id for message in said for object_id, _ in message.pins]
+
+
+def client_with_large_puts(object_ids):
+    client = make_client()
+    for object_id in object_ids:
+        client.put(object_id, StoredValue(0, 0, 1_000))
+    client.take_messages()
+    return client
+
+
+def test_the_place_of_an_argument_is_not_returned_before_its_task_has_ended():
+    client = client_with_large_puts(IDS[:2])
+    client.is_argument = {IDS[0]}.__contains__
+    client.handle(ReturnPlaces(IDS[:2]))
+    assert unpinned_by(client) == [IDS[1]]
+    client.is_argument = set().__contains__
+    client.handle(ReturnPlaces(IDS[:2]))
+    assert unpinned_by(client) == [IDS[0]]
+
+
+def test_the_end_of_an_array_does_not_return_the_place_of_an_argument():
+    client = client_with_large_puts(IDS[:2])
+    client.is_argument = {IDS[0]}.__contains__
+    for object_id in IDS[:2]:
+        client.read_begins(object_id)
+        client.released.append(object_id)
+    assert unpinned_by(client) == []
+    client.unread.extend(IDS[:2])
+    assert unpinned_by(client) == [IDS[1]]
