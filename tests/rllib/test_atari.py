@@ -21,13 +21,7 @@ from zray.rllib.env.wrappers.atari_wrappers import (  # noqa: E402
 )
 from zray.rllib.environments import EnvContext, make_environment  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("config_class", [PPOConfig, DQNConfig])

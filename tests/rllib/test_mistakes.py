@@ -15,15 +15,9 @@ from zray.rllib.environments import creator_of  # noqa: E402
 
 from .agents import Roles  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 spaces = gymnasium.spaces
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Sampled(gymnasium.Env):

@@ -9,6 +9,8 @@ from zray.rllib.algorithms.registry import get_algorithm_class  # noqa: E402
 from zray.rllib.algorithms.sac import SACPolicy  # noqa: E402
 from zray.rllib.schedules import checked_schedule, value_at  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 def test_value_is_linear_between_points_and_constant_beyond():
     points = [[10, 1.0], [20, 3.0], [50, 0.0]]
@@ -21,14 +23,6 @@ def test_value_is_linear_between_points_and_constant_beyond():
 def test_wrong_schedule_says_what_one_is(wrong):
     with pytest.raises(ValueError, match="lr_schedule is a list of .steps, value. with growing steps"):
         checked_schedule("lr_schedule", wrong)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def made(name, **options):

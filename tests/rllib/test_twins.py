@@ -9,17 +9,11 @@ from zray.rllib.algorithms.registry import get_algorithm_class  # noqa: E402
 
 from .agents import Roles  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NAMES = ["PPO", "A2C", "A3C", "DQN", "SAC", "ES", "PPO of agents", "DQN of agents"]
 FEW = {"learning_starts": 0, "updates_per_iteration": 1, "grads_per_step": 1, "num_epochs": 1, "minibatch_size": 8}
 OF_ES = {"episodes_per_batch": 4, "noise_size": 10_000, "horizon": 20}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def made(name, trial_id="", **options):
