@@ -57,7 +57,7 @@ def test_bundles_of_different_numbers_all_run(tmp_path):
 
 
 def test_process_waits_for_no_idle_one_where_others_hold_the_rest(tmp_path, monkeypatch):
-    """Of two CPUs an actor of the user holds one: the second trial's process waits beside those that are used again."""
+    """An actor of the user holds one of two CPUs: the second trial's process waits beside those that are used again."""
     monkeypatch.setattr(runner, "NODES_SECONDS", 0.1)
     monkeypatch.setattr(runner, "WAIT_SECONDS", 0.1)
 

@@ -7,9 +7,9 @@ from typing import Any
 __all__ = ["ABSENT", "FIXED", "FUNCTIONS", "IGNORED", "OF_REPLAY", "OTHERS", "TF"]
 
 # Options that are or hold functions, which no search space calls.
-FUNCTIONS = ("env", "env_config", "callbacks", "evaluation_config", "multiagent", "policies") + (
-    "policy_mapping_fn",
-    "policies_to_train",
+FUNCTIONS = (
+    *("env", "env_config", "callbacks", "evaluation_config"),
+    *("multiagent", "policies", "policy_mapping_fn", "policies_to_train"),
 )
 TF = "it is of TensorFlow, and models are torch's"
 _STACK = "there is one stack of classes here"

@@ -219,7 +219,7 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
 
     @property
     def metric_analysis(self) -> dict[str, dict[str, float]]:
-        """By metric: "max", "min", "avg", "last", "last-5-avg" and "last-10-avg" of all results."""
+        """Summaries of all results by metric: "max", "min", "avg", "last", "last-5-avg" and "last-10-avg"."""
         from .outcomes import analysis_of
 
         return analysis_of(self)

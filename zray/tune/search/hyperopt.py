@@ -14,7 +14,7 @@ from ..unknown import checks_names
 from ..variants import has_unresolved_values
 from .former import flat_config
 from .points import check_points
-from .searcher import Searcher, learnt_values, settled_seed, used_again
+from .searcher import Searcher, learnt_values, settled_seed, space_for
 
 __all__ = ["HyperOptSearch"]
 
@@ -153,13 +153,10 @@ class HyperOptSearch(Searcher):
     def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
         self._metric, self._mode = self._metric or metric, self._mode or mode
         self._seed = settled_seed(self._seed, spec)
-        if self._has_taken and has_unresolved_values(config):
-            raise used_again(self)
-        is_given = self._space is not None
-        space = config if not is_given and has_unresolved_values(config) else self._space
+        space = space_for(self, self._space, config, self._has_taken)
         if isinstance(space, Mapping) and has_unresolved_values(space):
             check_points(self._points, space, "HyperOptSearch", keeps=False)
-        takes = not is_given and space is not None
+        takes = self._space is None and space is not None
         self._space, self._has_taken = space, self._has_taken or takes
         return takes
 

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..unknown import checks_names
-from ..variants import has_unresolved_values
 from .former import flat_config, former_trials
 from .optuna_spaces import distributions_of, flat_point, nested, values_of
 from .points import check_points
-from .searcher import Searcher, learnt_values, metrics_of, settled_seed, used_again
+from .searcher import Searcher, learnt_values, metrics_of, settled_seed, space_for
 
 __all__ = ["OptunaSearch", "distributions_of"]
 
@@ -107,13 +106,10 @@ class OptunaSearch(Searcher):
         self._metric, self._mode = self._metric or metric, self._mode or mode
         if self._sampler is None:
             self._seed = settled_seed(self._seed, spec)
-        if self._has_taken and has_unresolved_values(config):
-            raise used_again(self)
-        is_given = self._space is not None
-        space = config if not is_given and has_unresolved_values(config) else self._space
+        space = space_for(self, self._space, config, self._has_taken)
         if isinstance(space, Mapping):
             check_points(self._points, space, "OptunaSearch", keeps=False)
-        takes = not is_given and space is not None
+        takes = self._space is None and space is not None
         self._space, self._has_taken = space, self._has_taken or takes
         return takes
 

@@ -94,7 +94,7 @@ def _part(space: Any, key: Any) -> tuple[bool, Any]:
 
 
 class _Anything(Domain):
-    """What a choice holds, which depends on the value that is chosen."""
+    """Domain of any value: parameters below a choice depend on the value that is chosen."""
 
     def is_valid(self, value: Any) -> bool:
         return True

@@ -10,6 +10,7 @@ from typing import Any
 from ...on_import import shadows
 from ..objective import Objective
 from ..spaces import global_seed
+from ..variants import has_unresolved_values
 
 __all__ = ["SearchAlgorithm", "Searcher", "learnt_values", "metrics_of", "set_search_properties", "settled_seed"]
 
@@ -180,13 +181,25 @@ def set_search_properties(
     return bool(searcher.set_search_properties(metric, mode, config, **(spec if takes_more else {})))
 
 
-def used_again(searcher: Searcher) -> ValueError:
-    """The error for a searcher that a second experiment is given."""
-    name = type(searcher).__name__
-    return ValueError(
-        f"This {name} has the search space and the trials of another experiment: make a new one for each experiment, "
-        f"{name}(...)."
-    )
+def space_for(searcher: Searcher, own: Any, config: dict[str, Any], has_taken: bool) -> Any:
+    """Return the space of a searcher: its own, or that of the experiment; None: no space is there.
+
+    Args:
+        own: the space that the searcher has; None: it has none.
+        config: the experiment's parameters.
+        has_taken: whether the searcher's space is that of an experiment.
+
+    Raises:
+        ValueError: a second experiment has a space, too.
+    """
+    is_space = has_unresolved_values(config)
+    if has_taken and is_space:
+        name = type(searcher).__name__
+        raise ValueError(
+            f"This {name} has the search space and the trials of another experiment: make a new one for each "
+            f"experiment, {name}(...)."
+        )
+    return config if own is None and is_space else own
 
 
 def metrics_of(metric: str | Sequence[str] | None) -> list[str]:
