@@ -83,7 +83,7 @@ def test_a_worker_with_a_pool_ends_after_its_last_call():
 
 
 def test_functions_of_atexit_run_after_those_of_the_pools(tmp_path):
-    """As at a normal exit; and one that fails keeps none from running."""
+    """Callbacks run as at a normal exit; one that fails keeps none from running."""
 
     class Both(WithExecutor):
         def __init__(self, gate):

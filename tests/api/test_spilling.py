@@ -306,7 +306,7 @@ def test_get_of_a_list_that_is_larger_than_the_store(session):
     assert all((value == number).all() for number, value in enumerate(zray.get(refs)))
 
 
-def test_one_value_and_one_result_are_larger_than_the_store(session):
+def test_value_and_result_larger_than_the_store_are_read(session):
     ref = zray.put(array(7, 3 * STORE))
     assert (zray.get(ref) == 7).all()
     assert zray.get(total.remote(ref)) == 7 * 3 * STORE / 8
@@ -354,7 +354,7 @@ SMALL_MEMORY = """
 
 
 def test_64_mebibytes_of_shared_memory_suffice():
-    """As a container has by default; with a mount namespace of its own for a small /dev/shm."""
+    """A program in a mount namespace has a small /dev/shm, as a container has by default."""
     mount = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
     if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
         pytest.skip("this user cannot mount a file system in a namespace of its own")

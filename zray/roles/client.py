@@ -39,8 +39,8 @@ BUFFERED_COUNT_MAX = 128
 RELEASES_MAX = 4_096
 
 
-def _is_none(object_id: bytes) -> bool:
-    """Say of any object that no task here takes it: a driver runs none."""
+def _is_no_argument(object_id: bytes) -> bool:
+    """Return False for any object: a driver runs no task that could take it."""
     return False
 
 
@@ -79,8 +79,8 @@ class Client:
         self.arrivals = 0  # times that something has become ready; only grows
         self.located: set[bytes] = set()  # said to exist by a wait that did not fetch
         self.told: dict[bytes, int] = {}  # how often the node told us the place
-        # Whether a task that is queued or runs here takes the object: then it keeps its place.
-        self.is_argument: Callable[[bytes], bool] = _is_none
+        # Whether a task that is queued or runs here takes the object: its place is not returned then.
+        self.is_argument: Callable[[bytes], bool] = _is_no_argument
         self.reading: dict[bytes, int] = {}  # arrays on it that live
         self.outbox: list[Message] = []
         self._specs: list[task_spec.TaskSpec] | None = None  # of the SubmitTasks at the end of the outbox
@@ -442,9 +442,9 @@ class Client:
             value = self.values.get(object_id)
             if type(value) is not task_spec.StoredValue or object_id in self.reading:
                 continue
-            if object_id not in self.told or any(object_id in wait for wait in self.waits):
+            if object_id not in self.told or self.is_argument(object_id):
                 continue
-            if self.is_argument(object_id):
+            if any(object_id in wait for wait in self.waits):
                 continue
             del self.values[object_id]
             self.asked.discard(object_id)

@@ -440,15 +440,11 @@ class RangeWritten(Local):
 
 
 class SpillFileWritten(Local):
-    """Outcome of WriteSpillFile: the CRC-32 of each part; none: the file could not be written, for the reason.
-
-    is_full: the disk has no space.
-    """
+    """Outcome of WriteSpillFile: the CRC-32 of each part; none: the file could not be written, for the reason."""
 
     token: int
     checksums: list[int] = []
     reason: str = ""
-    is_full: bool = False
 
 
 class RangeRestored(Local):

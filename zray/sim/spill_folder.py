@@ -55,7 +55,7 @@ class SpillFolder:
         data = b"".join(parts)
         options = self.node.world.options
         if sum(map(len, self.files.values())) + len(data) > options.spill_bytes_max:
-            return e.SpillFileWritten(effect.token, [], "no space left on device", True)
+            return e.SpillFileWritten(effect.token, [], "no space left on device")
         self.files[effect.file] = data
         return e.SpillFileWritten(effect.token, checksums)
 

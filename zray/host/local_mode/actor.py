@@ -183,8 +183,8 @@ class LocalActor:
         """Take the first call out of the queue, if allowed to begin now.  With the lock held."""
         if self.state is not ActorState.ALIVE or self.exiting or not self.queue:
             return None
-        call = self._first_with_room() if self.options.groups else self.queue[0]
-        if call is None or (not self.options.groups and len(self.running) >= count_max):
+        call = self._first_with_room(count_max)
+        if call is None:
             return None
         missing = self.runtime.missing(call.spec) if call.spec.deps else []
         if missing:
@@ -196,9 +196,11 @@ class LocalActor:
         self.running[call.spec.task_id] = call
         return call
 
-    def _first_with_room(self) -> PendingCall | None:
-        """Return the first call whose concurrency group may run one more."""
-        limits = {"": self.options.max_concurrency, **self.options.groups}
+    def _first_with_room(self, count_max: int) -> PendingCall | None:
+        """Return the first call that may run, beside those of the actor or of its concurrency group."""
+        if not self.options.groups:
+            return self.queue[0] if len(self.running) < count_max else None
+        limits = {"": count_max, **self.options.groups}
         running = Counter(call.options.group for call in self.running.values())
         return next((call for call in self.queue if running[call.options.group] < limits[call.options.group]), None)
 

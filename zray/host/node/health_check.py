@@ -77,7 +77,8 @@ class HealthCheck:
         return ""
 
     def _memory_trouble(self) -> str:
-        for segment in [segment for number, segment in list(self.node.segments.items()) if not number]:
+        segment = self.node.segments.get(0)  # the arena; the others are in files
+        if segment is not None:
             try:
                 segment.check(0, segment.size)
             except SegmentCutError as error:

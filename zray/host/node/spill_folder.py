@@ -34,6 +34,8 @@ BESIDE_BYTES_MIN = 2 << 20
 END_SECONDS = 5.0
 # A disk that is filled by more than this takes no spill files.  As Ray's local_fs_capacity_threshold.
 DISK_FILLED_MAX = 0.95
+# Effects that the writing thread performs.
+WRITES = (effects.WriteSpillFile, effects.CreateSegmentFile)
 
 
 class Checksum:
@@ -64,9 +66,6 @@ class Checksum:
         return self.value
 
 
-WRITES = (effects.WriteSpillFile, effects.CreateSegmentFile)
-
-
 class SpillFolder:
     """The spill files of a node.
 
@@ -75,7 +74,6 @@ class SpillFolder:
         session_name, session_folder: the node's.
         segments: mapped segments by number.
         deliver: passes an outcome to a role, from any thread.
-        on_cut: called when a segment has been truncated.
     """
 
     def __init__(
@@ -151,7 +149,7 @@ class SpillFolder:
         try:
             self._make()
             if full := self._why_full(size):
-                return effects.SpillFileWritten(effect.token, [], full, True)
+                return effects.SpillFileWritten(effect.token, [], full)
             descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
                 checksums = self._copy(effect, descriptor) if effect.source else self._dump(effect, descriptor)
@@ -162,8 +160,7 @@ class SpillFolder:
         except OSError as error:
             with suppress(OSError):
                 os.unlink(f"{path}.new")
-            is_full = bool(self._why_full(size))
-            return effects.SpillFileWritten(effect.token, [], f"{path}: {error.strerror or error}", is_full)
+            return effects.SpillFileWritten(effect.token, [], f"{path}: {error.strerror or error}")
 
     def _why_full(self, size: int) -> str:
         """Return why the disk takes no file of `size` bytes; "": it does."""
@@ -274,7 +271,7 @@ class SpillFolder:
 
 
 def _sweep(root: str) -> None:
-    """Remove the folders of nodes that have ended without."""
+    """Remove the folders of nodes that were killed before they could remove them."""
     for name in os.listdir(root):
         folder = os.path.join(root, name)
         try:

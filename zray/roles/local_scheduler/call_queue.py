@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from .task import Task
 
 
+def has_room_always(task: Task) -> bool:
+    """Let any call go: the actor has no concurrency groups."""
+    return True
+
+
 class CallQueue(Struct, eq=False):
     """The lines of unsent calls, by caller and concurrency group."""
 
@@ -115,7 +120,7 @@ class CallQueue(Struct, eq=False):
         self,
         count: int,
         may_go: Callable[[Task, dict[bytes, Task]], bool],
-        has_room: Callable[[Task], bool] = lambda task: True,
+        has_room: Callable[[Task], bool] = has_room_always,
     ) -> dict[bytes, Task]:
         """Take up to `count` calls to send, by id, in order.
 

@@ -305,8 +305,7 @@ class ObjectManager(Role):
                 if self.spill_bytes is not None:
                     self.overflow.waited_in_vain(asked.process, asked.object_id, asked.size)
                     return
-                text, is_disk_full = self.explain(asked.size), self.spill_files.is_full
-                self.send(asked.process, objects.AllocateRefused(asked.object_id, text, is_disk_full))
+                self.send(asked.process, objects.AllocateRefused(asked.object_id, self.explain(asked.size)))
                 return
 
     def explain(self, size: int, remedy: str = LARGER_STORE) -> str:

@@ -77,7 +77,6 @@ class SpillFiles:
         self.restoring: dict[int, tuple[Pull, Part, int]] = {}  # by token: with the token of the copy into the arena
         self.by_pull: dict[bytes, Pull] = {}  # the pulls of those, by object
         self.refusal = ""  # why the last file could not be written
-        self.is_full = False  # the disk was
         self.bytes = 0  # of all files
         self.evicting: dict[bytes, None] = {}  # their ranges are free when no other node pulls them
 
@@ -137,11 +136,11 @@ class SpillFiles:
         if not message.checksums:
             del self.files[file.number]
             self.bytes -= file.size
-            self.refusal, self.is_full = message.reason, message.is_full
+            self.refusal = message.reason
             for source in {part.file.number: part.file for part in writing.copied.values()}.values():
                 source.is_copied = False
         else:
-            self.refusal, self.is_full = "", False
+            self.refusal = ""
             self._enter(writing, message.checksums)
         for stored in writing.objects:
             self.manager.keep_range_no_more(stored)
@@ -188,7 +187,7 @@ class SpillFiles:
     def _remove(self, file: SpillFile) -> None:
         if self.files.pop(file.number, None) is not None:
             self.bytes -= file.size
-            self.refusal, self.is_full = "", False  # there is space again
+            self.refusal = ""  # there is space again
             self.manager.perform(RemoveSpillFile(file.number))
 
     def _look(self, file: SpillFile) -> None:

@@ -31,7 +31,7 @@ from ..actor_logs.journals import new_journal
 from ..actor_logs.logs import nothing
 from ..actor_logs.nested import find_again
 from ..actor_logs.shipping import new_shipping
-from ..call_queue import CallQueue
+from ..call_queue import CallQueue, has_room_always
 from ..objects.table import ObjectEntry
 from ..resources import CPU
 from ..routes.actor_names import NOTHING
@@ -48,11 +48,6 @@ CALLS_IN_FLIGHT_MAX = 512
 def _never(task: Task, batch: dict[bytes, Task]) -> bool:
     """Never send a concurrent call without its arguments, because calls side by side end in any order."""
     return False
-
-
-def _always(task: Task) -> bool:
-    """Let any call go, where the actor has no concurrency groups."""
-    return True
 
 
 def _room_by_group(actor: Actor, limit: int) -> Callable[[Task], bool]:
@@ -350,7 +345,7 @@ class Calls:
             return
         limit = max(CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
         busy = len(actor.inflight) + (len(actor.shipping.withheld) if actor.shipping is not None else 0)
-        has_room: Callable[[Task], bool] = _always
+        has_room: Callable[[Task], bool] = has_room_always
         if actor.options.groups:
             has_room, busy, limit = _room_by_group(actor, limit), 0, limit * (1 + len(actor.options.groups))
         if busy > limit // 2:

@@ -381,7 +381,7 @@ class Remote:
             if not entry.shared.is_released or object_id in self.node.objects.freed_shared:
                 # Held again while the word was on its way: the shard hears of our hold, and then of our copy, anew.
                 self._rejoin()
-                if entry.value is not None or entry.is_on_disk:
+                if entry.is_here:
                     if entry.shared.is_released:
                         # And let go again, which it hears at the end of this turn.  A copy that nobody holds it would
                         # have freed at once, and we would announce it again, without end.

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ....wire import drains, gcs, task_spec
+from ....wire import drains, gcs
 from ....wire.homes import GuardianLeaves, HoldCalls
 from ....wire.where import Where
 from ...role import on
@@ -316,7 +316,7 @@ class Drain:
         return [
             entry
             for entry in self.node.objects.entries.values()
-            if (entry.value is not None or entry.is_on_disk) and entry.shared is not None and not entry.is_lost
+            if entry.is_here and entry.shared is not None and not entry.is_lost
             if entry.task is None  # else made again for an answer that has not been given: nobody else has it, or can
             if entry.object_id not in self.safe
         ]
@@ -348,7 +348,7 @@ class Drain:
         """ObjectLocated: holders of a copy are known."""
         moving = self.moving.get(message.object_id)
         entry = self.node.objects.entries.get(message.object_id)
-        if moving is None or moving.peer or entry is None or not (entry.value is not None or entry.is_on_disk):
+        if moving is None or moving.peer or entry is None or not entry.is_here:
             return
         members = self.node.members
         peers = [peer for peer in members.peers if peer not in members.outside and peer not in members.leaving]
@@ -505,10 +505,8 @@ class Taking:
 
 
 def _size_of(entry: ObjectEntry) -> int:
-    value = entry.value
-    if entry.is_on_disk and entry.shared is not None:
-        return entry.shared.size
-    return value.size if type(value) is task_spec.StoredValue else len(value) if type(value) is bytes else 0
+    """Return the bytes of an object that this node has."""
+    return len(entry.value) if type(entry.value) is bytes else entry.size
 
 
 def _count(number: int, what: str) -> str:

@@ -175,7 +175,7 @@ class Freeing:
             entry = node.objects.entries.get(object_id)
             if entry is None or entry.task is not None or is_error_value(entry.value):
                 continue
-            if entry.value is None and not entry.is_on_disk:
+            if not entry.is_here:
                 continue
             _free(node, entry)
             for process in node.objects.processes_that_hold(entry):

@@ -181,7 +181,7 @@ class Recovery:
         node, object_id, spec = self.node, message.object_id, message.spec
         known = node.tasks.get(spec.task_id)
         entry = node.objects.entries.get(object_id)
-        is_here = entry is not None and (entry.value is not None or entry.is_on_disk) and not entry.is_lost
+        is_here = entry is not None and entry.is_here and not entry.is_lost
         if known is not None and not is_put(object_id):
             # In hand: what it returns will be announced, if it was not to be before.
             if self._is_orphan(known) and not known.options.actor_id:

@@ -94,6 +94,7 @@ class Spilling:
         evicted: list[ObjectEntry] = []
         written: list[ObjectEntry] = []
         may_write = node.now - self.refused_at >= REFUSED_SECONDS
+        logs_read = self._logs_read()
         more = 0  # to be written beyond what is lacking
         for object_id in list(islice(objects.unread, LOOKED_AT_MAX)) if lacking > 0 else ():
             if lacking <= 0 and (not written or more >= WRITE_BYTES_MIN):
@@ -102,7 +103,7 @@ class Spilling:
             if entry is None or type(entry.value) is not StoredValue or object_id in objects.pins:
                 objects.unread.pop(object_id)
                 continue
-            if not self._may_leave(entry):
+            if not self._may_leave(entry, logs_read):
                 objects.is_unread(object_id)  # behind the others
                 continue
             size = entry.value.size
@@ -145,19 +146,20 @@ class Spilling:
                     break
         self._evict(evicted)
 
-    def _may_leave(self, entry: ObjectEntry) -> bool:
+    def _may_leave(self, entry: ObjectEntry, logs_read: bool) -> bool:
         node, object_id = self.node, entry.object_id
         if object_id in self.writing or object_id in node.objects.restored or object_id in node.remote.unsaid:
             return False
         if entry.task is not None or entry.is_lost or entry.is_released:
             return False
-        if type(entry.value) is StoredValue and entry.value.segment:
-            return False  # it lies in a file already
-        # The log of an actor reads its values at any time, and refers to them.
-        return not (entry.count and (node.logs.copies or node.logs.touched or self._has_journals()))
+        is_in_file = type(entry.value) is StoredValue and entry.value.segment  # already
+        return not (is_in_file or (entry.count and logs_read))
 
-    def _has_journals(self) -> bool:
-        return any(actor.journal is not None for actor in self.node.calls.actors.values())
+    def _logs_read(self) -> bool:
+        """Whether logs of actors may read objects at any time, and refer to them."""
+        return bool(self.node.logs.copies or self.node.logs.touched) or any(
+            actor.journal is not None for actor in self.node.calls.actors.values()
+        )
 
     def _share_first(self, object_ids: list[bytes]) -> None:
         """Write the objects after the shards have acknowledged that this node has them, and how they are made."""
@@ -184,6 +186,7 @@ class Spilling:
             self.refused_at = self.node.now
             self.node.after(REFUSED_SECONDS, self._look_again)
         evicted: list[ObjectEntry] = []
+        logs_read = self._logs_read()
         for object_id in message.gone:
             self.writing.pop(object_id, None)
         for object_id in message.object_ids:
@@ -193,7 +196,7 @@ class Spilling:
                 continue
             objects.on_disk[object_id] = None
             is_idle = type(entry.value) is StoredValue and object_id not in objects.pins
-            if is_idle and self.wanted and self._may_leave(entry):
+            if is_idle and self.wanted and self._may_leave(entry, logs_read):
                 evicted.append(entry)
         self._evict(evicted)
 
@@ -382,4 +385,4 @@ class Spilling:
 
 def _is_made(entry: ObjectEntry) -> bool:
     """Whether the value of an argument is here, or on its way here, or on disk."""
-    return entry.value is not None or entry.is_on_disk or (entry.shared is not None and entry.shared.is_fetching)
+    return entry.is_here or (entry.shared is not None and entry.shared.is_fetching)

@@ -128,6 +128,11 @@ class ObjectEntry(Struct, gc=False, eq=False):
         """Whether the value lies in a spill file of this node, and nothing is ordered."""
         return self.shared is not None and self.shared.is_on_disk
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this node has the value, in memory or in a spill file."""
+        return self.value is not None or self.is_on_disk
+
     def pushed(self, process: Process | None) -> None:
         """A process is being sent the value; None: the value that one was sent is no more."""
         self.pushed_to = process

@@ -105,12 +105,7 @@ class Lifecycle:
             # Nor can anybody tell whether all items of a generator are still there.
             if (
                 options.is_generator
-                or any(
-                    entry is None
-                    or entry.is_lost
-                    or not (entry.value is not None or entry.is_elsewhere or entry.is_on_disk)
-                    for entry in known
-                )
+                or any(entry is None or entry.is_lost or not (entry.is_here or entry.is_elsewhere) for entry in known)
             ) and not self.node.calls.has_ended(spec.task_id, process.worker):
                 for entry in known:
                     if entry is not None:
