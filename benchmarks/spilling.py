@@ -60,25 +60,32 @@ def private_bytes() -> int:
 
 
 def through(store: int, folder: str) -> dict[str, float]:
-    """Ten stores of values are put and read again; wrong bytes are counted."""
+    """Ten stores of values are put and read again; wrong bytes are counted, outside the time."""
     count = 10 * store // VALUE_BYTES
+    peers = [write_and_read(folder, count, VALUE_BYTES)]
     source: Any = np.frombuffer(os.urandom(VALUE_BYTES), np.uint8).copy()
-    began, before, most, wrong = time.perf_counter(), private_bytes(), 0, 0
+    before, most, wrong = private_bytes(), 0, 0
+    began = time.perf_counter()
     refs = []
     for number in range(count):
         source[0] = number % 256
         refs.append(zray.put(source))
-        most = max(most, private_bytes())
-    for number, ref in enumerate(refs):
-        value = zray.get(ref)
-        source[0] = number % 256
-        wrong += int((value != source).sum()) if number % 10 == 0 else int(value[0] != number % 256)
-        del value
-        most = max(most, private_bytes())
+        if number % 10 == 0:
+            most = max(most, private_bytes())
     seconds = time.perf_counter() - began
+    for number, ref in enumerate(refs):
+        began = time.perf_counter()
+        value = zray.get(ref)
+        found = int(value[0])
+        seconds += time.perf_counter() - began
+        source[0] = number % 256
+        wrong += int((value != source).sum()) if number % 10 == 0 else int(found != number % 256)
+        del value
+        if number % 10 == 0:
+            most = max(most, private_bytes())
     del refs
-    peer = write_and_read(folder, count, VALUE_BYTES)
-    return {"through_s": seconds, "through_peer_s": peer, "wrong": wrong, "private_mb": (most - before) / 1e6}
+    peers.append(write_and_read(folder, count, VALUE_BYTES))
+    return {"through_s": seconds, "through_peer_s": sum(peers) / 2, "wrong": wrong, "private_mb": (most - before) / 1e6}
 
 
 def lone_get(store: int, folder: str) -> dict[str, float]:
@@ -143,7 +150,10 @@ def sort(size: int, folder: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, and print medians with their ratios."""
+    """Measure, and print medians with their ratios.
+
+    The first files that a disk gets may be written ten times slower than later ones: so the peer writes some first.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="of 10 GB through 1 GB, and of 4 GB in 512 MB")
@@ -151,6 +161,7 @@ def main() -> None:
     rows: list[dict[str, float]] = []
     folder = tempfile.mkdtemp(prefix="zray-bench-")
     try:
+        write_and_read(folder, int(100 * given.scale), VALUE_BYTES)
         for _ in range(given.turns):
             row: dict[str, float] = {}
             store = int(1e9 * given.scale)

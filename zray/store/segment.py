@@ -214,6 +214,13 @@ class Segment:
         self.check(offset, size)
         return memoryview(self.mapping)[offset - self._begin : offset - self._begin + size]
 
+    def map_range(self, offset: int, size: int) -> None:
+        """Map the pages of a range, as `map_pages`, ahead of reads or writes of all of it."""
+        import ctypes
+
+        first = ctypes.c_char.from_buffer(self.mapping, offset - self._begin)
+        map_pages(ctypes.addressof(first), size)
+
     def explain_writes(self) -> None:
         """Have a write into this read-only mapping, which ends the process, explained on standard error."""
         import numpy

@@ -15,55 +15,26 @@ import errno
 import os
 import shutil
 import threading
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, ClassVar
+from typing import Any
 
 from ...roles import effects
 from ...store.segment import Segment
 from ...store.sweeper import check_private, lock_session
 from ..session.session import SEGMENTS
 
-# Bytes written, read and checked at a time, without the interpreter's lock.
-STEP_BYTES = 8 << 20
-# A smaller piece is checked sooner than a thread begins.
-BESIDE_BYTES_MIN = 2 << 20
+# Bytes written, read and checked at a time: a piece is still in the processor's cache when its checksum is computed.
+PIECE_BYTES = 1 << 20
+# Bytes whose pages are mapped at a time, without the interpreter's lock.
+MAPPED_BYTES = 16 << 20
 # A step on a slow disk ends within this time.
 END_SECONDS = 5.0
 # A disk that is filled by more than this takes no spill files.  As Ray's local_fs_capacity_threshold.
 DISK_FILLED_MAX = 0.95
 # Effects that the writing thread performs.
 WRITES = (effects.WriteSpillFile, effects.CreateSegmentFile)
-
-
-class Checksum:
-    """The CRC-32 of pieces; large ones are added in a thread, while the next piece is read or written."""
-
-    threads: ClassVar[Any] = None
-
-    def __init__(self) -> None:
-        self.value = 0
-        self.coming: Any = None
-
-    def add(self, piece: memoryview) -> None:
-        """Add a piece, which stays unchanged until `result`."""
-        value = self.result()
-        if len(piece) < BESIDE_BYTES_MIN:
-            self.value = zlib.crc32(piece, value)
-            return
-        if Checksum.threads is None:
-            from concurrent.futures import ThreadPoolExecutor  # most nodes never spill
-
-            Checksum.threads = ThreadPoolExecutor(2, "zray-checksum")
-        self.coming = Checksum.threads.submit(zlib.crc32, piece, value)
-
-    def result(self) -> int:
-        """Return the checksum of all pieces so far."""
-        if self.coming is not None:
-            self.value, self.coming = self.coming.result(), None
-        return self.value
 
 
 class SpillFolder:
@@ -178,12 +149,15 @@ class SpillFolder:
     def _dump(self, effect: effects.WriteSpillFile, descriptor: int) -> list[int]:
         checksums = []
         for segment, offset, size in effect.parts:
-            data, checksum = self.segments[segment].bytes_of(offset, size), Checksum()
-            for start in range(0, size, STEP_BYTES):
-                piece = data[start : start + STEP_BYTES]
-                checksum.add(piece)
+            arena, checksum = self.segments[segment], _new_checksum()
+            data = arena.bytes_of(offset, size)
+            for start in range(0, size, PIECE_BYTES):
+                if start % MAPPED_BYTES == 0 and size >= PIECE_BYTES:
+                    arena.map_range(offset + start, min(MAPPED_BYTES, size - start))
+                piece = data[start : start + PIECE_BYTES]
+                checksum.update(piece)
                 self._write_all(descriptor, piece)
-            checksums.append(checksum.result())
+            checksums.append(checksum.intdigest())
         return checksums
 
     def _copy(self, effect: effects.WriteSpillFile, descriptor: int) -> list[int]:
@@ -191,7 +165,7 @@ class SpillFolder:
         try:
             for position, size, _ in effect.parts:
                 while size:
-                    piece = os.pread(source, min(size, STEP_BYTES), position)
+                    piece = os.pread(source, min(size, PIECE_BYTES), position)
                     if not piece:
                         raise OSError(0, "the file is too short")
                     self._write_all(descriptor, memoryview(piece))
@@ -234,21 +208,25 @@ class SpillFolder:
     def _restore(self, effect: effects.RestoreRange) -> effects.RangeRestored:
         path = self._path(effect.file)
         try:
-            target, checksum, done = self.segments[effect.segment].writable(effect.offset, effect.size), Checksum(), 0
+            arena, checksum, done, mapped = self.segments[effect.segment], _new_checksum(), 0, 0
+            target = arena.writable(effect.offset, effect.size)
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 while done < effect.size:
-                    piece = target[done : done + STEP_BYTES]
+                    if done == mapped:
+                        mapped = min(done + MAPPED_BYTES, effect.size)
+                        arena.map_range(effect.offset + done, mapped - done)
+                    piece = target[done : min(done + PIECE_BYTES, mapped)]
                     count = os.preadv(descriptor, [piece], effect.position + done)
                     if not count:
                         return effects.RangeRestored(effect.token, f"the spill file {path} was cut off")
-                    checksum.add(piece[:count])
+                    checksum.update(piece[:count])
                     done += count
             finally:
                 os.close(descriptor)
         except OSError as error:
             return effects.RangeRestored(effect.token, f"the spill file {path} cannot be read ({error.strerror})")
-        if checksum.result() != effect.checksum:
+        if checksum.intdigest() != effect.checksum:
             return effects.RangeRestored(effect.token, f"the spill file {path} is damaged: its checksum is wrong")
         return effects.RangeRestored(effect.token)
 
@@ -268,6 +246,13 @@ class SpillFolder:
         if self.root:
             with suppress(OSError):
                 os.rmdir(self.root)
+
+
+def _new_checksum() -> Any:
+    """Return an XXH3 hash without data: a CRC-32 would take longer than to read the file."""
+    from xxhash import xxh3_64  # most nodes never spill
+
+    return xxh3_64()
 
 
 def _sweep(root: str) -> None:
