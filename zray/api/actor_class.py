@@ -164,7 +164,7 @@ class ActorClass(Generic[C]):
 
         - `num_cpus` (default `None`): CPUs that the actor holds for life; `None`: none, and the actors are spread
         - `num_gpus` (default 0): GPUs that the actor holds for life
-        - `memory` (default 0): bytes, for placement only
+        - `memory` (default 0): bytes; from 64 MiB on also a limit
         - `resources` (default none): amounts by name
         - `name` (default none): name for `zray.get_actor`
         - `namespace` (default the program's): namespace of the name

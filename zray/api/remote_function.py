@@ -99,7 +99,7 @@ class RemoteFunction(Generic[P, R]):
 
         - `num_cpus` (default 1): CPUs that the task holds; fractions from 0.0001
         - `num_gpus` (default 0): GPUs; above 1 whole numbers
-        - `memory` (default 0): bytes, for placement only
+        - `memory` (default 0): bytes; from 64 MiB on also a limit
         - `resources` (default none): amounts by name
         - `num_returns` (default 1): number of refs; 0 returns `None`; default `"streaming"` of generators
         - `max_buffered` (default none): items of a generator that may be made and not drawn

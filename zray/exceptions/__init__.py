@@ -284,8 +284,10 @@ class OutOfDiskError(ZrayError):
     """The disk for spilled values is full (definite: nothing was stored)."""
 
 
-class OutOfMemoryError(ZrayError):
-    """The task was ended before the machine ran out of memory (indefinite: the task may have had effects)."""
+class OutOfMemoryError(_ProcessDeath):
+    """The task or actor was ended before the machine ran out of memory, or above its `memory=` (indefinite: it may have
+    had effects).
+    """
 
 
 class PlasmaObjectNotAvailable(ZrayError):

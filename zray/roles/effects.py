@@ -311,13 +311,17 @@ class WorkerStartFailed(Local):
 
 
 class WorkerExited(Local):
-    """A worker process ended.  cause says how, for the user (signal or exit code); log: its last lines."""
+    """A worker process ended.  cause says how, for the user (signal or exit code); log: its last lines.
+
+    freed: bytes of memory, if the node has ended the worker for these.
+    """
 
     worker: str
     cause: str
     unclaimed: int  # tasks of its window that it had not begun
     pid: int = 0
     log: tuple[str, ...] = ()
+    freed: int = 0
 
     def details(self, node: str) -> dict[str, Any]:
         """Return the details for errors caused by the worker's end.  node: the worker's node, as users know it."""

@@ -106,6 +106,32 @@ class StoreCounted(Local):
     used: int
 
 
+class WatchMemory(Struct):
+    """Tell of workers that use more memory than their limits; MemoryUse each second if tasks wait for free memory.
+
+    limits: bytes by worker, counted from now on.
+    """
+
+    limits: dict[str, int]
+    is_followed: bool
+
+
+class MemoryUse(Local):
+    """Host -> local scheduler: the memory of the node's machine, in bytes; said as WatchMemory says, and while `used`
+    is more than `limit`.
+
+    by_worker: what workers and their children have, in a shortage.  over: workers beyond their limits, and by how many
+    bytes they have grown.  largest: the largest processes, for the user.
+    """
+
+    used: int
+    limit: int
+    total: int
+    by_worker: dict[str, int] = {}
+    over: dict[str, int] = {}
+    largest: str = ""
+
+
 class WriteLine(Struct, gc=False):
     """Write a line into the node's log."""
 
@@ -121,4 +147,6 @@ class ActorsHaveStopped(Struct, gc=False):
     """The session may end now (SessionEnds)."""
 
 
-WorkEffect = HoldBack | StopWorkers | InterruptWorker | HearAgain | HeadIsAlone | ActorsHaveStopped | WriteLine
+WorkEffect = (
+    HoldBack | StopWorkers | InterruptWorker | HearAgain | HeadIsAlone | ActorsHaveStopped | WatchMemory | WriteLine
+)

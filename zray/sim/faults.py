@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..roles.effects import DrainOrdered, Finding, HostLinkChanged
+from ..roles.work_effects import MemoryUse
 from ..wire.gcs import NodeLost
 from .cuts import Cuts
 
@@ -33,6 +34,8 @@ DRAIN_AGAIN_SECONDS = 1.0
 TRANSFER_KILL_FACTOR = 8
 # Chance that no connection is closed, as when the machine has lost power.
 SILENT_DEATH_PROBABILITY = 0.3
+# Chance of a shortage of memory, at each delivery of a worker's.
+SHORTAGE_PROBABILITY = 0.02
 # Interval of attempts of a cut-off host to reach the head.
 DENIED_SECONDS = 1.0
 
@@ -43,6 +46,7 @@ class Faults:
     def __init__(self, world: Simulator) -> None:
         self.world = world
         self.kills = 0  # workers killed so far
+        self.shortages = 0  # of memory, so far
         self.start_failures = 0
         self.found_no_room: set[bytes] = set()  # actors for which a store was too full; membership only
         self.driver_kills = 0
@@ -104,6 +108,8 @@ class Faults:
         """A frame is about to be handled."""
         self._maybe_kill(source)
         self._maybe_kill(target)
+        if self.world.options.memory_shortages:
+            self._maybe_lack_memory(source)
         if self.world.options.driver_kills or self.world.options.fork_server_kills:
             self._maybe_crash(source)
             self._maybe_crash(target)
@@ -153,6 +159,16 @@ class Faults:
             if node is not None and world.random.random() < options.fork_server_kill_probability:
                 self.fork_server_kills += 1
                 self._kill_fork_server_of(node)
+
+    def _maybe_lack_memory(self, address: str) -> None:
+        """Have a node find its memory short, with any part of it in each of its workers, perhaps."""
+        random, node = self.world.random, self.world.nodes.get(address.partition("/")[0])
+        if self.shortages >= self.world.options.memory_shortages or self.are_over or "/worker-" not in address:
+            return
+        if node is not None and not node.is_frozen and random.random() < SHORTAGE_PROBABILITY:
+            self.shortages += 1
+            sizes = {worker: random.choice((1, 10, 100)) for worker in node.scheduler.pool.workers}
+            node.arrive("host", node.scheduler.address, MemoryUse(99, 95, 100, by_worker=sizes))
 
     def kill(self, process: Process) -> None:
         """kill -9."""

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..roles.hosting import REST_SECONDS_MAX
+from ..roles.local_scheduler.tasks.memory import HELD_SECONDS_MAX
 from ..roles.monitor import WAIT_SECONDS
 from .against import compare_with
 from .caps import chosen, lowered
@@ -109,6 +110,7 @@ def _run(world: Simulator) -> None:
     # Tasks without waiting callers may still run; then all refs are dropped.
     patience = 10.0 * (30 if options.slow_worker_probability or options.is_small else 1)
     patience *= DRAG[1] if options.slow_nodes else 1  # work begun on a slow node takes this much longer again
+    patience += 3 * HELD_SECONDS_MAX if options.memory_shortages else 0  # retries wait for memory
     world.run(world.now + patience, unless=lambda: _is_quiet(world))
     is_one_way = options.one_way_pairs or options.one_way_nodes or options.head_cuts
     if options.head_kills or options.loses_nodes or options.node_drains or options.has_guest or is_one_way:

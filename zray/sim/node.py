@@ -29,7 +29,16 @@ from ..roles.replica_effects import (
 )
 from ..roles.role import Role, acts_at_end_of_turn
 from ..roles.services import Services
-from ..roles.work_effects import HeadIsAlone, HearAgain, HoldBack, InterruptWorker, StopWorkers, WriteLine
+from ..roles.work_effects import (
+    HeadIsAlone,
+    HearAgain,
+    HoldBack,
+    InterruptWorker,
+    MemoryUse,
+    StopWorkers,
+    WatchMemory,
+    WriteLine,
+)
 from ..wire.message import Bulk
 from ..wire.objects import AbandonObject, AllocateObject
 from ..wire.session import Ack, Goodbye
@@ -38,6 +47,9 @@ from .desk import Desk
 from .network import Connection, End
 from .permissions import check_permission, check_route
 from .spill_folder import SpillFolder
+
+# The time between looks at a node's memory while tasks wait for it.
+MEMORY_SECONDS = 0.5
 
 if TYPE_CHECKING:
     from .process import Process
@@ -108,7 +120,7 @@ class Node:
         self.turns = 0
         self.touched: dict[str, None] = {}  # roles with messages, in or out, since the last check
         self.unmeasured: dict[str, None] = {}  # the same, since the last check of their tables' sizes
-        self.is_alive, self.is_frozen = True, False
+        self.is_alive, self.is_frozen, self.is_memory_followed = True, False, False
         self.line_is_free_at = 0.0  # of all frames sent to other nodes
         self.ahead, self.pace = world.weather.clock()
         self.turn_seconds, self.drag = 0.0, 1.0  # while the node is slow
@@ -289,6 +301,17 @@ class Node:
         else:
             self.world.kill_before_birth.add(effect.worker)
 
+    def _watch_memory(self, role: Role, effect: WatchMemory) -> None:
+        """Tell of free memory until no task waits for it; more or less of it, in turn."""
+        was_followed, self.is_memory_followed = self.is_memory_followed, effect.is_followed
+        if effect.is_followed and not was_followed:
+            self.world.call_later(MEMORY_SECONDS, self._tell_memory, role)
+
+    def _tell_memory(self, role: Role) -> None:
+        if self.is_memory_followed and self.is_alive:
+            self.arrive("host", role.address, MemoryUse(self.world.random.choice((5, 50, 95)), 95, 100))
+            self.world.call_later(MEMORY_SECONDS, self._tell_memory, role)
+
     def _interrupt_worker(self, role: Role, effect: InterruptWorker) -> None:
         """Do nothing: the task that runs finds out by InterruptTask."""
 
@@ -426,6 +449,7 @@ PERFORM: dict[type, Any] = {
     e.ReclaimTasks: Node._reclaim_tasks,
     e.ForgetProcess: Node._forget_process,
     HoldBack: Node._hold_processes,
+    WatchMemory: Node._watch_memory,
     WriteLine: lambda self, role, effect: None,
     StopWorkers: Node._stop_workers,
     HearAgain: Node._hear_again,

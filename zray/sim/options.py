@@ -96,6 +96,7 @@ class Options(Struct, kw_only=True):
     clocks_differ: bool = False
     clock_jumps: int = 0  # nodes whose clock jumps
     fills: int = 0  # nodes whose memory another program takes for a while
+    memory_shortages: int = 0  # times at which a node ends a worker for its memory
     disk_fills: int = 0  # disks that are full for a while
     stall_probability: float = 0.0  # of a disk, for up to two seconds
     # Replicated shards; 0 replicas: a shard is a role of the first node.
@@ -124,7 +125,7 @@ class Options(Struct, kw_only=True):
     @property
     def loses_work(self) -> bool:
         """Whether a task may end with a system error, or an actor die, through no fault of the program's."""
-        loses_workers = self.kills or self.kills_fork_server or self.fork_server_kills
+        loses_workers = self.kills or self.kills_fork_server or self.fork_server_kills or self.memory_shortages
         return bool(loses_workers or self.start_failure_probability or self.loses_nodes or self.is_small)
 
     @property

@@ -1,4 +1,4 @@
-"""A check, once a second, of resources outside of the node's process: the session's folder and the shared memory.
+"""A check, each second at least, of what is outside of the node's process: session's folder, shared memory, memory.
 
 A user who empties a temporary folder removes the session's folder.  Then no program finds the session, and no worker
 has a log to start with.  Shared memory removed or truncated by hand loses its content, and a reader in place is killed
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...store.segment import SHARED_MEMORY_FOLDER, SegmentCutError
 from ...wire.message import Local
+from ..process.machine_resources import memory_threshold
 from ..process.syslog import say_to_machine
+from .memory_watch import MemoryWatch
 
 if TYPE_CHECKING:
     from .node import Node
-
-# A check costs some microseconds; a user who removes the folder should not wait longer for the memory to be freed.
-LOOK_SECONDS = 1.0
 
 
 class LookAgain(Local):
@@ -32,18 +31,21 @@ class HealthCheck:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.address = f"{node.host}/health"
+        self.memory = MemoryWatch(memory_threshold(), lambda: node.workers.pids)
         self.verdict = ""  # why the session cannot continue, or ""
 
     def begin(self) -> None:
         """Look from now on."""
-        self.node.reactor.set_timer(LOOK_SECONDS, self.address, LookAgain())
+        self.node.reactor.set_timer(self.memory.pause, self.address, LookAgain())
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
         """Our timer."""
         if reason := self._folder_trouble() or self._memory_trouble():
             self.give_up(reason)
-        else:
-            self.begin()
+            return []
+        if (use := self.memory.look()) is not None:
+            self.node.tell_local(use)
+        self.begin()
         return []
 
     def give_up(self, reason: str) -> None:

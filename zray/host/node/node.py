@@ -328,6 +328,7 @@ class Node:
             effects.WriteRange: self._slowly,
             **dict.fromkeys(effects.SPILL_EFFECTS, self.spill_folder.order if self.spill_folder is not None else None),
             effects.EndSession: self._end_session,
+            work_effects.WatchMemory: lambda role, effect: self.health.memory.watch(effect),
             work_effects.WriteLine: lambda role, effect: self.log(effect.text),
             **dict.fromkeys(effects.OUTPUT_EFFECTS, self._output),
             effects.MeetHost: self._meet_host,

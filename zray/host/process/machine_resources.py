@@ -120,6 +120,8 @@ def _character(found: re.Match[str]) -> str:
 
 
 SHARED_MEMORY = "/dev/shm"
+# The filled part of the memory from which on workers are ended.  As Ray's memory_usage_threshold.
+SHORT_ABOVE = 0.95
 
 
 def cpu_count(root: str = "") -> int:
@@ -171,3 +173,19 @@ def why_store_is_too_large(asked: float | None, root: str = "") -> str:
             "--memory; of Slurm: --mem; of systemd-run: -p MemoryMax)."
         )
     return ""
+
+
+def memory_threshold() -> float:
+    """Return the filled part of memory from which on workers are ended: ZRAY_MEMORY_USAGE_THRESHOLD, or 0.95.
+
+    Raises:
+        ValueError: not a number above 0 and up to 1; 1 ends none.
+    """
+    text = os.environ.get("ZRAY_MEMORY_USAGE_THRESHOLD", "")
+    try:
+        threshold = float(text) if text else SHORT_ABOVE
+    except ValueError:
+        threshold = 0.0
+    if not 0 < threshold <= 1:
+        raise ValueError(f"ZRAY_MEMORY_USAGE_THRESHOLD must be a number above 0 and up to 1, not {text!r}.")
+    return threshold

@@ -25,7 +25,7 @@ from ..session import session as sessions
 from ..session.spill_directory import checked_directory, checked_threshold
 from . import visible_gpus
 from .interpreter import WHAT_TO_SET, interpreter, started_again
-from .machine_resources import cpu_count, store_bytes, work_bytes
+from .machine_resources import cpu_count, memory_threshold, store_bytes, work_bytes
 from .process_utils import last_lines, reap, wait_for_end
 from .spawn import current_folder, import_path, spawn
 
@@ -105,11 +105,12 @@ def _check_surroundings() -> None:
     Raises:
         OSError: this process may open too few files.
         ZrayError: there is no Python for zray's processes.
-        ValueError: names of files cannot be sent.
+        ValueError: names of files cannot be sent, or a variable of the environment has a wrong value.
     """
     import resource
 
     interpreter()
+    memory_threshold()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < OPEN_FILES_MIN:
         text = f"This program may open {soft} files (ulimit -n), and a session of zray needs {OPEN_FILES_MIN} at least"

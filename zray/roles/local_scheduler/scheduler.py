@@ -88,6 +88,7 @@ from .tasks.code import Functions, JobCode
 from .tasks.dispatch import Dispatch
 from .tasks.fates import Fates
 from .tasks.lifecycle import Lifecycle
+from .tasks.memory import MemoryGuard
 from .tasks.pool import WorkerPool
 
 # Values up to this size travel in messages.
@@ -141,7 +142,7 @@ class LocalScheduler(Role):
         self.calls = Calls(self)
         self.actor_room = ActorRoom(self)
         self.ends, self.fates, self.cancels = ActorEnds(self), Fates(self), Cancels(self)
-        self.lifecycle = Lifecycle(self)
+        self.lifecycle, self.memory = Lifecycle(self), MemoryGuard(self)
         self.function_table = Functions(self)
         self.lineage, self.undoing, self.task_states = Lineage(self), Undoing(self), TaskStates()
         self.remote = Remote(self)
@@ -184,7 +185,7 @@ class LocalScheduler(Role):
             *(self.remote_calls, self.results, self.members, self.recovery, self.infeasible, self.flights, self.drain),
             *(self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
             *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room, self.spilling),
-            *(self.recovery.puts, self.cancels, self.generators),
+            *(self.recovery.puts, self.cancels, self.generators, self.memory),
         )
 
     # --- processes ---

@@ -226,7 +226,8 @@ class ActorEnds:
             if (count := actor.life.restart_count) and not actor.killed:
                 text += f" after {count} restart{'s' * (count > 1)} (max_restarts={actor.options.max_restarts})"
             text += f": {actor.killed}." if actor.killed else "."
-            self.bury(actor, encode_system_error("ActorDiedError", text, message.details(name_of(node.address))))
+            error = "OutOfMemoryError" if message.freed and not actor.killed else "ActorDiedError"
+            self.bury(actor, encode_system_error(error, text, message.details(name_of(node.address))))
             return
         actor.life = replace(actor.life, restart_count=actor.life.restart_count + 1)
         node.guards.restarted(actor)

@@ -213,6 +213,8 @@ class Reasons:
         missing = self._missing(task)
         if missing:
             self._waits_for(missing, depth, name)
+        elif why := self.node.memory.why_waits(task):
+            self.say(depth, f"{name} {why}")
         else:
             self.say(depth, f"{name} waits for its code from the GCS")
 

@@ -182,7 +182,7 @@ class WorkerPool:
         others = (workers for key, workers in self.idle.items() if key not in own and workers)
         stranger = next((next(reversed(workers.values())) for workers in others), None)
         if stranger is not None:
-            self._retire(stranger)
+            self.retire(stranger)
         return stranger is not None
 
     @on(effects.WorkerStarted)
@@ -245,7 +245,7 @@ class WorkerPool:
         is_many = len(self.workers) > self.count_max and self._task_worker_count() > self.count_max
         has_no_job = worker.packages and worker.job is None and not self._is_wanted(worker.packages)  # any more
         if (is_many and not self.node.dispatch.ready_count) or has_no_job:
-            self._retire(worker)
+            self.retire(worker)
         else:
             self.happened(worker, "rests")
 
@@ -274,6 +274,7 @@ class WorkerPool:
             self._give_to(worker, job, environment)
         self.lease_count += 1
         worker.works_off(queue, self.node.now, self.lease_count)
+        self.node.memory.leased(worker, queue.options.resources)
         return worker
 
     def take_for(self, actor: Actor, worker: Worker | None = None) -> Worker | None:
@@ -285,6 +286,7 @@ class WorkerPool:
         self.happened(worker, "made an actor")
         self._give_to(worker, actor.job, environment)
         worker.actor = actor
+        self.node.memory.leased(worker, actor.options.resources)
         return worker
 
     def _give_to(self, worker: Worker, job: Job, environment: Environment) -> None:
@@ -305,7 +307,7 @@ class WorkerPool:
         worker.error = error or worker.error
         self.node.perform(effects.KillWorker(worker.address))
 
-    def _retire(self, worker: Worker) -> None:
+    def retire(self, worker: Worker) -> None:
         """End an idle worker; its submitted tasks go on."""
         self.happened(worker, "stops")
         self.kill(worker)
@@ -318,7 +320,7 @@ class WorkerPool:
             if worker.actor is not None and worker.actor.options.detached:
                 self._outlive(worker, job)
             elif worker.state == IDLE:
-                self._retire(worker)
+                self.retire(worker)
             elif not self.node.ends.waits_for(worker):
                 self.kill(worker)
         for key in [key for key in self.idle if key[0] == job.job_id]:
@@ -331,7 +333,7 @@ class WorkerPool:
         for (job_id, packages), workers in list(self.idle.items()):
             if not job_id and packages and packages not in left:
                 for worker in list(workers.values()):
-                    self._retire(worker)
+                    self.retire(worker)
 
     def _outlive(self, worker: Worker, job: Job) -> None:
         """Let a detached actor go on: later tasks belong to an heir of the job, which is not over."""
@@ -347,6 +349,7 @@ class WorkerPool:
     def exited(self, message: effects.WorkerExited) -> None:
         """Handle a dead worker: only the task begun last is blamed; unbegun tasks are not."""
         node = self.node
+        message = node.memory.explained(message)
         worker = self.workers.pop(message.worker, None)
         if worker is None:
             return
@@ -395,12 +398,17 @@ class WorkerPool:
                 if is_blamed:
                     task.tried(task.attempts + 1)
                     node.notices.worker_died(task, death)
+                    if death.freed:
+                        node.memory.hold(task, death.freed)
+                        continue
                 node.lifecycle.run_again(task)
             elif is_blamed or task.options.max_retries == 0:
                 name = task.options.name or self.node.lifecycle.function_name(task.spec.function_id)
                 often = f", in the last of {task.attempts + 1} attempts" if task.attempts else ""
-                text = f"The worker that ran task {name} died{often}."
-                node.lifecycle.fail(task, "WorkerCrashedError", text, death.details(name_of(node.address)))
+                error, text = "WorkerCrashedError", f"The worker that ran task {name} died{often}."
+                if death.freed:
+                    error, text = "OutOfMemoryError", f"The node has ended task {name}{often}."
+                node.lifecycle.fail(task, error, text, death.details(name_of(node.address)))
             else:
                 node.lifecycle.run_again(task)
 
