@@ -18,7 +18,7 @@ ADDED = {
     "cancel": {"files": 3, "code lines": 296, "statements": 251, "lines of imports": 39},
     "generators": {"files": 2, "code lines": 581, "statements": 503, "lines of imports": 40},
     "ends of pools": {"code lines": 7, "statements": 5, "lines of imports": 1},
-    "spilling, files for values in use": {"files": 5, "code lines": 1155, "statements": 1005, "lines of imports": 51},
+    "spilling, files for values in use": {"files": 5, "code lines": 1188, "statements": 1034, "lines of imports": 51},
     "concurrency groups, order of calls": {"files": 0, "code lines": 111, "statements": 91, "lines of imports": 8},
     "shortages of memory": {"files": 2, "code lines": 257, "statements": 221, "lines of imports": 24},
 }

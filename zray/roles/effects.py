@@ -159,10 +159,14 @@ class RemoveSpillFile(Struct, gc=False):
 
 
 class CreateSegmentFile(Struct, gc=False):
-    """Create a segment in a file on the disk, with all its blocks.  Outcome: SegmentFileCreated."""
+    """Create a segment in a file on the disk, with all its blocks.  Outcome: SegmentFileCreated.
+
+    is_for_read: a process waits to read the value, which has a copy elsewhere: so the disk may be filled to its end.
+    """
 
     segment: int
     size: int
+    is_for_read: bool = False
 
 
 class RemoveSegmentFile(Struct, gc=False):

@@ -64,6 +64,10 @@ class SpillWanted(Local):
     is_lacking: bool = False
 
 
+class NothingLeaves(Local):
+    """Local scheduler -> object manager: processes use all values in the store, and no task that runs frees any."""
+
+
 class SpillObjects(Local):
     """Local scheduler -> object manager: write these sealed objects to disk.  Outcome: ObjectsSpilled for each."""
 

@@ -185,7 +185,7 @@ class SpillFolder:
     def _create_segment(self, effect: effects.CreateSegmentFile) -> effects.SegmentFileCreated:
         try:
             self._make()
-            if full := self._why_full(effect.size):
+            if not effect.is_for_read and (full := self._why_full(effect.size)):
                 return effects.SegmentFileCreated(effect.segment, full)
             os.makedirs(self.links, mode=0o700, exist_ok=True)
             path = os.path.join(self.folder, f"segment-{effect.segment}")

@@ -23,15 +23,21 @@ def checked_directory(given: str | None) -> str | None:
         return directory
     if not isinstance(directory, (str, os.PathLike)):
         raise TypeError(f"object_spilling_directory must be a path, not {type(directory).__name__}.")
-    if "://" in str(directory):
+    source = "ZRAY_SPILL_DIR" if given is None else "object_spilling_directory"
+    directory = str(os.fspath(directory)).removeprefix("file://")
+    if "://" in directory:
         raise NotImplementedError(
-            f"Values are spilled to folders only, and object_spilling_directory is {directory!r}: give a folder on a "
+            f"Values are spilled to folders only, and {source} is {directory!r}: give a folder on a "
             "disk of this machine, or one where the remote store is mounted."
         )
     directory = os.path.abspath(directory)
-    os.makedirs(directory, exist_ok=True)
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError as error:
+        error.strerror = f"{error.strerror}: {source}, the folder for spilled values, cannot be made"
+        raise
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise PermissionError(f"This user cannot write into object_spilling_directory {directory}.")
+        raise PermissionError(f"This user cannot write into {source} {directory}.")
     return directory
 
 

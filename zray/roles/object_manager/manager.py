@@ -29,7 +29,7 @@ from ...ids import is_put
 from ...wire import objects, task_spec
 from ..effects import CreateSegment, PagesAreThere, PagesRefused, ReservePages, SegmentCreated, SegmentCreateFailed
 from ..role import Role, on
-from ..work_effects import CountStore, RoomWanted, SpillWanted, StoreCounted
+from ..work_effects import CountStore, NothingLeaves, RoomWanted, SpillWanted, StoreCounted
 from .gives import GIVES_MAX, Gives
 from .overflow import GRACE_SECONDS, Overflow
 from .pulls import CHUNK_BYTES, Pulls
@@ -307,6 +307,17 @@ class ObjectManager(Role):
                     return
                 self.send(asked.process, objects.AllocateRefused(asked.object_id, self.explain(asked.size)))
                 return
+
+    @on(NothingLeaves)
+    def on_nothing_leaves(self, message: NothingLeaves) -> None:
+        """NothingLeaves: the first writer or pull that waits for space gets a file at once."""
+        if self.growing is not None or self.spill_files.is_busy:
+            return
+        if self.asked and self.asked[0].waits:
+            asked = self.asked.popleft()
+            self.overflow.waited_in_vain(asked.process, asked.object_id, asked.size)
+        else:
+            self.pulls.room.give_up()
 
     def explain(self, size: int, remedy: str = LARGER_STORE) -> str:
         """Explain in words why `size` bytes do not fit, with the largest objects and their whole ids.

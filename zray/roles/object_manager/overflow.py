@@ -50,7 +50,7 @@ class Overflow:
         """Have a file made for a value; the writer is answered when it is there."""
         self.number += 1
         self.creating[self.number] = Wanted(process, object_id, size)
-        self.manager.perform(CreateSegmentFile(self.number, size))
+        self.manager.perform(CreateSegmentFile(self.number, size, process == self.manager.address))
 
     def waited_in_vain(self, process: str, object_id: bytes, size: int) -> None:
         """Have a file made for a value for which nothing has left the arena in GRACE_SECONDS."""

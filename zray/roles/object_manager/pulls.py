@@ -108,6 +108,12 @@ class Room:
         seconds = ROOM_SECONDS if self.pulls.manager.spill_bytes is None else GRACE_SECONDS
         self.pulls.manager.after(seconds, self.look, self.number)
 
+    def give_up(self) -> None:
+        """Have a file made for the first queued pull, if it still waits."""
+        pull, overflow = self.waiting, self.pulls.manager.overflow
+        if pull is not None and self.pulls.queue.get(pull.object_id) is pull and not overflow.is_coming(pull.object_id):
+            overflow.waited_in_vain(self.pulls.manager.address, pull.object_id, pull.size)
+
     def look(self, number: int) -> None:
         """Check whether wait `number` still lasts, and report how long the pull has waited."""
         pull, pulls = self.waiting, self.pulls
@@ -236,7 +242,12 @@ class Pulls:
         """ObjectAllocated (all reserved or not), PagesReserved, AllocateRefused: the arena answers a pull."""
         pull = self.coming[message.object_id]
         if type(message) is objects.AllocateRefused:
-            self._fail(pull, message.reason, is_definite=True)
+            manager = self.manager
+            is_early = manager.now - pull.since < ROOM_SECONDS and aligned(pull.size) <= manager.ranges.capacity
+            if manager.spill_bytes is not None and is_early:
+                manager.overflow.is_usual = False  # the disk is full: readers may free some of it, or of the arena
+            else:
+                self._fail(pull, message.reason, is_definite=True)
             return
         if type(message) is objects.ObjectAllocated:
             self.queue.pop(message.object_id, None)

@@ -28,7 +28,7 @@ from ....wire.objects import InlineRead, ReadInline, ReturnPlaces
 from ....wire.task_spec import StoredValue
 from ...kept import Latest
 from ...role import on
-from ...work_effects import EvictObjects, ObjectsSpilled, SpilledCopyLost, SpillObjects, SpillWanted
+from ...work_effects import EvictObjects, NothingLeaves, ObjectsSpilled, SpilledCopyLost, SpillObjects, SpillWanted
 from ..task import Task, TaskState
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Spilling:
         self.pullers: dict[bytes, list[str]] = {}  # object managers that wait for one to be restored
         self.asked_for: dict[bytes, float] = {}  # values whose places are to be returned: when that was said
         self.timer_is_set = False
+        self.said_at = -RETURN_SECONDS  # NothingLeaves, last
         self.refused_at = -REFUSED_SECONDS
         self.lost: Latest[bytes, str] = Latest(LOST_MAX)  # why copies on disk could not be read
 
@@ -110,7 +111,7 @@ class Spilling:
             if object_id in objects.on_disk:
                 if lacking > 0:
                     evicted.append(entry)
-                    lacking -= size
+                    lacking -= 0 if entry.value.segment else size
             elif may_write:
                 more += size if lacking <= 0 else 0
                 written.append(entry)
@@ -120,13 +121,16 @@ class Spilling:
         if written:
             self._share_first([entry.object_id for entry in written])
         is_stuck = lacking > 0 and not self._ask_for_places(lacking) and not (evicted or self.writing)
-        if is_stuck and self.is_lacking:
-            self._evict_kept(lacking)
+        if is_stuck and self.is_lacking and not self._evict_kept(lacking):
+            is_new = node.now - self.said_at >= RETURN_SECONDS
+            if is_new and objects.pins and not self._taken_by_running():  # readers were asked in vain
+                self.said_at = node.now
+                node.send(node.addresses.object_manager, NothingLeaves())
 
-    def _evict_kept(self, lacking: int) -> None:
+    def _evict_kept(self, lacking: int) -> bool:
         """Evict arguments that are kept for tasks, since nothing else can leave: those of the last tasks in the line.
 
-        Not of the task that awaits the next object: it could never begin.
+        Not of the task that awaits the next object: it could never begin.  Returns whether there are any.
         """
         evicted: list[ObjectEntry] = []
         node, objects = self.node, self.node.objects
@@ -145,6 +149,7 @@ class Spilling:
                 if lacking <= 0:
                     break
         self._evict(evicted)
+        return bool(evicted)
 
     def _may_leave(self, entry: ObjectEntry, logs_read: bool) -> bool:
         node, object_id = self.node, entry.object_id
@@ -152,8 +157,12 @@ class Spilling:
             return False
         if entry.task is not None or entry.is_lost or entry.is_released:
             return False
-        is_in_file = type(entry.value) is StoredValue and entry.value.segment  # already
-        return not (is_in_file or (entry.count and logs_read))
+        return not (self._is_in_file(entry) or (entry.count and logs_read))
+
+    def _is_in_file(self, entry: ObjectEntry) -> bool:
+        """Whether the value lies in a file that processes map, and nowhere else here: nothing is won by its leaving."""
+        is_mapped = type(entry.value) is StoredValue and entry.value.segment > 0
+        return is_mapped and entry.object_id not in self.node.objects.on_disk
 
     def _logs_read(self) -> bool:
         """Whether logs of actors may read objects at any time, and refer to them."""
@@ -254,7 +263,7 @@ class Spilling:
     def _size_if_large(self, object_id: bytes) -> int:
         """Return the bytes of a value in the arena that may leave once nobody reads it; 0: it may not."""
         entry = self.node.objects.entries.get(object_id)
-        is_large = entry is not None and type(entry.value) is StoredValue and not entry.value.segment
+        is_large = entry is not None and type(entry.value) is StoredValue and not self._is_in_file(entry)
         return entry.size if entry is not None and is_large and entry.task is None else 0
 
     # --- back into the arena ---
