@@ -394,3 +394,10 @@ def test_example_runs_in_local_mode():
     example = ROOT / "examples" / "09_async_actor.py"
     variables = {**environment(), "ZRAY_LOCAL": "1"}
     subprocess.run([sys.executable, example], env=variables, check=True, timeout=60, capture_output=True)
+
+
+def test_time_limit_raises_when_the_task_has_ended(local):
+    sleep = zray.remote(lambda seconds: threading.Event().wait(seconds))
+    with pytest.raises(zray.exceptions.TaskTimeoutError, match="longer than its timeout of 0.01 s"):
+        zray.get(sleep.options(timeout=0.01).remote(0.1))
+    assert zray.get(sleep.options(timeout=10).remote(0)) is False

@@ -9,6 +9,13 @@ pytestmark = pytest.mark.sim
 
 
 @pytest.mark.parametrize("options", MIXTURES.values(), ids=MIXTURES)
+def test_tasks_that_run_longer_than_they_may_end_and_the_others_do_not(options):
+    for seed in range(1, 11):
+        outcome = sweep_program("time_limits", seed=seed, **options)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("options", MIXTURES.values(), ids=MIXTURES)
 def test_cancelled_tasks_end_and_the_others_are_not_disturbed(options):
     for seed in range(1, 21):
         outcome = sweep_program("cancels", seed=seed, **options)

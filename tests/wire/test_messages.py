@@ -267,6 +267,7 @@ TAGS = {
     283: "ReturnPlaces",
     290: "ListWork",
     291: "WorkListed",
+    295: "TaskOverdue",
 }
 
 ROLES = (

@@ -54,8 +54,8 @@ def remote(*args: Any, **options: Any) -> Any:
     - `max_buffered` (default none): items of a generator that may be made and not drawn
     - `max_retries` (default 3): retries after the death of a worker or node; -1: no limit
     - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a retry too
-    - `max_calls` (default 0): the worker ends after so many runs; 0: never; 1 where `num_gpus` is set; not in
-      `.options()`
+    - `timeout` (default `None`): seconds that one run may take; then `TaskTimeoutError`
+    - `max_calls` (default 0): the worker ends after so many runs; 0: never; 1 with `num_gpus`; not in `.options()`
     - `name` (default the function's name): name in errors and logs
     - `writable` (default `False`): array arguments are private copies
     - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`

@@ -105,8 +105,8 @@ class RemoteFunction(Generic[P, R]):
         - `max_buffered` (default none): items of a generator that may be made and not drawn
         - `max_retries` (default 3): retries after the death of a worker or node; -1: no limit
         - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a retry too
-        - `max_calls` (default 0): the worker ends after so many runs; 0: never; 1 where `num_gpus` is set; not in
-          `.options()`
+        - `timeout` (default `None`): seconds that one run may take; then `TaskTimeoutError`
+        - `max_calls` (default 0): the worker ends after so many runs; 0: never; 1 with `num_gpus`; not in `.options()`
         - `name` (default the function's name): name in errors and logs
         - `writable` (default `False`): array arguments are private copies
         - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
@@ -247,6 +247,7 @@ class RemoteFunction(Generic[P, R]):
             environment=self._environment,
             where=where_of(options, resources, captured),
             max_calls=max_calls,
+            time_limit=options.get("timeout") or 0.0,
         )
 
     def _signature_of_call(self) -> inspect.Signature:

@@ -55,6 +55,7 @@ class FunctionOptions(PlaceOptions, total=False):
     max_calls: int | None
     writable: bool
     max_buffered: int | None
+    timeout: float | None
 
 
 class ClassOptions(PlaceOptions, total=False):

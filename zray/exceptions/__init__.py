@@ -6,6 +6,7 @@
     │   ├── ActorDiedError
     │   └── ActorUnavailableError
     ├── WorkerCrashedError, NodeDiedError
+    ├── TaskTimeoutError
     ├── TaskCancelledError
     │   └── TaskForceCancelledError     also a WorkerCrashedError
     ├── GetTimeoutError                 also a TimeoutError
@@ -246,6 +247,10 @@ class TaskCancelledError(ZrayError):
 
 class TaskForceCancelledError(TaskCancelledError, WorkerCrashedError):
     """The task was cancelled by ending its worker (indefinite: the task may have had effects)."""
+
+
+class TaskTimeoutError(ZrayError):
+    """The task ran longer than its `timeout=` (indefinite: it may have had effects)."""
 
 
 class GetTimeoutError(ZrayError, TimeoutError):

@@ -41,6 +41,7 @@ TASK_OPTIONS = (
     "name",
     "writable",
     "max_buffered",
+    "timeout",
 )
 ACTOR_OPTIONS = (
     *RESOURCE_OPTIONS,
@@ -76,6 +77,8 @@ RESOURCES_MAX = 1_000
 NODE_RESOURCES_MAX = 10_000
 # They travel with every task, and are looked through wherever one is placed.
 FALLBACKS_MAX = 20
+# Of a task: a thread of its worker waits for so long, which the platform limits.
+TIMEOUT_SECONDS_MAX = 1_000_000
 SMALLEST_AMOUNT = 1 / RESOURCE_UNIT
 # The resource that is counted in bytes.  What runs is not held to it: it only counts for where there is room.
 MEMORY = "memory"
@@ -123,6 +126,13 @@ def _number(name: str, value: Any) -> int | float:
     if 0 < number < SMALLEST_AMOUNT:
         raise ValueError(f"{name}={value} is less than {SMALLEST_AMOUNT}, the smallest amount of a resource but 0.")
     return number
+
+
+def _seconds(name: str, value: Any) -> float:
+    number = check_number(name, value)
+    if not 0 < number <= TIMEOUT_SECONDS_MAX:
+        raise ValueError(f"{name} must be a number of seconds above 0 and up to {TIMEOUT_SECONDS_MAX:,}, not {value}.")
+    return float(number)
 
 
 def _gpus(name: str, value: Any) -> int | float:
@@ -317,6 +327,7 @@ _CHECKS: dict[str, Any] = {
     "max_retries": _whole(-1, 1 << 30),
     "retry_exceptions": _retry_exceptions,
     "max_calls": _whole(0, 1 << 30),
+    "timeout": _seconds,
     "name": check_text,
     "namespace": check_text,
     "lifetime": _lifetime,

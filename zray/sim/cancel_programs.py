@@ -76,3 +76,20 @@ def run_cancels(count: int, depth: int, seconds: float, share: float) -> Script:
     found += [(yield from outcome(beside)), (yield from outcome(last)), (yield from outcome(helper))]
     yield Drop([ref for ref, _, _ in due])
     return found
+
+
+def run_time_limits(count: int, limit: float) -> Script:
+    """Tasks that run shorter and longer than their time limit, also for so long that their workers must be ended."""
+    due: list[tuple[Any, float]] = []
+    for number in range(count):
+        seconds = limit * (0.1, 0.5, 2.0, 5.0, 20.0)[number % 5] + (20.0 if number == count - 1 else 0.0)
+        due.append(((yield Submit(nap, (seconds, number), max_retries=-1, timeout=limit)), seconds))
+    behind = yield Submit(increment, (due[-1][0],))
+    found = []
+    for number, (ref, _) in enumerate(due):
+        value = yield from outcome(ref)
+        is_overdue = type(value) is Failed and value.kind == "TaskTimeoutError"
+        found.append(True if is_overdue else value == number or value)
+    last = yield from outcome(behind)
+    found.append(type(last) is Failed or last == count)
+    return found

@@ -43,6 +43,7 @@ class Submit(Struct):
     resources: dict[str, int] | None = None
     env: str = ""  # an environment variable of the worker
     where: Where | None = None
+    timeout: float = 0.0
 
 
 class Generate(Submit):

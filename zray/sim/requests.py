@@ -58,6 +58,7 @@ def _submit(process: Process, top: Activation, request: say.Submit) -> None:
         retry_exceptions=request.retry_exceptions,
         environment=_environment_of(request.env),
         where=request.where,
+        time_limit=request.timeout,
         **({} if request.resources is None else {"resources": request.resources}),  # type: ignore[arg-type]
     )
     spec = _spec(process, top, request.function, request.args, options)

@@ -17,7 +17,7 @@ from ..wire.groups import plain_name
 from ..wire.objects import AllocateRefused
 from ..wire.scheduling import Bundle
 from ..wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
-from ..wire.tasks import Function, InterruptTask, JobStarted, StartTasks, StopWorker
+from ..wire.tasks import Function, InterruptTask, JobStarted, StartTasks, StopWorker, TaskOverdue
 from . import language as say
 from .checkpoints import Recovery
 from .gpus import check_named
@@ -49,6 +49,7 @@ class Worker(Process):
         self.recovery: Recovery | None = None  # of an actor that recovers
         self.is_told_to_stop = False
         self.is_leaving = ""
+        self.overdue: set[bytes] = set()  # tasks of `interrupted` whose time limit has passed
         self.interrupted: set[bytes] = set()  # cancelled tasks: those that have not begun do not, others end so or not
 
     # --- arrivals ---
@@ -78,6 +79,15 @@ class Worker(Process):
     @on(InterruptTask)
     def _on_interrupt_task(self, message: InterruptTask) -> None:
         self.interrupted.add(message.task_id)
+
+    def _is_overdue(self, top: Activation) -> None:
+        """Interrupt a task that has run for its time limit."""
+        spec = top.spec
+        if self.is_alive and spec is not None and top in self.stack and spec.task_id not in self.interrupted:
+            self.interrupted.add(spec.task_id)
+            self.overdue.add(spec.task_id)
+            self.client.say(TaskOverdue(spec.task_id))
+            self.flush()
 
     @on(StopWorker)
     def _on_stop_worker(self, message: StopWorker) -> None:
@@ -138,6 +148,8 @@ class Worker(Process):
         function = self.executor.functions.get(spec.function_id)  # a message during the start may replace the entry
         top.body = self._run_task(top, spec, function)
         self.stack.append(top)
+        if options.time_limit:
+            self.world.call_later(options.time_limit, self._is_overdue, top)
         self.world.output.print(self.node, self.address, self.job_id)
         self.world.runs[spec.task_id] = self.world.runs.get(spec.task_id, 0) + 1
 
@@ -165,7 +177,7 @@ class Worker(Process):
         yield from self._take_code()
         options = parse_options(spec.options)
         if spec.task_id in self.interrupted:
-            return self._cancelled(options)
+            return self._cancelled(spec, options)
         if options.actor_id:
             code = getattr(self.actor, options.method)
         else:
@@ -183,13 +195,13 @@ class Worker(Process):
             wants_retry = options.retry_exceptions
             return [failure_of(raised)] * max(1, options.num_returns), (), wants_retry
         if spec.task_id in self.interrupted and self.world.random.random() < 0.7:
-            return self._cancelled(options)
+            return self._cancelled(spec, options)
         values, contained = yield from self.returns_of(spec, result)
         return values, contained, False
 
-    @staticmethod
-    def _cancelled(options: TaskOptions) -> tuple[list[bytes], tuple[()], bool]:
-        return [encode_system_error("TaskCancelledError", "cancelled")] * max(1, options.num_returns), (), False
+    def _cancelled(self, spec: TaskSpec, options: TaskOptions) -> tuple[list[bytes], tuple[()], bool]:
+        kind = "TaskTimeoutError" if spec.task_id in self.overdue else "TaskCancelledError"
+        return [encode_system_error(kind, "cancelled")] * max(1, options.num_returns), (), False
 
     def returns_of(self, spec: TaskSpec, result: Any) -> Generator[Any, Any, Any]:
         """Return a call's results as reported, and the refs inside."""

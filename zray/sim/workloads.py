@@ -22,7 +22,7 @@ from .actor_programs import (
     run_spread,
     run_survivors,
 )
-from .cancel_programs import run_cancels
+from .cancel_programs import run_cancels, run_time_limits
 from .generator_programs import run_generators
 from .giver_programs import run_giver
 from .gpus import run_gpus
@@ -184,6 +184,8 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         run_cancels,
         lambda random: (random.randint(1, 8), random.randint(1, 3), random.choice((0.0, 0.001, 0.02)), random.random()),
     ),
+    # Some of its tasks run longer than they may.
+    "time_limits": (run_time_limits, lambda random: (random.randint(1, 10), random.choice((0.01, 0.05, 0.2)))),
     # Its generators are drawn to the end or in part.
     "generators": (
         run_generators,

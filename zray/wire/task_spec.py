@@ -70,6 +70,7 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     max_buffered: Natural = 0  # items of a generator that may be made and not drawn; 0: no limit
     is_dynamic: bool = False  # its one return is a DynamicObjectRefGenerator of the items
     group: Text = ""  # of a call: the concurrency group in which it runs; "": the actor's own
+    time_limit: Annotated[float, Meta(ge=0)] = 0.0  # seconds that one run may take; 0: any number
 
     @property
     def has_plain_return(self) -> bool:
@@ -169,6 +170,11 @@ def parse_options(blob: bytes) -> TaskOptions:
         except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"no task options: {error}") from error
     return options
+
+
+def overdue_in_words(name: str, options: TaskOptions) -> str:
+    """The text of the error of a task that ran for too long."""
+    return f"{name} ran longer than its timeout of {options.time_limit:g} s."
 
 
 def as_logged(blob: bytes) -> bytes:

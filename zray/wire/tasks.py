@@ -11,6 +11,7 @@ local scheduler    WaitReply
 driver, worker     CancelWait        end of a wait
 driver, worker     CancelTask -> CancelTaskReply     end of a task that nobody needs any more
 local scheduler    InterruptTask     the same, for the worker that has the task
+worker             TaskOverdue       a task has run for its time limit
 worker             ItemsYielded      items of a generator
 driver, worker     ItemsDrawn        items that were drawn; to the worker
 driver, worker     LeaveGenerator    end of the interest in a generator
@@ -217,6 +218,12 @@ class CancelTaskReply(Message, tag=routed(278, "local -> driver, worker")):
 
 class InterruptTask(Message, tag=routed(277, "local -> worker")):
     """An order to end a task that the worker has; the effect InterruptWorker follows."""
+
+    task_id: TaskID
+
+
+class TaskOverdue(Message, tag=routed(295, "worker -> local")):
+    """A task runs longer than its time limit: its worker interrupts it."""
 
     task_id: TaskID
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from ...store.arguments import deserialize_arguments
 from ...store.errors import deserialize_error
 from ...store.functions import CodeInStore, deserialize_function
 from ...store.values import deserialize, deserialize_writable, is_error, serialize
-from ...wire.task_spec import TaskOptions, TaskSpec
+from ...wire.task_spec import TaskOptions, TaskSpec, overdue_in_words
 from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, why_too_many
 from ..client.task_context import Submitter, current_call
 from ..worker.exit_errors import exit_status, exited_task
@@ -108,6 +109,7 @@ class LocalCalls:
             outer = local_call.get()
             token = local_call.set(LocalCall(spec, options, None, outer))
             interrupt = None
+            began = time.monotonic()
             try:
                 function = self.functions.get(spec.function_id) or self.code.load(spec.function_id)
                 args, kwargs = self.arguments_of(spec, options) if spec.deps else deserialize_arguments(spec.args, ())
@@ -120,6 +122,11 @@ class LocalCalls:
                 value = error
             finally:
                 local_call.reset(token)
+            if options.time_limit and time.monotonic() - began > options.time_limit:
+                # Nothing can interrupt the program's own thread.
+                text = overdue_in_words(f"Task {self.runtime.name_of(spec)}", options)
+                values, contained = [encode_system_error("TaskTimeoutError", text)] * max(1, options.num_returns), ()
+                wants_retry = False
             if wants_retry and retries and interrupt is None:
                 retries -= 1
                 value = None

@@ -3,6 +3,7 @@
     a task that has not begun       ends where it would begin
     a task that runs                an exception is raised in its code, in the main thread of the worker
     a call of an async actor        its asyncio task is cancelled
+    a task that has run for its time limit   the same: a thread of the worker waits for the time to pass
     a call of any other actor       nothing interrupts it: `is_canceled()` is true, and what it returns does not count
 
 The node sends InterruptTask and then the signal SIGURG, whose default action is none.  The signal's handler runs in the
@@ -24,7 +25,8 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
 from ...roles.kept import Latest
-from ...wire.task_spec import TaskSpec, parse_options
+from ...wire.task_spec import TaskSpec, overdue_in_words, parse_options
+from ...wire.tasks import TaskOverdue
 from ..client.interrupts import AGAIN_SECONDS, may_interrupt
 from ..client.runtime import Runtime
 from ..client.task_context import current_call
@@ -56,6 +58,7 @@ class Cancelling:
         self.raised_in = b""  # the task in which the exception was raised: once, so that it can clean up
         self.is_look = False  # the next signal is one of our own
         self.looks_left = 0
+        self.overdue: set[bytes] = set()  # tasks of `cancelled` whose time limit has passed
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGURG, self._on_signal)
 
@@ -80,6 +83,31 @@ class Cancelling:
             call = call.outer
         return specs
 
+    # --- time limits ---
+
+    def limit(self, spec: TaskSpec, seconds: float) -> threading.Timer:
+        """Start the time of a task that begins.  The caller cancels the timer."""
+        timer = threading.Timer(seconds, self._is_overdue, (spec,))
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _is_overdue(self, spec: TaskSpec) -> None:
+        with self.worker.lock:
+            if spec.task_id in self.cancelled or not any(each is spec for each in self._unfinished()):
+                return
+            self.cancelled[spec.task_id] = None
+            self.overdue.add(spec.task_id)
+            self.heard_count += 1
+        self.worker.say(TaskOverdue(spec.task_id))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)
+
+    def timed_out(self, spec: TaskSpec, error: BaseException, name: str) -> bytes:
+        """Return the error value of a task that ended by its time limit; b"": it ended otherwise."""
+        if spec.task_id not in self.overdue or not isinstance(error, TaskInterrupt):
+            return b""
+        return encode_system_error("TaskTimeoutError", overdue_in_words(f"Task {name}", parse_options(spec.options)))
+
     def check(self, spec: TaskSpec) -> None:
         """Raise TaskInterrupt in a task or call that is cancelled."""
         if spec.task_id in self.cancelled and spec.task_id != self.raised_in:
@@ -90,9 +118,13 @@ class Cancelling:
         """Forget a task that has ended; the value of one that caught the exception counts, and its user is told."""
         if spec.task_id == self.raised_in:
             self.raised_in = b""
+        what = "was cancelled"
+        if spec.task_id in self.overdue:
+            self.overdue.discard(spec.task_id)
+            what = f"ran longer than its timeout of {parse_options(spec.options).time_limit:g} s"
         if self.cancelled.pop(spec.task_id, self) is None and has_returned:
             name = self.worker.name_of(spec)
-            text = f"zray: task {name} was cancelled, and has returned a value: it caught the exception, or was faster."
+            text = f"zray: task {name} {what}, and has returned a value: it caught the exception, or was faster."
             print(text, file=sys.stderr, flush=True)
 
     def outcome(self, spec: TaskSpec, result: Failure) -> Failure:

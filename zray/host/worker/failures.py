@@ -28,6 +28,8 @@ def failure(worker: Worker, spec: TaskSpec, error: BaseException) -> Failure:
         if worker.actor is not None:
             crash(worker, name, error)
         return [_exited(worker, name, error)] * max(1, options.num_returns), (), False
+    if timed_out := worker.cancelling.timed_out(spec, error, name):
+        return [timed_out] * max(1, options.num_returns), (), False
     is_far = worker.code is not None and worker.code.is_elsewhere
     return raised(options, name, error, worker.node_id.hex(), is_far=is_far)
 

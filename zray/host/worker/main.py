@@ -98,6 +98,7 @@ class Worker(Runtime):
         self.functions: dict[bytes, Callable[..., Any]] = {}
         self.origins = Origins(self)
         self.fitted = b""  # options of the last task, whose CPUs set the libraries' threads
+        self.time_limit = 0.0  # of tasks with these options, in seconds; 0: none
         self.calls: Counter[bytes] = Counter()  # of functions with max_calls
         self.parting: Parting | None = None  # this process ends after the task in hand
         self.call: Call | None = None  # the call in the main thread and in threads started by the call
@@ -329,6 +330,7 @@ class Worker(Runtime):
         call = self.call = Call(spec, outer)
         if spec.options != self.fitted:
             self.fit_threads(spec)
+        timer = self.cancelling.limit(spec, self.time_limit) if self.time_limit else None
         began = time.perf_counter()
         wants_retry = False
         value = None  # lives until noted: its refs keep their objects alive
@@ -361,6 +363,8 @@ class Worker(Runtime):
             if self.calls[spec.function_id] >= max_calls and self.parting is None:
                 self.parting = Parting("max_calls")
         call.is_open = False
+        if timer is not None:
+            timer.cancel()
         if self.cancelling.cancelled:
             self.cancelling.ends(spec, has_returned=not isinstance(value, BaseException))
         self.call = outer
@@ -376,9 +380,11 @@ class Worker(Runtime):
         value = None  # an error's traceback has this frame, which would keep the error alive
 
     def fit_threads(self, spec: TaskSpec) -> None:
-        """Set the threads of math libraries to the CPUs of the task."""
+        """Set the threads of math libraries to the CPUs of the task, and the time that it may take."""
         self.fitted = spec.options
-        threads.fit(parse_options(spec.options).resources)
+        options = parse_options(spec.options)
+        self.time_limit = options.time_limit
+        threads.fit(options.resources)
 
     def note(
         self, spec: TaskSpec, values: list[Any], contained: tuple[tuple[bytes, ...], ...], *, wants_retry: bool

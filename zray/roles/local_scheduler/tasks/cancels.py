@@ -4,6 +4,7 @@
     with a worker                                       the worker interrupts the task; with force, is killed
     a call in the queue of the actor                    leaves the queue; for a forwarded call, the other node is told
     not found                                           all other nodes are told, because any may have the task
+    longer with its worker than its time limit          the worker interrupts the task, and is killed if that fails
 
 A worker returns an unbegun cancelled task.  Such a task is not sent again, nor retried after a failure or the loss of
 the worker.  Children of a running task are cancelled too, also children submitted later.
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ....ids import PARENT_HASH_BYTES, children_prefix
 from ....wire import tasks
-from ....wire.task_spec import TaskSpec
+from ....wire.task_spec import TaskSpec, overdue_in_words
 from ...effects import ReclaimTasks
 from ...kept import Latest
 from ...role import on
@@ -45,6 +46,7 @@ class Cancels:
         self.node = node
         self.asked: Latest[bytes, tuple[bool, bool]] = Latest(ASKED_MAX)  # force, recursive
         self.parents: Latest[bytes, bool] = Latest(ASKED_MAX)  # by force or not
+        self.overdue: Latest[bytes, None] = Latest(ASKED_MAX)  # tasks of `asked` that nobody has cancelled
 
     @on(tasks.CancelTask)
     def on_cancel_task(self, message: tasks.CancelTask) -> None:
@@ -96,10 +98,14 @@ class Cancels:
         """Forget a task that ended by itself; a later reconstruction runs uncancelled."""
         self.asked.pop(task_id, None)
         self.parents.pop(children_prefix(task_id), None)
+        self.overdue.pop(task_id, None)
 
     def fail(self, task: Task) -> None:
         """End a task or call that no worker has."""
-        self.node.lifecycle.fail(task, "TaskCancelledError", f"{self._in_words(task)} was cancelled.")
+        if task.spec.task_id in self.overdue:
+            self.node.lifecycle.fail(task, "TaskTimeoutError", overdue_in_words(self._in_words(task), task.options))
+        else:
+            self.node.lifecycle.fail(task, "TaskCancelledError", f"{self._in_words(task)} was cancelled.")
 
     def _in_words(self, task: Task) -> str:
         if task.options.actor_id:
@@ -133,6 +139,24 @@ class Cancels:
             hint = "kill() ends its actor" if task.options.actor_id else "cancel(force=True) ends its worker"
             text = f"{self._in_words(task)} was cancelled {PATIENCE_SECONDS:g} s ago, and still runs: {hint}"
             self.node.notices.tell(task.job, text)
+
+    @on(tasks.TaskOverdue)
+    def on_task_overdue(self, message: tasks.TaskOverdue) -> None:
+        """TaskOverdue: no further run follows, and a worker that cannot be interrupted is ended."""
+        node, task = self.node, self.node.tasks.get(message.task_id)
+        if task is None or task.worker is None or task.worker.address != node.sender:
+            node.reject("a task that is overdue, and not there")
+        elif message.task_id not in self.asked:
+            self.asked[message.task_id] = False, True
+            self.overdue[message.task_id] = None
+            self._cancel_children(task, False)
+            node.after(PATIENCE_SECONDS, self._end_overdue, task)
+
+    def _end_overdue(self, task: Task) -> None:
+        if self.node.tasks.get(task.spec.task_id) is task and task.state == TaskState.SENT:
+            worker = task.worker
+            self.fail(task)
+            self.node.pool.kill(worker)
 
     def _cancel_children(self, task: Task, force: bool) -> None:
         prefix = children_prefix(task.spec.task_id)
