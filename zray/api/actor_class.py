@@ -178,7 +178,7 @@ class ActorClass(Generic[C]):
         - `max_pending_calls` (default -1): unfinished calls by a handle in one process; -1: no limit
         - `checkpoint_interval` (default none): save the state after so many calls and recover; 0: replay all calls
         - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
-        - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or an object of
+        - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or one of
           `zray.util.scheduling_strategies`
         - `label_selector` (default none): labels of the node, as `{"disk": "in(ssd, nvme)"}`
         - `fallback_strategy` (default none): list of `{"label_selector": {...}}`, at most 20

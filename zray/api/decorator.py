@@ -55,12 +55,12 @@ def remote(*args: Any, **options: Any) -> Any:
     - `max_retries` (default 3): retries after the death of a worker or node; -1: no limit
     - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a retry too
     - `timeout` (default `None`): seconds that one run may take; then `TaskTimeoutError`
+    - `priority` (default 0): whole number; ready tasks of a program with a higher one start first
     - `max_calls` (default 0): the worker ends after so many runs; 0: never; 1 with `num_gpus`; not in `.options()`
     - `name` (default the function's name): name in errors and logs
     - `writable` (default `False`): array arguments are private copies
     - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
-    - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or an object of
-      `zray.util.scheduling_strategies`
+    - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or one of `zray.util.scheduling_strategies`
     - `label_selector` (default none): labels of the node, as `{"disk": "in(ssd, nvme)"}`
     - `fallback_strategy` (default none): list of `{"label_selector": {...}}`, at most 20
     - `placement_group` (default `"default"`): a group, or `None` for none, also where the parent's group captures

@@ -106,11 +106,12 @@ class RemoteFunction(Generic[P, R]):
         - `max_retries` (default 3): retries after the death of a worker or node; -1: no limit
         - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a retry too
         - `timeout` (default `None`): seconds that one run may take; then `TaskTimeoutError`
+        - `priority` (default 0): whole number; ready tasks of a program with a higher one start first
         - `max_calls` (default 0): the worker ends after so many runs; 0: never; 1 with `num_gpus`; not in `.options()`
         - `name` (default the function's name): name in errors and logs
         - `writable` (default `False`): array arguments are private copies
         - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
-        - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or an object of
+        - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or one of
           `zray.util.scheduling_strategies`
         - `label_selector` (default none): labels of the node, as `{"disk": "in(ssd, nvme)"}`
         - `fallback_strategy` (default none): list of `{"label_selector": {...}}`, at most 20
@@ -248,6 +249,7 @@ class RemoteFunction(Generic[P, R]):
             where=where_of(options, resources, captured),
             max_calls=max_calls,
             time_limit=options.get("timeout") or 0.0,
+            priority=options.get("priority") or 0,
         )
 
     def _signature_of_call(self) -> inspect.Signature:

@@ -56,6 +56,7 @@ class FunctionOptions(PlaceOptions, total=False):
     writable: bool
     max_buffered: int | None
     timeout: float | None
+    priority: int | None
 
 
 class ClassOptions(PlaceOptions, total=False):

@@ -42,6 +42,7 @@ TASK_OPTIONS = (
     "writable",
     "max_buffered",
     "timeout",
+    "priority",
 )
 ACTOR_OPTIONS = (
     *RESOURCE_OPTIONS,
@@ -77,6 +78,7 @@ RESOURCES_MAX = 1_000
 NODE_RESOURCES_MAX = 10_000
 # They travel with every task, and are looked through wherever one is placed.
 FALLBACKS_MAX = 20
+PRIORITY_MAX = 1_000_000
 # Of a task: a thread of its worker waits for so long, which the platform limits.
 TIMEOUT_SECONDS_MAX = 1_000_000
 SMALLEST_AMOUNT = 1 / RESOURCE_UNIT
@@ -328,6 +330,7 @@ _CHECKS: dict[str, Any] = {
     "retry_exceptions": _retry_exceptions,
     "max_calls": _whole(0, 1 << 30),
     "timeout": _seconds,
+    "priority": _whole(-PRIORITY_MAX, PRIORITY_MAX),
     "name": check_text,
     "namespace": check_text,
     "lifetime": _lifetime,

@@ -44,6 +44,7 @@ class Submit(Struct):
     env: str = ""  # an environment variable of the worker
     where: Where | None = None
     timeout: float = 0.0
+    priority: int = 0
 
 
 class Generate(Submit):

@@ -59,6 +59,7 @@ def _submit(process: Process, top: Activation, request: say.Submit) -> None:
         environment=_environment_of(request.env),
         where=request.where,
         time_limit=request.timeout,
+        priority=request.priority,
         **({} if request.resources is None else {"resources": request.resources}),  # type: ignore[arg-type]
     )
     spec = _spec(process, top, request.function, request.args, options)

@@ -59,6 +59,24 @@ def run_tree(depth: int, width: int) -> Script:
 
 
 @remote
+def ranked_tree(depth: int, width: int, priority: int) -> Script:
+    """A tree whose children have a lower or a higher priority than their parent."""
+    refs = []
+    for number in range(width if depth else 0):
+        own = priority + (number % 3 - 1)
+        refs.append((yield Submit(ranked_tree, (depth - 1, width, own), max_retries=-1, priority=own)))
+    return 1 + sum((yield Get(refs)))
+
+
+def run_priorities(depth: int, width: int, count: int) -> Script:
+    """Trees of several priorities at once."""
+    refs = []
+    for number in range(count):
+        refs.append((yield Submit(ranked_tree, (depth, width, number % 5), max_retries=-1, priority=number % 5)))
+    return (yield from outcomes(refs))
+
+
+@remote
 def deep(depth: int) -> Script:
     """Recursion: every level waits for the next."""
     if depth == 0:

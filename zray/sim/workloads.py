@@ -43,6 +43,7 @@ from .task_programs import (
     run_infeasible,
     run_mixed_lengths,
     run_polls,
+    run_priorities,
     run_resources,
     run_returns,
     run_timeouts,
@@ -183,6 +184,11 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "cancels": (
         run_cancels,
         lambda random: (random.randint(1, 8), random.randint(1, 3), random.choice((0.0, 0.001, 0.02)), random.random()),
+    ),
+    # Its tasks have many priorities.
+    "priorities": (
+        run_priorities,
+        lambda random: (random.randint(1, 3), random.randint(1, 3), random.randint(1, 12)),
     ),
     # Some of its tasks run longer than they may.
     "time_limits": (run_time_limits, lambda random: (random.randint(1, 10), random.choice((0.01, 0.05, 0.2)))),

@@ -71,6 +71,7 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     is_dynamic: bool = False  # its one return is a DynamicObjectRefGenerator of the items
     group: Text = ""  # of a call: the concurrency group in which it runs; "": the actor's own
     time_limit: Annotated[float, Meta(ge=0)] = 0.0  # seconds that one run may take; 0: any number
+    priority: int = 0  # of the tasks of a job, those with a higher one start first
 
     @property
     def has_plain_return(self) -> bool:

@@ -90,6 +90,10 @@ class ReadyQueue(Struct, eq=False):
     is_in_group: bool = False  # `resources` are those of the bundle that the next lease takes of
     stays_until: float = 0.0  # all of it was placed here, or is retried here, when we looked: none goes up
     tasks: deque[Task] = field(default_factory=deque)
+    rank: tuple[int, int] = (0, 0)  # by priority, then by depth: the least one of a job is served first
+
+    def __post_init__(self) -> None:
+        self.rank = (-self.options.priority, -self.depth)
 
 
 class WorkerState(enum.IntEnum):

@@ -355,8 +355,8 @@ class Dispatch:
                 self._end_lease(worker)
 
     def _is_outranked(self, worker: Worker, queue: ReadyQueue) -> bool:
-        """Whether the lease should run out: its CPU is owed, deeper tasks of the job wait, or it is old and others
-        wait.
+        """Whether the lease should run out: its CPU is owed, tasks of the job wait that precede, or it is old and
+        others wait.
 
         Others are tasks, or an actor of another job.
         """
@@ -364,11 +364,7 @@ class Dispatch:
             return True
         is_old = self.node.now - worker.leased_at > LEASE_SECONDS
         for other in self.queues:
-            if (
-                other is not queue
-                and other.tasks
-                and (is_old or (other.job is queue.job and other.depth > queue.depth))
-            ):
+            if other is not queue and other.tasks and (is_old or (other.job is queue.job and other.rank < queue.rank)):
                 return True
         return is_old and self.node.actor_room.is_lacking(worker, queue)
 
@@ -430,12 +426,13 @@ class Dispatch:
     def _in_order(self) -> list[ReadyQueue]:
         """Return the queues in order of service: first the job without a lease for the longest time.
 
-        Within a job, children of running tasks precede unbegun tasks, because workers wait for them.
+        Within a job, the higher priority precedes.  Then children of running tasks precede unbegun tasks, because
+        workers wait for them.
         """
         if len(self.queues) == 1:
             return [self.queues[0]]
         self.queues.rotate(-1)
-        return sorted(self.queues, key=lambda queue: (queue.job.served_at, queue.job.job_id, -queue.depth))
+        return sorted(self.queues, key=lambda queue: (queue.job.served_at, queue.job.job_id, *queue.rank))
 
     # --- what comes back ---
 
