@@ -15,6 +15,7 @@ COMMANDS = {
     "drain": "Have a node finish its tasks, hand over its objects, and leave.",
     "gcs": "Verify the logs of a cluster's shards.",
     "keys": "Show, create and revoke keys and tokens of a cluster.",
+    "memory": "Show the values of a session: how large, where made, who refers to them.",
     "microbenchmark": "Measure zray beside the limits of this machine.",
     "reproduce": "Measure the paper's figures, and write a report.",
     "rllib": "Train policies, and look at what was trained.",

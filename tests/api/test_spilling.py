@@ -211,10 +211,13 @@ def test_async_program_awaits_spilled_values(session):
 def test_store_is_full_where_spilling_is_off():
     zray.init(num_cpus=1, object_store_memory=STORE, object_spilling_directory="")
     try:
-        with pytest.raises(ObjectStoreFullError):
+        made = [make.remote(number) for number in range(2)]
+        zray.wait(made, num_returns=2)
+        with pytest.raises(ObjectStoreFullError) as caught:
             refs = []
             for number in range(20):
                 refs.append(zray.put(array(number)))
+        assert f"put at {__file__}:" in str(caught.value) and "task make" in str(caught.value)
     finally:
         zray.shutdown()
 

@@ -54,7 +54,6 @@ COMMANDS = {
     "get": "Read `zray status --format json`.",
     "summary": "Read `zray status --format json`.",
     "logs": "Read the files in the folder that `zray status` shows.",
-    "memory": "Read `store` in `zray status`; `ObjectStoreFullError` names the largest objects.",
     "stack": "Run a sampler such as `py-spy`, with the pids that `zray status` shows.",
     "debug": "Run the program with `ZRAY_LOCAL=1`, and call `breakpoint()` in the task.",
     "timeline": "Return time stamps with the results; `zray microbenchmark` measures the machine.",

@@ -167,8 +167,14 @@ class Client:
         self.unfetched.handed.update(spec.deps)
         return first
 
-    def put(self, object_id: bytes, value: bytes | task_spec.StoredValue, contained: tuple[bytes, ...] = ()) -> None:
-        """Store a value: this process holds a ref to the object, and knows the value."""
+    def put(
+        self,
+        object_id: bytes,
+        value: bytes | task_spec.StoredValue,
+        contained: tuple[bytes, ...] = (),
+        made: str = "",
+    ) -> None:
+        """Store a value: this process holds a ref to the object, and knows the value.  made: as in PutObject."""
         self._own(object_id)
         self.values[object_id] = value
         if type(value) is task_spec.StoredValue:
@@ -178,7 +184,7 @@ class Client:
             puts = self._puts = []
             self._specs = None
             self.outbox.append(objects.PutObjects(puts))
-        puts.append(objects.PutObject(object_id, value, contained))
+        puts.append(objects.PutObject(object_id, value, contained, made))
         self.buffered += 1
 
     def say_item(

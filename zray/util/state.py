@@ -1,4 +1,4 @@
-"""Lists of nodes, actors, tasks, processes, placement groups and programs, under the names of Ray's state API.
+"""Lists of nodes, actors, tasks, objects, processes, placement groups and programs, under the names of Ray's state API.
 
 for node in list_nodes(filters=[("state", "=", "ALIVE")]):
     print(node.node_id, node["resources_total"])
@@ -14,13 +14,13 @@ from ..api.cluster_info import nodes
 from ..api.runtime_context import get_runtime_context, worker_id
 from ..api.sessions import require_runtime
 from ..on_import import shadows
-from ..ray_names import absent
-from ..wire.listing import ActorFact, ListWork, TaskFact, WorkerFact, WorkListed
+from ..wire.listing import ActorFact, ListWork, ObjectFact, TaskFact, WorkerFact, WorkListed
 from .placement_group import placement_group_table
 
 __all__ = [
     "get_actor",
     "get_node",
+    "get_objects",
     "get_placement_group",
     "get_task",
     "get_worker",
@@ -32,6 +32,7 @@ __all__ = [
     "list_tasks",
     "list_workers",
     "summarize_actors",
+    "summarize_objects",
     "summarize_tasks",
 ]
 
@@ -125,6 +126,25 @@ def list_workers(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any)
     return _chosen(map(_worker, _work().workers), filters, limit)
 
 
+def list_objects(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
+    """List references to values, the largest values of the session first.
+
+    Args:
+        filters: (key, "=" or "!=", value) of each condition.
+        limit: at most so many are listed.  Default: 100.
+
+    Returns:
+        Facts on each reference: object_id, object_size (bytes; 0: not known), state ("MEMORY", "DISK"; "MESSAGE": a
+        small value; "COMING": from another node; "PENDING": its task has not ended), reference_type
+        ("PINNED_IN_MEMORY": in place; "LOCAL_REFERENCE"; "USED_BY_PENDING_TASK": a task, a value or a wait refers to
+        it; "COPY"), call_site (file and line of `put`, or the task; large values only), pid (0: none) and node_id.
+
+    Raises:
+        ValueError: a filter is none, or the limit is less than 1.
+    """
+    return _chosen((row for fact in _objects() for row in _references(fact)), filters, limit)
+
+
 def list_placement_groups(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
     """List the placement groups.
 
@@ -194,6 +214,15 @@ def get_worker(id: str, **ignored: Any) -> State | None:
     return next((worker for worker in map(_worker, _work().workers) if worker.worker_id == id), None)
 
 
+def get_objects(id: str, **ignored: Any) -> list[State]:
+    """Find the references to a value, as in list_objects().
+
+    Args:
+        id: the object's id in hexadecimal.
+    """
+    return [row for fact in _objects() if fact.object_id.hex() == id for row in _references(fact)]
+
+
 def get_placement_group(id: str, **ignored: Any) -> State | None:
     """Find the facts on a placement group; None without such a group.
 
@@ -214,24 +243,31 @@ def summarize_tasks(**ignored: Any) -> dict[str, Any]:
     return _summary([*map(_task, _work().tasks)], "name", "total_tasks", "func_name")
 
 
+def summarize_objects(**ignored: Any) -> dict[str, Any]:
+    """Add up the values of the session by the place that made them.
+
+    Returns:
+        {"cluster": {"summary": {call_site: {"total_objects", "total_size_mb", "node_states": {state: count}}}, ...}}.
+        The call site of small values, and of copies from other nodes, is "".
+    """
+    facts = _objects()
+    summary: dict[str, Any] = {}
+    for fact in facts:
+        row = summary.setdefault(fact.made, {"total_objects": 0, "total_size_mb": 0.0, "node_states": {}})
+        row["total_objects"] += 1
+        row["total_size_mb"] += fact.size / 1e6
+        row["node_states"][fact.state] = row["node_states"].get(fact.state, 0) + 1
+    size = sum(fact.size for fact in facts) / 1e6
+    total = {"total_objects": len(facts), "total_size_mb": size, "summary_by": "call_site"}
+    return {"cluster": {"summary": summary, **total}}
+
+
 def _summary(rows: list[State], key: str, total: str, by: str) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     for row in rows:
         counts = summary.setdefault(row[key], {key: row[key], "state_counts": {}})["state_counts"]
         counts[row.state] = counts.get(row.state, 0) + 1
     return {"cluster": {"summary": summary, total: len(rows), "summary_by": by}}
-
-
-def _absent(name: str) -> Callable[..., Any]:
-    def refuse(*args: Any, **options: Any) -> Any:
-        raise absent.not_built(absent.NAMES, f"zray.util.state.{name}")
-
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = "Raise NotImplementedError: absent; the text says what to do instead."
-    return refuse
-
-
-list_objects = _absent("list_objects")
 
 
 def _node(fact: dict[str, Any]) -> State:
@@ -247,12 +283,40 @@ def _node(fact: dict[str, Any]) -> State:
 
 
 def _work() -> WorkListed:
-    """Tasks and actors of all nodes.  A node that does not answer is named in a warning."""
-    found: WorkListed = require_runtime().ask(lambda request: ListWork(request))
+    """Tasks, actors and processes of all nodes."""
+    return _listed(ListWork)
+
+
+def _listed(question: Callable[[int], ListWork]) -> WorkListed:
+    """The answer of all nodes.  A node that does not answer is named in a warning."""
+    found: WorkListed = require_runtime().ask(question)
     if found.silent:
         silent = ", ".join(node.partition("/")[0] for node in found.silent)
-        warnings.warn(f"The list lacks what is on these nodes, which have not answered: {silent}.", stacklevel=3)
+        warnings.warn(f"The list lacks what is on these nodes, which have not answered: {silent}.", stacklevel=4)
     return found
+
+
+def _objects() -> list[ObjectFact]:
+    """The largest values of all nodes, a row a copy."""
+    return _listed(lambda request: ListWork(request, are_objects=True)).objects
+
+
+def _references(fact: ObjectFact) -> list[State]:
+    """A row for each process that refers to the value, or one for the copy."""
+    kinds = dict.fromkeys(fact.holders, "LOCAL_REFERENCE") | dict.fromkeys(fact.readers, "PINNED_IN_MEMORY")
+    other = "USED_BY_PENDING_TASK" if fact.uses else "COPY"
+    return [
+        State(
+            object_id=fact.object_id.hex(),
+            object_size=fact.size,
+            state=fact.state,
+            reference_type=kind,
+            call_site=fact.made,
+            pid=pid,
+            node_id=fact.node.partition("/")[0],
+        )
+        for pid, kind in (kinds or {0: other}).items()
+    ]
 
 
 def _actor(fact: ActorFact) -> State:

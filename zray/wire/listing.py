@@ -1,4 +1,4 @@
-"""Dialog: lists of tasks, actors and processes, for programs that look at the state of the cluster.
+"""Dialog: lists of tasks, actors, processes and objects, for programs that look at the state of the cluster.
 
 driver, worker     ListWork -> WorkListed    to its local scheduler
 local scheduler    ListWork -> WorkListed    to each other local scheduler, on behalf of the process
@@ -13,6 +13,8 @@ from .message import Message, Natural, routed
 
 # Rows of each kind in an answer: some 1.5 MB, less than a second's work for anybody on the way.
 ROWS_MAX = 10_000
+# Processes that are named for an object.
+HOLDERS_MAX = 20
 
 
 class ActorFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -61,15 +63,35 @@ class WorkerFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     actor_id: ShortBytes = b""
 
 
+class ObjectFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """One value on a node.  `size` is in bytes.
+
+    `state`: MEMORY, DISK, MESSAGE (small, in the node's tables), COMING or PENDING.
+    `made` says where it was put, or by which task it is made; empty on other nodes, and for small values.
+    `holders` are processes with refs, `readers` those that use the value in place.
+    `uses` counts tasks, values and waits that refer to it.
+    """
+
+    object_id: ShortBytes
+    size: Natural
+    state: Text
+    node: Text
+    made: Text = ""
+    holders: Annotated[list[Natural], Meta(max_length=HOLDERS_MAX)] = []
+    readers: Annotated[list[Natural], Meta(max_length=HOLDERS_MAX)] = []
+    uses: Natural = 0
+
+
 class ListWork(Message, tag=routed(290, "driver, worker, local -> local")):
-    """A look-up of at most `most` tasks, actors and processes."""
+    """A look-up of at most `most` tasks, actors and processes; or, with `are_objects`, of the largest objects."""
 
     request: int
     most: Natural = ROWS_MAX
+    are_objects: bool = False
 
 
 class WorkListed(Message, tag=routed(291, "local -> driver, worker, local")):
-    """The tasks, actors and processes.
+    """The tasks, actors and processes, or the objects.
 
     `silent` lists nodes that have not answered in time.
     """
@@ -79,3 +101,4 @@ class WorkListed(Message, tag=routed(291, "local -> driver, worker, local")):
     tasks: Annotated[list[TaskFact], Meta(max_length=ROWS_MAX)]
     silent: Annotated[list[Text], Meta(max_length=ROWS_MAX)] = []
     workers: Annotated[list[WorkerFact], Meta(max_length=ROWS_MAX)] = []
+    objects: Annotated[list[ObjectFact], Meta(max_length=ROWS_MAX)] = []

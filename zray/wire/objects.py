@@ -36,6 +36,7 @@ class PutObject(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     object_id: ObjectID
     value: Payload | StoredValue
     contained: Refs = ()  # refs inside the value, which live as long as the value
+    made: Text = ""  # where a large value was put, for the user: file and line
 
 
 class PutObjects(Message, tag=routed(30, "driver, worker -> local")):
@@ -127,10 +128,11 @@ class ResultMissing(Message, tag=routed(27, "local -> local")):
 
 
 class AllocateObject(Message, tag=routed(34, "driver, worker -> objects")):
-    """A request of space in the arena.  `size` is in bytes."""
+    """A request of space in the arena.  `size` is in bytes; `made` says how the value is made, for the user."""
 
     object_id: ObjectID
     size: Natural
+    made: Text = ""
 
 
 class ObjectAllocated(Message, tag=routed(35, "objects, local -> driver, worker")):

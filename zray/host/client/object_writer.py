@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...exceptions import ClusterLostError, ObjectStoreFullError, OutOfDiskError
+from ...ids import is_put
 from ...store.copying import copy_bytes
+from ...store.folding import OWN_FOLDER
 from ...store.layout import Serialized, placed
 from ...store.values import write_into
 from ...wire.objects import AbandonObject, AllocateObject, AllocateRefused, ObjectAllocated
 from ...wire.task_spec import StoredValue
 from .recursion_guard import require_room
+from .task_context import current_call
 
 if TYPE_CHECKING:
     from .runtime import Runtime
 
 # Copied at a time while pages are still being reserved: a quarter of a reservation step.
 STEP_BYTES = 16 << 20
+# Characters of the text that says where a value was made.
+MADE_LENGTH_MAX = 200
 # A write that waits this long for space collects garbage: refs in cycles (an exception and its frames) hold space.
 GARBAGE_SECONDS = 0.2
 
@@ -32,6 +38,7 @@ class Writer:
         # Objects already written by an earlier run; once reported, they are not read here.
         self.found: list[bytes] = []
         self.ordered: dict[bytes, int] = {}  # values that are expected: bytes
+        self.made: dict[bytes, str] = {}  # values of `put` that are being written: where the program puts them
 
     def order(self, object_ids: list[bytes], size: int) -> None:
         """Ask for space for values that are expected next, before they are made; nothing waits for it.
@@ -68,11 +75,12 @@ class Writer:
         runtime = self.runtime
         allocations = runtime.client.allocations
         if self.ordered.pop(object_id, -1) != serialized.size:
+            made = self._how_made(object_id)
             with runtime.lock:
                 if object_id in allocations:  # the size was another one than expected
                     runtime.client.say(AbandonObject(object_id))
                 allocations[object_id] = None
-                runtime.client.say(AllocateObject(object_id, serialized.size))
+                runtime.client.say(AllocateObject(object_id, serialized.size, made))
                 runtime.send_buffered()
         try:
             answer = self._await_pages(object_id, 1)
@@ -87,14 +95,25 @@ class Writer:
             else:
                 self._write_behind_pages(object_id, serialized, place)
         except ObjectStoreFullError:
+            self.made.pop(object_id, None)
             raise
         except BaseException:
+            self.made.pop(object_id, None)
             with contextlib.suppress(ClusterLostError):  # the node has ended, and all objects with it
                 runtime.say(AbandonObject(object_id))
             raise
         finally:
             allocations.pop(object_id, None)
         return place
+
+    def _how_made(self, object_id: bytes) -> str:
+        """Return where the program puts a value, or which task returns it."""
+        if is_put(object_id):
+            made = self.made[object_id] = f"put at {place_in_program()}"
+            return made
+        runtime: Any = self.runtime
+        call = current_call.get() or getattr(runtime, "call", None)
+        return f"task {runtime.name_of(call.spec)}"[:MADE_LENGTH_MAX] if call is not None else ""
 
     def _write_behind_pages(self, object_id: bytes, serialized: Serialized, place: StoredValue) -> None:
         """Copy onto reserved pages while the node reserves the next ones: both take about equally long."""
@@ -131,3 +150,12 @@ class Writer:
             raise ObjectStoreFullError(f"The object store is full: {answer.reason}")
         assert type(answer) is ObjectAllocated
         return answer
+
+
+def place_in_program() -> str:
+    """Return the file and line of the program's code that runs."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(OWN_FOLDER):
+        frame = frame.f_back
+    path = frame.f_code.co_filename[-MADE_LENGTH_MAX:].encode(errors="replace").decode()
+    return f"{path}:{frame.f_lineno}"

@@ -396,9 +396,10 @@ class Runtime:
         submitter = submitter or self.submitter()
         object_id = put_id(submitter.task_id, submitter.next_put())
         stored = self.store(object_id, serialized)
+        made = self.writer.made.pop(object_id, "") if type(stored) is StoredValue else ""
         with self.lock:
             client = self.client
-            client.put(object_id, stored, serialized.contained)
+            client.put(object_id, stored, serialized.contained, made)
             is_full = client.buffered >= BUFFERED_COUNT_MAX
             if is_full:
                 self.send_buffered()

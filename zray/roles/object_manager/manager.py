@@ -28,6 +28,7 @@ from msgspec import Struct
 from ...ids import is_put
 from ...wire import objects, task_spec
 from ..effects import CreateSegment, PagesAreThere, PagesRefused, ReservePages, SegmentCreated, SegmentCreateFailed
+from ..kept import Latest
 from ..role import Role, on
 from ..work_effects import CountStore, NothingLeaves, RoomWanted, SpillWanted, StoreCounted
 from .gives import GIVES_MAX, Gives
@@ -41,6 +42,8 @@ SEGMENT = 0
 RESERVE_BYTES = 64 << 20
 # How long a writer is held back in a full store before it is told so.  Again so long, if one ahead of it has got room.
 FULL_SECONDS = 5.0
+# Values whose makers are known by name, also of those that are gone.
+MADE_MAX = 10_000
 # The limit for a process: each of its threads writes one value at a time.
 ASKED_MAX = 10_000
 # The number of objects named in the error of a full store.
@@ -77,6 +80,7 @@ class Stored(Struct, gc=False, eq=False):
 class ObjectManager(Role):
     """The object manager of a node: arena, pulls and gives."""
 
+    LASTING = {"made": "MADE_MAX"}
     PASSING = {"objects asked retired copying": None} | {
         "ranges": (lambda it: len(it.objects) + len(it.retired), lambda it: it.ranges.capacity // ALIGNMENT),
         "values of one process": (lambda it: Counter(item.process for item in it.asked).values(), "ASKED_MAX"),
@@ -100,6 +104,7 @@ class ObjectManager(Role):
         self.reserve_bytes = reserve_bytes
         self.chunk_bytes = chunk_bytes
         self.ranges = Ranges(capacity)
+        self.made: Latest[bytes, str] = Latest(MADE_MAX)  # where values are made, for the user
         self.objects: dict[bytes, Stored] = {}
         self.asked: deque[Asked] = deque()  # not served yet, in order
         self.waits = 0  # for room in a full store, so far
@@ -125,6 +130,8 @@ class ObjectManager(Role):
     @on(objects.AllocateObject)
     def on_allocate_object(self, message: objects.AllocateObject) -> None:
         stored = self.objects.get(message.object_id)
+        if message.made:
+            self.made[message.object_id] = message.made
         if message.size < 0 or (stored is not None and stored.process == self.sender):
             self.reject("a range asked for twice, or of negative size")
             return
@@ -343,7 +350,7 @@ class ObjectManager(Role):
         )
 
     def _describe(self, stored: Stored) -> str:
-        origin = "put" if is_put(stored.object_id) else "returned by a task"
+        origin = self.made.get(stored.object_id) or ("put" if is_put(stored.object_id) else "returned by a task")
         state = f", still being written by {stored.process}" if stored.process else ""
         if stored.process == self.address:
             state = ", still on its way from another node"

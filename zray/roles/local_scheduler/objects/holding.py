@@ -82,6 +82,7 @@ class Holding:
                 objects.pin(put.object_id, process)
                 objects.dies_no_more(put.object_id)
                 objects.on_disk.pop(put.object_id, None)
+                objects.made[put.object_id] = put.made
                 node.to_seal.append(put.object_id)
             if entry.task is not None:
                 continue  # a call's that has run on another node (answers): it gets this when it is answered

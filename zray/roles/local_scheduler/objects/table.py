@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ....wire.task_spec import StoredValue
+from ...kept import Latest
 from ..task import Task
 from .sharing import LOST, Shared
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 # Values of no more bytes are not counted (small_values): an entry and its task weigh as much.
 SMALL_BYTES_MAX = 1024
+# Large values that are known by the place in the program that made them, also of those that are gone.
+MADE_MAX = 10_000
 
 
 class ObjectEntry(Struct, gc=False, eq=False):
@@ -162,6 +165,7 @@ class ObjectEntry(Struct, gc=False, eq=False):
 class ObjectTable:
     """Entries by id."""
 
+    LASTING = {"made": "MADE_MAX"}
     PASSING = {"entries pins": None, "dying": "pins", "revivable": "dying"} | {
         "unread on_disk restored freed_places freed_recorded freed_shared freed_actors by_death bereft_actors": None,
         "unheld rejoined": None,
@@ -175,6 +179,7 @@ class ObjectTable:
         self.pins: dict[bytes, dict[Process, int]] = {}
         # Large values here that no process was told the place of, least recently used first; some have gone since.
         self.unread: dict[bytes, None] = {}
+        self.made: Latest[bytes, str] = Latest(MADE_MAX)  # how large values are made, for the user
         self.on_disk: dict[bytes, None] = {}  # those with a copy in a spill file of this node
         # Those that are kept for tasks which have not begun: bytes, and the task.
         self.restored: dict[bytes, tuple[int, Task]] = {}

@@ -1,4 +1,4 @@
-"""Lists of tasks, actors and processes (ListWork), of this node and all others.  `Ended` keeps finished work.
+"""Lists of tasks, actors, processes and objects (ListWork), of this node and all others.  `Ended` keeps finished work.
 
 A node asked by another lists only its own.  A node that does not answer in ANSWER_SECONDS is listed as silent.
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from heapq import nlargest
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,7 +21,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder
 
 from ....exceptions import FIRST_MARK, PAST_MARKS, TASK_ERROR
-from ....wire.listing import ROWS_MAX, ActorFact, ListWork, TaskFact, WorkerFact, WorkListed
+from ....wire.listing import HOLDERS_MAX, ROWS_MAX, ActorFact, ListWork, ObjectFact, TaskFact, WorkerFact, WorkListed
 from ....wire.task_spec import StoredValue, TaskOptions
 from ...kept import Latest
 from ...role import on
@@ -29,6 +30,7 @@ from ..task import FORWARDED, Task, TaskState
 
 if TYPE_CHECKING:
     from ....wire.tasks import Function
+    from ..objects.table import ObjectEntry
     from ..scheduler import LocalScheduler
     from ..tables import Actor, Process
     from ..task import Task
@@ -161,6 +163,7 @@ class Listing(Struct, eq=False):
     actors: list[ActorFact]
     tasks: list[TaskFact]
     workers: list[WorkerFact]
+    objects: list[ObjectFact]
     silent: dict[str, None]  # nodes that have not answered
 
 
@@ -183,9 +186,11 @@ class Listings:
             node.reject("a question of a process that is gone")
             return
         most = min(message.most, ROWS_MAX)
-        listing = Listing(
-            node.sender, message.request, most, self._actors(most), self._tasks(most), self._workers(most), {}
-        )
+        if message.are_objects:
+            listing = Listing(node.sender, message.request, most, [], [], [], object_facts(node, most), {})
+        else:
+            work = self._actors(most), self._tasks(most), self._workers(most)
+            listing = Listing(node.sender, message.request, most, *work, [], {})
         if not is_ours or len(self.open) >= LISTINGS_MAX or not node.members.peers:
             self._answer(listing)
             return
@@ -193,7 +198,7 @@ class Listings:
         self.open[self.count] = listing
         for peer in node.members.peers:
             listing.silent[peer] = None
-            node.send(peer, ListWork(self.count, most))
+            node.send(peer, ListWork(self.count, most, message.are_objects))
         node.after(ANSWER_SECONDS, self.answer_without_silent, self.count)
 
     @on(WorkListed)
@@ -206,6 +211,7 @@ class Listings:
         listing.actors += message.actors
         listing.tasks += message.tasks
         listing.workers += message.workers
+        listing.objects += message.objects
         if not listing.silent:
             self._answer(self.open.pop(message.request))
 
@@ -221,8 +227,10 @@ class Listings:
         tasks = latest([(fact.task_id, fact) for fact in listing.tasks])
         actors = latest([(fact.actor_id, fact) for fact in listing.actors])
         silent = [*listing.silent][:ROWS_MAX]
+        objects = sorted(listing.objects, key=lambda fact: -fact.size)[:most]
+        workers = listing.workers[:most]
         self.node.send(
-            listing.asker, WorkListed(listing.request, actors[:most], tasks[:most], silent, listing.workers[:most])
+            listing.asker, WorkListed(listing.request, actors[:most], tasks[:most], silent, workers, objects)
         )
 
     def _actors(self, most: int) -> list[ActorFact]:
@@ -307,3 +315,32 @@ def latest(facts: list[tuple[bytes, Fact]]) -> list[Fact]:
             found[key] = rank, fact
     ended_last = sorted(found.values(), key=lambda ranked: ranked[0] == 1)
     return [fact for _, fact in ended_last]
+
+
+# Objects among which the largest are found: of a node with millions of them, an answer takes a tenth of a second.
+OBJECTS_LOOKED_AT_MAX = 100_000
+
+
+def object_facts(node: LocalScheduler, most: int) -> list[ObjectFact]:
+    """Describe the largest objects of a node, for the list."""
+    sized = ((_size_of(entry), entry) for entry in islice(node.objects.entries.values(), OBJECTS_LOOKED_AT_MAX))
+    largest = nlargest(most, sized, key=lambda pair: pair[0])
+    return [_object_fact(node, entry, size) for size, entry in largest if entry.actor is None]
+
+
+def _size_of(entry: ObjectEntry) -> int:
+    return len(entry.value) if type(entry.value) is bytes else entry.size
+
+
+def _object_fact(node: LocalScheduler, entry: ObjectEntry, size: int) -> ObjectFact:
+    objects = node.objects
+    if entry.value is None:
+        state = "DISK" if entry.is_on_disk else "COMING" if entry.task is None else "PENDING"
+    else:
+        state = "MESSAGE" if type(entry.value) is bytes else "MEMORY"
+    made = objects.made.get(entry.object_id, "")
+    if not made and entry.task is not None:
+        made = f"task {entry.task.options.name or node.lifecycle.function_name(entry.task.spec.function_id)}"
+    holders = [process.pid for process in islice(objects.processes_that_hold(entry), HOLDERS_MAX)]
+    readers = [process.pid for process in islice(objects.pins.get(entry.object_id, ()), HOLDERS_MAX)]
+    return ObjectFact(entry.object_id, size, state, node.address, made, holders, readers, max(0, entry.count))

@@ -324,9 +324,13 @@ class Lifecycle:
             self.node.objects.drop_all(spec.holds)
 
     def _pin_for(self, writer: Process, task: Task, values: list[bytes | StoredValue]) -> None:
+        objects = self.node.objects
+        name = task.options.name or task.options.method or self.function_name(task.spec.function_id)
         for index, value in enumerate(values, 1):
             if type(value) is StoredValue:
-                self.node.objects.pin(return_id(task.spec.task_id, index), writer)
+                object_id = return_id(task.spec.task_id, index)
+                objects.pin(object_id, writer)
+                objects.made[object_id] = f"task {name}"
 
     def fail(self, task: Task, class_name: str, text: str, details: dict[str, Any] | None = None) -> None:
         """End the task with a system error."""

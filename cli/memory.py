@@ -1,0 +1,95 @@
+"""`zray memory`: the values of a session, by the place that made them, and one by one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+STATES = {"MEMORY": "memory", "DISK": "disk", "MESSAGE": "message", "COMING": "on its way", "PENDING": "not made"}
+UNKNOWN = "small values and copies"
+
+
+@click.command()
+@click.option("--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="Values that are shown one by one.",
+)
+@click.option("--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True)
+def memory(address: str | None, limit: int, form: str) -> None:
+    """Show the values of a session: how large they are, where they are made, and who refers to them.
+
+    A value stays while a process, a task or another value refers to it.
+    """
+    import zray
+    from zray.util import state
+
+    with zray.init(address=address or "auto", log_to_driver=False):
+        summary = state.summarize_objects()["cluster"]
+        rows = state.list_objects(limit=10**6)
+    objects = _by_object(rows)
+    if form == "json":
+        click.echo(json.dumps({"summary": summary, "objects": objects[:limit]}, indent=2))
+        return
+    _show_places(summary["summary"])
+    _show_objects(objects[:limit])
+    click.echo(f"{summary['total_objects']:,} values, {_size(summary['total_size_mb'] * 1e6)}")
+
+
+def _by_object(rows: list[Any]) -> list[dict[str, Any]]:
+    """Return the copies of values, the largest first, each with its processes."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        names = ("object_id", "object_size", "state", "call_site", "node_id")
+        copy = found.setdefault((row.object_id, row.node_id), {name: row[name] for name in names} | {"references": []})
+        copy["references"].append({"pid": row.pid, "type": row.reference_type})
+    return [*found.values()]
+
+
+def _show_places(summary: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from .tables import show
+
+    table = Table("made", "values", "size", "where")
+    for made, row in sorted(summary.items(), key=lambda item: -item[1]["total_size_mb"]):
+        where = ", ".join(f"{count:,} {STATES.get(state, state)}" for state, count in row["node_states"].items())
+        table.add_row(_plain(made or UNKNOWN), f"{row['total_objects']:,}", _size(row["total_size_mb"] * 1e6), where)
+    show(table)
+
+
+def _show_objects(objects: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from .tables import show
+
+    table = Table("size", "where", "made", "referred to by", "node", "object")
+    for row in objects:
+        cells = _size(row["object_size"]), STATES.get(row["state"], row["state"]), row["call_site"]
+        table.add_row(*map(_plain, (*cells, _users(row["references"]), row["node_id"], row["object_id"])))
+    show(table)
+
+
+def _users(references: list[dict[str, Any]]) -> str:
+    words = {"PINNED_IN_MEMORY": "in place", "LOCAL_REFERENCE": "ref"}
+    users = [f"pid {each['pid']} ({words[each['type']]})" for each in references if each["pid"]]
+    return ", ".join(users) or ("tasks or values" if references[0]["type"] == "USED_BY_PENDING_TASK" else "other nodes")
+
+
+def _plain(text: str) -> Any:
+    """Return a text that rich prints as it is."""
+    from rich.text import Text
+
+    from zray.exceptions.printable import printable
+
+    return Text(printable(text))
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:,.2f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count:,.0f} B"

@@ -1,0 +1,42 @@
+"""`zray memory`: what fills the object store."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+import zray
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "zray.cli.main", "memory", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_values_are_shown_by_place_and_one_by_one(start):
+    start(num_cpus=1)
+    refs = [zray.put(np.ones(500_000)) for _ in range(3)]
+    done = run("--limit", "2")
+    assert done.returncode == 0, done.stderr
+    places = [line for line in done.stdout.splitlines() if f"put at {__file__}" in line]
+    assert len(places) == 3 and " 3 " in places[0] and "12.0 MB" in places[0] and "3 memory" in places[0]
+    assert all("4.0 MB" in line and f"pid {os.getpid()} (" in line for line in places[1:])
+    assert done.stdout.splitlines()[-1] == "3 values, 12.0 MB"
+    assert len(refs) == 3
+
+
+def test_json_has_the_same(start):
+    start(num_cpus=1)
+    ref = zray.put(np.ones(500_000))
+    found = json.loads(run("--format", "json").stdout)
+    (row,) = [row for row in found["objects"] if row["object_id"] == ref.hex()]
+    assert row["call_site"].startswith(f"put at {__file__}:") and row["state"] == "MEMORY"
+    assert found["summary"]["total_objects"] >= 1
+
+
+def test_machine_without_a_session_is_an_error_in_words(monkeypatch, tmp_path):
+    monkeypatch.setenv("ZRAY_TMPDIR", str(tmp_path))
+    done = run()
+    assert done.returncode == 1 and "Traceback" not in done.stderr and done.stderr.startswith("Error: ")
