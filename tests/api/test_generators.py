@@ -32,16 +32,54 @@ def test_what_a_generator_yields_is_kept_before_it_goes_on(size):
         assert [block.tolist()[::size] for block in zray.get(refs)] == [[0.0], [1.0], [2.0]]
 
 
-def test_a_generator_of_too_few_values():
-    """Nothing of what it had yielded stays in the object store."""
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_generator_of_too_few_values_has_those_and_an_error_for_the_others(size):
+    @zray.remote(num_returns=4)
+    def yields():
+        yield np.zeros(size)
+        yield np.ones(size)
 
+    refs = yields.remote()
+    assert [array[0] for array in zray.get(refs[:2])] == [0, 1]
+    for ref in refs[2:]:
+        with pytest.raises(ValueError, match="num_returns=4, but its generator yielded 2 values"):
+            zray.get(ref)
+
+
+def test_values_before_an_error_of_the_generator_are_there():
+    @zray.remote(num_returns=3)
+    def yields():
+        yield zray.put(7)
+        raise KeyError("second")
+
+    first, *others = yields.remote()
+    assert zray.get(zray.get(first)) == 7
+    for ref in others:
+        with pytest.raises(KeyError, match="second"):
+            zray.get(ref)
+
+
+def test_generator_without_values_raises_in_all_refs():
     @zray.remote(num_returns=2)
     def yields():
-        yield np.zeros(100_000)
+        yield from ()
 
     for ref in yields.remote():
-        with pytest.raises(ValueError, match="num_returns=2, but its generator yielded 1 values"):
+        with pytest.raises(ValueError, match="yielded 0 values"):
             zray.get(ref)
+
+
+def test_first_item_is_the_value_of_a_single_return():
+    class Counter:
+        def items(self):
+            yield from range(5, 1_000_000)
+
+    by_task = zray.remote(num_returns=1)(Counter().items).remote()
+    counter = zray.remote(Counter).remote()
+    by_actor = counter.items.options(num_returns=1).remote()
+    assert zray.get([by_task, by_actor]) == [5, 5]
+    with pytest.raises(ValueError, match="yielded 0 values"):
+        zray.get(zray.remote(num_returns=1)(lambda: (yield from ())).remote())
 
 
 @pytest.mark.parametrize("count", [3, 1_000_000])
@@ -62,10 +100,11 @@ def test_a_generator_that_raises_shows_the_line_and_none_of_ours():
         yield np.zeros(100_000)
         raise KeyError("no second")
 
-    for ref in yields.remote():
-        with pytest.raises(KeyError, match="no second") as caught:
-            zray.get(ref)
-        assert "zray/host" not in caught.value.traceback_str
+    first, ref = yields.remote()
+    assert zray.get(first).shape == (100_000,)
+    with pytest.raises(KeyError, match="no second") as caught:
+        zray.get(ref)
+    assert "zray/host" not in caught.value.traceback_str
 
 
 def test_a_generator_may_be_told_the_number_of_returns_by_its_call():

@@ -302,6 +302,7 @@ class ActorMethod:
                 is_generator=is_generator,
                 max_buffered=options.get("max_buffered") or 0,
                 is_dynamic=options.get("num_returns") == "dynamic",
+                takes_first=options.get("num_returns") == 1 and IS_GENERATOR in options,
                 max_retries=self._retries if retries is None else retries,
                 retry_exceptions=bool(retry),
                 retry_on=to_bytes(serialize(classes)) if classes else b"",

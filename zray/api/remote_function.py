@@ -240,6 +240,7 @@ class RemoteFunction(Generic[P, R]):
             is_generator=self._num_returns == STREAMING,
             max_buffered=options.get("max_buffered") or 0,
             is_dynamic=options.get("num_returns") == "dynamic",
+            takes_first=options.get("num_returns") == 1 and inspect.isgeneratorfunction(self._function),
             max_retries=3 if retries is None else retries,
             retry_exceptions=bool(retry),
             retry_on=to_bytes(serialize(classes)) if classes else b"",

@@ -72,11 +72,12 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     group: Text = ""  # of a call: the concurrency group in which it runs; "": the actor's own
     time_limit: Annotated[float, Meta(ge=0)] = 0.0  # seconds that one run may take; 0: any number
     priority: int = 0  # of the tasks of a job, those with a higher one start first
+    takes_first: bool = False  # of a generator with num_returns=1, the value is its first item
 
     @property
     def has_plain_return(self) -> bool:
         """True if the task returns one value, as it is."""
-        return self.num_returns == 1 and not (self.is_generator or self.is_dynamic)
+        return self.num_returns == 1 and not (self.is_generator or self.is_dynamic or self.takes_first)
 
     @property
     def may_run_again(self) -> bool:

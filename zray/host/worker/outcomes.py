@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import RuntimeEnvSetupError
@@ -36,7 +37,7 @@ def several(
 
     Raises:
         WrongCount: the task returned another number of values.
-        any error of a generator.
+        any error of a generator that has yielded nothing before, or is run again; else the further returns hold it.
     """
     count = options.num_returns
     if options.is_generator:
@@ -57,7 +58,7 @@ def several(
     contained = []
     inline_bytes = 0
     try:
-        for index, part in enumerate(parts, 1):
+        for index, part in enumerate(islice(parts, 1) if options.takes_first else parts, 1):
             if index > count:
                 print(f"zray: {due}, and its generator yields more: the others are dropped.", file=sys.stderr)
                 close = getattr(parts, "close", None)
@@ -77,6 +78,10 @@ def several(
     except BaseException as error:
         if error.__traceback__ is not None:
             error.__traceback__ = error.__traceback__.tb_next  # this frame is not the user's
+        if values and isinstance(error, Exception) and not options.retry_exceptions:
+            failed, inside, _ = raised(options, worker.name_of(spec), error, worker.node_id.hex(), is_far=False)
+            rest = count - len(values)
+            return values + failed[:rest], tuple(contained) + (inside[:rest] or ((),) * rest)
         for index, stored in enumerate(values, 1):
             if type(stored) is StoredValue:
                 worker.say(AbandonObject(return_id(spec.task_id, index)))
