@@ -22,6 +22,7 @@ ADDED = {
     "concurrency groups, order of calls": {"files": 0, "code lines": 111, "statements": 91, "lines of imports": 8},
     "shortages of memory": {"files": 2, "code lines": 257, "statements": 221, "lines of imports": 24},
     "time limits and priorities of tasks": {"code lines": 63, "statements": 63, "lines of imports": 2},
+    "spilling to URLs": {"files": 1, "code lines": 108, "statements": 83, "lines of imports": 15},
     "lists of objects": {"code lines": 85, "statements": 71, "lines of imports": 8},
 }
 for added in ADDED.values():

@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -211,8 +212,8 @@ def test_async_program_awaits_spilled_values(session):
 def test_store_is_full_where_spilling_is_off():
     zray.init(num_cpus=1, object_store_memory=STORE, object_spilling_directory="")
     try:
-        made = [make.remote(number) for number in range(2)]
-        zray.wait(made, num_returns=2)
+        made = make.remote(0, 2 * SIZE)
+        zray.wait([made])
         with pytest.raises(ObjectStoreFullError) as caught:
             refs = []
             for number in range(20):
@@ -230,6 +231,56 @@ def test_folder_is_chosen_by_the_environment(tmp_path, monkeypatch):
         assert files_in(tmp_path / "new") and zray.get(refs[0])[0] == 0
     finally:
         zray.shutdown()
+
+
+@pytest.fixture
+def behind_url(tmp_path):
+    """A session that spills to a URL of fsspec; the folder behind that."""
+    with zray.init(num_cpus=2, object_store_memory=STORE, object_spilling_directory=f"local://{tmp_path}"):
+        yield tmp_path
+    assert not files_in(tmp_path), "the session has ended"
+
+
+def test_values_come_back_from_a_url(behind_url):
+    refs = [zray.put(array(number)) for number in range(20)]
+    made = [make.remote(number) for number in range(20)]
+    assert zray.get([total.remote(ref) for ref in made]) == [number * SIZE // 8 for number in range(20)]
+    assert files_in(behind_url)
+    for number, ref in enumerate(refs):
+        values = zray.get(ref)
+        assert values[0] == values[-1] == number
+    small = [zray.put(np.full(200_000, number % 256, np.uint8)) for number in range(2_000)]
+    assert [int(zray.get(ref)[-1]) for ref in small[::97]] == [number % 256 for number in range(0, 2_000, 97)]
+    del refs, made, small, ref, values
+    wait_until(lambda: not files_in(behind_url))
+
+
+def test_result_whose_file_behind_a_url_is_damaged_is_made_again(behind_url):
+    refs = [make.remote(number) for number in range(20)]
+    zray.wait(refs, num_returns=20, fetch_local=False)
+    wait_until(lambda: files_in(behind_url))
+    for path in files_in(behind_url):
+        with open(path, "r+b") as file:
+            file.write(b"damaged")
+    assert [float(zray.get(ref)[5]) for ref in refs] == list(range(20))
+
+
+def test_files_of_a_dead_session_behind_a_url_are_removed_by_the_next(tmp_path):
+    (old,) = {path.parent.parent for path in map(pathlib.Path, _spill_to(tmp_path))}
+    lost = old / "dead-session"
+    lost.mkdir(parents=True)
+    (lost / "1").write_bytes(b"left")
+    _spill_to(tmp_path)
+    assert not lost.exists()
+
+
+def _spill_to(folder):
+    """Paths of the files of a session that spills there."""
+    with zray.init(num_cpus=1, object_store_memory=STORE, object_spilling_directory=f"local://{folder}"):
+        refs = [zray.put(array(number)) for number in range(20)]
+        found = files_in(folder)
+        assert found and len(refs) == 20
+        return found
 
 
 def test_url_of_a_file_is_a_folder(tmp_path):
@@ -255,7 +306,8 @@ def test_default_folder_is_the_sessions(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "error"), [(3, TypeError), ("s3://bucket", NotImplementedError), ("/proc/none", OSError)]
+    ("given", "error"),
+    [(3, TypeError), ("none://bucket", ValueError), ("s3://bucket", ImportError), ("/proc/none", OSError)],
 )
 def test_bad_directory_is_refused_before_anything_starts(given, error):
     with pytest.raises(error, match="object_spilling_directory"):

@@ -120,6 +120,10 @@ class Node:
         def deliver(role: str, outcome: Any) -> None:
             self.reactor.deliver_from_thread(role, outcome)
 
+        if directory is not None and "://" in directory:
+            from .spill_url import SpillUrl
+
+            return SpillUrl(directory, self.session.name, self.session.folder, self.segments, deliver)
         return SpillFolder(directory, self.session.name, self.session.folder, self.segments, deliver)
 
     def _join(self, cluster: dict[str, Any] | None, hash_seed: str) -> Membership | None:

@@ -17,6 +17,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -94,8 +95,11 @@ class SpillFolder:
             elif type(effect) is effects.RemoveSegmentFile:
                 self._remove_segment(effect.segment)
             else:
-                with suppress(OSError):
-                    os.unlink(self._path(effect.file))
+                self._remove_file(effect.file)
+
+    def _remove_file(self, number: int) -> None:
+        with suppress(OSError):
+            os.unlink(self._path(number))
 
     def _path(self, number: int) -> str:
         return os.path.join(self.folder, str(number))
@@ -123,7 +127,8 @@ class SpillFolder:
                 return effects.SpillFileWritten(effect.token, [], full)
             descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
-                checksums = self._copy(effect, descriptor) if effect.source else self._dump(effect, descriptor)
+                write = partial(self._write_all, descriptor)
+                checksums = self._copy(effect, descriptor) if effect.source else self._dump(effect, write)
             finally:
                 os.close(descriptor)
             os.rename(f"{path}.new", path)
@@ -146,17 +151,17 @@ class SpillFolder:
             f"{DISK_FILLED_MAX:.0%} at most"
         )
 
-    def _dump(self, effect: effects.WriteSpillFile, descriptor: int) -> list[int]:
+    def _dump(self, effect: effects.WriteSpillFile, write: Callable[[memoryview], object]) -> list[int]:
         checksums = []
         for segment, offset, size in effect.parts:
-            arena, checksum = self.segments[segment], _new_checksum()
+            arena, checksum = self.segments[segment], new_checksum()
             data = arena.bytes_of(offset, size)
             for start in range(0, size, PIECE_BYTES):
                 if start % MAPPED_BYTES == 0 and size >= PIECE_BYTES:
                     arena.map_range(offset + start, min(MAPPED_BYTES, size - start))
                 piece = data[start : start + PIECE_BYTES]
                 checksum.update(piece)
-                self._write_all(descriptor, piece)
+                write(piece)
             checksums.append(checksum.intdigest())
         return checksums
 
@@ -208,7 +213,7 @@ class SpillFolder:
     def _restore(self, effect: effects.RestoreRange) -> effects.RangeRestored:
         path = self._path(effect.file)
         try:
-            arena, checksum, done, mapped = self.segments[effect.segment], _new_checksum(), 0, 0
+            arena, checksum, done, mapped = self.segments[effect.segment], new_checksum(), 0, 0
             target = arena.writable(effect.offset, effect.size)
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -248,7 +253,7 @@ class SpillFolder:
                 os.rmdir(self.root)
 
 
-def _new_checksum() -> Any:
+def new_checksum() -> Any:
     """Return an XXH3 hash without data: a CRC-32 would take longer than to read the file."""
     from xxhash import xxh3_64  # most nodes never spill
 

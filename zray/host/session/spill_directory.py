@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import Any
 
 # The filled part of a store from which on objects are spilled.  As Ray's object_spilling_threshold.
 SPILL_ABOVE = 0.8
@@ -13,9 +14,12 @@ IN_MEMORY = ("tmpfs", "ramfs")
 def checked_directory(given: str | None) -> str | None:
     """Return the directory for spill files: as given, or ZRAY_SPILL_DIR; "": no spilling; None: the session's folder.
 
+    A URL of fsspec is returned as it is.
+
     Raises:
         TypeError: no text.
-        NotImplementedError: a URL.
+        ValueError: fsspec knows no such protocol.
+        ImportError: a package for the URL is absent; the text names it.
         OSError: the directory cannot be made, or this user cannot write there; names it.
     """
     directory = os.environ.get("ZRAY_SPILL_DIR") if given is None else given
@@ -26,10 +30,8 @@ def checked_directory(given: str | None) -> str | None:
     source = "ZRAY_SPILL_DIR" if given is None else "object_spilling_directory"
     directory = str(os.fspath(directory)).removeprefix("file://")
     if "://" in directory:
-        raise NotImplementedError(
-            f"Values are spilled to folders only, and {source} is {directory!r}: give a folder on a "
-            "disk of this machine, or one where the remote store is mounted."
-        )
+        file_system_of(directory, source)
+        return directory
     directory = os.path.abspath(directory)
     try:
         os.makedirs(directory, exist_ok=True)
@@ -39,6 +41,25 @@ def checked_directory(given: str | None) -> str | None:
     if not os.access(directory, os.W_OK | os.X_OK):
         raise PermissionError(f"This user cannot write into {source} {directory}.")
     return directory
+
+
+def file_system_of(url: str, source: str) -> tuple[Any, str]:
+    """Return the file system of fsspec for a URL, and the path in it.  source: who gave the URL.
+
+    Raises: as `checked_directory`.
+    """
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        text = f"{source} is {url!r}, and a URL needs fsspec: install zray[storage], or give a folder."
+        raise ImportError(text) from None
+    try:
+        system, path = url_to_fs(url)
+    except ImportError as error:
+        raise ImportError(f"{source} is {url!r}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{source} is {url!r}: {error}") from None
+    return system, str(path)
 
 
 def checked_threshold() -> float:
