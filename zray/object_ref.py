@@ -130,10 +130,14 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
         """The value as a future of asyncio, in the event loop of this thread."""
         import asyncio
 
-        return asyncio.wrap_future(self.future())
+        future = self.future()
+        future.cancels_task = False  # type: ignore[attr-defined]  # asyncio would: wait_for() cancels what it awaits
+        return asyncio.wrap_future(future)
 
     def future(self) -> Future[T_co]:
         """Return a concurrent.futures.Future of the value, or of the task's error.
+
+        Its `cancel()` ends the task if neither a worker nor another node has it yet, and else returns False.
 
         Raises:
             RuntimeError: this process is in no session.

@@ -208,6 +208,21 @@ def test_call_that_was_sent_on_is_cancelled_by_its_actors_node():
     assert (HOME, CancelTask(call)) in node.take_sent() or (HOME, CancelTask(call)) in node.told
 
 
+def test_what_waits_is_cancelled_by_a_future_and_what_a_worker_has_is_not():
+    node = Desk(cpus=1)
+    first, worker = running(node)
+    queued, waiting = node.new_spec(), node.new_spec(deps=[return_id(first.task_id, 1)])
+    node.submit(queued, waiting)
+    node.take_sent()
+    for spec in (first, queued, waiting, queued):
+        cancel(node, spec.task_id, request=3, only_waiting=True)
+    replies = [message for _, message in node.take_sent() if type(message) is CancelTaskReply]
+    assert [bool(reply.error) for reply in replies] == [True, False, False, True]
+    assert is_cancelled(node, queued.task_id) and is_cancelled(node, waiting.task_id)
+    end(node, worker, first)
+    assert value_of(node, first.task_id) == VALUE
+
+
 def test_force_is_refused_for_calls():
     node = Elsewhere()
     call = node.call(0)

@@ -199,7 +199,8 @@ class CancelTask(Message, tag=routed(276, "driver, worker -> local -> local")):
     """A request to end a task: with the worker that runs the task, where `force` says so; with its children.
 
     `trip`: the sender had placed the task at the receiver, on that attempt.  0: the sender does not know where the task
-    is.  `request`: a process wants CancelTaskReply; 0: it does not.
+    is.  `request`: a process wants CancelTaskReply; 0: it does not.  `only_waiting`: a task that a worker or another
+    node has goes on, and the reply says so.
     """
 
     task_id: TaskID
@@ -207,6 +208,7 @@ class CancelTask(Message, tag=routed(276, "driver, worker -> local -> local")):
     recursive: bool = True
     trip: Natural = 0
     request: Natural = 0
+    only_waiting: bool = False
 
 
 class CancelTaskReply(Message, tag=routed(278, "local -> driver, worker")):

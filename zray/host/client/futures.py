@@ -29,14 +29,12 @@ class Futures:
 
     def future_of(self, ref: ObjectRef) -> Any:
         """The ref's value as a concurrent future."""
-        from concurrent.futures import Future
+        from .ref_future import RefFuture
 
         runtime = self.runtime
         client = runtime.client
         runtime.refuse_in_the_middle()
-        future: Any = Future()
-        future.set_running_or_notify_cancel()
-        future.zray_ref = ref  # keeps the object alive until it is resolved
+        future: Any = RefFuture(runtime, ref)
         with runtime.lock:
             if ref.id not in client.held:
                 future.set_exception(context.ref_of_ended_session(ref.id))

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 ASKED_MAX = 10_000
 # C code that does not return holds the exception up: the user hears of that after so long.
 PATIENCE_SECONDS = 5.0
+# A worker or another node has them, or nobody any more.
+PAST_WAITING = (TaskState.SENT, TaskState.DONE, TaskState.PLACED, TaskState.ACCEPTED)
+HAS_BEGUN = "The task does not wait any more."
 NO_FORCE = "force=True is for tasks: it ends the worker, and an actor would lose its state.  See kill() for actors."
 
 
@@ -54,6 +57,9 @@ class Cancels:
         node = self.node
         task = node.tasks.get(message.task_id)
         is_refused = message.force and task is not None and bool(task.options.actor_id)
+        if message.only_waiting and not self._waits(task):
+            node.send(node.sender, tasks.CancelTaskReply(message.request, HAS_BEGUN))
+            return
         if node.sender in node.processes:
             if message.request:
                 node.send(node.sender, tasks.CancelTaskReply(message.request, NO_FORCE if is_refused else ""))
@@ -67,6 +73,12 @@ class Cancels:
             return
         if task is not None and not is_refused:
             self.cancel(task, message.force, message.recursive)
+
+    def _waits(self, task: Task | None) -> bool:
+        """Return whether neither a worker nor another node has the task or call."""
+        if task is None or task.state in PAST_WAITING or task.spec.task_id in self.asked:
+            return False
+        return task.state != TaskState.CALL or task.options.actor_id in self.node.calls.actors
 
     def cancel(self, task: Task, force: bool, recursive: bool) -> None:
         """End a task or a call, or have its process end the run."""
