@@ -1,13 +1,16 @@
 """Dask on zray: graphs of all kinds, large values, errors, and dask's own collections."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 
 import zray
+from tests.gates import Tally, forever, nothing_is_held, until
 
 dask = pytest.importorskip("dask")
 from zray.util.dask import (  # noqa: E402
@@ -90,6 +93,43 @@ def test_error_is_that_of_the_task():
         ray_dask_get({"a": (add, 1)}, "missing")
     with pytest.raises(ValueError, match="cycle"):
         ray_dask_get({"a": (add, "b"), "b": (add, "a")}, "a")
+
+
+def wait(folder):
+    Tally(folder).visit()
+    forever()
+
+
+def fail_beside(folder):
+    until(lambda: Tally(folder).count() == 1)
+    raise KeyError("bad")
+
+
+def test_error_cancels_what_runs(tmp_path):
+    graph = {"a": (wait, tmp_path), "b": (fail_beside, tmp_path), "c": (add, "a", "b")}
+    with pytest.raises(KeyError, match="bad"):
+        ray_dask_get(graph, "c")
+    until(nothing_is_held)
+
+
+def test_ctrl_c_cancels_what_runs(tmp_path):
+    def interrupt():
+        until(lambda: Tally(tmp_path).count() == 1)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        ray_dask_get({"a": (wait, tmp_path)}, "a")
+    thread.join()
+    until(nothing_is_held)
+
+
+def test_progress_bar_changes_nothing_about_errors(tmp_path):
+    graph = {"a": (wait, tmp_path), "b": (fail_beside, tmp_path), "c": (add, "a", "b")}
+    with dask.callbacks.Callback(), pytest.raises(KeyError, match="bad"):
+        ray_dask_get(graph, "c")
+    until(nothing_is_held)
 
 
 @pytest.mark.parametrize("get", GETS)

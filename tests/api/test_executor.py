@@ -151,6 +151,40 @@ def test_shutdown_cancels_calls_that_wait(gate):
     assert len({future.result() for future in futures if not future.cancelled()}) <= 2
 
 
+def test_shutdown_cancels_calls_of_map_that_wait(gate, tmp_path):
+    executor, tally, ended = Executor(), Tally(tmp_path / "tally"), Tally(tmp_path / "ended")
+
+    def work(number):
+        wait(gate, tally)
+        ended.visit()
+
+    results = executor.map(work, range(20))
+    until(lambda: tally.count() == 2)
+    executor.shutdown(wait=False, cancel_futures=True)
+    gate.open()
+    executor.shutdown()
+    with pytest.raises(concurrent.futures.CancelledError):
+        list(results)
+    assert 2 <= tally.count() == ended.count() <= 18
+
+
+def test_terminated_workers_are_free_at_once(tmp_path):
+    shut, tally = Gate(tmp_path / "shut"), Tally(tmp_path / "tally")
+    executor = Executor()
+    futures = [executor.submit(wait, shut, tally) for _ in range(20)]
+    results = executor.map(wait, [shut] * 5)
+    until(lambda: tally.count() == 2)
+    executor.terminate_workers()
+    assert concurrent.futures.wait(futures, timeout=20).not_done == set()
+    for future in futures:
+        assert future.cancelled() or isinstance(future.exception(), zray.exceptions.TaskCancelledError)
+    with pytest.raises(concurrent.futures.CancelledError):
+        next(results)
+    assert zray.get(zray.remote(add).remote(1), timeout=20) == 1
+    with pytest.raises(RuntimeError, match="shut down"):
+        executor.submit(add, 1)
+
+
 def test_asyncio_runs_calls_in_it(executor):
     async def main():
         loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import zray
-from tests.gates import Tally, until
+from tests.gates import Tally, forever, nothing_is_held, until
 
 joblib = pytest.importorskip("joblib")
 from zray.util.joblib import register_ray, register_zray  # noqa: E402
@@ -115,6 +115,22 @@ def test_calls_at_a_time_are_bounded(gate, tmp_path):
     gate.open()
     thread.join()
     assert tally.count() == 6 and done
+
+
+def wait_or_fail(folder, is_bad):
+    """Wait forever; the bad one fails as soon as another one waits."""
+    tally = Tally(folder)
+    if is_bad:
+        until(lambda: tally.count() == 1)
+        raise KeyError("bad")
+    tally.visit()
+    forever()
+
+
+def test_error_cancels_batches_that_run(tmp_path):
+    with pytest.raises(KeyError, match="bad"):
+        run([joblib.delayed(wait_or_fail)(tmp_path, is_bad) for is_bad in (False, True)], n_jobs=2, batch_size=1)
+    until(nothing_is_held)
 
 
 def test_parallel_calls_inside_use_threads():

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import zray
-from tests.gates import Gate, Tally, until, until_ended
+from tests.gates import Gate, Tally, forever, nothing_is_held, until, until_ended
 from zray.util.multiprocessing import Pool
 from zray.util.multiprocessing.pool import AsyncResult
 
@@ -228,6 +228,26 @@ def test_terminated_pool_fails_what_it_has_not_done(gate):
             result.get(timeout=20)
     with pytest.raises(zray.exceptions.RayError):
         iterator.next(timeout=20)
+
+
+def submit_and_wait(folder):
+    def child():
+        Tally(folder / "begun").visit()
+        try:
+            forever()
+        finally:
+            Tally(folder / "ended").visit()
+
+    zray.get(zray.remote(child).remote())
+
+
+def test_terminated_pool_cancels_what_its_calls_have_submitted(tmp_path):
+    pool = Pool(1)
+    pool.apply_async(submit_and_wait, (tmp_path,))
+    until(lambda: Tally(tmp_path / "begun").count() == 1)
+    pool.terminate()
+    pool.join()
+    until(lambda: Tally(tmp_path / "ended").count() == 1 and nothing_is_held())
 
 
 def test_failing_initializer_fails_the_calls():

@@ -53,10 +53,19 @@ def run(dsk: Any, keys: Any, *, workers: int | None, persists: bool, options: di
     with local_callbacks() as callbacks:
         if callbacks:  # progress bars and profilers of dask look into the state of its own scheduler
             with Executor(count) as executor:
-                values = get_async(executor.submit, count, graph, list(wanted), callbacks=callbacks)
+                try:
+                    values = get_async(executor.submit, count, graph, list(wanted), callbacks=callbacks)
+                except BaseException:
+                    executor.terminate_workers()
+                    raise
             found: dict[Any, Any] = dict(zip(wanted, values, strict=True))
         else:
-            found = _Run(graph, wanted, count, options, joins_tasks).values()
+            this_run = _Run(graph, wanted, count, options, joins_tasks)
+            try:
+                found = this_run.values()
+            except BaseException:  # a task has failed, or Ctrl-C
+                this_run.cancel()
+                raise
     if persists:
         found = {key: value if type(value) is ObjectRef else objects.put(value) for key, value in found.items()}
     else:
@@ -116,6 +125,11 @@ class _Run:
             if self.bundles:
                 self._take()
         return {key: self.known[key] for key in self.wanted}
+
+    def cancel(self) -> None:
+        """Cancel all bundles under way."""
+        for ref in self.bundles:
+            objects.cancel(ref)
 
     def _begin(self) -> None:
         """Begin a bundle of the first keys that are ready.  Data and aliases need no task."""

@@ -16,8 +16,8 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import Executor as PythonExecutor
-from concurrent.futures import Future
 from types import FunctionType
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..api import objects, sessions
 from ..api.cluster_info import cluster_resources
 from ..api.decorator import remote
 from ..api.remote_function import RemoteFunction
+from ..exceptions import TaskCancelledError
 from ..object_ref import ObjectRef
 from .mapping import check_count, chunk_function, chunk_task, name_of, next_values
 from .pace import Pace
@@ -42,7 +43,7 @@ class Executor(PythonExecutor):
             print(executor.submit(pow, 2, 10).result())
 
     A call runs as a new task, without an initializer, in any worker: at least once if workers or nodes die.
-    A future that waits for a free CPU can be cancelled.
+    A future that waits for a free CPU can be cancelled.  A call that was handed to the cluster counts as running.
 
     Args:
         max_workers: number of calls at a time at most.  Default: as many as the cluster has CPUs.
@@ -65,8 +66,10 @@ class Executor(PythonExecutor):
         self._lock = threading.Lock()
         self._pending: deque[tuple[Future[Any], Any, tuple[Any, ...], dict[str, Any]]] = deque()
         self._running = 0
+        self._refs: set[ObjectRef[Any]] = set()  # of calls that were handed to the cluster
         self._is_idle = threading.Condition(self._lock)
         self._is_shut_down = False
+        self._is_terminated = False
         self._maps: weakref.WeakSet[_Results] = weakref.WeakSet()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -135,7 +138,7 @@ class Executor(PythonExecutor):
 
         Args:
             wait: return when all calls have ended.  Default: True.
-            cancel_futures: cancel calls that wait for a free CPU.  Default: False.
+            cancel_futures: cancel calls that wait for a free CPU, also those of map().  Default: False.
         """
         with self._lock:
             self._is_shut_down = True
@@ -145,12 +148,24 @@ class Executor(PythonExecutor):
         for future, *_ in cancelled:
             future.cancel()
             future.set_running_or_notify_cancel()
+        if cancel_futures:
+            for results in list(self._maps):
+                results.cancel()
         if not wait:
             return
         with self._lock:
             self._is_idle.wait_for(lambda: not self._running and not self._pending)
         for results in list(self._maps):
             results.wait()
+
+    def terminate_workers(self) -> None:
+        """Refuse further calls, and cancel all calls, also those that run.  Workers stay for other tasks."""
+        self._is_terminated = True
+        self.shutdown(wait=False, cancel_futures=True)
+        for ref in list(self._refs):
+            objects.cancel(ref)
+        for results in list(self._maps):
+            results.cancel(with_running=True)
 
     # --- calls ---
 
@@ -176,7 +191,7 @@ class Executor(PythonExecutor):
         return found.remote
 
     def _start(self) -> None:
-        """Submit tasks for waiting calls, as long as few run: a submitted task cannot be cancelled."""
+        """Submit tasks for waiting calls, as long as few run: the future of a submitted task is not cancelled."""
         while True:
             with self._lock:
                 if not self._pending or self._running >= self._in_flight_max():
@@ -194,9 +209,12 @@ class Executor(PythonExecutor):
                 self._ended(None)
                 continue
             if done.done():
-                self._settle(future, done)
+                self._settle(future, ref, done)
             else:
-                done.add_done_callback(functools.partial(self._settle_and_start, future))
+                self._refs.add(ref)
+                done.add_done_callback(functools.partial(self._settle_and_start, future, ref))
+                if self._is_terminated:
+                    objects.cancel(ref)
 
     def _in_flight_max(self) -> int:
         """Return the number of tasks at a time; one more per CPU than can run, so no CPU waits for the executor's
@@ -204,7 +222,8 @@ class Executor(PythonExecutor):
         """
         return self._limit or self._pace.in_all + self._pace.workers
 
-    def _settle(self, future: Future[Any], done: Future[Any]) -> None:
+    def _settle(self, future: Future[Any], ref: ObjectRef[Any], done: Future[Any]) -> None:
+        self._refs.discard(ref)
         self._ended(done)
         error = done.exception()
         if error is not None:
@@ -212,8 +231,8 @@ class Executor(PythonExecutor):
         else:
             future.set_result(done.result())
 
-    def _settle_and_start(self, future: Future[Any], done: Future[Any]) -> None:
-        self._settle(future, done)
+    def _settle_and_start(self, future: Future[Any], ref: ObjectRef[Any], done: Future[Any]) -> None:
+        self._settle(future, ref, done)
         self._start()
 
     def _ended(self, done: Future[Any] | None) -> None:
@@ -236,6 +255,7 @@ class _Results:
         self._refs = refs
         self._deadline = deadline
         self._is_chunked = is_chunked
+        self._is_cancelled = False
         self._iterator = self._values()
 
     def __iter__(self) -> Iterator[Any]:
@@ -243,6 +263,17 @@ class _Results:
 
     def __next__(self) -> Any:
         return next(self._iterator)
+
+    def cancel(self, *, with_running: bool = False) -> None:
+        """Cancel tasks that wait, the last ones first; with_running: also those that run."""
+        self._is_cancelled = True
+        refs = list(self._refs)
+        _, unfinished = objects.wait(refs, num_returns=len(refs), timeout=0) if refs else ([], [])
+        for ref in reversed(unfinished):
+            if with_running:
+                objects.cancel(ref)
+            else:
+                ref.future().cancel()
 
     def wait(self) -> None:
         """Wait until all tasks have ended."""
@@ -253,5 +284,10 @@ class _Results:
     def _values(self) -> Iterator[Any]:
         refs = self._refs
         while refs:
-            values = next_values(refs, self._deadline)
+            try:
+                values = next_values(refs, self._deadline)
+            except TaskCancelledError:
+                if self._is_cancelled:
+                    raise CancelledError from None
+                raise
             yield from itertools.chain.from_iterable(values) if self._is_chunked else values

@@ -102,7 +102,9 @@ class ZrayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         self.reset_batch_stats()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel batches waiting for a CPU.  Running batches go on, with their results ignored."""
+        """Cancel all batches, also those that run."""
+        if self._executor is not None:
+            self._executor.terminate_workers()
         self._end()
         if ensure_ready:
             self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel)

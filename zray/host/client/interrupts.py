@@ -35,6 +35,9 @@ ENTRANCES = frozenset(
     )
 )  # fmt: skip
 
+# Libraries on the public API: what they call of others' code may be interrupted, as user code that workers call.
+LIBRARIES = ("zray.air.", "zray.rllib.", "zray.train.", "zray.tune.", "zray.util.")
+
 _is_sent_again = False  # a repeated signal is on its way
 _is_again = False  # the next signal is a repeated one
 _is_put_off = False
@@ -120,8 +123,10 @@ def may_interrupt(frame: FrameType | None) -> bool:
         return True
     if innermost.f_code is _code_of("client.connection", "Connection", "receive"):
         return bool(innermost.f_locals["self"].is_waiting)  # asleep: no message is in hand
-    if innermost is not interrupted and innermost.f_code in _callers_of_user_code():
-        return True
+    if innermost is not interrupted:
+        name = innermost.f_globals["__name__"]
+        if name.startswith(LIBRARIES) or innermost.f_code in _callers_of_user_code():
+            return True
     return (
         innermost.f_code is _code_of("client.runtime", "Runtime", "_follow")
         or innermost.f_globals["__name__"] in HARMLESS

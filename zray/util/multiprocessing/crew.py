@@ -341,6 +341,9 @@ class Crew:
         self.woken.put(None)
         if sessions.is_initialized():
             for member in self.workers:
+                for ref, _ in list(member.running):
+                    if not isinstance(ref, BaseException):
+                        objects.cancel(ref)  # with the tasks that the call has submitted, which outlive the actor
                 actors.kill(member.actor)
 
     def join(self) -> None:

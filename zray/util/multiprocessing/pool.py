@@ -82,7 +82,7 @@ class Pool(multiprocessing.pool.Pool):
             self._crew.close()
 
     def terminate(self) -> None:
-        """End all workers at once.  Calls that have not ended fail."""
+        """End all workers at once.  Calls that have not ended fail; tasks that they have submitted are cancelled."""
         self._state = TERMINATE
         self._terminate()
 
