@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 COMMANDS = {
+    "cancel": "End tasks that run or wait: by id, function or job.",
     "doctor": "Find out why this machine cannot join a cluster.",
     "drain": "Have a node finish its tasks, hand over its objects, and leave.",
     "gcs": "Verify the logs of a cluster's shards.",
