@@ -27,6 +27,7 @@ from ..process.node_processes import (
 )
 from ..session.discovery import SCHEME, find_node_of, find_session, is_in_cluster, session_at
 from .green_threads import refuse_green_threads
+from .interrupted_end import cancel_tasks, was_interrupted
 
 if TYPE_CHECKING:
     from ..client.runtime import Runtime
@@ -327,6 +328,8 @@ def _check_token(token: str) -> None:
 
 def stop(driver: Driver) -> None:
     """As zray.shutdown."""
+    if was_interrupted(is_exit=_is_exiting):
+        cancel_tasks(driver)
     if question := driver.ask_for_output():
         try:
             driver.say(question)
@@ -355,7 +358,12 @@ def stop(driver: Driver) -> None:
         interrupts.uninstall()  # not before: the rest of a shutdown would be nobody's
 
 
+_is_exiting = False
+
+
 def _at_exit() -> None:
+    global _is_exiting
+    _is_exiting = True
     runtime = context.runtime
     if os.getpid() == _own_pid and runtime is not None and not runtime.is_worker:
         context.set_runtime(None)
