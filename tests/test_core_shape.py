@@ -15,7 +15,7 @@ MOST = {
 }
 # Features that came after the limits were set, and what each of them has added.
 ADDED = {
-    "cancel": {"files": 5, "code lines": 392, "statements": 325, "lines of imports": 57},
+    "cancel": {"files": 5, "code lines": 411, "statements": 338, "lines of imports": 57},
     "generators": {"files": 2, "code lines": 587, "statements": 508, "lines of imports": 41},
     "ends of pools": {"code lines": 7, "statements": 5, "lines of imports": 1},
     "spilling, files for values in use": {"files": 5, "code lines": 1188, "statements": 1034, "lines of imports": 51},

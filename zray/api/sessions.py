@@ -67,6 +67,7 @@ def init(
     ignore_reinit_error: bool = False,
     namespace: str | None = None,
     log_to_driver: bool = True,
+    cancel_unreferenced: bool = False,
     local_mode: bool = False,
     include_dashboard: bool | None = None,
     logging_level: Any = None,
@@ -84,17 +85,16 @@ def init(
         address: None joins ZRAY_ADDRESS if set, and starts a session else.  "local" starts a session.  "auto" joins
             the newest session of `zray start` on this machine, else the newest of another program's init(), which its
             own address joins too.  "HOST:PORT" joins a cluster through its node here, or with the token in ZRAY_TOKEN.
-        num_cpus, num_gpus: CPUs and GPUs of a new session; default: those that this process may use.
-        resources, labels: further resources of a new session, as {"disk": 2}; labels of its node, as {"disk": "ssd"}.
+        num_cpus, num_gpus, resources, labels: of a new session; by default the CPUs and GPUs that this process may use.
         object_store_memory: bytes of shared memory; default: 30 % of memory, at most 80 % of what /dev/shm has free.
         object_spilling_directory: folder for values that the store has no room for; default: the session's; "": none.
         ignore_reinit_error: return the facts where this process is in a session already.
         namespace, log_to_driver: of named actors and groups, by default its own; whether to print what workers print.
+        cancel_unreferenced: cancel tasks once no ref on their results is left, as for notebooks.  Default: False.
         local_mode: run everything inside of this process, for debuggers.  Default: False, or True where ZRAY_LOCAL=1.
         include_dashboard, logging_level: have no effect; True warns that there is no dashboard.
         runtime_env: environment of all tasks: a dict with env_vars, working_dir, py_modules, excludes, pip or uv.
-        infeasible: "raise" makes a request that no node can meet an error; "wait" keeps it until a node can.
-            Default: ZRAY_INFEASIBLE, else "raise" in a session of this program's own and "wait" in a cluster.
+        infeasible: "raise" or "wait" for requests that no node can meet.  Default: "raise"; in a cluster "wait".
         seed: makes zray.util.rng() draw the same numbers in each run.  Default: ZRAY_SEED, else other numbers each run.
         _memory: bytes that `memory=` options may request together; default: 70 % of memory.
 
@@ -104,8 +104,7 @@ def init(
     Raises:
         RuntimeError: this process is in a session already, or gevent or eventlet has replaced its threads.
         ConnectionError: no session is at the address.
-        ValueError, TypeError: a bad value, or an argument of a new session where one is joined.
-        NotImplementedError: an argument of Ray's that zray does not have yet.
+        ValueError, TypeError, NotImplementedError: a bad or absent argument, or one of a new session in a joined one.
     """
     return _start(
         {**ignored, "include_dashboard": include_dashboard},
@@ -121,6 +120,7 @@ def init(
         object_spilling_directory=object_spilling_directory,
         namespace=namespace,
         log_to_driver=log_to_driver,
+        cancel_unreferenced=cancel_unreferenced,
         infeasible=infeasible,
         seed=seed,
         runtime_env=runtime_env,

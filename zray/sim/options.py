@@ -53,6 +53,7 @@ class Options(Struct, kw_only=True):
     global_schedulers: int = 1
     infeasible: str = "raise"  # reaction to infeasible work
     prints: bool = False  # workers print, and drivers are to see the lines
+    cancels_unreferenced: bool = False  # tasks whose refs are gone
     curious: bool = False  # waiting processes ask why, now and then
     late_node_seconds: float = 0.0  # time at which another node joins, with a resource of its own; 0: none
     # Faults.

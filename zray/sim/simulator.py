@@ -253,7 +253,12 @@ class Simulator:
         driver = Driver(self, node, address, self.pid, b"job%05d" % number, program, args)
         node.attach(driver)
         self.drivers.append(driver)
-        facts = JobFacts(infeasible=self.options.infeasible, log_to_driver=self.options.prints)
+        options = self.options
+        facts = JobFacts(
+            infeasible=options.infeasible,
+            log_to_driver=options.prints,
+            cancels_unreferenced=options.cancels_unreferenced,
+        )
         joined = e.ProcessJoined(address, "driver", self.pid, driver.job_id, 0, facts)
         node.arrive("host", node.scheduler.address, joined)
         self.call_later(self.draw_delay(), driver.start)

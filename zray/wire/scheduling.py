@@ -93,6 +93,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     seed: Natural | None = None  # of the random numbers that tasks draw; None: another one in each run
     revision: Natural = 0  # number of changes of code, sys_path and reloads; the larger of two is the later
     as_ray: bool = False  # `import ray` means zray in workers too
+    cancels_unreferenced: bool = False  # tasks to whose returns nothing refers any more are cancelled
 
     def updated(self, told: "JobFacts") -> "JobFacts":
         """Return these facts with the changes of `told`, if `told` has a later revision."""

@@ -66,6 +66,7 @@ class Driver(Runtime):
         is_owner: bool,
         namespace: str,
         log_to_driver: bool,
+        cancel_unreferenced: bool,
         infeasible: str,
         seed: int | None,
         runtime_env: dict[str, Any],
@@ -89,6 +90,7 @@ class Driver(Runtime):
             given=in_words(runtime_env),
             infeasible=infeasible,
             log_to_driver=log_to_driver,
+            cancels_unreferenced=cancel_unreferenced,
             seed=seed,
             as_ray=ray_imports.is_wanted(),
         )
@@ -107,16 +109,14 @@ class Driver(Runtime):
             print(f"zray: {notice}.", file=sys.stderr)
         root = Submitter(root_task_id(job_id), "driver")
         super().__init__(connection, session.name, welcome.inline_bytes_max, root, session.folder)
-        self.job_id, self.node_id = job_id, welcome.node_id
-        self.facts = hello.facts
-        self.namespace = self.facts.namespace
+        self.job_id, self.node_id, self.runtime_env = job_id, welcome.node_id, runtime_env
+        self.facts, self.namespace = hello.facts, hello.facts.namespace
         self.said_goodbye = self.has_all_output = False  # the latter: output of other nodes, in the logs
         self.on_other = self._on_other
         self.watch = ReloadWatch(self._has_reloaded)
         self.sources = Sources(session.job_sources(job_id))
         # Of sys.path and sys.modules: another number has us look, ahead of the next frame.
         self.path_count = self.modules_count = -1
-        self.runtime_env = runtime_env
         self.more_messages = self._news
         with self.lock:
             self._handle(early)

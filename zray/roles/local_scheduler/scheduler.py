@@ -380,6 +380,8 @@ class LocalScheduler(Role):
             self.bundles.release()
         if objects.bereft_actors or objects.freed_actors:
             self.ends.handles_gone()
+        if objects.abandoned:
+            self.cancels.end_abandoned()
         if self.routes.touched:
             self.routes.pump()
         if self.remote_calls.results:

@@ -168,7 +168,7 @@ class ObjectTable:
     LASTING = {"made": "MADE_MAX"}
     PASSING = {"entries pins": None, "dying": "pins", "revivable": "dying"} | {
         "unread on_disk restored freed_places freed_recorded freed_shared freed_actors by_death bereft_actors": None,
-        "unheld rejoined": None,
+        "unheld rejoined abandoned": None,
     }
 
     def __init__(self) -> None:
@@ -193,6 +193,7 @@ class ObjectTable:
         self.is_by_death = False  # what is freed now goes with a process that has died
         self.unheld: list[bytes] = []  # known to others, and of a task that runs here again: nobody here wants them
         self.by_death: dict[bytes, None] = {}  # of `freed_shared`, and the shard has not heard of it: those that did
+        self.abandoned: list[Task] = []  # unfinished tasks to a return of which nothing refers
         self.rejoined: list[bytes] = []  # shared objects that this node let go of, and holds again
 
     def require(self, object_id: bytes) -> ObjectEntry:
@@ -328,6 +329,8 @@ class ObjectTable:
                 # Unfinished: freed when it finishes (tasks run though nobody wants the result).
                 if entry.shared is not None:
                     self.unheld.append(entry.object_id)
+                elif entry.task.job.facts.cancels_unreferenced:
+                    self.abandoned.append(entry.task)
                 continue
             shared = entry.shared
             if shared is not None:

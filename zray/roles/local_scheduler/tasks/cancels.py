@@ -98,6 +98,15 @@ class Cancels:
         if recursive and task.state == TaskState.SENT:
             self._cancel_children(task, force)
 
+    def end_abandoned(self) -> None:
+        """Cancel tasks to whose returns nothing refers any more, where the program asked for that; no calls."""
+        node, objects = self.node, self.node.objects
+        abandoned, objects.abandoned = objects.abandoned, []
+        for task in abandoned:
+            is_there = node.tasks.get(task.spec.task_id) is task and not (task.job.is_over or task.options.actor_id)
+            if is_there and node.fates.is_bereft(task):
+                self.cancel(task, False, True)
+
     def _end(self, task: Task) -> None:
         if task.missing:
             self.node.trips.stop_waiting((task,))

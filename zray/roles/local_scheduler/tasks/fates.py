@@ -58,7 +58,7 @@ class Fates:
         children = [task for task in node.tasks.values() if type(task) is ChildTask and task.submitter is process]
         known_to_others: list[Task] = []
         for task in reversed(children):
-            if task.state != TaskState.DONE and self._is_bereft(task):
+            if task.state != TaskState.DONE and self.is_bereft(task):
                 if task.options.actor_id:
                     self._end_call(task)
                 elif any(entry.shared is not None for entry in self.node.lifecycle.returns_of(task)):
@@ -80,7 +80,7 @@ class Fates:
 
     # --- tasks ---
 
-    def _is_bereft(self, task: Task) -> bool:
+    def is_bereft(self, task: Task) -> bool:
         """Whether nothing here refers to the task's returns."""
         return all(entry.holders is None and not entry.count for entry in self.node.lifecycle.returns_of(task))
 
@@ -111,7 +111,7 @@ class Fates:
             is_still = is_still and (type(task) is ChildTask or task.origin in self.node.recovery.lost)
             if (
                 is_still
-                and self._is_bereft(task)
+                and self.is_bereft(task)
                 and all(item.object_id in unheld for item in self.node.lifecycle.returns_of(task))
             ):
                 self.end(task)
@@ -181,7 +181,7 @@ class Fates:
             if task is None:
                 self.unwanted[task_id] = (node.sender, trip)  # it may be on its way
             elif (task.origin, task.trip) == (node.sender, trip) and not task.options.actor_id:
-                if self._is_bereft(task):
+                if self.is_bereft(task):
                     self.end(task)
         node.function_table.forget_waiters()
 
