@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any
 
 from ..on_import import shadows
+from .numbers import seconds, whole
 from .resources import PlacementGroupFactory
 from .unknown import checks_names, shown
 
@@ -51,6 +51,7 @@ class CheckpointConfig:
 
     Raises:
         ValueError: a number is out of its range, or the order is another word.
+        TypeError: a number is none, or not whole.
 
     Example:
         saving = tune.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="loss", checkpoint_score_order="min")
@@ -64,10 +65,10 @@ class CheckpointConfig:
     checkpoint_at_end: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.num_to_keep is not None and self.num_to_keep < 1:
-            raise ValueError(f"num_to_keep is at least 1, or None for all checkpoints, not {self.num_to_keep}.")
-        if self.checkpoint_frequency is not None and self.checkpoint_frequency < 0:
-            raise ValueError(f"checkpoint_frequency is at least 0, not {self.checkpoint_frequency}.")
+        if self.num_to_keep is not None:
+            self.num_to_keep = whole("num_to_keep", self.num_to_keep, 1, "None for all checkpoints")
+        if self.checkpoint_frequency is not None:
+            self.checkpoint_frequency = whole("checkpoint_frequency", self.checkpoint_frequency)
         if self.checkpoint_score_order not in (None, "max", "min"):
             raise ValueError(f'checkpoint_score_order is "max" or "min", not {self.checkpoint_score_order!r}.')
 
@@ -82,13 +83,15 @@ class FailureConfig:
         fail_fast: stop all trials at the first error; "raise": and raise the trial's error.
 
     Raises:
-        ValueError: fail_fast is another word, or stands beside max_failures.
+        ValueError: a number is out of its range, fail_fast is another word, or stands beside max_failures.
+        TypeError: max_failures is no whole number.
     """
 
     max_failures: int = 0
     fail_fast: bool | str = False
 
     def __post_init__(self) -> None:
+        self.max_failures = whole("max_failures", self.max_failures, 0, "-1 for no limit", allowed=(-1,))
         if self.fail_fast not in (True, False, "raise"):
             raise ValueError(f'fail_fast is True, False or "raise", not {self.fail_fast!r}.')
         if self.fail_fast and self.max_failures != 0:
@@ -146,6 +149,7 @@ class RunConfig:
 
     Raises:
         TypeError: callbacks is no list, or an argument is unknown.
+        ValueError: verbose is another number.
 
     Example:
         tune.RunConfig(name="first", stop={"training_iteration": 20}, verbose=1)
@@ -167,6 +171,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.callbacks is not None and not isinstance(self.callbacks, (list, tuple)):
             raise TypeError(f"callbacks is a list of tune.Callback, not {shown(self.callbacks)}.")
+        if isinstance(self.verbose, (int, float, str)) and self.verbose not in (0, 1, 2, 3):
+            raise ValueError(f"verbose is 0, 1, 2 or 3, not {self.verbose!r}.")
 
 
 @checks_names("tune.TuneConfig", _OTHER_HOMES)
@@ -180,7 +186,7 @@ class TuneConfig:
         search_alg: the searcher; None: grid and random search.
         scheduler: the trial scheduler; None: first in, first out.
         num_samples: how often the search space is sampled; -1: until something stops the experiment.
-        max_concurrent_trials: trials at once; None: as many as there are resources for.
+        max_concurrent_trials: trials at once; None or 0: as many as there are resources for.
         time_budget_s: seconds, or a `timedelta`, after which all trials end; None: no limit.
         reuse_actors: run trials one after the other in the same processes.
         trial_name_creator, trial_dirname_creator: functions of a trial that return its name, and that of its folder.
@@ -188,8 +194,8 @@ class TuneConfig:
         seed: of everything that is drawn; None: another one each time.
 
     Raises:
-        ValueError: the mode is another word, or num_samples is less than -1.
-        TypeError: num_samples is no whole number, or an argument is unknown.
+        ValueError: the mode is another word, or a number is out of its range.
+        TypeError: a number is none, or not whole, or an argument is unknown.
 
     Example:
         tune.TuneConfig(metric="loss", mode="min", num_samples=20, scheduler=tune.schedulers.ASHAScheduler())
@@ -211,10 +217,14 @@ class TuneConfig:
     def __post_init__(self) -> None:
         if self.mode not in (None, "min", "max") and not isinstance(self.mode, (list, tuple)):
             raise ValueError(f'mode is "min" or "max", not {self.mode!r}.')
-        if not isinstance(self.num_samples, Integral):
-            raise TypeError(f"num_samples is a whole number, not {self.num_samples!r}.")
-        if self.num_samples < -1:
-            raise ValueError(f"num_samples is at least 0, or -1 for no limit, not {self.num_samples}.")
+        self.num_samples = whole("num_samples", self.num_samples, 0, "-1 for no limit", allowed=(-1,))
+        if self.max_concurrent_trials is not None:
+            limit = whole("max_concurrent_trials", self.max_concurrent_trials, 0, "None for no limit")
+            self.max_concurrent_trials = limit
+        if self.time_budget_s is not None:
+            self.time_budget_s = seconds("time_budget_s", self.time_budget_s, "None for no limit")
+        if self.seed is not None:
+            self.seed = whole("seed", self.seed, 0, "None for another one each time")
 
 
 @checks_names("tune.ResumeConfig")
@@ -253,6 +263,10 @@ class ScalingConfig:
     resources_per_worker: dict[str, float] | None = None
     placement_strategy: str = "PACK"
     accelerator_type: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_workers is not None:
+            self.num_workers = whole("num_workers", self.num_workers)
 
     def as_placement_group_factory(self) -> PlacementGroupFactory:
         """The bundles of the trial and of its workers."""

@@ -22,6 +22,7 @@ from .errors import TuneError
 from .interrupts import how_to_go_on
 from .journal import JOURNAL, Journal, JournalWarning, read_journal
 from .logger import formats_of
+from .numbers import whole
 from .outcomes import best_trial_of, rows_of, settle_metric
 from .records.files import TrialFiles
 from .recovery import FolderRepair
@@ -164,7 +165,8 @@ class RunningExperiment:
                     "not in both."
                 )
             settings.space = _constants(self.space)
-            settings.max_concurrent = settings.max_concurrent or getattr(searcher, "max_concurrent", 0) or 0
+            own = whole(f"max_concurrent of {type(searcher).__name__}", getattr(searcher, "max_concurrent", 0) or 0)
+            settings.max_concurrent = settings.max_concurrent or own
         return searcher
 
     def _scheduler(self, scheduler: Any) -> TrialScheduler:

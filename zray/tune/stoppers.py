@@ -16,6 +16,7 @@ from typing import Any
 from ..on_import import shadows
 from .errors import TuneError
 from .metrics import text_of
+from .numbers import number, seconds, whole
 from .objective import LAST, Objective, number_of
 from .trial import has_key, value_of
 
@@ -137,7 +138,7 @@ class MaximumIterationStopper(Stopper):
     """
 
     def __init__(self, max_iter: int) -> None:
-        self.max_iter = max_iter
+        self.max_iter = whole("max_iter", max_iter, 1)
         self.counts: dict[str, int] = {}
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -157,7 +158,7 @@ class TimeoutStopper(Stopper):
     """
 
     def __init__(self, timeout: Any) -> None:
-        self.timeout_s = float(timeout.total_seconds() if hasattr(timeout, "total_seconds") else timeout)
+        self.timeout_s = seconds("timeout", timeout)
         self.began_at: float | None = None
         self.now: float = 0.0
 
@@ -198,6 +199,8 @@ class TrialPlateauStopper(Stopper):
     ) -> None:
         if metric_threshold is not None and mode not in ("min", "max"):
             raise ValueError(f'With metric_threshold the mode is "min" or "max", not {mode!r}.')
+        number("std", std)
+        num_results, grace_period = whole("num_results", num_results, 1), whole("grace_period", grace_period)
         self.metric, self.std, self.num_results, self.grace_period = metric, std, num_results, grace_period
         self.metric_threshold, self.mode = metric_threshold, mode
         self.counts: dict[str, int] = {}
@@ -363,6 +366,8 @@ def _thresholds(stop: Mapping[Any, Any], path: str = "") -> dict[str, Any]:
                 f"The stop criterion {path + key!r} is a number that the result has to reach, not {value!r}.  Pass a "
                 "function of (trial_id, result) for anything else."
             ) from None
+        if value != value:
+            raise ValueError(f"The stop criterion {path + key!r} is {value!r}, which no result reaches.")
         found[path + key] = value
     return found
 

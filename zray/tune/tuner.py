@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 from .config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from .mirror import has_experiment
+from .numbers import seconds
 from .output import names_of
 from .pickles import load
 from .registry import trainable_of
@@ -15,18 +16,22 @@ from .results import ResultGrid, error_of
 from .running_experiment import STATE, RunningExperiment
 from .settings import Settings
 from .trainable import METADATA
-from .unknown import checks_names
+from .unknown import checks_names, shown
 
 __all__ = ["Tuner"]
+
+
+Options = TypeVar("Options", TuneConfig, RunConfig, FailureConfig, CheckpointConfig)
 
 
 def experiment_of(
     trainable: Any, space: dict[str, Any] | None, tune_config: TuneConfig | None, run_config: RunConfig | None
 ) -> RunningExperiment:
     """The experiment that the options describe."""
-    tune, run = tune_config or TuneConfig(), run_config or RunConfig()
-    failure, saving = run.failure_config or FailureConfig(), run.checkpoint_config or CheckpointConfig()
-    budget = tune.time_budget_s
+    tune = _checked("tune_config", tune_config, TuneConfig)
+    run = _checked("run_config", run_config, RunConfig)
+    failure = _checked("failure_config", run.failure_config, FailureConfig)
+    saving = _checked("checkpoint_config", run.checkpoint_config, CheckpointConfig)
     settings = Settings(
         metric=tune.metric,  # type: ignore[arg-type]
         mode=tune.mode,
@@ -38,7 +43,7 @@ def experiment_of(
         score_key=saving.checkpoint_score_attribute or "",
         score_order=saving.checkpoint_score_order or "max",
         checkpoint_at_end=bool(saving.checkpoint_at_end),
-        time_budget_s=float(budget.total_seconds() if hasattr(budget, "total_seconds") else budget or 0),
+        time_budget_s=seconds("time_budget_s", tune.time_budget_s or 0),
         name_of=tune.trial_name_creator,
         folder_of=tune.trial_dirname_creator,
     )
@@ -64,6 +69,21 @@ def experiment_of(
             "verbose": run.verbose,
         },
     )
+
+
+def _checked(name: str, given: Options | None, kind: type[Options]) -> Options:
+    """The options given, or the default ones.
+
+    Raises:
+        TypeError: they are something else, or one of them is.
+        ValueError: one of them is out of its range.
+    """
+    if given is None:
+        return kind()
+    if not isinstance(given, kind):
+        raise TypeError(f"{name} is a tune.{kind.__name__}, not {shown(given)}.")
+    given.__post_init__()  # attributes may have been set since
+    return given
 
 
 def begin_from(settings: Settings, checkpoint: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from zray.exceptions.printable import escaped, printable
 
+from ..numbers import number, whole
 from ..trial import Trial, TrialState
 from .rows import best_of, cell, cells, columns_of, counts, counts_in_words, duration, picked, plain_table
 
@@ -83,6 +84,10 @@ class TuneReporterBase(ProgressReporter):
     ) -> None:
         if mode not in (None, "min", "max"):
             raise ValueError(f'mode is "min" or "max", not {mode!r}.')
+        number("max_report_frequency", max_report_frequency)
+        rows = {"max_progress_rows": max_progress_rows, "max_error_rows": max_error_rows}
+        for name, value in {**rows, "max_column_length": max_column_length, "infer_limit": infer_limit}.items():
+            whole(name, value)
         self._metric_columns, self._parameter_columns = metric_columns, parameter_columns
         self._total_samples = total_samples
         self._max_progress_rows, self._max_error_rows = max_progress_rows, max_error_rows

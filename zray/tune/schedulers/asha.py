@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..decisions import CONTINUE, PAUSE, STOP, Decision
+from ..numbers import FINITE, number, whole
 from ..objective import LAST, number_of
 from ..trial import Trial, TrialState, value_of
 from ..unknown import checks_names
@@ -121,14 +122,14 @@ class AsyncHyperBandScheduler(TrialScheduler):
         stop_last_trials: bool = True,
         type: str = "stopping",
     ) -> None:
-        if max_t < grace_period or grace_period <= 0:
+        number("max_t", max_t, most=FINITE, is_above=True)
+        number("grace_period", grace_period, is_above=True)
+        number("reduction_factor", reduction_factor, 1.0, FINITE, is_above=True)
+        brackets = whole("brackets", brackets, 1)
+        if max_t < grace_period:
             raise ValueError(f"grace_period lies between 0 and max_t: {grace_period} and {max_t} do not fit.")
-        if reduction_factor <= 1:
-            raise ValueError(f"reduction_factor is larger than 1, not {reduction_factor}.")
         if type not in ("stopping", "promotion"):
             raise ValueError(f'type is "stopping" or "promotion", not {type!r}.')
-        if brackets < 1:
-            raise ValueError(f"brackets is at least 1, not {brackets}.")
         self.time_attr, self.metric, self.mode = time_attr, metric, mode
         self.r, self.R, self.eta = grace_period, max_t, reduction_factor
         self.is_promotion, self.stop_last_trials = type == "promotion", stop_last_trials

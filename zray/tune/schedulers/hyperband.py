@@ -24,6 +24,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..decisions import PAUSE, STOP, Decision
+from ..numbers import FINITE, number
 from ..objective import number_of
 from ..trial import Trial, value_of
 from ..unknown import checks_names
@@ -101,10 +102,8 @@ class HyperBandScheduler(TrialScheduler):
         reduction_factor: float = 3,
         stop_last_trials: bool = True,
     ) -> None:
-        if max_t < 1:
-            raise ValueError(f"max_t is at least 1, not {max_t}.")
-        if reduction_factor <= 1:
-            raise ValueError(f"reduction_factor is larger than 1, not {reduction_factor}.")
+        number("max_t", max_t, 1.0, FINITE)
+        number("reduction_factor", reduction_factor, 1.0, FINITE, is_above=True)
         self.time_attr, self.metric, self.mode = time_attr, metric, mode
         self.R, self.eta, self.stop_last_trials = max_t, reduction_factor, stop_last_trials
         self.brackets: list[Bracket] = []

@@ -11,6 +11,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from ..decisions import PAUSE, STOP, Decision
+from ..numbers import number, whole
 from ..objective import LAST, number_of
 from ..trial import Trial, value_of
 from ..unknown import checks_names
@@ -55,6 +56,9 @@ class MedianStoppingRule(TrialScheduler):
         min_time_slice: float = 0,
         hard_stop: bool = True,
     ) -> None:
+        number("grace_period", grace_period)
+        number("min_time_slice", min_time_slice)
+        min_samples_required = whole("min_samples_required", min_samples_required, 1)
         self.time_attr, self.metric, self.mode = time_attr, metric, mode
         self.grace_period, self.min_samples_required = grace_period, min_samples_required
         self.min_time_slice, self.hard_stop = min_time_slice, hard_stop

@@ -21,6 +21,7 @@ import numpy as np
 
 from ...on_import import shadows
 from ..decisions import PAUSE, Decision
+from ..numbers import number, whole
 from ..objective import LAST, number_of
 from ..spaces import Domain, Function
 from ..trial import Trial, TrialState, value_of
@@ -161,10 +162,15 @@ class PopulationBasedTraining(TrialScheduler):
             raise ValueError(
                 "PopulationBasedTraining needs hyperparam_mutations or custom_explore_fn: both are missing."
             )
-        if not 0 <= quantile_fraction <= 0.5:
-            raise ValueError(f"quantile_fraction lies between 0 and 0.5, not {quantile_fraction}.")
-        if perturbation_interval <= 0:
-            raise ValueError(f"perturbation_interval is larger than 0, not {perturbation_interval}.")
+        number("perturbation_interval", perturbation_interval, is_above=True)
+        number("burn_in_period", burn_in_period)
+        number("quantile_fraction", quantile_fraction, most=0.5)
+        number("resample_probability", resample_probability, most=1.0)
+        seed = whole("seed", seed)
+        if not isinstance(perturbation_factors, (list, tuple)) or len(perturbation_factors) != 2:
+            raise ValueError(f"perturbation_factors is a pair of numbers, not {perturbation_factors!r}.")
+        for factor in perturbation_factors:
+            number("Each of perturbation_factors", factor, is_above=True)
         for key, mutation in (hyperparam_mutations or {}).items():
             if not isinstance(mutation, (list, tuple, Mapping, Domain)) and not callable(mutation):
                 raise TypeError(f"The mutation of {key!r} is a list, a domain, a function or a dict, not {mutation!r}.")

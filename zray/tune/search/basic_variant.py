@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..numbers import whole
 from ..unknown import checks_names
 from ..variants import check_space, grid_count, variant
 from .points import check_points
@@ -35,10 +36,12 @@ class BasicVariantGenerator(Searcher):
     ) -> None:
         super().__init__()
         self.points = list(points_to_evaluate or ())
-        self.max_concurrent = max_concurrent
+        self.max_concurrent = whole("max_concurrent", max_concurrent or 0)
         self.constant_grid_search = constant_grid_search
         if isinstance(random_state, np.random.Generator):
             random_state = int(random_state.integers(2**31))
+        if random_state is not None:
+            random_state = whole("random_state", random_state, 0, "a numpy.random.Generator")
         self._has_seed = random_state is not None
         self.seed = settled_seed(random_state, {})
         self.space: dict[str, Any] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..numbers import whole
 from ..unknown import checks_names
 from .searcher import Searcher, set_search_properties
 
@@ -29,8 +30,7 @@ class ConcurrencyLimiter(Searcher):
     def __init__(self, searcher: Any, max_concurrent: int, batch: bool = False) -> None:
         from . import as_searcher
 
-        if max_concurrent < 1:
-            raise ValueError(f"max_concurrent is at least 1, not {max_concurrent}.")
+        max_concurrent = whole("max_concurrent", max_concurrent, 1)
         self.searcher = as_searcher(searcher)
         super().__init__(self.searcher.metric, self.searcher.mode)
         self.limit, self.batch = max_concurrent, batch

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..numbers import number, whole
 from ..spaces import Categorical, Domain, Float, Integer
 from ..unknown import checks_names
 from ..variants import has_unresolved_values
@@ -141,10 +142,11 @@ class HyperOptSearch(Searcher):
     ) -> None:
         super().__init__(reward_attr or metric, "max" if reward_attr else mode)
         self._space, self._points = space, list(points_to_evaluate or ())
-        self._n_initial_points, self._gamma = n_initial_points, gamma
-        self._seed = random_state_seed
+        self._n_initial_points = whole("n_initial_points", n_initial_points)
+        self._gamma = number("gamma", gamma, most=1.0, is_above=True)
+        self._seed = None if random_state_seed is None else whole("random_state_seed", random_state_seed)
         self._rng: np.random.Generator | None = None  # begins with the search
-        self.max_concurrent = max_concurrent
+        self.max_concurrent = None if max_concurrent is None else whole("max_concurrent", max_concurrent)
         self._domain: Any = None
         self._is_own = False  # whether the space is one of Tune
         self._trials: Any = None

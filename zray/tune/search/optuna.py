@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..numbers import whole
 from ..unknown import checks_names
 from .former import flat_config, former_trials
 from .optuna_spaces import distributions_of, flat_point, nested, values_of
@@ -85,6 +86,7 @@ class OptunaSearch(Searcher):
         super().__init__(metric=metric, mode=mode)
         if seed is not None and sampler is not None:
             raise ValueError("The seed is that of the default sampler: give the seed to the sampler that you pass.")
+        seed = None if seed is None else whole("seed", seed)
         self._space = space
         self._points = list(points_to_evaluate or ())
         self._rewards = list(evaluated_rewards or ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from ..numbers import whole
 from ..unknown import checks_names
 from .searcher import Searcher, learnt_values, metrics_of, set_search_properties
 
@@ -26,8 +27,7 @@ class Repeater(Searcher):
     def __init__(self, searcher: Any, repeat: int = 1, set_index: bool = True) -> None:
         from . import as_searcher
 
-        if repeat < 1:
-            raise ValueError(f"repeat is at least 1, not {repeat}.")
+        repeat = whole("repeat", repeat, 1)
         self.searcher = as_searcher(searcher)
         super().__init__(self.searcher.metric, self.searcher.mode)
         self.repeat, self.set_index = repeat, set_index
