@@ -10,8 +10,10 @@ from typing import Any
 
 from .errors import TuneError
 from .refs import dumps
+from .result import SHOULD_CHECKPOINT
 from .storage import write_aside
 from .trial import Trial
+from .trial_results import result_for
 
 __all__ = ["Callback", "CallbackList", "pickled", "unpickled"]
 
@@ -24,7 +26,8 @@ class Callback:
 
     Arguments of methods: `iteration` grows with each result, and with each turn of the experiment's loop; `trials`
     are all trials; `trial` is the one that the event is about, with `trial_id`, `config`, `last_result` and `path`;
-    `result` is a dict of metrics; `checkpoint` has a `path`; `info` is room for more.
+    `result` is a dict of metrics, a copy for this callback alone, of which `should_checkpoint` may be set;
+    `checkpoint` has a `path`; `info` is room for more.
 
     An error that a method raises ends the experiment: `fit` raises `TuneError`, which names the method.  Correct the
     callback, and go on with `Tuner.restore`.
@@ -117,11 +120,22 @@ class CallbackList:
         """
         for method in self.methods(name):
             try:
-                method(**arguments)
+                if "result" in arguments:
+                    self._call_with_result(method, arguments)
+                else:
+                    method(**arguments)
             except Exception as error:
                 raise _failure(
                     method, error, "The experiment has stopped: correct the callback, then go on with Tuner.restore."
                 ) from error
+
+    def _call_with_result(self, method: Any, arguments: dict[str, Any]) -> None:
+        """Call a method with a result of its own; the one change that counts asks the trial for a checkpoint."""
+        result = arguments["result"]
+        own = result_for(method.__self__, result)
+        method(**{**arguments, "result": own})
+        if own is not result and own.get(SHOULD_CHECKPOINT):
+            result[SHOULD_CHECKPOINT] = True
 
     def begin(self, folder: str, goes_on: bool, **info: Any) -> None:
         """Call `setup` of all; where an experiment goes on, give them their states back.

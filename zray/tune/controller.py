@@ -24,7 +24,7 @@ from .search.searcher import Searcher
 from .settings import Settings
 from .stoppers import Stopper, criterion
 from .trial import SavedCheckpoint, Trial, TrialState, headline, value_of
-from .trial_results import filled_result, missing_metric, superfluous
+from .trial_results import filled_result, missing_metric, result_for, superfluous
 
 __all__ = ["Controller"]
 
@@ -180,7 +180,7 @@ class Controller(ControllerNames):
             return
         self.note_best(trial, result)
         if trial.trial_id not in self.told:
-            self.searcher.on_trial_result(trial.trial_id, result)
+            self.searcher.on_trial_result(trial.trial_id, result_for(self.searcher, result))
         if stop_reason:
             result["done"] = True
             self.actions.append(ev.Logged(trial.trial_id, result))
@@ -188,7 +188,7 @@ class Controller(ControllerNames):
             self._complete(trial, halts=True)
             return
         self.actions.append(ev.Logged(trial.trial_id, result))
-        decided = self.scheduler.on_trial_result(self, trial, result)
+        decided = self.scheduler.on_trial_result(self, trial, result_for(self.scheduler, result))
         decision = decided if isinstance(decided, Decision) else Decision(decided)
         if trial.state is not TrialState.RUNNING:  # the scheduler has acted on it already
             return
@@ -281,8 +281,7 @@ class Controller(ControllerNames):
 
     def _missing_metric(self, result: dict[str, Any]) -> str:
         users = ("TuneConfig", self.settings), ("the scheduler", self.scheduler), ("the searcher", self.searcher)
-        wanted: dict[str, Any] = {name: getattr(user, "metric", None) for name, user in users}
-        return missing_metric(result, wanted)
+        return missing_metric(result, {name: getattr(user, "metric", None) for name, user in users})
 
     # --- checkpoints ---
 
@@ -323,16 +322,17 @@ class Controller(ControllerNames):
             self._halt(trial, "stop", save=self.settings.checkpoint_at_end and not trial.has_newest)
         self._terminate(trial)
         if notifies_scheduler:
-            self.scheduler.on_trial_complete(self, trial, trial.last_result)
+            self.scheduler.on_trial_complete(self, trial, result_for(self.scheduler, trial.last_result))
         self._tell_searcher(trial, is_error=False)
         if self.stopper is not None:
-            self.stopper.on_trial_complete(trial.trial_id, trial.last_result)
+            self.stopper.on_trial_complete(trial.trial_id, result_for(self.stopper, trial.last_result))
 
     def _tell_searcher(self, trial: Trial, *, is_error: bool) -> None:
         """A trial has ended; it may run again later, after a restore, and is over for the searcher all the same."""
         if trial.trial_id not in self.told:
             self.told.add(trial.trial_id)
-            self.searcher.on_trial_complete(trial.trial_id, result=trial.last_result or None, error=is_error)
+            last = result_for(self.searcher, trial.last_result) or None
+            self.searcher.on_trial_complete(trial.trial_id, result=last, error=is_error)
 
     def _terminate(self, trial: Trial) -> None:
         self._move(trial, TrialState.TERMINATED)

@@ -18,6 +18,7 @@ from .callback import Callback
 from .records.files import FORMATS, csv_rows, flattened, plain, without_nan
 from .records.tensorboard import EventFile
 from .trial import Trial
+from .trial_results import result_for
 
 __all__ = [
     "DEFAULT_LOGGERS",
@@ -355,7 +356,7 @@ class LegacyLoggerCallback(LoggerCallback):
         """Hand a result to the trial's loggers."""
         self.log_trial_start(trial)
         for each in self._loggers[trial.trial_id]:
-            each.on_result(result)
+            each.on_result(result_for(each, result))
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         """Close the trial's loggers."""

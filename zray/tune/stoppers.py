@@ -19,6 +19,7 @@ from .metrics import text_of
 from .numbers import number, seconds, whole
 from .objective import LAST, Objective, number_of
 from .trial import has_key, value_of
+from .trial_results import result_for
 
 __all__ = [
     "CombinedStopper",
@@ -127,7 +128,7 @@ class FunctionStopper(Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         self.reason = f"{getattr(self.function, '__name__', 'the stop function')} returned True"
-        return bool(self.function(trial_id, result))
+        return bool(self.function(trial_id, result_for(self.function, result)))
 
 
 class MaximumIterationStopper(Stopper):
@@ -289,7 +290,7 @@ class CombinedStopper(Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         # Each of them sees each result.
-        stopping = [stopper for stopper in self.stoppers if stopper(trial_id, result)]
+        stopping = [each for each in self.stoppers if each(trial_id, result_for(each, result))]
         self.reason = stopping[0].reason if stopping else ""
         return bool(stopping)
 
@@ -298,7 +299,7 @@ class CombinedStopper(Stopper):
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any]) -> None:
         for stopper in self.stoppers:
-            stopper.on_trial_complete(trial_id, result)
+            stopper.on_trial_complete(trial_id, result_for(stopper, result))
 
 
 def _is_number(value: Any, kind: Any) -> bool:
@@ -314,7 +315,7 @@ def criterion(stopper: Stopper | None, trial_id: str, result: dict[str, Any]) ->
     if result.get("done"):
         return "its result says that it is done", ""
     try:
-        if stopper is not None and stopper(trial_id, result):
+        if stopper is not None and stopper(trial_id, result_for(stopper, result)):
             return stopper.reason or f"{type(stopper).__name__} has stopped it", ""
     except TuneError:
         raise

@@ -14,7 +14,7 @@ from .trial import SavedCheckpoint, Trial, value_of
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["filled_result", "missing_metric", "missing_time", "superfluous"]
+__all__ = ["filled_result", "missing_metric", "missing_time", "result_for", "superfluous"]
 
 
 def filled_result(trial: Trial, event: Report, experiment_id: str, facts: dict[str, Any]) -> dict[str, Any]:
@@ -91,6 +91,24 @@ def missing_time(result: Mapping[str, Any], scheduler: Any) -> str:
         f"The first result has {lack}, by which {name} measures time (time_attr): {name} does not look at such results."
         f"  The result has {', '.join(map(str, result))}.  Report {key!r}, or pass another time_attr to {name}."
     )
+
+
+def result_for(user: Any, result: dict[str, Any]) -> dict[str, Any]:
+    """A result as a callback, stopper, scheduler or searcher of the program gets it: a copy, which may be changed.
+
+    Dicts and lists are copied, at any depth; other values are the same objects.  Parts of Tune change no result, and
+    get the result itself.
+    """
+    return result if type(user).__module__.startswith(_OWN) else _copied(result)
+
+
+_OWN = __name__.rpartition(".")[0] + "."
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(each) if isinstance(each, (dict, list)) else each for key, each in value.items()}
+    return [_copied(each) if isinstance(each, (dict, list)) else each for each in value]
 
 
 def superfluous(trial: Trial, settings: Settings) -> list[SavedCheckpoint]:

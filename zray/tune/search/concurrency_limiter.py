@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..numbers import whole
+from ..trial_results import result_for
 from ..unknown import checks_names
 from .searcher import Searcher, set_search_properties
 
@@ -64,12 +65,13 @@ class ConcurrencyLimiter(Searcher):
         return suggestion
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        self.searcher.on_trial_result(trial_id, result)
+        self.searcher.on_trial_result(trial_id, result_for(self.searcher, result))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         if trial_id not in self.open:
             return
         self.open.discard(trial_id)
+        result = None if result is None else result_for(self.searcher, result)
         if not self.batch:
             self.searcher.on_trial_complete(trial_id, result=result, error=error)
             return
