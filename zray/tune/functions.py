@@ -11,6 +11,7 @@ import inspect
 import shutil
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +19,8 @@ from typing import Any
 from ..on_import import shadows
 from . import session
 from .checkpoint import Checkpoint, check
-from .metrics import recordable
+from .metrics import SHOWN_MAX, as_metrics, recordable, text_of
+from .unknown import shown
 
 __all__ = ["FunctionRun", "Reporter", "StatusReporter", "TrialStopped", "call_form", "function"]
 
@@ -111,14 +113,36 @@ class FunctionRun:
             self._changed.notify_all()
 
     def _take_returned(self, returned: Any) -> None:
-        """A function may return its last result, or yield results."""
+        """A function may return its last result, or yield results.
+
+        Raises:
+            TypeError: what it returned or yielded is no result.
+        """
         if inspect.isgenerator(returned):
             for metrics in returned:
-                self.report(_as_metrics(metrics), None)
-        elif isinstance(returned, Mapping) or hasattr(returned, "_asdict"):
-            self.report(_as_metrics(returned), None)
-        elif isinstance(returned, (int, float)) and not isinstance(returned, bool) and not self._has_reported:
-            self.report(_as_metrics(returned), None)
+                self.report(self.result_of(metrics, "yielded"), None)
+        elif isinstance(returned, Mapping) or hasattr(returned, "_asdict") or not self._has_reported:
+            if returned is not None:
+                self.report(self.result_of(returned, "returned"), None)
+        elif returned is not None:
+            name = getattr(self._function, "__name__", "the function")
+            words = "is left out: its results are those that it has reported"
+            warnings.warn(f"{name} returned {_shortened(returned)} ({shown(returned)}), which {words}.", stacklevel=1)
+
+    def result_of(self, value: Any, verb: str) -> dict[str, Any]:
+        """Return a value of the function as a dict of metrics.
+
+        Raises:
+            TypeError: the value is no result; `verb` says what the function did with it.
+        """
+        metrics = as_metrics(value)
+        if metrics is not None:
+            return metrics
+        name = getattr(self._function, "__name__", "The function")
+        raise TypeError(
+            f"{name} {verb} {_shortened(value)} ({shown(value)}), which is no result: return or yield a dict of "
+            'metrics, as {"loss": 0.5}, or one number.'
+        )
 
     def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
         """Take a result from the function's thread.
@@ -200,10 +224,9 @@ def _discard(saved: Any) -> None:
         shutil.rmtree(saved[0], ignore_errors=True)
 
 
-def _as_metrics(value: Any) -> dict[str, Any]:
-    if hasattr(value, "_asdict"):  # TrainingResult of 2018
-        return {key: field for key, field in value._asdict().items() if field is not None}
-    return dict(value) if isinstance(value, Mapping) else {"_metric": value}
+def _shortened(value: Any) -> str:
+    text = text_of(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 class Reporter:
@@ -213,7 +236,7 @@ class Reporter:
         self._run = run
 
     def __call__(self, _metrics: Mapping[str, Any] | None = None, **metrics: Any) -> None:
-        result = _as_metrics(_metrics) if _metrics is not None else {}
+        result = self._run.result_of(_metrics, "reported") if _metrics is not None else {}
         self._run.report({**result, **metrics}, None)
 
     @property

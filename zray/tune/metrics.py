@@ -18,7 +18,9 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["as_number", "clean_texts", "encode_other", "recordable", "text_of"]
+from .result import DEFAULT_METRIC
+
+__all__ = ["as_metrics", "as_number", "clean_texts", "encode_other", "recordable", "text_of"]
 
 # Dicts and lists in one another: JSON of Python reads and writes a thousand.
 DEPTH_MAX = 100
@@ -33,6 +35,16 @@ _BELOW = "\0"
 _PLAIN = frozenset((float, bool, type(None)))
 _LISTS = frozenset((list, tuple, set, frozenset))
 _KEYS = frozenset((str, int, float, bool, type(None)))
+
+
+def as_metrics(value: Any) -> dict[str, Any] | None:
+    """Return a result as a dict of metrics: a number of any kind is the metric `_metric`; None: it is no result."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "_asdict"):  # TrainingResult of 2018
+        return {key: field for key, field in value._asdict().items() if field is not None}
+    number = as_number(value)
+    return None if number is None else {DEFAULT_METRIC: number}
 
 
 def recordable(metrics: Mapping[Any, Any]) -> dict[str, Any]:

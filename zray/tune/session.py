@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 from ..on_import import shadows
 from .checkpoint import TEMPORARY, Checkpoint
+from .metrics import as_metrics
+from .result import DEFAULT_METRIC
 
 __all__ = [
     "TuneContext",
@@ -71,7 +73,7 @@ def report(
     """Report a result of the current trial.
 
     Args:
-        _metrics: the metrics, as a dict; or pass them as keywords.
+        _metrics: the metrics, as a dict; or pass them as keywords.  One number is the metric `_metric`.
         checkpoint: what the trial can go on from.
         checkpoint_dir_name: accepted for Ray's programs.
 
@@ -85,10 +87,10 @@ def report(
     """
     session = current()
     if _metrics is not None and not isinstance(_metrics, Mapping):
-        if "_metric" not in metrics and isinstance(_metrics, (int, float)):  # tune.report(0.5): one value, in 2020
-            _metrics = {"_metric": _metrics}
-        else:
+        given = as_metrics(_metrics) if DEFAULT_METRIC not in metrics else None
+        if given is None:
             raise TypeError(f'report takes a dict of metrics, as {{"loss": 0.5}}, not {type(_metrics).__name__}.')
+        _metrics = given  # tune.report(0.5): one value, in 2020
     if session is None:
         warnings.warn("A result was reported outside of a trial: it is ignored.", stacklevel=2)
         return
