@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .batches import FLOAT_MAX, Batch, Episode, copied
+from .batches import FLOAT_MAX, Batch, Episode, clipped, copied
 from .environments import InvalidEnvironmentError, check_reward
 from .groups import Group
 from .old_environments import seed_otherwise
@@ -145,7 +145,7 @@ class AgentGroup(Group):
             self.owners[place][agent] = owner
         return owner
 
-    def rollout(self, policy: Any, steps: int, clip_rewards: bool = False) -> Any:
+    def rollout(self, policy: Any, steps: int, clip_rewards: bool | float = False) -> Any:
         """Step all environments so many times by the policies of their agents.
 
         Args:
@@ -214,7 +214,13 @@ class AgentGroup(Group):
         return rows
 
     def _advance(
-        self, policy: Any, place: int, actions: dict[Any, Any], clip_rewards: bool, cut: Any, episodes: list[Episode]
+        self,
+        policy: Any,
+        place: int,
+        actions: dict[Any, Any],
+        clip_rewards: bool | float,
+        cut: Any,
+        episodes: list[Episode],
     ) -> float:
         """Step an environment, and give rewards and ends to the steps of its agents.  Returns the sum of rewards."""
         try:
@@ -239,7 +245,7 @@ class AgentGroup(Group):
             total += float(reward)
             self.agent_returns[place][agent] = self.agent_returns[place].get(agent, 0.0) + float(reward)
             if agent in there and not there[agent].is_complete:
-                there[agent].reward += float(np.sign(reward) if clip_rewards else reward)
+                there[agent].reward += float(clipped(reward, clip_rewards))
         self.returns[place] += total
         next_observations = copied(dict(observations))
         if self.events is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from .advantages import generalized_advantages
 from .sequences import Sequence
 
-__all__ = ["FLOAT_MAX", "Batch", "Cut", "Episode", "copied", "is_finite", "whole_episodes"]
+__all__ = ["FLOAT_MAX", "Batch", "Cut", "Episode", "clipped", "copied", "is_finite", "whole_episodes"]
 
 # The largest reward: rewards have 32 bits.
 FLOAT_MAX = float(np.finfo(np.float32).max)
@@ -81,6 +81,18 @@ def is_finite(reward: Any, most: float) -> bool:
         return bool(-most <= reward <= most)
     except (TypeError, ValueError):
         return False
+
+
+def clipped(reward: Any, clip: bool | float) -> Any:
+    """Return a reward as the learner gets it.
+
+    Args:
+        reward: a number.
+        clip: True: the reward's sign; another number: the bound of its size; False or 0: the reward itself.
+    """
+    if clip is True:
+        return np.sign(reward)
+    return min(max(reward, -clip), clip) if clip else reward
 
 
 def copied(observation: Any) -> Any:

@@ -71,7 +71,7 @@ class AlgorithmConfig:
         env: Any = NOT_GIVEN,
         *,
         env_config: dict[str, Any] = NOT_GIVEN,
-        clip_rewards: bool | None = NOT_GIVEN,
+        clip_rewards: bool | float | None = NOT_GIVEN,
         horizon: int | None = NOT_GIVEN,
         normalize_actions: bool = NOT_GIVEN,
         clip_actions: bool = NOT_GIVEN,
@@ -87,7 +87,7 @@ class AlgorithmConfig:
         Args:
             env: gymnasium id, class, function of the env_config, or name of `register_env`; required.  Default: None.
             env_config: dict for the environment's constructor.  Default: {}.
-            clip_rewards: whether the learner gets the signs of rewards; None: for Atari ids alone.  Default: None.
+            clip_rewards: the bound of rewards; True: the learner gets their signs; None: so for Atari.  Default: None.
             horizon: steps after which an episode is truncated; None: no limit.  Default: None.
             normalize_actions: whether Box actions are scaled to finite bounds: -1 to the lower, 1 to the upper one.
                 Default: True.

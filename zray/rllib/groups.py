@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .batches import FLOAT_MAX, Batch, Cut, Episode, copied, is_finite, whole_episodes
+from .batches import FLOAT_MAX, Batch, Cut, Episode, clipped, copied, is_finite, whole_episodes
 from .callbacks import BaseEnv, Events, LiveEpisode, MetricsLogger
 from .environments import (
     EnvContext,
@@ -238,7 +238,7 @@ class Group(Places):
         place, agent = there[number]
         return place, "" if agent is None else f" of agent {agent!r}"
 
-    def rollout(self, policy: Policy, steps: int, clip_rewards: bool = False) -> Batch:
+    def rollout(self, policy: Policy, steps: int, clip_rewards: bool | float = False) -> Batch:
         """Step all environments so many times by the policy; with `is_whole`, each until its episode ends.
 
         Raises:
@@ -291,7 +291,7 @@ class Group(Places):
                     self._tell("on_episode_step", place)
                 returns[place] += float(reward)
                 lengths[place] += 1
-                rewards[step, place] = np.sign(reward) if clip_rewards else reward
+                rewards[step, place] = clipped(reward, clip_rewards) if clip_rewards else reward
                 if is_terminal or is_truncated:
                     terminated[step, place], ended[step, place] = is_terminal, True
                     if not is_terminal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .batches import FLOAT_MAX
 from .ranges import COUNT, NUMBER, OPTIONAL, SHARE, SIZE, Range, check
 from .schedules import check_points
 from .spellings import common_defaults, once
@@ -33,6 +34,8 @@ LIMITS: dict[str, Range] = {
     "top_directions": Range(1, is_whole=True, is_optional=True),
     "fan_in": Range(2, is_whole=True),
 }
+# The bound of rewards: finite in 32 bits.
+CLIP = Range(0, FLOAT_MAX)
 # Options that are schedules, and the range of their values.
 SCHEDULES = {"lr_schedule": NUMBER, "entropy_coeff_schedule": Range(), "epsilon": SHARE}
 
@@ -73,6 +76,9 @@ def check_limits(options: Mapping[str, Any], name: str) -> None:
         ValueError: a number is out of its range.
     """
     check_numbers(options, name)
+    clip = options.get("clip_rewards")
+    if clip is not None and not isinstance(clip, bool):
+        check(f"The option 'clip_rewards' of {name} is True, for the signs of rewards, or", clip, CLIP)
     if isinstance(evaluation := options.get("evaluation_config"), Mapping):
         check_numbers(evaluation, f"evaluation_config of {name}")
     model = options["model"]

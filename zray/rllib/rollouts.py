@@ -52,7 +52,7 @@ class GroupHost:
         self.groups = [group_class(index, worker_index=worker_index, **groups) for index in indices]
 
     def rollout(
-        self, weights: dict[str, Any], observation_filter: Any, steps: int, clip_rewards: bool = False
+        self, weights: dict[str, Any], observation_filter: Any, steps: int, clip_rewards: bool | float = False
     ) -> list[Batch]:
         """A batch of each group."""
         self.policy.set_weights(weights)
@@ -152,7 +152,7 @@ class Rollouts:
         ]
 
     def collect(
-        self, weights: dict[str, Any], observation_filter: Any, steps: int, clip_rewards: bool = False
+        self, weights: dict[str, Any], observation_filter: Any, steps: int, clip_rewards: bool | float = False
     ) -> list[Batch]:
         """A batch of each group, in the order of the groups."""
         if self.host is not None:
