@@ -180,9 +180,11 @@ class Algorithm(Views, Checkpoints, Trainable):
 
     def check_unread(self, policy: Any) -> None:
         """Say which options of the model nothing has read."""
-        unread = dict(getattr(policy, "unread_keys", {}))  # a policy class of the program may have none
-        if is_atari_id(self.algorithm_config["env"]):
-            unread = {key: value for key, value in unread.items() if key not in ("dim", "framestack")}
+        silent = {"dim", "framestack"} if is_atari_id(self.algorithm_config["env"]) else set()
+        if getattr(getattr(policy, "model", None), "log_std", None) is None:  # there are no free deviations
+            silent.add("free_log_std")
+        given = getattr(policy, "unread_keys", {})  # a policy class of the program may have none
+        unread = {key: value for key, value in given.items() if key not in silent}
         defaults = {**common_defaults(), **self.config_class.defaults}["model"]
         check_keys(unread, defaults, type(self).__name__)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .models.catalog import MODEL_DEFAULTS
+from .other_options import IGNORED
 from .spellings import once
 
 __all__ = ["ReadKeys", "check_keys", "refuse_absent"]
@@ -21,7 +22,7 @@ ABSENT: dict[str, str] = {
 # Defaults of Ray, and what models here do anyway: nothing is lost.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     **{key: (value,) for key, value in MODEL_DEFAULTS.items() if not key.startswith("fcnet_")},
-    "free_log_std": (False, True),
+    "free_log_std": (True,),
     "log_std_clip_param": (20.0,),
     "lstm_use_prev_action_reward": (False, -1),
     "zero_mean": (True,),
@@ -35,8 +36,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "attention_init_gru_gate_bias": (2.0,),
     "attention_use_n_prev_actions": (0,),
     "attention_use_n_prev_rewards": (0,),
-    "_disable_preprocessor_api": (True, False),
-    "_disable_action_flattening": (True, False),
+    "_disable_preprocessor_api": (False,),
+    "_disable_action_flattening": (False,),
     "_use_default_native_models": (-1, True, False),
     "always_check_shapes": (True, False),
     "dueling": (True, False),  # put there by DQN; a custom model has the head that it has
@@ -51,6 +52,9 @@ REASONS: dict[str, str] = {
     "dim": "it is of Atari ids alone",
     "framestack": "it is of Atari ids alone",
     "grayscale": "images of Atari ids are gray, and others as they are",
+    "free_log_std": "deviations are free numbers of Box actions, and no outputs of the layers",
+    "_disable_preprocessor_api": IGNORED["_disable_preprocessor_api"],
+    "_disable_action_flattening": IGNORED["_disable_action_flattening"],
     "log_std_": "deviations are free numbers of Box actions, and are not clipped",
     "vf_share_layers": "the policy has no value function",
     "custom_model_config": "there is no custom_model",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ABSENT", "FIXED", "FUNCTIONS", "IGNORED", "OF_REPLAY", "OTHERS", "TF"]
+__all__ = ["ABSENT", "FIXED", "FUNCTIONS", "IGNORED", "NEUTRAL", "OF_REPLAY", "OTHERS", "TF"]
 
 # Options that are or hold functions, which no search space calls.
 FUNCTIONS = (
@@ -14,6 +14,7 @@ FUNCTIONS = (
 TF = "it is of TensorFlow, and models are torch's"
 _STACK = "there is one stack of classes here"
 _REPLACED = "a rollout process that is lost is always replaced"
+_PROBES = "sample_timeout_s says when a process counts as lost"
 _LEARNER = "the learner is the process of the algorithm"
 # Options that change nothing here, and the reason.  Empty: nothing is lost, and nothing is said.
 IGNORED: dict[str, str] = {
@@ -30,8 +31,6 @@ IGNORED: dict[str, str] = {
             "_enable_new_api_stack",
             "_enable_rl_module_api",
             "_enable_learner_api",
-            "_disable_preprocessor_api",
-            "_disable_action_flattening",
             "_disable_execution_plan_api",
             "_disable_initialize_loss_from_dummy_batch",
             "_use_trajectory_view_api",
@@ -43,8 +42,6 @@ IGNORED: dict[str, str] = {
     **dict.fromkeys(("module_to_env_connector", "env_runner_cls", "sampler_config"), _STACK),
     **dict.fromkeys(
         (
-            "ignore_worker_failures",
-            "ignore_env_runner_failures",
             "recreate_failed_workers",
             "recreate_failed_env_runners",
             "restart_failed_env_runners",
@@ -54,13 +51,15 @@ IGNORED: dict[str, str] = {
             "delay_between_env_runner_restarts_s",
             "num_consecutive_worker_failures_tolerance",
             "num_consecutive_env_runner_failures_tolerance",
-            "worker_health_probe_timeout_s",
-            "worker_restore_timeout_s",
-            "env_runner_health_probe_timeout_s",
-            "env_runner_restore_timeout_s",
+            "ignore_worker_failures",
+            "ignore_env_runner_failures",
         ),
-        "",
+        _REPLACED,
     ),
+    **dict.fromkeys(("worker_health_probe_timeout_s", "env_runner_health_probe_timeout_s"), _PROBES),
+    **dict.fromkeys(("worker_restore_timeout_s", "env_runner_restore_timeout_s"), _PROBES),
+    "_disable_preprocessor_api": "observations are flattened, and discrete ones are one-hot",
+    "_disable_action_flattening": "actions have the form of the action space",
     **dict.fromkeys(("num_learners", "num_learner_workers", "num_gpus_per_learner_worker"), _LEARNER),
     **dict.fromkeys(("num_cpus_per_learner", "num_cpus_per_learner_worker", "local_gpu_idx"), _LEARNER),
     **dict.fromkeys(("num_cpus_for_driver", "num_cpus_for_main_process", "num_cpus_for_local_worker"), _LEARNER),
@@ -114,7 +113,6 @@ IGNORED: dict[str, str] = {
             "extra_python_environs_for_driver",
             "extra_python_environs_for_worker",
             "redirect_worker_output",
-            "use_critic",
             "count_steps_by",
             "algorithm_config_overrides_per_module",
             "observation_fn",
@@ -130,10 +128,45 @@ IGNORED: dict[str, str] = {
     "hiddens": "the layers are those of model['fcnet_hiddens']",
 }
 
+# Values of these options that ask for what happens here anyway.  Of other options: None, False, 0 and empty ones.
+# An option of one algorithm has the algorithm's name in front.
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "A3C.sample_async": (True,),
+    **dict.fromkeys(("recreate_failed_workers", "recreate_failed_env_runners", "restart_failed_env_runners"), (True,)),
+    **dict.fromkeys(("max_num_worker_restarts", "max_num_env_runner_restarts"), (1000,)),
+    **dict.fromkeys(("delay_between_worker_restarts_s", "delay_between_env_runner_restarts_s"), (60.0,)),
+    "num_consecutive_worker_failures_tolerance": (100,),
+    "num_consecutive_env_runner_failures_tolerance": (100,),
+    **dict.fromkeys(("worker_health_probe_timeout_s", "env_runner_health_probe_timeout_s"), (60.0, 30.0)),
+    **dict.fromkeys(("worker_restore_timeout_s", "env_runner_restore_timeout_s"), (1800.0,)),
+    **dict.fromkeys(("num_cpus_per_learner", "num_cpus_per_learner_worker"), (1, "auto")),
+    **dict.fromkeys(("num_cpus_for_driver", "num_cpus_for_main_process", "num_cpus_for_local_worker"), (1,)),
+    "eager_tracing": (True, False),  # of some years the one, and of others the other
+    "eager_max_retraces": (20,),
+    "simple_optimizer": (False, -1),
+    "prioritized_replay_eps": (1e-6,),
+    "collect_metrics_timeout": (180,),
+    "metrics_episode_collection_timeout_s": (60.0,),
+    "placement_strategy": ("PACK",),
+    **dict.fromkeys(("log_sys_usage", "create_local_env_runner", "shuffle_sequences"), (True,)),
+    **dict.fromkeys(("use_worker_filter_stats", "update_worker_filter_stats", "synchronize_filters"), (True,)),
+    **dict.fromkeys(("validate_workers_after_construction", "validate_env_runners_after_construction"), (True,)),
+    "evaluation_force_reset_envs_before_iteration": (True,),
+    "count_steps_by": ("env_steps",),
+    "policy_map_capacity": (100,),
+    "replay_mode": ("independent",),
+    "hiddens": (),
+    "storage_unit": ("timesteps", "fragments"),
+    "replay_sequence_length": (1, None),
+    "replay_burn_in": (0,),
+    "replay_zero_init_states": (True,),
+}
+
 _SINGLE = "transitions are drawn one by one, from the memory of the learner"
 # Keys of `replay_buffer_config` that change nothing here, and the reason.
 OF_REPLAY: dict[str, str] = {
-    **dict.fromkeys(("_enable_replay_buffer_api", "prioritized_replay_eps", "replay_batch_size"), ""),
+    **dict.fromkeys(("_enable_replay_buffer_api", "replay_batch_size"), ""),
+    "prioritized_replay_eps": "it has no effect here",
     **dict.fromkeys(("storage_unit", "replay_sequence_length", "replay_burn_in", "replay_zero_init_states"), _SINGLE),
     **dict.fromkeys(("metrics_num_episodes_for_smoothing", "batch_size_B", "batch_length_T", "seed"), _SINGLE),
     **dict.fromkeys(("no_local_replay_buffer", "replay_buffer_shards_colocated_with_driver"), _SINGLE),
@@ -146,6 +179,7 @@ OF_REPLAY: dict[str, str] = {
 FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "grad_clip_by": (("global_norm",), "Give `grad_clip`, which bounds the norm of the whole gradient."),
     "shuffle_batch_per_epoch": ((True,), "=minibatches are drawn anew in each epoch"),
+    "use_critic": ((True,), "The value function is the baseline of advantages: leave use_critic out."),
     "learner_config_dict": (({},), "Derive an algorithm, and read options of your own in `env_config` or `model`."),
     "add_default_connectors_to_learner_pipeline": ((True,), "Derive an algorithm, and change its update."),
     "add_default_connectors_to_env_to_module_pipeline": ((True,), "Wrap the environment."),

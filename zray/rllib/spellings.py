@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .other_options import ABSENT, FIXED, IGNORED, OF_REPLAY, OTHERS, TF
+from .other_options import ABSENT, FIXED, IGNORED, NEUTRAL, OF_REPLAY, OTHERS, TF
 from .ranges import SHARE, Range, check, is_searched
 from .schedules import checked_schedule
 
@@ -108,24 +108,38 @@ def _check_keys(option: str, value: Mapping[str, Any], known: tuple[str, ...], i
     """
     for name in value:
         if name in ignored:
-            once(f"{option}[{name!r}]", ignored[name])
+            if not _is_neutral(name, value[name]):
+                once(f"{option}[{name!r}]", ignored[name])
         elif name not in known:
             near = difflib.get_close_matches(str(name), known, 1)
             raise TypeError(f"{option} has no key {name!r}.  " + (f"Near: {near[0]!r}." if near else f"Keys: {known}."))
 
 
+def _is_neutral(name: str, value: Any, kind: str = "") -> bool:
+    """Whether a value of an option that changes nothing asks for nothing else."""
+    neutral = NEUTRAL.get(f"{kind}.{name}", NEUTRAL.get(name, (False, {}, [])))
+    same = (value is each or (type(value) is not bool or not each) and value == each for each in neutral)
+    return value is None or any(same)
+
+
 def _epsilon(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """`exploration_config`: a schedule of epsilon; other kinds of exploration belong to the algorithm."""
     names = ("type", "initial_epsilon", "final_epsilon", "epsilon_timesteps", "warmup_timesteps")
-    kind = value.get("type", "EpsilonGreedy")
+    is_greedy = "epsilon" in options
+    kind = value.get("type") or ("EpsilonGreedy" if is_greedy else "StochasticSampling")
     kind = str(kind if isinstance(kind, str) else kind.__name__).rpartition(".")[2]
     if kind not in ("EpsilonGreedy", "StochasticSampling"):
         raise NotImplementedError(
             f"zray does not have the exploration {kind!r} of rllib yet.  Give `epsilon` for DQN, `entropy_coeff` for "
             "PPO, or explore=False."
         )
-    _check_keys("exploration_config", value, names, {"framework": "", "random_timesteps": "actions are drawn at once"})
-    if "epsilon" not in options or kind != "EpsilonGreedy":
+    if is_greedy != (kind == "EpsilonGreedy"):
+        how = "DQN explores by epsilon" if is_greedy else "algorithms but DQN draw from a distribution of actions"
+        what = "Give EpsilonGreedy, or `epsilon`" if is_greedy else "Leave exploration_config out"
+        raise NotImplementedError(f"The exploration {kind!r} is that of other algorithms: {how}.  {what}.")
+    known = names if is_greedy else names[:1]
+    _check_keys("exploration_config", value, known, {"framework": "", "random_timesteps": "actions are drawn at once"})
+    if not is_greedy:
         return {}
     first, begin = value.get("initial_epsilon", 1.0), value.get("warmup_timesteps", 0)
     last, steps = value.get("final_epsilon", 0.05), value.get("epsilon_timesteps", 10_000)
@@ -246,7 +260,7 @@ def _filtered(value: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 # Options that are computed from a former one: name -> function of (value, options) that gives today's.
 CONVERTED: dict[str, Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
-    "use_gae": lambda value, options: {} if value or "lambda_" not in options else {"lambda_": 1.0},
+    "use_gae": lambda value, options: {} if value else {"lambda_": 1.0},
     "exploration_config": _epsilon,
     "epsilon_timesteps": _fraction,
     "final_epsilon": _last_epsilon,
@@ -256,7 +270,7 @@ CONVERTED: dict[str, Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
     "use_pytorch": _pytorch,
     "optimizer": _optimizer,
     "rl_module_spec": _specified,
-    "use_kl_loss": lambda value, options: {} if value or "kl_coeff" not in options else {"kl_coeff": 0.0},
+    "use_kl_loss": lambda value, options: {} if value else {"kl_coeff": 0.0},
     "initial_epsilon": _first_epsilon,
     **dict.fromkeys(("policy_model_config", "q_model_config", "policy_model", "Q_model"), _layers),
     "filter_observations": _filtered,
@@ -270,7 +284,11 @@ _RANGES: dict[str, Range] = {
     **dict.fromkeys(("epsilon_timesteps", "schedule_max_timesteps"), _STEPS),
 }
 # Former options that are computed from one which not all algorithms have.
-_NEEDED = dict.fromkeys(("initial_epsilon", "epsilon_timesteps", "final_epsilon", "exploration_final_eps"), "epsilon")
+_NEEDED = {
+    **dict.fromkeys(("initial_epsilon", "epsilon_timesteps", "final_epsilon", "exploration_final_eps"), "epsilon"),
+    "use_gae": "lambda_",
+    "use_kl_loss": "kl_coeff",
+}
 
 
 def _without(name: str, kind: str) -> dict[str, Any]:
@@ -344,7 +362,7 @@ def translated(given: Mapping[str, Any], options: Mapping[str, Any], place: str,
         elif name in FIXED:
             made = _fixed(name, value)
         elif name in IGNORED:
-            if value not in (None, False, {}, []):
+            if not _is_neutral(name, value, kind):
                 once(name, IGNORED[name])
             made = {}
         elif (today := _FORMER.get(name, name)) in OPTIONS:

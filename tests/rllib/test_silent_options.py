@@ -1,0 +1,140 @@
+"""Options of rllib that change nothing: defaults of Ray pass without a word, and other values are said or refused."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed here")
+
+from zray.rllib import spellings  # noqa: E402
+from zray.rllib.algorithms.a2c import A2CConfig  # noqa: E402
+from zray.rllib.algorithms.a3c import A3CConfig  # noqa: E402
+from zray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
+from zray.rllib.algorithms.es import ESConfig  # noqa: E402
+from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
+from zray.rllib.algorithms.sac import SACConfig  # noqa: E402
+from zray.rllib.other_options import IGNORED, OF_REPLAY  # noqa: E402
+
+
+@pytest.fixture
+def said(monkeypatch, caplog):
+    """The lines that were logged; each is said anew."""
+    monkeypatch.setattr(spellings, "_said", set())
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+DEFAULTS = {
+    **{"log_sys_usage": True, "count_steps_by": "env_steps", "policy_map_capacity": 100, "sample_async": False},
+    **{"restart_failed_env_runners": True, "max_num_env_runner_restarts": 1000, "num_cpus_per_learner": 1},
+    **{"shuffle_sequences": True, "synchronize_filters": True, "placement_strategy": "PACK", "soft_horizon": False},
+    **{"_disable_preprocessor_api": False, "ignore_env_runner_failures": False, "num_learners": 0},
+    **{"delay_between_env_runner_restarts_s": 60, "use_critic": True, "prioritized_replay_eps": 1e-6},
+    **{"evaluation_num_env_runners": 0, "tf_session_args": {}, "eager_tracing": False, "replay_mode": "independent"},
+}
+OTHERS = {
+    **{"log_sys_usage": False, "count_steps_by": "agent_steps", "policy_map_capacity": 2, "sample_async": True},
+    **{"restart_failed_env_runners": False, "max_num_env_runner_restarts": 0, "num_cpus_per_learner": 4},
+    **{"shuffle_sequences": False, "synchronize_filters": False, "placement_strategy": "SPREAD", "soft_horizon": True},
+    **{"_disable_preprocessor_api": True, "ignore_env_runner_failures": True, "num_learners": 1, "hiddens": []},
+    **{"delay_between_env_runner_restarts_s": 0, "prioritized_replay_eps": 0.0, "_disable_action_flattening": True},
+    **{"evaluation_num_env_runners": 2, "tf_session_args": {"x": 1}, "replay_mode": "lockstep"},
+    **{"evaluation_force_reset_envs_before_iteration": False, "create_local_env_runner": False},
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_default_of_ray_passes_without_a_word(name, said):
+    PPOConfig().update_from_dict({name: DEFAULTS[name]})
+    assert said() == []
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_value_is_said(name, said):
+    PPOConfig().update_from_dict({name: OTHERS[name]})
+    assert [line for line in said() if line.startswith(f"The option {name!r} changes nothing: ")]
+
+
+@pytest.mark.parametrize("name", [name for name, reason in IGNORED.items() if reason])
+def test_each_option_without_effect_is_said_at_a_value_that_is_no_default(name, said):
+    PPOConfig().update_from_dict({name: "something else"})
+    assert len(said()) == 1
+
+
+@pytest.mark.parametrize("name", [name for name, reason in OF_REPLAY.items() if reason])
+def test_each_key_of_the_memory_without_effect_is_said(name, said):
+    DQNConfig().training(replay_buffer_config={name: "something else"})
+    assert len(said()) == 1
+
+
+def test_asynchronous_samples_are_those_of_a3c(said):
+    A3CConfig().training(sample_async=True)
+    assert said() == []
+    A3CConfig().training(sample_async=False)
+    assert said()[0].startswith("The option 'sample_async' changes nothing")
+
+
+@pytest.mark.parametrize("config_class", [PPOConfig, A2CConfig, A3CConfig])
+def test_learning_without_a_baseline_is_refused(config_class):
+    with pytest.raises(NotImplementedError, match="use_critic=False .*The value function is the baseline"):
+        config_class().training(use_critic=False)
+
+
+def test_option_of_another_algorithm_is_said(said):
+    DQNConfig().update_from_dict({"use_gae": False, "use_kl_loss": False})
+    assert [line.split("'")[1] for line in said()] == ["use_gae", "use_kl_loss"]
+    assert A2CConfig().training(use_gae=False)["lambda_"] == 1.0
+
+
+class Boxed(gymnasium.Env):
+    """Two actions, or a Box action."""
+
+    def __init__(self, config=None):
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        is_box = (config or {}).get("is_box")
+        self.action_space = gymnasium.spaces.Box(-1, 1, (1,)) if is_box else gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, True, False, {}
+
+
+@pytest.mark.parametrize("is_box", [True, False])
+def test_deviations_from_the_layers_are_said_for_box_actions(is_box, said):
+    config = PPOConfig().environment(Boxed, env_config={"is_box": is_box})
+    config.training(model={"free_log_std": False}).build_algo().stop()
+    lines = [line for line in said() if "free_log_std" in line]
+    assert len(lines) == is_box and all("deviations are free numbers" in line for line in lines)
+
+
+DRAWN = "algorithms but DQN draw from a distribution of actions.  Leave exploration_config out"
+
+
+@pytest.mark.parametrize(
+    ("config_class", "kind", "words"),
+    [
+        (PPOConfig, "EpsilonGreedy", DRAWN),
+        (A2CConfig, "EpsilonGreedy", DRAWN),
+        (SACConfig, "EpsilonGreedy", DRAWN),
+        (ESConfig, "EpsilonGreedy", DRAWN),
+        (DQNConfig, "StochasticSampling", "DQN explores by epsilon.  Give EpsilonGreedy, or `epsilon`"),
+        (DQNConfig, "zray.rllib.utils.exploration.StochasticSampling", "DQN explores by epsilon"),
+    ],
+)
+def test_exploration_of_other_algorithms_is_refused(config_class, kind, words):
+    with pytest.raises(NotImplementedError, match=words):
+        config_class().env_runners(exploration_config={"type": kind})
+
+
+def test_exploration_of_the_algorithm_passes(said):
+    PPOConfig().env_runners(exploration_config={"type": "StochasticSampling", "random_timesteps": 0})
+    SACConfig().env_runners(exploration_config={"type": "StochasticSampling"})
+    PPOConfig().env_runners(exploration_config={})
+    config = DQNConfig().env_runners(exploration_config={"final_epsilon": 0.5})
+    assert config["epsilon"][-1][1] == 0.5 and said() == []
+
+
+def test_keys_of_epsilon_are_unknown_to_other_algorithms():
+    with pytest.raises(TypeError, match="exploration_config has no key 'final_epsilon'"):
+        PPOConfig().env_runners(exploration_config={"final_epsilon": 0.5})
