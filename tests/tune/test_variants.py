@@ -52,6 +52,52 @@ def test_lambdas_of_an_algorithm_are_values():
     assert chosen == {"env_config/f/0": 5, "lr": 7, "n": 3}
 
 
+def twice(read):
+    return tune.sample_from(lambda spec: read(spec.config) * 2)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        ({"d": [3, twice(lambda config: config["d"][0])]}, {"d": [3, 6]}),
+        ({"d": [tune.choice([4]), twice(lambda config: config["d"][0])]}, {"d": [4, 8]}),
+        ({"d": (3, twice(lambda config: config.d[-3]), 5)}, {"d": (3, 6, 5)}),
+        ({"d": [{"z": tune.choice([1]), "y": twice(lambda config: config["d"][0]["z"])}]}, {"d": [{"z": 1, "y": 2}]}),
+        ({"d": [[1, twice(lambda config: config.d[0][0])]]}, {"d": [[1, 2]]}),
+        ({"d": [twice(lambda config: config.d[1]), twice(lambda config: config.d[2]), 1]}, {"d": [4, 2, 1]}),
+        ({"d": [7, 8, twice(lambda config: sum(config.d[:2]))]}, {"d": [7, 8, 30]}),
+        ({"d": [7, twice(lambda config: len(config.d))]}, {"d": [7, 4]}),
+        (
+            {"a": twice(lambda config: sum(config.d)), "d": [1, twice(lambda config: config.d[0])]},
+            {"a": 6, "d": [1, 2]},
+        ),
+        ({"a": twice(lambda config: config.d), "d": [1, twice(lambda config: 1)]}, {"a": [1, 2, 1, 2], "d": [1, 2]}),
+        ({"a": twice(lambda config: config.d + [3]), "d": [twice(lambda _: 1)]}, {"a": [2, 3, 2, 3], "d": [2]}),
+        (
+            {"a": twice(lambda config: sum(config.d.values())), "d": {"x": 1, "y": twice(lambda config: config.d.x)}},
+            {"a": 6, "d": {"x": 1, "y": 2}},
+        ),
+        (
+            {"a": tune.sample_from(lambda spec: spec.config.d), "d": {"x": twice(lambda _: 1)}},
+            {"a": {"x": 2}, "d": {"x": 2}},
+        ),
+        (
+            {"a": tune.sample_from(lambda spec: list(spec.config.d.items())), "d": {"x": twice(lambda _: 1)}},
+            {"a": [("x", 2)], "d": {"x": 2}},
+        ),
+    ],
+)
+def test_functions_see_their_neighbours_in_lists_and_dicts(space, expected):
+    ((_, config),) = generate_variants(space)
+    assert config == expected
+
+
+def test_circle_in_a_list_is_an_error():
+    space = {"d": [twice(lambda config: config.d[1]), twice(lambda config: config.d[0])]}
+    with pytest.raises(RecursiveDependencyError, match="d/0, d/1"):
+        list(generate_variants(space))
+
+
 def test_circle_of_functions_is_an_error():
     space = {"a": lambda spec: spec.config.b, "b": lambda spec: spec.config.a}
     with pytest.raises(RecursiveDependencyError, match="a, b"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,12 +48,52 @@ class AttributeDict(dict[Any, Any]):
         value = super().__getitem__(key)
         if isinstance(value, AttributeDict):  # asked for what is inside
             return value
-        if any(True for _ in _leaves(value)):
-            raise Unresolved(key)
-        return AttributeDict(value) if type(value) is dict else value
+        return _seen(value, key)
 
     def get(self, key: Any, default: Any = None) -> Any:
         return self[key] if key in self else default
+
+    def values(self) -> Any:
+        return [self[key] for key in self]
+
+    def items(self) -> Any:
+        return [(key, self[key]) for key in self]
+
+
+class _Items(Sequence[Any]):
+    """A list of which not all values are known yet, for functions of the configuration.
+
+    Items are read one by one; what needs the whole list waits.
+    """
+
+    def __init__(self, items: list[Any]) -> None:
+        self._all = items
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, place: Any) -> Any:
+        return _seen(self._all[place], place)
+
+    def _wait(self, *_: Any) -> Any:
+        raise Unresolved("a list")
+
+    __add__ = __radd__ = __mul__ = __rmul__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _wait
+    __repr__ = _wait
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _seen(value: Any, key: Any) -> Any:
+    """A value as functions of the configuration see it.
+
+    Raises:
+        Unresolved: the value is not known yet.
+    """
+    if isinstance(value, AttributeDict) or not any(True for _ in _leaves(value)):
+        return AttributeDict(value) if type(value) is dict else value
+    if isinstance(value, list):
+        return _Items(value)
+    raise Unresolved(key)
 
 
 class Spec(AttributeDict):
@@ -126,11 +166,16 @@ def _leaves(value: Any, path: Path = (), takes_lambdas: bool = True) -> Iterator
     elif takes_lambdas and _is_lambda(value):
         yield path, Function(value)
     elif isinstance(value, Mapping):
-        for key, item in value.items():
+        for key, item in _pairs(value):
             yield from _leaves(item, (*path, key), takes_lambdas)
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             yield from _leaves(item, (*path, index), takes_lambdas)
+
+
+def _pairs(value: Mapping[Any, Any]) -> Any:
+    """Keys and values as they stand, also those that are not known yet."""
+    return dict.items(value) if isinstance(value, dict) else value.items()
 
 
 def _name(path: Path) -> str:
@@ -140,7 +185,7 @@ def _name(path: Path) -> str:
 def _copied(value: Any) -> Any:
     """A copy of the nested dicts and lists, into which values can be put; other values are shared."""
     if isinstance(value, Mapping) and not _is_grid(value) and not is_expression(value):
-        return AttributeDict((key, _copied(item)) for key, item in value.items())
+        return AttributeDict((key, _copied(item)) for key, item in _pairs(value))
     if isinstance(value, tuple):
         return _Tuple([_copied(item) for item in value], type(value))
     return [_copied(item) for item in value] if isinstance(value, list) else value
@@ -270,6 +315,8 @@ class _Draw:
             for path, leaf in asked:
                 try:
                     value = leaf.draw(self.rng, Spec(self.config))
+                    if isinstance(value, _Items) or isinstance(value, AttributeDict) and has_unresolved_values(value):
+                        raise Unresolved(path)
                 except Unresolved:
                     waiting.append((path, leaf))
                     continue
