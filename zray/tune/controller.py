@@ -24,7 +24,7 @@ from .search.searcher import Searcher
 from .settings import Settings
 from .stoppers import Stopper, criterion
 from .trial import SavedCheckpoint, Trial, TrialState, headline, value_of
-from .trial_results import filled_result, missing_metric, result_for, superfluous
+from .trial_results import filled_result, missing_metric, result_for, superfluous, with_times
 
 __all__ = ["Controller"]
 
@@ -154,13 +154,10 @@ class Controller(ControllerNames):
         if event.checkpoint:
             trial.saves += 1
             if not is_again or trial.saved is None or trial.saved.iteration < event.iteration:
-                score = number_of(value_of(event.metrics, self.settings.score_key)) if self.settings.score_key else None
-                self._keep(
-                    trial,
-                    SavedCheckpoint(
-                        event.checkpoint, event.iteration, event.time_total_s, score, event.metrics, event.size
-                    ),
-                )
+                metrics = with_times(event)
+                score = number_of(value_of(metrics, self.settings.score_key)) if self.settings.score_key else None
+                times = event.iteration, event.time_total_s
+                self._keep(trial, SavedCheckpoint(event.checkpoint, *times, score, metrics, event.size))
             elif all(saved.path != event.checkpoint for saved in trial.checkpoints):
                 self.actions.append(ev.Delete(event.checkpoint))
         if is_again:  # recorded before the trial was restarted

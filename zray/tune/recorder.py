@@ -16,7 +16,7 @@ from .logger import formats_of, writes_events
 from .records.files import FilesOfTrials
 from .recovery import DECISIONS, decision_line
 from .trial import Trial, TrialState
-from .trial_results import missing_time
+from .trial_results import missing_score, missing_time
 
 __all__ = ["Recorder"]
 
@@ -45,7 +45,7 @@ class Recorder:
         self._kept: list[ev.Kept] = []  # checkpoints of which the callbacks do not know yet
         self._trials: list[Trial] = []  # what callbacks get; made anew when there are more
         self._has_explained = False
-        self._has_looked_at_time = False
+        self._has_looked_at_time = self._has_looked_at_score = False
         self._decisions = open(os.path.join(path, DECISIONS), "a", errors="backslashreplace")  # noqa: SIM115
 
     def handlers(self) -> dict[type, Any]:
@@ -93,8 +93,19 @@ class Recorder:
 
     def kept(self, action: ev.Kept) -> None:
         """Take a new checkpoint of the trial."""
+        self._look_at_score(action)
         self._kept.append(action)
         self.durability.keep(action.path)
+
+    def _look_at_score(self, action: ev.Kept) -> None:
+        """Warn once if the first checkpoint with a result has no score; copies for other trials have none."""
+        key = self.controller.settings.score_key
+        if self._has_looked_at_score or not key:
+            return
+        self._has_looked_at_score = True
+        for saved in self.controller.trials[action.trial_id].checkpoints:
+            if saved.path == action.path and (words := missing_score(saved, key)):
+                warnings.warn(words, stacklevel=2)
 
     def delete(self, action: ev.Delete) -> None:
         """Delete the folder of a checkpoint, when its replacement is on the disk."""

@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING, Any
 from . import naming
 from .events import Report
 from .objective import LAST, Objective, number_of
+from .records.files import flattened
 from .result import DEFAULT_METRIC
 from .trial import SavedCheckpoint, Trial, value_of
+from .unknown import nearest
 
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["filled_result", "missing_metric", "missing_time", "result_for", "superfluous"]
+__all__ = [
+    "filled_result",
+    "missing_metric",
+    "missing_time",
+    "missing_score",
+    "result_for",
+    "superfluous",
+    "with_times",
+]
 
 
 def filled_result(trial: Trial, event: Report, experiment_id: str, facts: dict[str, Any]) -> dict[str, Any]:
@@ -109,6 +119,24 @@ def _copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _copied(each) if isinstance(each, (dict, list)) else each for key, each in value.items()}
     return [_copied(each) if isinstance(each, (dict, list)) else each for each in value]
+
+
+def with_times(event: Report) -> dict[str, Any]:
+    """The metrics of a result, with its iteration and its time, as they are kept beside its checkpoint."""
+    return {**event.metrics, "training_iteration": event.iteration, "time_total_s": event.time_total_s}
+
+
+def missing_score(saved: SavedCheckpoint, key: str) -> str:
+    """Return a warning about a checkpoint whose result lacks the number by which checkpoints are kept; empty: none."""
+    if number_of(value := value_of(saved.metrics, key)) is not None:
+        return ""
+    names = [name for name in flattened(saved.metrics) if not name.startswith("config/")]
+    lack = f"no {key!r}" if value is None else f"{value!r:.40} as {key!r}"
+    return (
+        f"The first result with a checkpoint has {lack}, by which the best checkpoints are kept "
+        f"(checkpoint_score_attribute): without such numbers the newest are kept."
+        f"{nearest(key, names)}  The result has {', '.join(map(str, names))}."
+    )
 
 
 def superfluous(trial: Trial, settings: Settings) -> list[SavedCheckpoint]:
