@@ -225,3 +225,24 @@ def test_lists_of_episodes_are_in_the_histories_as_they_were(door):
     assert count > 1 and histories["lengths"] == histories["episode_lengths"]
     assert histories["seen"] == [float(number) for number in range(1, count + 1) for _ in range(2)]
     assert result["custom_metrics"]["first_min"] == 1.0 and result["custom_metrics"]["first_max"] == float(count)
+
+
+class WithoutEvents:
+    def on_episode_edn(self, **kwargs):
+        pass
+
+
+class WithoutBase:
+    def on_episode_end(self, **kwargs):
+        pass
+
+
+@pytest.mark.parametrize("callbacks", ["x", object(), 5, object, WithoutEvents, [DefaultCallbacks, "x"], lambda: None])
+def test_callbacks_without_an_event_are_an_error(callbacks):
+    with pytest.raises(TypeError, match="The option 'callbacks' is a class derived from DefaultCallbacks, .*, not "):
+        PPOConfig().environment(Count).callbacks(callbacks).build_algo()
+
+
+@pytest.mark.parametrize("callbacks", [WithoutBase, WithoutBase(), DefaultCallbacks, [DefaultCallbacks(), WithoutBase]])
+def test_callbacks_with_an_event_are_taken(callbacks):
+    PPOConfig().environment(Count).callbacks(callbacks).build_algo().stop()

@@ -359,13 +359,33 @@ def events_of(callbacks: Any) -> Events | None:
 
     Returns:
         None: there are no callbacks.
+
+    Raises:
+        TypeError: something else.
     """
     if not callbacks:
         return None
     if isinstance(callbacks, Mapping):
         return Events([FunctionCallbacks(callbacks)])
     each = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
-    return Events([one() if callable(one) else one for one in each])
+    return Events([_made(one) for one in each])
+
+
+def _made(given: Any) -> Any:
+    """The callbacks of a class, or of a function that makes an object; an object is one already.
+
+    Raises:
+        TypeError: it has no event.
+    """
+    if not isinstance(given, (str, bytes)):
+        made = given() if callable(given) else given
+        if isinstance(made, DefaultCallbacks) or any(callable(getattr(made, name, None)) for name in EVENTS):
+            return made
+    kind = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
+    raise TypeError(
+        "The option 'callbacks' is a class derived from DefaultCallbacks, a list of such classes, or functions by the "
+        f"name of their event, not {kind}."
+    )
 
 
 def make_multi_callbacks(callback_class_list: Sequence[Any]) -> Any:

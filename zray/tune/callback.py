@@ -6,6 +6,7 @@ import contextlib
 import os
 import pickle
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from .errors import TuneError
@@ -14,8 +15,9 @@ from .result import SHOULD_CHECKPOINT
 from .storage import write_aside
 from .trial import Trial
 from .trial_results import result_for
+from .unknown import shown
 
-__all__ = ["Callback", "CallbackList", "pickled", "unpickled"]
+__all__ = ["Callback", "CallbackList", "check_callbacks", "pickled", "unpickled"]
 
 # The file with the states of callbacks, in the experiment's folder.
 STATES = "callbacks.pkl"
@@ -93,6 +95,21 @@ class Callback:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from the dict `state` of `get_state`."""
+
+
+def check_callbacks(callbacks: Iterable[Any]) -> None:
+    """Raises:
+    TypeError: one of them is a class, or has no method of callbacks.
+    """
+    for place, each in enumerate(callbacks):
+        if isinstance(each, type):
+            raise TypeError(f"callbacks[{place}] is {shown(each)}: pass an object, as {each.__name__}().")
+        if not isinstance(each, Callback) and not any(callable(getattr(type(each), name, None)) for name in _EVENTS):
+            what = repr(each) if each is None or isinstance(each, str) else shown(each)
+            raise TypeError(f"callbacks[{place}] is a tune.Callback, or has methods of it, not {what}.")
+
+
+_EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_") or name == "setup")
 
 
 class CallbackList:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..on_import import shadows
+from .callback import check_callbacks
 from .numbers import seconds, whole
+from .reporters.progress_reporter import check_reporter
 from .resources import PlacementGroupFactory
 from .unknown import checks_names, shown
 
@@ -148,7 +150,7 @@ class RunConfig:
         local_dir: the name of storage_path until 2023.
 
     Raises:
-        TypeError: callbacks is no list, or an argument is unknown.
+        TypeError: a callback or the progress_reporter is none, or an argument is unknown.
         ValueError: verbose is another number.
 
     Example:
@@ -171,6 +173,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.callbacks is not None and not isinstance(self.callbacks, (list, tuple)):
             raise TypeError(f"callbacks is a list of tune.Callback, not {shown(self.callbacks)}.")
+        check_callbacks(self.callbacks or ())
+        check_reporter(self.progress_reporter)
         if isinstance(self.verbose, (int, float, str)) and self.verbose not in (0, 1, 2, 3):
             raise ValueError(f"verbose is 0, 1, 2 or 3, not {self.verbose!r}.")
 
@@ -217,6 +221,9 @@ class TuneConfig:
     def __post_init__(self) -> None:
         if self.mode not in (None, "min", "max") and not isinstance(self.mode, (list, tuple)):
             raise ValueError(f'mode is "min" or "max", not {self.mode!r}.')
+        for name in ("trial_name_creator", "trial_dirname_creator"):
+            if (creator := getattr(self, name)) is not None and not callable(creator):
+                raise TypeError(f"{name} is a function of a trial, not {creator!r}.")
         self.num_samples = whole("num_samples", self.num_samples, 0, "-1 for no limit", allowed=(-1,))
         if self.max_concurrent_trials is not None:
             limit = whole("max_concurrent_trials", self.max_concurrent_trials, 0, "None for no limit")

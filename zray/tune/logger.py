@@ -19,6 +19,7 @@ from .records.files import FORMATS, csv_rows, flattened, plain, without_nan
 from .records.tensorboard import EventFile
 from .trial import Trial
 from .trial_results import result_for
+from .unknown import shown
 
 __all__ = [
     "DEFAULT_LOGGERS",
@@ -341,7 +342,15 @@ class LegacyLoggerCallback(LoggerCallback):
     """
 
     def __init__(self, logger_classes: Iterable[type[Logger]]) -> None:
+        if isinstance(logger_classes, (str, type)):
+            raise TypeError(f"loggers is a list of classes, not {shown(logger_classes)}.")
         given = tuple(logger_classes)
+        for place, each in enumerate(given):
+            is_callback = isinstance(each, Callback) or isinstance(each, type) and issubclass(each, Callback)
+            if is_callback or not callable(each):
+                what = repr(each) if isinstance(each, str) else shown(each)
+                advice = f"  Pass callbacks=[{what.rpartition(' ')[2]}()]." if is_callback else ""
+                raise TypeError(f"loggers[{place}] is a class of tune.logger.Logger, not {what}.{advice}")
         own = {JsonLogger: ("json",), CSVLogger: ("csv",), TBXLogger: (), UnifiedLogger: FORMATS, NoopLogger: ()}
         self.logger_classes = tuple(each for each in given if each not in own)
         self.formats = frozenset(kind for each in given for kind in own.get(each, ()))

@@ -18,6 +18,22 @@ __all__ = ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter", "TuneRe
 Names = Sequence[str] | Mapping[str, str] | None
 
 
+def check_reporter(given: Any) -> None:
+    """Raises:
+    TypeError: the reporter of a program is a class, or lacks a method.
+    """
+    if isinstance(given, type):
+        raise TypeError(f"progress_reporter is the class {given.__name__}: pass an object, as {given.__name__}().")
+    if given is None or (hasattr(given, "update") and not hasattr(given, "should_report")):
+        return
+    lacking = [name for name in ("should_report", "report") if not callable(getattr(given, name, None))]
+    if lacking:
+        raise TypeError(
+            f"A progress_reporter has should_report(trials, done) and report(trials, done, *sys_info), and "
+            f"{type(given).__name__} lacks {' and '.join(lacking)}: derive it from tune.ProgressReporter."
+        )
+
+
 class ProgressReporter:
     """The base of reporters: it says when to report, and reports.
 

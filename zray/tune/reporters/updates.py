@@ -15,6 +15,7 @@ from zray.exceptions.printable import escaped, printable
 from ..metrics import text_of
 from ..trial import Trial, TrialState, headline
 from .endings import hint_on_starts, last_returns
+from .progress_reporter import check_reporter
 from .rows import cell, cells, columns_of
 from .view import usage_of_session, view_of
 
@@ -283,12 +284,7 @@ def reporter_of(given: Any, verbose: Any = None, *, is_block: bool = False) -> A
     if given is not None:
         if hasattr(given, "update") and not hasattr(given, "should_report"):
             return given
-        lacking = [name for name in ("should_report", "report") if not callable(getattr(given, name, None))]
-        if lacking:
-            raise TypeError(
-                f"A progress_reporter has should_report(trials, done) and report(trials, done, *sys_info), and "
-                f"{type(given).__name__} lacks {' and '.join(lacking)}: derive it from tune.ProgressReporter."
-            )
+        check_reporter(given)
         return UserReporter(given, None if verbose == 0 else ResultLines(only_failures=True))
     level = 1 if verbose is None else verbose
     if not isinstance(level, int) or not 0 <= level <= 3:

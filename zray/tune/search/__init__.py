@@ -38,7 +38,8 @@ def as_searcher(searcher: Any) -> Searcher:
         return searcher
     if isinstance(searcher, str):
         return create_searcher(searcher)
-    if callable(getattr(searcher, "ask", None)) and callable(getattr(searcher, "tell", None)):
+    is_class = isinstance(searcher, type)
+    if not is_class and callable(getattr(searcher, "ask", None)) and callable(getattr(searcher, "tell", None)):
         return AskTellSearch(searcher)
     raise TypeError(f"search_alg is a Searcher, a name or an object with ask and tell, not {shown(searcher)}.")
 
