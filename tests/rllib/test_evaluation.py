@@ -8,7 +8,7 @@ from zray.rllib.algorithms.a2c import A2CConfig
 from zray.rllib.algorithms.dqn import DQNConfig
 from zray.rllib.algorithms.es import ESConfig
 from zray.rllib.algorithms.ppo import PPOConfig
-from zray.rllib.env.multi_agent_env import make_multi_agent
+from zray.rllib.env.multi_agent_env import MultiAgentEnv, make_multi_agent
 
 
 class Endless(gymnasium.Env):
@@ -138,3 +138,64 @@ def test_steps_of_agents_are_counted_apart():
     result = algo.train()
     algo.stop()
     assert result["num_env_steps_sampled"] == 16 and result["num_agent_steps_sampled"] == 48
+
+
+class Pair(MultiAgentEnv):
+    """Two agents of which the second gets more, for three steps."""
+
+    possible_agents = ["a", "b"]
+    observation_spaces = dict.fromkeys("ab", Endless.observation_space)
+    action_spaces = dict.fromkeys("ab", Endless.action_space)
+
+    def __init__(self, config=None):
+        super().__init__()
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return {agent: np.zeros(1, np.float32) for agent in "ab"}, {}
+
+    def step(self, actions):
+        self.steps += 1
+        is_over = {"__all__": self.steps == 3}
+        rewards = {"a": 1.0, "b": 2.0 * self.steps}
+        return {agent: np.zeros(1, np.float32) for agent in "ab"}, rewards, is_over, {"__all__": False}, {}
+
+
+NAMES = {"a": "first", "b": "second"}
+
+
+def test_evaluation_and_training_have_returns_by_policy():
+    config = PPOConfig().environment(Pair).env_runners(num_groups=1, rollout_fragment_length=6)
+    config.multi_agent(policies={"first", "second"}, policy_mapping_fn=lambda agent, *_, **__: NAMES[agent])
+    algo = config.evaluation(evaluation_interval=1, evaluation_duration=2).build_algo()
+    result = algo.train()
+    algo.stop()
+    for found, episodes in ((result, 8), (result["evaluation"], 2)):
+        for key in ("mean", "min", "max"):
+            assert found[f"policy_reward_{key}"] == {"first": 3.0, "second": 12.0}
+        assert found["hist_stats"]["policy_first_reward"] == [3.0] * episodes
+        assert found["env_runners"]["module_episode_returns_mean"] == {"first": 3.0, "second": 12.0}
+
+
+def test_evaluation_of_one_agent_has_no_returns_by_policy():
+    algo = built(PPOConfig)
+    assert "policy_reward_mean" not in algo.evaluate(1)
+    algo.stop()
+
+
+@pytest.mark.parametrize("make", [PPOConfig, DQNConfig, A2CConfig, ESConfig])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_action_of_an_observation_without_numbers_is_an_error(make, value):
+    algo = built(make, **({"noise_size": 10_000} if make is ESConfig else {}))
+    bad = np.full(1, value, np.float32)
+    with pytest.raises(ValueError, match="The observation holds NaN or infinity"):
+        algo.compute_single_action(bad)
+    with pytest.raises(ValueError, match="The observation holds NaN or infinity"):
+        algo.compute_actions({"a": np.zeros(1, np.float32), "b": bad})
+    policy = algo.get_policy()
+    if make is not ESConfig:
+        with pytest.raises(ValueError, match="The observation holds NaN or infinity"):
+            policy.compute_single_action(bad)
+        with pytest.raises(ValueError, match="The observation 1 of 2 holds NaN or infinity"):
+            policy.compute_actions([np.zeros(1, np.float32), bad])
+    algo.stop()

@@ -14,6 +14,7 @@ import numpy as np
 from .agent_groups import AgentGroup, Life, reset_agents, step_agents
 from .groups import Batch
 from .limits import check_numbers
+from .playing import add_policies
 from .policies import Policy
 from .policy.policy import PolicySpec
 from .spellings import once, translated
@@ -270,8 +271,7 @@ class SeveralAgents:
         for episode in self.episodes:
             for name, values in (episode.policy_returns or {}).items():
                 returns.setdefault(name, []).extend(values)
-        for key, reduce in (("mean", np.mean), ("min", np.min), ("max", np.max)):
-            result[f"policy_reward_{key}"] = {name: float(reduce(values)) for name, values in returns.items()}
+        add_policies(result, returns)
         return result
 
     def player(self: Any, options: dict[str, Any]) -> Any:
@@ -308,6 +308,7 @@ class AgentsPlayer:
     def __init__(self, policies: PolicyMap, options: dict[str, Any], rng: np.random.Generator) -> None:
         self.policies, self.explores, self.rng = policies, bool(options["explore"]), rng
         self.mapping = _adapted(options["policy_mapping_fn"], list(policies.policies))
+        self.returns: dict[str, list[float]] = {}  # by policy, one for each of its agents in each episode
 
     def play(self, env: Any, seed: int, is_late: Callable[[], bool]) -> tuple[float, int] | None:
         """Return and length of an episode: the sum over agents.
@@ -317,13 +318,16 @@ class AgentsPlayer:
         """
         observations = reset_agents(env, seed)
         life, total, length, is_over = Life(seed, 0, 0), 0.0, 0, False
+        names: dict[Any, str] = {}
         owners: dict[Any, Policy] = {}
         states: dict[Any, Any] = {}
+        returns: dict[Any, float] = {}
         while not is_over:
             actions = {}
             for agent, observation in observations.items():
                 if agent not in owners:
-                    owners[agent] = self.policies.policies[self.policies.policy_of(agent, life, self.mapping)]
+                    names[agent] = self.policies.policy_of(agent, life, self.mapping)
+                    owners[agent] = self.policies.policies[names[agent]]
                     states[agent] = owners[agent].get_initial_state()
                 found = owners[agent].act_with(observation, states[agent], self.explores, self.rng)
                 actions[agent], states[agent], _ = found
@@ -332,10 +336,15 @@ class AgentsPlayer:
                 agent: each for agent, each in after.items() if not (terminateds.get(agent) or truncateds.get(agent))
             }
             total += float(sum(rewards.values()))
+            for agent, reward in rewards.items():
+                returns[agent] = returns.get(agent, 0.0) + float(reward)
             length += 1
             is_over = is_terminal or is_truncated
             if not is_over and is_late():
                 return None
+        for agent, value in returns.items():
+            name = names.get(agent) or self.policies.policy_of(agent, life, self.mapping)
+            self.returns.setdefault(name, []).append(value)
         return total, length
 
 

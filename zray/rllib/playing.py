@@ -16,7 +16,7 @@ from .environments import EnvContext, Limited, make_environment, name_of
 from .lives import RESTARTS_MAX, close_all
 from .spellings import logger, once, translated
 
-__all__ = ["Player", "evaluated", "options_of_evaluation", "summary"]
+__all__ = ["Player", "add_policies", "evaluated", "options_of_evaluation", "summary"]
 
 # Options that `evaluation_config` may change.
 EVALUATED = ("env", "env_config", "horizon", "explore", "seed", "policy_mapping_fn")
@@ -35,6 +35,19 @@ def summary(returns: list[float], lengths: list[int]) -> dict[str, Any]:
     flat = {name: value for name, value in found.items() if name not in ("episode_len_min", "episode_len_max")}
     histories = {"episode_reward": list(returns), "episode_lengths": list(lengths)}
     return {**flat, "hist_stats": histories, "env_runners": today}
+
+
+def add_policies(result: dict[str, Any], returns: Mapping[str, list[float]]) -> None:
+    """Add the returns of policies over agents and episodes to a result, in the spellings of all years.
+
+    Args:
+        result: with the numbers of `summary`.
+        returns: by policy, one for each of its agents in each episode.
+    """
+    for key, reduce in (("mean", np.mean), ("min", np.min), ("max", np.max)):
+        result[f"policy_reward_{key}"] = {name: float(reduce(values)) for name, values in returns.items()}
+    result["hist_stats"].update({f"policy_{name}_reward": list(values) for name, values in returns.items()})
+    result["env_runners"]["module_episode_returns_mean"] = dict(result["policy_reward_mean"])
 
 
 def options_of_evaluation(config: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -139,4 +152,7 @@ def evaluated(
     result = summary(returns, lengths)
     counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
     result["env_runners"].update(counts)
+    returns_of = getattr(player, "returns", None)
+    if returns_of is not None:  # of several policies
+        add_policies(result, returns_of)
     return {**result, **counts, "episodes": len(returns), "episodes_this_iter": len(returns)}

@@ -16,7 +16,7 @@ from .model_keys import ReadKeys, refuse_absent
 from .networks import ActorCritic
 from .policy_calls import PolicyCalls
 from .small_networks import SmallNetwork
-from .spaces import OutsideSpace, flat_size, one_hot
+from .spaces import OutsideSpace, check_finite, flat_size, one_hot
 
 __all__ = ["Policy"]
 
@@ -202,6 +202,7 @@ class Policy(PolicyCalls):
                 f"The observation is {type(observation).__name__} of shape {np.shape(observation)}, where the space is "
                 f"{self.observation_space}."
             ) from error
+        check_finite(row)
         if self.mask is not None and self.mask.nothing_allowed(row) is not None:
             raise ValueError("The action_mask of the observation allows no action.")
         parameters, values, after = self.forward_states(self.filter(row), states)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from .exports import Exports
+from .spaces import check_finite
 
 __all__ = ["PolicyCalls"]
 
@@ -74,7 +75,9 @@ class PolicyCalls(Exports):
 
     def _outputs(self: Any, obs_batch: Any, state_batches: list[Any] | None) -> tuple[Any, Any, list[np.ndarray]]:
         """Parameters of the distribution, values and next states for observations; see compute_actions."""
-        rows = self.filter(self.flatten(list(obs_batch)))
+        raw = self.flatten(list(obs_batch))
+        check_finite(raw)
+        rows = self.filter(raw)
         states = state_batches or [np.stack([each] * len(rows)) for each in self.initial_state]
         found: tuple[Any, Any, list[np.ndarray]] = self.forward_states(rows, [np.asarray(each) for each in states])
         return found

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 
 __all__ = [
+    "check_finite",
     "OutsideSpace",
     "batch",
     "clip_action",
@@ -40,6 +41,18 @@ def flat_size(space: gymnasium.Space[Any]) -> int:
                 "environment."
             )
     return int(gymnasium.spaces.flatdim(space))
+
+
+def check_finite(rows: np.ndarray) -> None:
+    """Look at the observations that a program asks for actions.
+
+    Raises:
+        ValueError: one of them holds NaN or infinity.
+    """
+    if not np.isfinite(rows).all():
+        number = int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
+        which = f" {number} of {len(rows)}" if len(rows) > 1 else ""
+        raise ValueError(f"The observation{which} holds NaN or infinity.")
 
 
 def one_hot(space: gymnasium.Space[Any], observation: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ from .exports import Exports
 from .filters import filter_of
 from .masks import LOWEST, mask_of
 from .model_keys import ReadKeys
-from .spaces import flat_size, one_hot
+from .spaces import check_finite, flat_size, one_hot
 
 __all__ = ["VectorPolicy"]
 
@@ -131,7 +131,9 @@ class VectorPolicy(Exports):
 
     def act(self, observation: Any, explore: bool, rng: np.random.Generator) -> Any:
         """The action for one observation, as the environment takes it."""
-        row = self.filter(self.flatten(observation))
+        raw = self.flatten(observation)
+        check_finite(np.asarray(raw).reshape(1, -1))
+        row = self.filter(raw)
         return self.to_action(self.forward(row), rng if explore else None)
 
     def act_with(
