@@ -13,6 +13,7 @@ from zray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
 from zray.rllib.algorithms.es import ESConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
 from zray.rllib.algorithms.sac import SACConfig  # noqa: E402
+from zray.rllib.environments import InvalidEnvironmentError  # noqa: E402
 from zray.rllib.other_options import IGNORED, OF_REPLAY  # noqa: E402
 
 
@@ -138,3 +139,26 @@ def test_exploration_of_the_algorithm_passes(said):
 def test_keys_of_epsilon_are_unknown_to_other_algorithms():
     with pytest.raises(TypeError, match="exploration_config has no key 'final_epsilon'"):
         PPOConfig().env_runners(exploration_config={"final_epsilon": 0.5})
+
+
+def test_rollouts_that_draw_all_the_same_are_said(said):
+    config = PPOConfig().environment(Boxed)
+    config.env_runners(explore=True).validate()
+    assert said() == []
+    config.env_runners(explore=False).validate()
+    assert said() == [
+        "The option 'explore' changes no rollout of the training: training draws its actions all the same, and "
+        "compute_single_action does not."
+    ]
+
+
+class TextRewards(Boxed):
+    def step(self, action):
+        return np.zeros(2, np.float32), self.reward, True, False, {}
+
+
+@pytest.mark.parametrize("reward", ["1", b"1", np.str_("1")])
+def test_reward_that_is_a_text_is_an_error_before_the_first_rollout(reward):
+    env = type("Rewarding", (TextRewards,), {"reward": reward})
+    with pytest.raises(InvalidEnvironmentError, match="reward of environment Rewarding is a number, not .*, a text"):
+        PPOConfig().environment(env).build_algo().train()

@@ -282,6 +282,8 @@ def check_reward(reward: Any, where: str) -> None:
     Raises:
         InvalidEnvironmentError: it is no number, or an array of numbers.
     """
+    if isinstance(reward, (str, bytes)):
+        raise InvalidEnvironmentError(f"The reward {where} is a number, not {reward!r:.40}, a text.")
     if np.shape(reward):
         raise InvalidEnvironmentError(f"The reward {where} is one number, not an array of shape {np.shape(reward)}.")
     try:

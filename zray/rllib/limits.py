@@ -103,6 +103,9 @@ def say_unread(options: Mapping[str, Any], defaults: Mapping[str, Any], unread: 
         defaults: those of the algorithm's own, beside the common ones.
         unread: why the algorithm does not read an option, by name.
     """
+    if options.get("explore") is False:
+        reason = "training draws its actions all the same, and compute_single_action does not"
+        once("explore", reason, "changes no rollout of the training")
     of_all = {**common_defaults(), **defaults}
     for name, reason in unread.items():
         value = options.get(name, of_all[name])  # absent in checkpoints of the time before an option

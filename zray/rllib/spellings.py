@@ -306,11 +306,17 @@ _FORMER = {former: name for name, option in OPTIONS.items() for former in option
 _said: set[str] = set()
 
 
-def once(name: str, reason: str) -> None:
-    """Log one line in the life of the process: an option is taken, and changes nothing."""
+def once(name: str, reason: str, what: str = "changes nothing") -> None:
+    """Log one line in the life of the process: an option is taken, and does not what it may be given for.
+
+    Args:
+        name: of the option.
+        reason: why it does not; empty: nothing is said.
+        what: what it does not.
+    """
     if reason and name not in _said:
         _said.add(name)
-        logger.warning("The option %r changes nothing: %s.", name, reason)
+        logger.warning("The option %r %s: %s.", name, what, reason)
 
 
 def today_name(name: str, options: Mapping[str, Any]) -> str:
