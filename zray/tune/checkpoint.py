@@ -26,6 +26,8 @@ __all__ = ["Checkpoint"]
 METADATA = ".metadata.json"
 # The file of a checkpoint that was made from a dict.
 DICT_FILE = "dict_checkpoint.pkl"
+# The same of a class, whose `save_checkpoint` has returned a dict.
+CLASS_DICT_FILE = "checkpoint_dict.pkl"
 # The beginning of the names of folders of `tune.checkpoint_dir`, which the next report takes.
 TEMPORARY = ".checkpoint-"
 
@@ -75,13 +77,13 @@ class Checkpoint:
             dump(self._data, file)
 
     def to_dict(self) -> dict[str, Any]:
-        """The dict of a checkpoint that `from_dict` made, or the files' contents by name."""
+        """The dict of `from_dict`, or the dict that `save_checkpoint` of a class returned; else files by name."""
         if self._data is not None:
             return self._data
-        whole = os.path.join(self.path, DICT_FILE)
-        if os.path.exists(whole):
-            found: dict[str, Any] = load(whole)
-            return found
+        for name in (DICT_FILE, CLASS_DICT_FILE):
+            if os.path.exists(whole := os.path.join(self.path, name)):
+                found: dict[str, Any] = load(whole)
+                return found
         contents: dict[str, Any] = {}
         for folder, _, names in os.walk(self.path):
             for name in names:

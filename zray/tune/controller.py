@@ -16,7 +16,7 @@ from . import backoff, naming
 from . import events as ev
 from .controller_names import ControllerNames
 from .decisions import NOOP, PAUSE, STOP, Decision
-from .new_trials import made_trial
+from .new_trials import made_trial, suggested
 from .objective import number_of
 from .resuming import repeat, resume
 from .schedulers.trial_scheduler import TrialScheduler
@@ -427,7 +427,7 @@ class Controller(ControllerNames):
             self.is_exhausted = True
             return None
         trial_id = naming.trial_id(self.settings.experiment_id, count)
-        suggestion = self.searcher.suggest(trial_id)
+        suggestion = suggested(self.searcher, trial_id)
         if suggestion is None:
             return None
         if isinstance(suggestion, str):

@@ -6,13 +6,40 @@ from typing import TYPE_CHECKING, Any
 
 from . import events as ev
 from . import naming
+from .errors import TuneError
 from .refs import dumps, loads
+from .search.searcher import Searcher
 from .trial import SavedCheckpoint, Trial
+from .trial_results import is_own
 
 if TYPE_CHECKING:
     from .controller import Controller
 
-__all__ = ["made_trial"]
+__all__ = ["made_trial", "suggested"]
+
+
+def suggested(searcher: Searcher, trial_id: str) -> dict[str, Any] | None | str:
+    """What a searcher suggests: a configuration, None: none now, or FINISHED.
+
+    Raises:
+        TuneError: the searcher is the program's, and its `suggest` has raised an error, or suggests something else.
+    """
+    own = searcher
+    while isinstance(inner := getattr(own, "searcher", None), Searcher):
+        own = inner
+    name, advice = f"{type(own).__name__}.suggest", "Correct the searcher, then go on with Tuner.restore."
+    try:
+        found: Any = searcher.suggest(trial_id)
+    except Exception as error:
+        if isinstance(error, TuneError) or is_own(own):
+            raise
+        raise TuneError(f"{name} failed with {type(error).__name__}: {error}.  {advice}") from error
+    if found is None or isinstance(found, dict) or (isinstance(found, str) and found == Searcher.FINISHED):
+        return found
+    raise TuneError(
+        f"{name} returned {found!r:.60} ({type(found).__name__}): it returns a dict of parameters, None for none now, "
+        f"or Searcher.FINISHED.  {advice}"
+    )
 
 
 def made_trial(controller: Controller, trial_id: str, suggestion: dict[str, Any]) -> Trial:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 import traceback
+import warnings
 from typing import Any, NamedTuple
 
 import zray
@@ -27,6 +28,7 @@ from .registry import names_for_processes
 from .resources import PlacementGroupFactory, varies_by_config
 from .result import SHOULD_CHECKPOINT
 from .trial import Trial
+from .trial_results import overwritten_keys
 from .waits import reason_of
 from .worker import TrialActor, is_class
 
@@ -102,6 +104,7 @@ class Runner:
         self._late: list[Any] = []  # events that an action has found
         self.interrupts = Interrupts()
         self._looked_at = 0.0
+        self._has_warned = False  # of keys of results that are filled in
         self._classes: dict[str, Any] = {}  # the actor's class with the options of a bundle
         self._addresses: dict[str, str] = {}  # host name -> address, where it is the only one
         self.records = Recorder(controller, self.callbacks, self.path, journal)
@@ -278,6 +281,9 @@ class Runner:
             facts = answer["facts"]
             facts.setdefault("node_ip", self._addresses.get(facts["hostname"], ""))
             found.append(ev.Began(now, trial_id, facts))
+        if (overwritten := answer.get("overwritten")) and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(overwritten_keys(overwritten), stacklevel=2)
         try:
             if "saved" in answer:
                 iteration, path, packed = answer["saved"]

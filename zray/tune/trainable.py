@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from ..on_import import shadows
-from .checkpoint import Checkpoint
+from .checkpoint import CLASS_DICT_FILE, Checkpoint
 from .naming import date_of
 from .parameters import with_parameters
 from .pickles import dump, load
@@ -25,8 +25,6 @@ __all__ = ["Trainable", "with_parameters"]
 __path__: list[str] = []
 
 METADATA = ".tune_metadata"
-DICT_FILE = "checkpoint_dict.pkl"
-
 
 # What a restore takes from a checkpoint beside the state.
 _COUNTERS = ("_iteration", "_restored_iteration", "_time_total_s", "_timesteps_total", "_episodes_total")
@@ -233,7 +231,7 @@ class Trainable:
             "is_dict": isinstance(saved, dict),
         }
         if isinstance(saved, dict):
-            with open(os.path.join(checkpoint_dir, DICT_FILE), "wb") as file:
+            with open(os.path.join(checkpoint_dir, CLASS_DICT_FILE), "wb") as file:
                 dump(saved, file)
         elif saved is not None:
             relative = os.path.relpath(os.path.join(checkpoint_dir, os.fspath(saved)), checkpoint_dir)
@@ -273,7 +271,7 @@ class Trainable:
             self._episodes_total = metadata["episodes_total"]
         state: Any = os.path.join(folder, metadata["relative_path"]) if metadata["relative_path"] else path
         if metadata["is_dict"]:
-            state = load(os.path.join(folder, DICT_FILE))
+            state = load(os.path.join(folder, CLASS_DICT_FILE))
         try:
             if type(self).load_checkpoint is Trainable.load_checkpoint and hasattr(self, "_restore"):
                 self._restore(state)

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "filled_result",
+    "is_own",
     "missing_metric",
     "missing_time",
+    "overwritten_keys",
     "missing_score",
     "result_for",
     "superfluous",
@@ -109,7 +111,12 @@ def result_for(user: Any, result: dict[str, Any]) -> dict[str, Any]:
     Dicts and lists are copied, at any depth; other values are the same objects.  Parts of Tune change no result, and
     get the result itself.
     """
-    return result if type(user).__module__.startswith(_OWN) else _copied(result)
+    return result if is_own(user) else _copied(result)
+
+
+def is_own(user: Any) -> bool:
+    """Whether a part of an experiment is one of Tune, and not of the program."""
+    return type(user).__module__.startswith(_OWN)
 
 
 _OWN = __name__.rpartition(".")[0] + "."
@@ -124,6 +131,15 @@ def _copied(value: Any) -> Any:
 def with_times(event: Report) -> dict[str, Any]:
     """The metrics of a result, with its iteration and its time, as they are kept beside its checkpoint."""
     return {**event.metrics, "training_iteration": event.iteration, "time_total_s": event.time_total_s}
+
+
+def overwritten_keys(keys: list[str]) -> str:
+    """Return a warning about metrics of a program that its results do not keep."""
+    names = " and ".join(map(repr, keys))
+    return (
+        f"Results have {names} of their own, which count the results of a trial and its seconds: the reported values "
+        "are not kept.  Report them under another name."
+    )
 
 
 def missing_score(saved: SavedCheckpoint, key: str) -> str:

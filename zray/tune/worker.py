@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import pickle
@@ -147,8 +148,13 @@ class TrialActor:
         self._object = None
         if reused is not None and type(reused) is trainable and assignment_reuses(self._assignment):
             reused._trial_facts, reused._logdir = facts, self._folder()
-            if reused.reset(config):
-                self._object = reused
+            try:
+                if reused.reset(config):
+                    self._object = reused
+            except Exception:
+                with contextlib.suppress(Exception):
+                    reused.stop()
+                raise
         if self._object is None:
             if reused is not None:
                 reused.stop()
@@ -191,25 +197,32 @@ class TrialActor:
             batch["saved"] = (self._iteration, *self._save())
         result = self._object.train()
         self._iteration += 1
+        own = {"training_iteration": self._iteration, "time_total_s": self._object._time_total_s}
+        batch["overwritten"] = [key for key, value in own.items() if result[key] != value]
         result["training_iteration"] = self._iteration
         elapsed = float(result.get("time_this_iter_s", 0.0))
         self._time_total_s += elapsed
         saved: tuple[str, Any] = ("", None)
-        frequency = self._assignment["frequency"]
-        if frequency and self._iteration % frequency == 0:
-            saved = self._save()
         metrics = recordable({key: value for key, value in result.items() if key not in _FILLED})
-        batch["results"].append((self._iteration, metrics, elapsed, self._time_total_s, *saved))
-        return batch
+        frequency = self._assignment["frequency"]
+        failure: Batch = {}
+        if frequency and self._iteration % frequency == 0:
+            try:
+                saved = self._save()
+            except Exception as error:  # the result stands
+                failure = _failure(error)
+        results = [(self._iteration, metrics, elapsed, self._time_total_s, *saved)]
+        return {**batch, **failure, "results": results}
 
     def _next_of_function(self, run: FunctionRun) -> Batch:
-        results = []
+        results, overwritten = [], set[str]()
         for metrics, saved, elapsed in run.take(POLL_SECONDS):
             self._iteration += 1
+            overwritten.update(_overwritten(metrics, self._iteration))
             elapsed = metrics.pop("time_this_iter_s", elapsed)
             self._time_total_s += elapsed
             results.append((self._iteration, metrics, elapsed, self._time_total_s, *(saved or ("", None))))
-        batch: Batch = {"results": results, "is_over": run.is_over}
+        batch: Batch = {"results": results, "is_over": run.is_over, "overwritten": sorted(overwritten)}
         if run.is_over and run.error is not None:
             batch.update(_failure(run.error), results=results)
         if run.is_over:
@@ -326,6 +339,20 @@ class TrialActor:
 
 
 _FILLED = frozenset(naming.AUTO_KEYS) - {"timesteps_total", "episodes_total", "done"}
+
+
+def _overwritten(metrics: dict[str, Any], iteration: int) -> list[str]:
+    """The metrics of a function that are replaced, since results have such keys of their own."""
+    found = []
+    if metrics.get("training_iteration", iteration) != iteration:
+        found.append("training_iteration")
+    # A result of `Algorithm.train()`, which is reported as it is, has times of its own.
+    if "time_total_s" in metrics and not _OF_TRAIN <= metrics.keys():
+        found.append("time_total_s")
+    return found
+
+
+_OF_TRAIN = {"timestamp", "date", "pid"}
 
 
 def assignment_reuses(assignment: dict[str, Any]) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from ..errors import TuneError
 from ..unknown import checks_names
 from .searcher import Searcher, learnt_values
 
@@ -53,10 +55,16 @@ class AskTellSearch(Searcher):
             point = self.optimizer.ask()
         except StopIteration:
             return self.FINISHED
+        except Exception as error:
+            name = type(self.optimizer).__name__
+            raise TuneError(f"{name}.ask failed with {type(error).__name__}: {error}.  Correct {name}.") from error
         if point is None:
             return None
         self.asked[trial_id] = point
         config = self.to_config(point) if self.to_config is not None else point
+        if not isinstance(config, Mapping):
+            name = f"{type(self.optimizer).__name__}.ask" if self.to_config is None else "to_config"
+            raise TuneError(f"{name} returned {config!r:.60} ({type(config).__name__}), and no dict of parameters.")
         return dict(config)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
