@@ -162,3 +162,46 @@ def test_reward_that_is_a_text_is_an_error_before_the_first_rollout(reward):
     env = type("Rewarding", (TextRewards,), {"reward": reward})
     with pytest.raises(InvalidEnvironmentError, match="reward of environment Rewarding is a number, not .*, a text"):
         PPOConfig().environment(env).build_algo().train()
+
+
+OF_RAY = {
+    **{
+        "torch_compile_learner": False,
+        "torch_ddp_kwargs": {},
+        "action_mask_key": "action_mask",
+        "microbatch_size": None,
+    },
+    **{"gym_env_vectorize_mode": "SYNC", "episodes_to_numpy": True, "merge_env_runner_states": "training_only"},
+    **{"log_gradients": False, "auto_wrap_old_gym_envs": True, "num_aggregator_actors_per_learner": 0},
+    **{"evaluation_auto_duration_min_env_steps_per_sample": 100, "_torch_lr_scheduler_classes": None},
+}
+
+
+def test_further_defaults_of_ray_pass_without_a_word(said):
+    PPOConfig().update_from_dict(OF_RAY)
+    assert said() == []
+
+
+def test_option_with_a_near_name_that_means_something_else_is_told_apart(said):
+    A2CConfig().training(microbatch_size=10)
+    PPOConfig().framework("torch", torch_compile_learner=True)
+    reasons = ["an update reads its batch at once, with the same gradient.", "models run as they are, without "]
+    assert all(reason in line for reason, line in zip(reasons, said(), strict=True))
+    with pytest.raises(NotImplementedError, match="action_mask_key='mask' of rllib yet.  Name the mask 'action_mask'"):
+        PPOConfig().environment(action_mask_key="mask")
+    with pytest.raises(NotImplementedError, match="Give lr as a schedule"):
+        PPOConfig().update_from_dict({"_torch_lr_scheduler_classes": [object]})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: PPOConfig().env_runners(epsilon=0.5), "env_runners has no option 'epsilon'.  It is one of DQN.$"),
+        (lambda: A2CConfig().training(clip_param=0.5), "training has no option 'clip_param'.  It is one of PPO.$"),
+        (lambda: DQNConfig().training(initial_alpha=0.5), "has no option 'initial_alpha'.  It is one of SAC.$"),
+        (lambda: PPOConfig().training(gama=0.5), "has no option 'gama'.  Near: 'gamma'"),
+    ],
+)
+def test_option_of_another_algorithm_is_named_with_it(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()

@@ -13,6 +13,8 @@ FUNCTIONS = (
 )
 TF = "it is of TensorFlow, and models are torch's"
 _STACK = "there is one stack of classes here"
+_COMPILED = "models run as they are, without torch.compile"
+_OFFLINE = "training is from an environment, and not from recorded data"
 _REPLACED = "a rollout process that is lost is always replaced"
 _PROBES = "sample_timeout_s says when a process counts as lost"
 _LEARNER = "the learner is the process of the algorithm"
@@ -125,6 +127,33 @@ IGNORED: dict[str, str] = {
         ("policy_map_capacity", "policy_map_cache", "policy_states_are_swappable"), "all policies stay in memory"
     ),
     "replay_mode": "each policy has a replay memory of its own",
+    **dict.fromkeys(("torch_compile_learner", "torch_compile_learner_what_to_compile"), _COMPILED),
+    **dict.fromkeys(("torch_compile_learner_dynamo_backend", "torch_compile_learner_dynamo_mode"), _COMPILED),
+    **dict.fromkeys(("torch_compile_worker", "torch_compile_worker_dynamo_backend"), _COMPILED),
+    "torch_compile_worker_dynamo_mode": _COMPILED,
+    "torch_skip_nan_gradients": "an update without finite numbers is an error, which names it",
+    "_torch_grad_scaler_class": "gradients have 32 bits, and are not scaled",
+    "microbatch_size": "an update reads its batch at once, with the same gradient",
+    "gym_env_vectorize_mode": "the environments of a group are stepped one after the other",
+    "auto_wrap_old_gym_envs": "environments of former years are adapted",
+    **dict.fromkeys(("num_aggregator_actors_per_learner", "max_requests_in_flight_per_learner"), _LEARNER),
+    **dict.fromkeys(("torch_ddp_kwargs", "_fake_gpus"), _LEARNER),
+    **dict.fromkeys(("_tf_policy_handles_more_than_one_loss", "num_multi_gpu_tower_stacks"), TF),
+    **dict.fromkeys(("ope_split_batch_by_episode", "postprocess_inputs", "actions_in_input_normalized"), _OFFLINE),
+    **dict.fromkeys(("shuffle_buffer_size", "dataset_num_iters_per_learner", "offline_sampling"), _OFFLINE),
+    **dict.fromkeys(("offline_evaluation_interval", "offline_evaluation_duration"), _OFFLINE),
+    **dict.fromkeys(("episode_lookback_horizon", "merge_env_runner_states", "broadcast_env_runner_states"), _STACK),
+    "episodes_to_numpy": _STACK,
+    **dict.fromkeys(
+        (
+            "evaluation_auto_duration_min_env_steps_per_sample",
+            "evaluation_auto_duration_max_env_steps_per_sample",
+            "log_gradients",
+            "_run_training_always_in_thread",
+            "_evaluation_parallel_to_training_wo_thread",
+        ),
+        "it has no effect here",
+    ),
     "hiddens": "the layers are those of model['fcnet_hiddens']",
 }
 
@@ -156,6 +185,15 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "policy_map_capacity": (100,),
     "replay_mode": ("independent",),
     "hiddens": (),
+    "gym_env_vectorize_mode": ("SYNC",),
+    "max_requests_in_flight_per_learner": (3,),
+    "num_multi_gpu_tower_stacks": (1,),
+    **dict.fromkeys(("auto_wrap_old_gym_envs", "broadcast_env_runner_states", "episodes_to_numpy"), (True,)),
+    **dict.fromkeys(("ope_split_batch_by_episode", "log_gradients"), (True, False)),
+    "episode_lookback_horizon": (1,),
+    "merge_env_runner_states": ("training_only", True),
+    "evaluation_auto_duration_min_env_steps_per_sample": (100,),
+    "evaluation_auto_duration_max_env_steps_per_sample": (2000,),
     "storage_unit": ("timesteps", "fragments"),
     "replay_sequence_length": (1, None),
     "replay_burn_in": (0,),
@@ -180,6 +218,8 @@ FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "grad_clip_by": (("global_norm",), "Give `grad_clip`, which bounds the norm of the whole gradient."),
     "shuffle_batch_per_epoch": ((True,), "=minibatches are drawn anew in each epoch"),
     "use_critic": ((True,), "The value function is the baseline of advantages: leave use_critic out."),
+    "action_mask_key": (("action_mask",), "Name the mask 'action_mask' in the dict of the observation."),
+    "opt_type": (("adam",), "Derive an algorithm, and make another optimiser in its `setup_learner`."),
     "learner_config_dict": (({},), "Derive an algorithm, and read options of your own in `env_config` or `model`."),
     "add_default_connectors_to_learner_pipeline": ((True,), "Derive an algorithm, and change its update."),
     "add_default_connectors_to_env_to_module_pipeline": ((True,), "Wrap the environment."),
@@ -236,6 +276,7 @@ ABSENT: dict[str, str] = {
         ("input", "input_", "input_config", "output", "output_config", "off_policy_estimation_methods"),
         "Train from an environment, and record its steps by a wrapper of gymnasium.",
     ),
+    "_torch_lr_scheduler_classes": "Give lr as a schedule: lr=[[0, 1e-3], [100_000, 1e-4]].",
     "custom_eval_function": "Evaluate in the loop that calls `algo.train()`.",
     "custom_evaluation_function": "Evaluate in the loop that calls `algo.train()`.",
 }

@@ -417,6 +417,14 @@ def _scheduled(name: str, given: Mapping[str, Any], options: Mapping[str, Any]) 
     raise NotImplementedError(f"zray does not have {name}_schedule of this algorithm yet: give a number as {name}.")
 
 
+def _algorithms_with(name: str) -> list[str]:
+    """The algorithms that have an option of their own."""
+    from .algorithms.registry import get_algorithm_class
+    from .doors import ALGORITHMS
+
+    return [each for each in ALGORITHMS.values() if name in get_algorithm_class(each).config_class.defaults]
+
+
 def unknown(place: str, name: str, options: Mapping[str, Any]) -> str:
     """The message for an unknown option: the nearest one, and the method that owns it."""
     today = {*options, *OPTIONS}
@@ -424,6 +432,8 @@ def unknown(place: str, name: str, options: Mapping[str, Any]) -> str:
         own = OTHERS[name]
         owner = OPTIONS[own].owner if own in OPTIONS else "training"
         return f"{place} has no option {name!r}.  It is {own!r} here, of {owner}()."
+    if names := _algorithms_with(name):
+        return f"{place} has no option {name!r}.  It is one of {' and '.join(names)}."
     near = difflib.get_close_matches(name, sorted(today), 1) or difflib.get_close_matches(name, sorted(_FORMER), 1)
     text = f"{place} has no option {name!r}."
     if near:
