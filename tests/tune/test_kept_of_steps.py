@@ -57,6 +57,27 @@ def test_result_of_a_step_whose_checkpoint_fails_is_kept(tmp_path):
         assert len(file.readlines()) == 2
 
 
+@pytest.mark.parametrize("options", [{"stop": {"x": 3}}, {"stop": {"x": 2}}, {}])
+def test_failure_of_the_last_checkpoint_is_one_of_the_trial(options, tmp_path):
+    last = options["stop"]["x"] if options else 3
+    (trial,), _ = run(Steps, tmp_path, {"fails_at": last}, checkpoint_freq=1, **options)
+    assert trial.status == "ERROR" and "no checkpoint" in trial.error and trial.last_result["x"] == last
+
+
+def test_last_step_is_repeated_where_its_checkpoint_has_failed(tmp_path):
+    class Once(Steps):
+        def save_checkpoint(self, folder):
+            if self.x == 2 and not os.path.exists(self.config["flag"]):
+                open(self.config["flag"], "w").close()
+                raise RuntimeError("no checkpoint")
+            return {"x": self.x}
+
+    config, options = {"flag": str(tmp_path / "flag")}, {"checkpoint_freq": 1, "max_failures": 1}
+    (trial,), _ = run(Once, tmp_path, config, stop={"training_iteration": 2}, **options)
+    assert (trial.status, trial.last_result["x"], trial.num_failures) == ("TERMINATED", 2, 1)
+    assert trial.checkpoint.to_dict() == {"x": 2}
+
+
 def test_trial_whose_checkpoint_fails_goes_on_from_the_one_before(tmp_path):
     flag = tmp_path / "flag"
 

@@ -164,6 +164,8 @@ class Controller(ControllerNames):
             if not is_repeated or repeat(self, trial, event.iteration):
                 self.actions.append(ev.Proceed(trial.trial_id))
             return
+        if event.fails and not 0 <= self.settings.max_failures <= trial.num_failures:
+            return  # the step is repeated
         result = filled_result(trial, event, self.settings.experiment_id, self.facts.get(trial.trial_id, {}))
         trial.iteration, trial.last_result = event.iteration, result
         backoff.progressed(trial)
@@ -178,13 +180,15 @@ class Controller(ControllerNames):
         self.note_best(trial, result)
         if trial.trial_id not in self.told:
             self.searcher.on_trial_result(trial.trial_id, result_for(self.searcher, result))
-        if stop_reason:
+        if stop_reason and not event.fails:
             result["done"] = True
             self.actions.append(ev.Logged(trial.trial_id, result))
             self._explain(trial, STOP, stop_reason)
             self._complete(trial, halts=True)
             return
         self.actions.append(ev.Logged(trial.trial_id, result))
+        if event.fails:
+            return  # the failure follows
         decided = self.scheduler.on_trial_result(self, trial, result_for(self.scheduler, result))
         decision = decided if isinstance(decided, Decision) else Decision(decided)
         if trial.state is not TrialState.RUNNING:  # the scheduler has acted on it already
@@ -409,8 +413,7 @@ class Controller(ControllerNames):
         return bool(self.paused) and not (self.running or self.waiting or self.halting) and self._limit() > 0
 
     def _limit(self) -> int:
-        asked = self.settings.max_concurrent
-        return min(self.capacity, asked) if asked else self.capacity
+        return min(self.capacity, self.settings.max_concurrent or self.capacity)
 
     def _start_process(self, trial: Trial) -> None:
         trial.starts += 1

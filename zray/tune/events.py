@@ -38,7 +38,7 @@ class Report(Record, frozen=True, tag=True):
     """A result of a trial.
 
     iteration: counted from 1 over all processes of the trial.  checkpoint: its folder; empty: none.  size: bytes in it;
-    -1: not known.
+    -1: not known.  fails: the checkpoint of this step could not be saved, and `Failed` follows.
     """
 
     trial_id: str
@@ -48,6 +48,7 @@ class Report(Record, frozen=True, tag=True):
     time_total_s: float = 0.0
     checkpoint: str = ""
     size: int = -1
+    fails: bool = False
 
 
 class Began(Record, frozen=True, tag=True):

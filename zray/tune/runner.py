@@ -290,7 +290,8 @@ class Runner:
                 found.append(ev.Saved(now, trial_id, iteration, path, self._received(path, packed)))
             for iteration, metrics, elapsed, total, path, packed in answer["results"]:
                 size = self._received(path, packed)
-                found.append(ev.Report(now, trial_id, iteration, metrics, elapsed, total, path, size))
+                fails = answer.get("fails", False)
+                found.append(ev.Report(now, trial_id, iteration, metrics, elapsed, total, path, size, fails))
         except CheckpointError as error:
             self._drop(trial_id)
             return [*found, ev.Failed(now, trial_id, str(error))]

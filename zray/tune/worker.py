@@ -210,7 +210,7 @@ class TrialActor:
             try:
                 saved = self._save()
             except Exception as error:  # the result stands
-                failure = _failure(error)
+                failure = {**_failure(error), "fails": True}
         results = [(self._iteration, metrics, elapsed, self._time_total_s, *saved)]
         return {**batch, **failure, "results": results}
 
