@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
+from zray.rllib.algorithms.callbacks import DefaultCallbacks  # noqa: E402
+
 import zray  # noqa: E402
 from zray import rllib, tune  # noqa: E402
 from zray.rllib import doors  # noqa: E402
@@ -193,3 +195,36 @@ def test_trial_knows_environments_and_models_by_the_names_of_the_program(session
     )
     assert [trial.status for trial in analysis.trials] == ["TERMINATED"]
     assert analysis.trials[0].last_result["episode_len_mean"] <= 5
+
+
+ABSENT = """from_state import_model import_policy_model_from_h5 train_buffered get_metrics validate_config validate_env
+try_recover_from_step_attempt restore_workers restore_env_runners local_replay_buffer""".split()
+
+
+def test_attributes_of_algorithms_are_there_or_have_a_sentence():
+    class Own(DefaultCallbacks):
+        pass
+
+    algo = PPOConfig().environment("CartPole-v1").callbacks(Own).build_algo()
+    for name in ABSENT:
+        with pytest.raises(AttributeError, match=f"no {name!r}.  [A-Z].*\\.$|has no replay memory: DQN and SAC"):
+            getattr(algo, name)
+        assert not hasattr(algo, name)
+    assert isinstance(algo.callbacks, Own)
+    algo.train()
+    counts = {"num_env_steps_sampled": algo.steps_sampled, "num_agent_steps_sampled": algo.steps_sampled}
+    assert algo._counters == counts and algo.steps_sampled > 0
+    assert algo.merge_algorithm_configs({"a": {"b": 1}}, {"a": {"c": 2}}) == {"a": {"b": 1, "c": 2}}
+    assert isinstance(algo.get_policy(), algo.get_default_policy_class(algo.config))
+    algo.stop()
+    algo = PPOConfig().environment("CartPole-v1").build_algo()
+    assert algo.callbacks == []
+    algo.stop()
+
+
+@pytest.mark.parametrize("name", ["PPOTorchPolicy", "PPOTF2Policy"])
+def test_policy_class_of_an_algorithm_has_a_sentence(name):
+    with pytest.raises(AttributeError, match="Change the algorithm's options, or derive a class from it"):
+        getattr(importlib.import_module("zray.rllib.algorithms.ppo"), name)
+    with pytest.raises(ImportError, match="Change the algorithm's options, or derive a class from it"):
+        exec(f"from zray.rllib.algorithms.ppo import {name}")

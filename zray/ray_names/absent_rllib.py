@@ -206,6 +206,18 @@ NAMES = {
     "zray.rllib.keras_policy": "Write the policy with torch.",
     "zray.rllib.tests": EXAMPLE,
     "zray.rllib.algorithms.ppo.ppo_torch_policy": OPTIONS,
+    **dict.fromkeys(
+        (
+            "zray.rllib.algorithms.ppo.PPOTorchPolicy",
+            "zray.rllib.algorithms.ppo.PPOTF1Policy",
+            "zray.rllib.algorithms.ppo.PPOTF2Policy",
+            "zray.rllib.algorithms.dqn.DQNTorchPolicy",
+            "zray.rllib.algorithms.dqn.DQNTFPolicy",
+            "zray.rllib.algorithms.sac.SACTorchPolicy",
+            "zray.rllib.algorithms.sac.SACTFPolicy",
+        ),
+        OPTIONS,
+    ),
     "zray.rllib.algorithms.ppo.ppo_tf_policy": OPTIONS,
     "zray.rllib.algorithms.ppo.ppo_learner": OPTIONS,
     "zray.rllib.algorithms.ppo.ppo_catalog": OPTIONS,

@@ -5,7 +5,27 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-__all__ = ["Views"]
+__all__ = ["Absent", "Views"]
+
+
+class Absent:
+    """An attribute that algorithms of Ray have, and that is an AttributeError with a sentence here.
+
+    Args:
+        words: what to use instead.
+    """
+
+    def __init__(self, words: str) -> None:
+        self.words, self.name = words, ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, algorithm: Any, owner: Any = None) -> Any:
+        raise AttributeError(f"zray's algorithms have no {self.name!r}.  {self.words}")
+
+
+_CHECKPOINTS = "Keep a checkpoint: algo.save(folder), and Algorithm.from_checkpoint(folder)."
 
 
 class Views:
@@ -100,6 +120,52 @@ class Views:
         )
 
     evaluation_workers = eval_env_runner_group
+
+    from_state = Absent(_CHECKPOINTS)
+    import_model = Absent("Set the parameters: algo.set_weights(weights).")
+    import_policy_model_from_h5 = Absent("Set the parameters: algo.set_weights(weights).")
+    train_buffered = Absent("Call algo.train() in a loop.")
+    get_metrics = Absent("Read the dict that algo.train() returns.")
+    validate_config = Absent("Call config.validate(), which the algorithm calls as well.")
+    validate_env = Absent("Environments are checked before the first rollout, unless disable_env_checking=True.")
+    try_recover_from_step_attempt = Absent("A rollout process that is lost is always replaced.")
+    restore_workers = Absent("A rollout process that is lost is always replaced.")
+    restore_env_runners = Absent("A rollout process that is lost is always replaced.")
+
+    @property
+    def local_replay_buffer(self: Any) -> Any:
+        """The replay memory.
+
+        Raises:
+            AttributeError: the algorithm has none.
+        """
+        if (memory := vars(self).get("memory")) is None:
+            raise AttributeError(f"{type(self).__name__} has no replay memory: DQN and SAC have one.")
+        return memory
+
+    @property
+    def callbacks(self: Any) -> Any:
+        """The objects of the option `callbacks`: one, or a list of several; an empty list: there are none."""
+        found = list(self.events.callbacks) if self.events is not None else []
+        return found[0] if len(found) == 1 else found
+
+    @property
+    def _counters(self: Any) -> dict[str, int]:
+        """The steps so far, by Ray's names."""
+        steps = self.steps_sampled
+        return {"num_env_steps_sampled": steps, "num_agent_steps_sampled": self.agent_steps_sampled or steps}
+
+    @classmethod
+    def merge_algorithm_configs(cls, config1: Mapping[str, Any], config2: Mapping[str, Any], *args: Any) -> Any:
+        """A new dict of two, whose inner dicts are merged too; the second one counts."""
+        from .helpers import merge_dicts
+
+        return merge_dicts(config1, config2)
+
+    @classmethod
+    def get_default_policy_class(cls: Any, config: Any = None) -> Any:
+        """The class of the algorithm's policies."""
+        return cls.policy_class
 
     def add_policy(self, policy_id: str, *args: Any, **options: Any) -> Any:
         """A further policy: not there.
