@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 from zray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
+from zray.rllib.env.multi_agent_env import make_multi_agent  # noqa: E402
 from zray.rllib.models import ModelCatalog  # noqa: E402
 from zray.rllib.models.preprocessors import get_preprocessor  # noqa: E402
 from zray.rllib.models.torch.fcnet import FullyConnectedNetwork  # noqa: E402
@@ -220,3 +221,46 @@ def test_preprocessor_flattens_structures():
 
 def test_torch_is_found():
     assert try_import_torch() == (torch, torch.nn)
+
+
+class Measured(MaskingModel):
+    """Counts its calls."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.calls = 0
+
+    def forward(self, input_dict, state, seq_lens):
+        self.calls += 1
+        return super().forward(input_dict, state, seq_lens)
+
+    def metrics(self):
+        return {"calls": self.calls, "size": torch.tensor(2.0), "parts": [1, 2]}
+
+
+@pytest.mark.parametrize("make", [PPOConfig, DQNConfig])
+def test_metrics_of_a_model_are_in_the_result(make):
+    algo = small(make().environment(Masked)).training(model={"custom_model": Measured}).build_algo()
+    result = algo.train()
+    algo.stop()
+    found = result["info"]["learner"]["default_policy"]["model"]
+    assert found["calls"] > 0 and found["size"] == 2.0 and found["parts"] == [1, 2] and type(found["size"]) is float
+    assert result["learners"]["default_policy"]["model"] == found
+
+
+def test_model_without_metrics_has_none_in_the_result():
+    algo = small(PPOConfig().environment(Masked)).training(model={"custom_model": MaskingModel}).build_algo()
+    result = algo.train()
+    algo.stop()
+    assert "model" not in result["info"]["learner"]["default_policy"]
+
+
+def test_metrics_of_the_models_of_several_policies_are_in_the_result():
+    config = small(PPOConfig().environment(make_multi_agent(Masked), env_config={"num_agents": 2}))
+    config.multi_agent(policies={"a", "b"}, policy_mapping_fn=lambda agent, *_, **__: "ab"[int(agent)])
+    algo = config.training(model={"custom_model": Measured}).build_algo()
+    result = algo.train()
+    algo.stop()
+    for name in "ab":
+        assert result["info"]["learner"][name]["model"]["calls"] > 0
+        assert result["learners"][name]["model"]["size"] == 2.0

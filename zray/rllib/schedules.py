@@ -138,8 +138,9 @@ def add_learners(result: dict[str, Any], algorithm: Any) -> None:
     members = getattr(algorithm, "members", None)
     if members is None:
         found = _with_rate(info["learner"], algorithm)
-        result["learners"] = {"default_policy": found}
-        info["learner"] = {**found, "default_policy": {"learner_stats": found}}
+        own = _of_model(algorithm.policy)
+        result["learners"] = {"default_policy": {**found, **own}}
+        info["learner"] = {**found, "default_policy": {"learner_stats": found, **own}}
         return
     result["learners"] = {
         name: _with_rate(each, members.get(name)) if isinstance(each, Mapping) else each
@@ -149,3 +150,21 @@ def add_learners(result: dict[str, Any], algorithm: Any) -> None:
         name: {**each, "learner_stats": each} if isinstance(each, Mapping) else each
         for name, each in result["learners"].items()
     }
+    for name, each in result["learners"].items():
+        if name in members and isinstance(each, Mapping) and (own := _of_model(members[name].policy)):
+            result["learners"][name] = {**each, **own}
+            info["learner"][name].update(own)
+
+
+def _of_model(policy: Any) -> dict[str, Any]:
+    """What `metrics` of a TorchModelV2 of the program returns, under "model"; empty: the model has none."""
+    from zray.tune.metrics import as_number
+
+    from .models.modelv2 import ModelV2
+
+    model = getattr(getattr(policy, "model", None), "inner", None)
+    found = model.metrics() if isinstance(model, ModelV2) else None
+    if not found:
+        return {}
+    numbers = {name: as_number(value) for name, value in found.items()}
+    return {"model": {name: found[name] if value is None else value for name, value in numbers.items()}}
