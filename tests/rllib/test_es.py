@@ -187,7 +187,7 @@ class Faulty(gymnasium.Env):
     "fault, message",
     [
         ("raise", r"ZeroDivisionError: by nought, in environment Faulty of process 0, the episode with seed \d+"),
-        ("reward", r"The reward is nan, in step 2 of environment Faulty"),
+        ("reward", r"The reward is nan, in step 3 of environment Faulty"),
         ("observation", r"The observation holds NaN or infinity, in step 3 of environment Faulty"),
         ("last", r"The observation holds NaN or infinity, in step 3 of environment Faulty"),
     ],

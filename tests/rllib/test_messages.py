@@ -83,7 +83,7 @@ def test_automatic_length_of_rollouts_is_the_default():
     [
         ({"reward": None}, "The reward of environment Shelf is a number, not NoneType"),
         ({"reward": np.ones(1)}, r"The reward of environment Shelf is one number, not an array of shape \(1,\)"),
-        ({"reward": None, "late": 3}, "The reward in environment Shelf number 0, step 2 .* is a number, not NoneType"),
+        ({"reward": None, "late": 3}, "The reward in environment Shelf number 0, step 3 .* is a number, not NoneType"),
         ({"observation": np.full(2, 50.0)}, r"ndarray of shape \(2,\) with values from 50 to 50, where the space is"),
         ({"observation": [5, 0]}, r"list of shape \(2,\) with values from 0 to 5, where the space is Box"),
         ({"observation": [1.0], "late": 3}, r"The observation is list of shape \(1,\), where the space is Box"),

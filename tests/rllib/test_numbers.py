@@ -13,7 +13,7 @@ from zray.rllib.algorithms.es import ESConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPO, PPOConfig  # noqa: E402
 from zray.rllib.algorithms.sac import SACConfig  # noqa: E402
 from zray.rllib.distributions import Categorical, MultiCategorical  # noqa: E402
-from zray.rllib.env.multi_agent_env import MultiAgentEnv  # noqa: E402
+from zray.rllib.env.multi_agent_env import MultiAgentEnv, make_multi_agent  # noqa: E402
 from zray.rllib.environments import InvalidEnvironmentError  # noqa: E402
 from zray.rllib.filters import MeanStdFilter  # noqa: E402
 from zray.rllib.groups import Group  # noqa: E402
@@ -282,4 +282,46 @@ def test_evolution_takes_no_masked_action():
     )
     algo = config.build_algo()
     algo.train()
+    algo.stop()
+
+
+class Faulty(gymnasium.Env):
+    """The third call of step has the fault."""
+
+    observation_space, action_space = BOX, TWO
+
+    def __init__(self, config=None):
+        self.fault, self.steps = (config or {})["fault"], 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.full(1, np.nan if self.fault == "reset" else 0.0, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        is_faulty = self.steps == 3
+        if is_faulty and self.fault == "raise":
+            raise ZeroDivisionError("by nought")
+        reward = np.nan if is_faulty and self.fault == "reward" else 1.0
+        value = np.nan if is_faulty and self.fault in ("observation", "last") else 0.0
+        return np.full(1, value, np.float32), reward, False, is_faulty and self.fault == "last", {}
+
+
+FAULTS = ["raise", "reward", "observation", "last", "reset"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_step_of_a_fault_is_numbered_alike(fault):
+    number = 0 if fault == "reset" else 3
+    with pytest.raises(InvalidEnvironmentError, match=f" step {number} of the episode"):
+        rollout(Faulty, fault=fault)
+
+
+@pytest.mark.parametrize("fault", [each for each in FAULTS if each != "last"])
+def test_step_of_a_fault_is_numbered_alike_with_agents(fault):
+    number = 0 if fault == "reset" else 3
+    config = PPOConfig().environment(make_multi_agent(Faulty), env_config={"num_agents": 2, "fault": fault})
+    algo = config.environment(disable_env_checking=True).build_algo()
+    with pytest.raises(InvalidEnvironmentError, match=f" step {number} of the episode"):
+        algo.train()
     algo.stop()

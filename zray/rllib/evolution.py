@@ -156,7 +156,7 @@ class Evolver:
             raise InvalidEnvironmentError(f"The observation holds NaN or infinity, in step {step} of {where}.")
         if not np.isfinite(total):
             step = int(np.argmin(np.isfinite(rewards)))
-            raise InvalidEnvironmentError(f"The reward is {rewards[step]}, in step {step} of {where}.")
+            raise InvalidEnvironmentError(f"The reward is {rewards[step]}, in step {step + 1} of {where}.")
         counted.observe(observations)
         return total, len(rewards)
 

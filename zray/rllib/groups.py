@@ -124,21 +124,29 @@ class Group(Places):
             self._tell("on_episode_created", place)
             self._tell("on_episode_start", place)
 
-    def _where(self, place: int) -> str:
+    def _where(self, place: int, is_counted: bool = True) -> str:
+        """The place of a fault.  Steps count from 1, and the observation of a reset is of step 0.
+
+        Args:
+            place: of the environment.
+            is_counted: whether the step with the fault is in the length of the episode already.
+        """
         return (
-            f"environment {self.name} number {self.index * self.size + place}, step {self.lengths[place]} of the "
+            f"environment {self.name} number {self.index * self.size + place}, "
+            f"step {self.lengths[place] + (not is_counted)} of the "
             f"episode with seed {self.seeds[place]}, worker {self.worker_index}"
         )
 
     def _raised(self, place: int, action: Any, error: Exception) -> InvalidEnvironmentError:
         return InvalidEnvironmentError(
-            f"step raised {type(error).__name__}: {error}, in {self._where(place)}, action {action!r}."
+            f"step raised {type(error).__name__}: {error}, in {self._where(place, False)}, action {action!r}."
         )
 
     def _no_number(self, place: int, reward: Any) -> InvalidEnvironmentError:
-        check_reward(reward, f"in {self._where(place)}")
+        where = self._where(place, is_counted=False)
+        check_reward(reward, f"in {where}")
         said = ", which is infinite in 32 bits" if math.isfinite(reward) else ""
-        return InvalidEnvironmentError(f"The reward is {reward}{said}, in {self._where(place)}.")
+        return InvalidEnvironmentError(f"The reward is {reward}{said}, in {where}.")
 
     def watch(self, events: Events) -> None:
         """Call other callbacks from now on; the present episodes count from their beginning."""
