@@ -209,3 +209,8 @@ def test_keys_of_results_have_names():
     found = algo.train()[ENV_RUNNER_RESULTS]
     assert (found[EPISODE_RETURN_MEAN], found[NUM_ENV_STEPS_SAMPLED_LIFETIME]) == (4.0, 8)
     algo.stop()
+
+
+def test_unknown_environment_says_how_one_of_the_program_is_named():
+    with pytest.raises(ValueError, match=r"No environment is called 'maze': .*register_env\('maze', lambda"):
+        PPOConfig().environment("maze").build_algo()

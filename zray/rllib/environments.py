@@ -116,7 +116,10 @@ def _named(name: str) -> Callable[[EnvContext], Any]:
     close = [known for known in gymnasium.registry if known.lower().split("-")[0] == name.lower().split("-")[0]]
     hint = f"  Near: {', '.join(sorted(close)[:3])}." if close else ""
     hint = right_form(name) or hint
-    raise ValueError(f"No environment is called {name!r}: it is no id of gymnasium and no name of register_env.{hint}")
+    raise ValueError(
+        f"No environment is called {name!r}: it is no id of gymnasium and no name of register_env.{hint}  "
+        f"Name a class of your own: tune.register_env({name!r}, lambda config: Maze(config)), or pass the class itself."
+    )
 
 
 def _is_known(spec: Callable[[str], Any], name: str) -> bool:
