@@ -173,3 +173,30 @@ def test_metrics_of_a_trial_are_analysed(tmp_path):
         "last-10-avg": 6.5,
     }
     assert found["training_iteration"]["last"] == 12 and "name" not in found and "done" not in found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scheduler": tune.schedulers.ASHAScheduler(metric="loss", mode="min")},
+        {"scheduler": tune.schedulers.MedianStoppingRule(metric="loss", mode="min")},
+        {
+            "search_alg": tune.search.BasicVariantGenerator(),
+            "scheduler": tune.schedulers.ASHAScheduler("t", "loss", "min"),
+        },
+    ],
+)
+def test_best_result_is_by_the_metric_of_the_scheduler(options, tmp_path):
+    def train(config):
+        tune.report({"loss": config["x"], "t": 1})
+
+    results = tune.Tuner(
+        train,
+        param_space={"x": tune.grid_search([3, 1, 2])},
+        tune_config=tune.TuneConfig(**options),
+        run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
+    ).fit()
+    assert results.get_best_result().config == {"x": 1}
+    assert results.get_best_result(mode="max").config == {"x": 3}
+    with pytest.raises(ValueError, match="needs a metric and a mode"):
+        results.get_best_result("t")

@@ -379,8 +379,11 @@ class RunningExperiment:
     def best_trial(
         self, metric: str | None, mode: str | None, scope: str = "last", filter_nan_and_inf: bool = True
     ) -> Trial:
-        """The best trial, by `best_trial_of`; None stands for the experiment's metric and mode."""
-        metric, mode = metric or self.settings.metric, mode or self.settings.mode
+        """The best trial, by `best_trial_of`; None stands for metric and mode of TuneConfig, scheduler or searcher."""
+        for part in (self.settings, self.controller.scheduler, self.controller.searcher):
+            own, order = getattr(part, "metric", None), getattr(part, "mode", None)
+            metric = metric or (own if isinstance(own, str) else None)
+            mode = mode or (order if isinstance(order, str) and metric == own else None)
         return best_trial_of(self.controller.get_trials(), metric, mode, scope, filter_nan_and_inf)
 
     def rows(self, metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:
