@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -111,12 +112,17 @@ def result_for(user: Any, result: dict[str, Any]) -> dict[str, Any]:
     Dicts and lists are copied, at any depth; other values are the same objects.  Parts of Tune change no result, and
     get the result itself.
     """
-    return result if is_own(user) else _copied(result)
+    return result if _is_own_class(type(user)) else _copied(result)  # type: ignore[arg-type]
 
 
 def is_own(user: Any) -> bool:
     """Whether a part of an experiment is one of Tune, and not of the program."""
-    return type(user).__module__.startswith(_OWN)
+    return _is_own_class(type(user))  # type: ignore[arg-type]
+
+
+@functools.lru_cache(maxsize=256)  # asked for each result
+def _is_own_class(kind: type) -> bool:
+    return kind.__module__.startswith(_OWN)
 
 
 _OWN = __name__.rpartition(".")[0] + "."

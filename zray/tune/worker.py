@@ -218,7 +218,8 @@ class TrialActor:
         results, overwritten = [], set[str]()
         for metrics, saved, elapsed in run.take(POLL_SECONDS):
             self._iteration += 1
-            overwritten.update(_overwritten(metrics, self._iteration))
+            if "training_iteration" in metrics or "time_total_s" in metrics:
+                overwritten.update(_overwritten(metrics, self._iteration))
             elapsed = metrics.pop("time_this_iter_s", elapsed)
             self._time_total_s += elapsed
             results.append((self._iteration, metrics, elapsed, self._time_total_s, *(saved or ("", None))))
