@@ -14,7 +14,7 @@ from .refs import dumps
 from .result import SHOULD_CHECKPOINT
 from .storage import write_aside
 from .trial import Trial
-from .trial_results import result_for
+from .trial_results import copied, is_own
 from .unknown import shown
 
 __all__ = ["Callback", "CallbackList", "check_callbacks", "pickled", "unpickled"]
@@ -118,6 +118,7 @@ class CallbackList:
     def __init__(self, callbacks: list[Any]) -> None:
         self.callbacks = callbacks
         self._methods: dict[str, list[Any]] = {}  # name -> the methods that do something
+        self._are_ours: dict[str, list[bool]] = {}  # name -> whether each of these is a part of Tune
         self._has_begun = False
         self._saved = b""
 
@@ -127,6 +128,7 @@ class CallbackList:
             nothing = getattr(Callback, name)
             found = [callback for callback in self.callbacks if getattr(type(callback), name, nothing) is not nothing]
             self._methods[name] = [getattr(callback, name) for callback in found]
+            self._are_ours[name] = [is_own(callback) for callback in found]
         return self._methods[name]
 
     def call(self, name: str, **arguments: Any) -> None:
@@ -135,9 +137,10 @@ class CallbackList:
         Raises:
             TuneError: one has raised an error.
         """
-        for method in self.methods(name):
+        methods, takes_result = self.methods(name), "result" in arguments
+        for method, is_ours in zip(methods, self._are_ours[name], strict=True):
             try:
-                if "result" in arguments:
+                if takes_result and not is_ours:
                     self._call_with_result(method, arguments)
                 else:
                     method(**arguments)
@@ -149,9 +152,9 @@ class CallbackList:
     def _call_with_result(self, method: Any, arguments: dict[str, Any]) -> None:
         """Call a method with a result of its own; the one change that counts asks the trial for a checkpoint."""
         result = arguments["result"]
-        own = result_for(method.__self__, result)
+        own = copied(result)
         method(**{**arguments, "result": own})
-        if own is not result and own.get(SHOULD_CHECKPOINT):
+        if own.get(SHOULD_CHECKPOINT):
             result[SHOULD_CHECKPOINT] = True
 
     def begin(self, folder: str, goes_on: bool, **info: Any) -> None:

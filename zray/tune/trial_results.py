@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 __all__ = [
+    "copied",
     "filled_result",
     "is_own",
     "missing_metric",
@@ -112,7 +113,7 @@ def result_for(user: Any, result: dict[str, Any]) -> dict[str, Any]:
     Dicts and lists are copied, at any depth; other values are the same objects.  Parts of Tune change no result, and
     get the result itself.
     """
-    return result if _is_own_class(type(user)) else _copied(result)  # type: ignore[arg-type]
+    return result if _is_own_class(type(user)) else copied(result)  # type: ignore[arg-type]
 
 
 def is_own(user: Any) -> bool:
@@ -128,10 +129,11 @@ def _is_own_class(kind: type) -> bool:
 _OWN = __name__.rpartition(".")[0] + "."
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """Return a dict or list, copied at any depth of dicts and lists."""
     if isinstance(value, dict):
-        return {key: _copied(each) if isinstance(each, (dict, list)) else each for key, each in value.items()}
-    return [_copied(each) if isinstance(each, (dict, list)) else each for each in value]
+        return {key: copied(each) if isinstance(each, (dict, list)) else each for key, each in value.items()}
+    return [copied(each) if isinstance(each, (dict, list)) else each for each in value]
 
 
 def with_times(event: Report) -> dict[str, Any]:
