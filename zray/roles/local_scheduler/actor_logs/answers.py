@@ -1,4 +1,4 @@
-"""What calls on an actor that recovers have come to, until nobody asks for it again (dialog of wards).
+"""Answers of calls on a recoverable actor, kept until no caller can request them again (dialog of wards).
 
     given        by this node: the caller's node may not have it yet
     inherited    of the actor's former home, or for a caller whose node is lost and that may be run again elsewhere: who
@@ -149,7 +149,7 @@ class Held(Struct, gc=False, eq=False):
 
 
 class BegunCalls(Struct, eq=False):
-    """Of one actor."""
+    """The begun calls of one actor that have made other calls."""
 
     node: LocalScheduler
     actor: Actor
@@ -157,7 +157,7 @@ class BegunCalls(Struct, eq=False):
     said: dict[bytes, int] = {}  # by the prefix of what the call makes: which of the log's words it is
 
     def hold_back(self, task: Task) -> bool:
-        """One of the actor's calls has made this one.  Whether it waits."""
+        """Return whether a nested call waits until the backup node knows the call that made it."""
         shipping = self.actor.shipping
         if not shipping.is_on:
             return False
@@ -173,7 +173,7 @@ class BegunCalls(Struct, eq=False):
         return True
 
     def say(self) -> None:
-        """End of a turn: the results that came in it are in the log, so what has not ended has begun."""
+        """Log the makers of new nested calls at the end of a turn: unfinished makers have begun."""
         new = [item for item in self.held if item.is_new]
         if not new:
             return
@@ -187,7 +187,7 @@ class BegunCalls(Struct, eq=False):
         self.leave()
 
     def _makers(self, prefixes: set[bytes]) -> dict[bytes, Task]:
-        """Those of them that have not ended: these are among the first that were sent."""
+        """Return the unfinished calls with these prefixes; such calls are among the first in flight."""
         found: dict[bytes, Task] = {}
         for task in self.actor.inflight.values():
             if len(found) == len(prefixes):
@@ -204,7 +204,7 @@ class BegunCalls(Struct, eq=False):
         self.said[prefix] = self.actor.shipping.says(begun)
 
     def start(self, count: int) -> None:
-        """The log begins anew, and has those that are known in its beginning, up to this word; and others."""
+        """Start a new log, of which the first `count` messages include the known begun calls; log the others."""
         journal = self.actor.journal
         first = count - len(journal.begun)
         self.said = {children_prefix(task_id): n for n, task_id in enumerate(journal.begun, first + 1)}
@@ -214,13 +214,13 @@ class BegunCalls(Struct, eq=False):
                 self._say(task, prefix)
 
     def stop(self) -> None:
-        """The guardian has nothing any more."""
+        """Note that the backup node has no log any more."""
         self.said.clear()
         for item in self.held:
             item.is_new = True
 
     def leave(self) -> None:
-        """What need not wait any longer."""
+        """Submit nested calls that need not wait any longer."""
         node, shipping = self.node, self.actor.shipping
         while self.held:
             item = self.held[0]
@@ -231,12 +231,12 @@ class BegunCalls(Struct, eq=False):
             node.objects.drop_all(item.refs)
 
     def ended(self, task_id: bytes) -> None:
-        """It has, and is in the log so."""
+        """Forget a call that has ended, and is logged as ended."""
         if self.said:
             self.said.pop(children_prefix(task_id), None)
 
     def run_first(self) -> None:
-        """The actor has come from a lost node: they go ahead of all that callers send now, or have sent again."""
+        """Queue the begun calls of an actor from a lost node ahead of all calls that callers send or repeat."""
         node, actor = self.node, self.actor
         for begun in reversed(list(actor.journal.begun.values())):
             spec = begun.spec
@@ -261,7 +261,7 @@ ORPHANS_BYTES_MAX = 64 << 20
 
 
 class Answers(Struct, eq=False):
-    """Of one actor."""
+    """The kept answers of one actor's calls."""
 
     node: LocalScheduler
     actor: Actor
@@ -275,11 +275,11 @@ class Answers(Struct, eq=False):
     held: dict[bytes, list[bytes]] = {}  # by call of an actor: its large returns, which are here
 
     def all(self) -> dict[bytes, wards.Answer]:
-        """By call."""
+        """Return all kept answers by call."""
         return {**self.inherited, **self.given}
 
     def give(self, task: Task, result: tasks.TaskResult) -> wards.Answer | None:
-        """A call has come to this.  None: nobody would ask for it again."""
+        """Keep the answer of a call.  Returns None if no caller would request the answer again."""
         spec = task.spec
         is_nested = bool(spec.caller) and spec.caller != self.actor.actor_id
         unasked = self.unasked.pop(spec.task_id, "") if not task.origin else ""
@@ -301,7 +301,7 @@ class Answers(Struct, eq=False):
         return answer
 
     def asked_for(self, task_id: bytes, origin: str) -> None:
-        """From there, before it was seen."""
+        """Note a call that its caller at `origin` sends before the answer was seen."""
         self.unasked.pop(task_id, None)
         answer = self.inherited.pop(task_id, None)
         if answer is not None:
@@ -321,11 +321,11 @@ class Answers(Struct, eq=False):
         return actor is not None and actor.shipping is not None
 
     def large_given(self) -> set[bytes]:
-        """Calls whose large answers their callers may not have yet."""
+        """Return the calls whose callers may lack their large answers."""
         return {task_id for task_id, answer in self.given.items() if answer.large}
 
     def inherit(self, answers: dict[bytes, wards.Answer]) -> None:
-        """Calls that are sent again get these."""
+        """Keep answers for calls that are sent again."""
         self.inherited = {
             task_id: answer
             for task_id, answer in answers.items()
@@ -334,11 +334,11 @@ class Answers(Struct, eq=False):
 
     @property
     def are_known(self) -> bool:
-        """Of some calls that may come."""
+        """Whether answers of repeated calls are known."""
         return bool(self.inherited or self.asked)
 
     def again(self, batch: dict[bytes, Task]) -> dict[bytes, Task]:
-        """Of these calls, those that are to be run; the others were."""
+        """Return the calls of a batch that must run; calls that have run are answered."""
         left = {}
         for task_id, task in batch.items():
             answer = self.inherited.pop(task_id, None)
@@ -378,7 +378,7 @@ class Answers(Struct, eq=False):
             self.node.lifecycle.finish(task, values, tuple(contained) if any(contained) else ())
 
     def to_be_made_again(self, calls: Iterable[task_spec.TaskSpec]) -> list[ObjectID]:
-        """What these have returned that was large and is lost, and may be asked for: they run again, and return it."""
+        """Return the lost large results of these calls that may be requested: such calls run again."""
         entries, lost = self.node.objects.entries, []
         for spec in calls if self.inherited else ():
             answer = self.inherited.get(spec.task_id)
@@ -389,7 +389,7 @@ class Answers(Struct, eq=False):
         return lost
 
     def made_again(self, calls: Iterable[task_spec.TaskSpec]) -> None:
-        """They have run again: what is here of it stays until it is asked for."""
+        """Hold the large results of calls that have run again, until they are requested."""
         for spec in calls if self.inherited else ():
             answer = self.inherited.get(spec.task_id)
             if answer is not None and answer.large and spec.task_id not in self.held:
@@ -397,7 +397,7 @@ class Answers(Struct, eq=False):
                     self._hold(answer)
 
     def caller_goes_on(self, origin: str) -> None:
-        """What its node sends again went ahead: it has all the other answers."""
+        """Drop the answers for a caller's node that has repeated its calls: it has all other answers."""
         for task_id in [task_id for task_id, asker in self.unasked.items() if asker == origin]:
             del self.unasked[task_id]
         for task_id in [task_id for task_id, answer in self.inherited.items() if answer.origin == origin]:
@@ -408,7 +408,7 @@ class Answers(Struct, eq=False):
                 self.taken.append(task_id)
 
     def has(self, task_id: bytes) -> None:
-        """Who asked for it has it, for good."""
+        """Forget a call whose caller has the answer for good."""
         shipping = self.actor.shipping
         self._let_go(task_id)
         self.actor.journal.read_is_over(task_id)
@@ -425,7 +425,7 @@ class Answers(Struct, eq=False):
             shipping.say_offer()
 
     def node_lost(self, lost: str) -> None:
-        """Nobody there sends a call again; but actors that were there may do so from another node."""
+        """Drop answers for callers of a lost node, except for actors, which may repeat calls from another node."""
         for answers in (self.given, self.inherited):
             for task_id in [task_id for task_id, answer in answers.items() if answer.origin == lost]:
                 answer = answers.pop(task_id)
@@ -447,7 +447,7 @@ class Answers(Struct, eq=False):
                 size += sum(value for value in answer.values if type(value) is int)
 
     def close(self) -> None:
-        """The actor is dead, or lives elsewhere."""
+        """Drop all answers: the actor is dead, or lives on another node."""
         self.given.clear()
         self.inherited.clear()
         self.reads.clear()
@@ -458,7 +458,7 @@ class Answers(Struct, eq=False):
 
 
 def drop_orphans(answers: dict[bytes, wards.Answer], node: LocalScheduler) -> None:
-    """The oldest of those whose callers' nodes are lost, beyond a bound."""
+    """Drop the oldest answers for callers on lost nodes, beyond ORPHANS_MAX."""
     if len(answers) > ORPHANS_MAX:
         orphans = [task_id for task_id, answer in answers.items() if answer.origin in node.recovery.lost]
         for task_id in orphans[: max(0, len(orphans) - ORPHANS_MAX)]:
@@ -466,7 +466,7 @@ def drop_orphans(answers: dict[bytes, wards.Answer], node: LocalScheduler) -> No
 
 
 def _as_told(result: tasks.TaskResult) -> list[bytes | int]:
-    """What has refs inside lies at the actor's node, and so do large values: of these, the size."""
+    """Return small values as they are, and the sizes of large values and values with refs, which stay here."""
     values: list[bytes | int] = []
     for index, value in enumerate(result.values or [b""]):
         has_refs = index < len(result.contained) and bool(result.contained[index])

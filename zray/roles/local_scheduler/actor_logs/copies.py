@@ -1,5 +1,5 @@
-"""What an actor of another node recovers from, as far as it is here (dialog of wards): at its guardian, or at its next
-home while it is handed over.
+"""Copies of the journals of other nodes' actors (dialog of wards): at the backup node, or at the next home during a
+handover.
 
 A call counts as here when the shards know that this node holds what it takes, and the values are here; then those
 before it are too.  A checkpoint counts when its object is here, and all calls that are in it: their answers came with
@@ -49,7 +49,7 @@ class Step(Struct, gc=False, eq=False):
 
 
 class Copy:
-    """Of the journal of one actor."""
+    """A copy of the journal of one actor."""
 
     def __init__(self, node: LocalScheduler, job_of: Callable[[], Job], changed: Callable[[Copy], None]) -> None:
         self.node = node
@@ -76,7 +76,7 @@ class Copy:
         job_of: Callable[[], Job],
         changed: Callable[[Copy], None],
     ) -> Copy:
-        """Of an actor that leaves this node: all that it recovers from is here."""
+        """Return the complete copy of an actor that leaves this node."""
         copy = cls(journal.node, job_of, changed)
         copy.journal, copy.answers, copy.is_based = journal, answers, True
         return copy
@@ -87,7 +87,7 @@ class Copy:
         return self.is_based and not self.steps and self.offered is None
 
     def why_not(self) -> str:
-        """Why the actor cannot be had from it; "": it can."""
+        """Return why the actor cannot be recovered from this copy; "": it can."""
         if self.broken:
             return self.broken
         if not self.is_based or self.journal.count < self.seen:
@@ -139,7 +139,7 @@ class Copy:
         self._advance()
 
     def _forget(self, made: dict[bytes, None]) -> None:
-        """What these came to, that is here or is to come."""
+        """Forget nested and begun calls, also those that are still to come."""
         for step in self.steps:
             if (step.nested is not None or step.begun is not None) and step.spec.task_id in made:
                 step.is_void = True
@@ -293,7 +293,7 @@ class Copy:
         self._let_go(step)
 
     def _let_go(self, step: Step) -> None:
-        """What it takes is not waited for, nor held, for its sake."""
+        """Release what a step refers to, and stop waiting for it."""
         entries = self.node.objects.entries
         step.is_over = True
         for object_id in dict.fromkeys(step.spec.deps):
@@ -303,7 +303,7 @@ class Copy:
     # --- ends ---
 
     def sender_lost(self, *, was_made: bool) -> None:
-        """Before it has said that it is ours; so it is, but it may not be here.  was_made: it ran elsewhere."""
+        """Handle the loss of the sender before the handover: the actor is ours.  was_made: it had run elsewhere."""
         if not self.is_based and self.offered is None:
             self.is_based, self.broken = True, self.why_not() if was_made else ""
         self.changed(self)
@@ -314,14 +314,14 @@ class Copy:
         self.journal.nested.ask_again()
 
     def node_lost(self, lost: str) -> None:
-        """Nobody there sends a call again, but for actors that may be made again."""
+        """Drop answers for callers of a lost node, except for actors, which may be created again."""
         kept = (answer for answer in self.answers.values() if answer.is_nested or answer.origin != lost)
         self.answers = {answer.task_id: answer for answer in kept}
         drop_orphans(self.answers, self.node)
         self.journal.reads.only(self.answers)
 
     def cut(self) -> None:
-        """What is not here altogether nobody has seen anything of."""
+        """Drop incomplete steps: no caller has seen an effect of them."""
         while self.steps:
             self._let_go(self.steps.pop())
         while self.pulls:
@@ -331,13 +331,13 @@ class Copy:
             self._let_go(step)
 
     def close(self) -> None:
-        """It is not needed any more."""
+        """Drop the copy, which is not needed any more."""
         self.cut()
         self.journal.close()
         self.answers = {}
 
     def acknowledgement(self, actor_id: bytes) -> CallsLogged | None:
-        """What the actor's home is to know."""
+        """Return the acknowledgement for the actor's home, if there is one."""
         if not self.is_based and not self.broken:
             return None
         missing = next((step.count for step in self.steps if step.count), self.nested_count + 1)
@@ -345,5 +345,5 @@ class Copy:
 
 
 def _with(spec: TaskSpec, beside: Sequence[bytes]) -> TaskSpec:
-    """That call, as far as there is to be waited for: together with these."""
+    """Return the spec with further objects to wait for."""
     return replace(spec, deps=(*spec.deps, *beside)) if beside else spec

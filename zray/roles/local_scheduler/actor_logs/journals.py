@@ -1,4 +1,4 @@
-"""Actors that recover (`checkpoint_interval`): what their next process needs to be where this one is.
+"""Journals of recoverable actors (`checkpoint_interval`): the state and calls that the next process needs.
 
     a call's result comes       it is noted, in the order in which the actor has run them
     ActorSaved                  the state after all of them is an object: they are noted no more
@@ -38,7 +38,7 @@ DEATHS_MAX = 10
 
 
 class Journal(Struct, eq=False):
-    """Of one actor."""
+    """The journal of one actor."""
 
     LASTING = {"calls": "JOURNAL_CALLS_MAX", "size": "JOURNAL_BYTES_MAX", "nested": ...}
 
@@ -57,11 +57,11 @@ class Journal(Struct, eq=False):
 
     @property
     def first(self) -> int:
-        """So many calls are in the checkpoint."""
+        """Return the number of calls in the checkpoint."""
         return self.count - len(self.calls)
 
     def note(self, task: Task, result: tasks.TaskResult, *, is_alone: bool) -> None:
-        """It has run this call.  is_alone: there is no other node, so readonly ones are never run again."""
+        """Note a call that has run.  is_alone: without another node, readonly calls are never run again."""
         self.deaths = 0
         self.begun_ended(task.spec.task_id)
         if not task.options.is_readonly:
@@ -70,7 +70,7 @@ class Journal(Struct, eq=False):
             self.nested.forget_read(task.spec.task_id)
 
     def append(self, spec: task_spec.TaskSpec, *, has_failed: bool) -> None:
-        """The next call."""
+        """Append the next call."""
         self.count += 1
         if self.is_full:
             return
@@ -85,27 +85,27 @@ class Journal(Struct, eq=False):
             self.is_full = True
 
     def begin(self, call: wards.BegunCall) -> None:
-        """It has begun this call, which has made others."""
+        """Note a begun call that has made other calls."""
         if call.spec.task_id not in self.begun:
             self.begun[call.spec.task_id] = call
             for object_id in (*call.spec.deps, *call.spec.holds):
                 self.node.objects.retain(object_id)
 
     def begun_ended(self, task_id: bytes) -> None:
-        """That call is one that it has run, or is not to be run."""
+        """Forget a begun call that has run, or will not run."""
         call = self.begun.pop(task_id, None)
         if call is not None:
             self.node.objects.drop_all((*call.spec.deps, *call.spec.holds))
 
     def give_up(self, task_id: bytes) -> None:
-        """That call, which had begun, is not run again."""
+        """Give up a begun call: it is not run again."""
         self.nested.forget(task_id)
         if task_id in self.begun and self.nested.forgotten is not None:
             self.nested.forgotten.append(task_id)
         self.begun_ended(task_id)
 
     def size_of(self, spec: task_spec.TaskSpec) -> int:
-        """Bytes that it takes."""
+        """Return the bytes of a call's arguments in messages."""
         size = len(spec.args)
         for object_id in spec.deps:
             value = self.node.objects.entries[object_id].value
@@ -114,12 +114,12 @@ class Journal(Struct, eq=False):
         return size
 
     def stored_by(self, spec: task_spec.TaskSpec) -> int:
-        """Bytes of what it takes that lies in the store."""
+        """Return the bytes of a call's arguments in the object store."""
         values = (self.node.objects.entries[object_id].value for object_id in spec.deps)
         return sum(value.size for value in values if type(value) is task_spec.StoredValue)
 
     def saved(self, object_id: bytes, count: int) -> None:
-        """Its state after `count` calls is that object.  Their results came ahead of it: it is all that it has run."""
+        """Take a checkpoint of the state after `count` calls: all calls that have run, since results come first."""
         if count != self.count:
             self.node.reject("a checkpoint of calls that nobody knows")
             return
@@ -127,7 +127,7 @@ class Journal(Struct, eq=False):
         self.is_full = False
 
     def goes_on_from(self, object_id: bytes, count: int) -> None:
-        """The state after `count` of its calls is that object."""
+        """Make an object the checkpoint after `count` calls, and drop the calls in it."""
         objects = self.node.objects
         objects.retain(object_id)
         if self.checkpoint:
@@ -141,13 +141,13 @@ class Journal(Struct, eq=False):
         self.reads.begin_at(count)
 
     def read_is_over(self, task_id: bytes) -> None:
-        """Nobody asks for what that call has returned; not again, if it was a readonly one."""
+        """Forget a call whose answer is not requested again; a readonly call is not replayed either."""
         prefix = children_prefix(task_id)
         if self.reads.drop(task_id) and prefix in self.nested.by_parent and not self.nested.are_under_way((prefix,)):
             self.nested.forget_all((prefix,))
 
     def to_run_again(self, again: Collection[ObjectID]) -> list[task_spec.TaskSpec]:
-        """The calls since the checkpoint, in order; of readonly ones those that return some of that."""
+        """Return the calls since the checkpoint in order, with the readonly calls that return objects in `again`."""
         wanted = {task_of(object_id) for object_id in again}
         return [
             spec
@@ -156,7 +156,7 @@ class Journal(Struct, eq=False):
         ]
 
     def died(self, *, was_busy: bool) -> str:
-        """Its process is dead.  Why there is to be no other one; "": there is."""
+        """Return why a dead process gets no successor; "": it gets one."""
         self.deaths += was_busy
         if self.is_full:
             return (
@@ -179,23 +179,23 @@ class Journal(Struct, eq=False):
         self.size = 0
 
     def refs(self) -> list[bytes]:
-        """What it takes to be there again."""
+        """Return all refs that a replay needs."""
         specs = (*self.calls, *self.reads.specs(), *(call.spec for call in self.begun.values()))
         refs = [object_id for spec in specs for object_id in (*spec.deps, *spec.holds)]
         refs += self.nested.refs()
         return [*refs, self.checkpoint] if self.checkpoint else refs
 
     def logged(self, spec: task_spec.TaskSpec, answer: wards.Answer | None = None) -> wards.LoggedCall:
-        """A call that it has run, as its guardian is told."""
+        """Return a call that has run, as its backup node is told."""
         has_failed = spec.task_id in self.failed
         if not spec.deps and not spec.holds:
             return wards.LoggedCall(spec, answer=answer, has_failed=has_failed)
         return wards.LoggedCall(spec, self.is_void(spec), answer, self.beside(spec.deps, spec.holds), has_failed)
 
     def beside(self, values: Iterable[ObjectID], refs: Iterable[ObjectID] = ()) -> list[ObjectID]:
-        """What goes along with these values and refs: what refs there refer to, was put, and may be nowhere else.
+        """Return the put objects that these values and refs refer to, and that may have no other copy.
 
-        Nobody could make that again, and what is run again would find it lost.
+        No task could make them again, and a replay would find them lost.
         """
         entries, found = self.node.objects.entries, dict[bytes, None]()
         to_see = [*refs, *(inside for object_id in values for inside in entries[object_id].contained)]
@@ -211,9 +211,9 @@ class Journal(Struct, eq=False):
         return entry is not None and entry.value is not None and not entry.is_lost and not entry.is_elsewhere
 
     def done_with(self, actor: Actor) -> list[bytes]:
-        """Prefixes of what those calls have made that are in the checkpoint: these are not run again.
+        """Return the prefixes of nested calls made by calls in the checkpoint, which are not run again.
 
-        Of those that are not, some may have begun in a process that is dead, or on a node that is lost.
+        Calls outside of the checkpoint may have begun in a dead process, or on a lost node.
         """
         if not self.nested.by_parent:
             return []
@@ -225,12 +225,12 @@ class Journal(Struct, eq=False):
         return [prefix for prefix in self.nested.by_parent if prefix not in needed]
 
     def is_void(self, spec: task_spec.TaskSpec) -> bool:
-        """Whether the call, which has run here, changed nothing, as one of its arguments was lost."""
+        """Whether a call that has run here changed nothing, because one of its arguments was lost."""
         entries = self.node.objects.entries
         return any(entries[object_id].is_lost for object_id in spec.deps)
 
     def close(self) -> None:
-        """The actor is dead."""
+        """Drop everything: the actor is dead."""
         self._clear()
         for task_id in list(self.begun):
             self.begun_ended(task_id)

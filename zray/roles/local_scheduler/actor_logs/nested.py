@@ -1,4 +1,4 @@
-"""What was made by the calls of an actor that recovers, and by its constructor: calls, and actors.
+"""Nested calls and actors: those made by calls of a recoverable actor, and by its constructor.
 
 When those run again (`journals`) they make the same ones, with the same ids.  Each call is to have its effect once, and
 who waited for its result gets the same one; so what it came to is kept here, for as long as it could be made again:
@@ -44,7 +44,7 @@ NESTED_STORED_MAX = 256 << 20
 
 
 class NestedCall(Struct, gc=False, eq=False):
-    """One of them."""
+    """A nested call or actor."""
 
     actor_id: bytes  # on whom; an actor that was made: itself
     answer: NestedAnswer | None = None  # None: it has not ended
@@ -55,7 +55,7 @@ class NestedCall(Struct, gc=False, eq=False):
 
 
 class Nested(Struct, eq=False):
-    """Of one actor."""
+    """The nested calls and actors of one actor."""
 
     LASTING = {"count": "NESTED_CALLS_MAX", "size": "NESTED_BYTES_MAX"}
 
@@ -70,14 +70,14 @@ class Nested(Struct, eq=False):
     # --- where the actor lives ---
 
     def made(self, task: Task) -> None:
-        """By a call of the actor that is under way, or is run again."""
+        """Note a call made by a call of the actor that is under way, or is run again."""
         task_id = task.spec.task_id
         if self.count < NESTED_CALLS_MAX and self._find(task_id) is None:
             call = self._add(task_id, NestedCall(task.options.actor_id))
             self._hold(call, [return_id(task_id, n) for n in range(1, max(1, task.options.num_returns) + 1)])
 
     def made_actor(self, actor_id: bytes) -> None:
-        """By the same."""
+        """Note an actor made by a call of the actor."""
         if self.count < NESTED_CALLS_MAX and self._find(actor_id) is None:
             self._hold(self._add(actor_id, NestedCall(actor_id, is_actor=True)), [actor_id + FIRST_RETURN])
 
@@ -87,7 +87,7 @@ class Nested(Struct, eq=False):
         return call is not None and call.is_actor
 
     def let_go(self, object_ids: Iterable[ObjectID]) -> list[NestedAnswer]:
-        """The actor's process has no refs on these any more: nor will the next one, once it is as far.  What is new."""
+        """Release actors to which the process has no refs any more, as later its successor.  Returns what is new."""
         news = []
         for object_id in object_ids:
             call = self._find(object_id[:TASK_ID_BYTES])
@@ -105,7 +105,7 @@ class Nested(Struct, eq=False):
         *,
         is_beside: bool,
     ) -> NestedAnswer | None:
-        """It came to this, which is new.  is_beside: on this node."""
+        """Record the answer of a nested call.  Returns it if new.  is_beside: the call ran on this node."""
         task_id = task.spec.task_id
         call = self._find(task_id)
         if call is None or call.answer is not None or call.is_actor:
@@ -119,7 +119,7 @@ class Nested(Struct, eq=False):
         return call.answer
 
     def settle(self) -> None:
-        """The actor lives here now: what its calls made is known, as far as it is here."""
+        """Take over the nested calls of an actor that lives here now, as far as they are here."""
         node = self.node
         self.is_settling = True
         for answer in [answer for answer in self.answers() if not answer.is_made]:
@@ -141,19 +141,19 @@ class Nested(Struct, eq=False):
             node.objects.drop_all(before)
 
     def has_ended(self, task_id: bytes) -> bool:
-        """Whether that call has, and had its effect: what it returned is here, or elsewhere, or lost."""
+        """Whether a nested call has ended, and so had its effect; its values may be here, elsewhere or lost."""
         call = self._find(task_id)
         return call is not None and call.answer is not None and bool(call.held)
 
     def _is_to_be_had(self, object_id: bytes) -> bool:
-        """As far as is known: its shard is asked where it is."""
+        """Whether an object is here or on another node, as far as known: its shard is asked."""
         entry = self.node.objects.entries.get(object_id)
         if entry is None or entry.is_lost:
             return False
         return entry.value is not None or entry.is_elsewhere or object_id in self.node.remote.subscribed
 
     def leave(self) -> None:
-        """The actor goes to another node; what its calls made stays noted."""
+        """Release what nested calls hold, because the actor moves to another node; answers stay."""
         for calls in list(self.by_parent.values()):
             for task_id, call in list(calls.items()):
                 if call.is_actor or (call.answer is not None and call.answer.large):
@@ -166,7 +166,7 @@ class Nested(Struct, eq=False):
     # --- everywhere ---
 
     def answered(self, answer: NestedAnswer, holds: Sequence[bytes] = ()) -> None:
-        """It is noted here, for another node's actor.  holds: of what it has returned, or made, as long."""
+        """Record the answer of a nested call of another node's actor.  holds: refs kept as long."""
         self.forget_one(answer.task_id)
         if answer.is_made:
             call = self._add(answer.task_id, NestedCall(answer.actor_id, is_actor=True))
@@ -176,7 +176,7 @@ class Nested(Struct, eq=False):
         self._hold(call, holds)
 
     def answers(self) -> Iterable[NestedAnswer]:
-        """Of those that have ended; and the actors that were made."""
+        """Yield the answers of ended nested calls, and the nested actors."""
         for calls in self.by_parent.values():
             for call in calls.values():
                 if call.is_actor:
@@ -185,19 +185,19 @@ class Nested(Struct, eq=False):
                     yield call.answer
 
     def handles(self) -> list[bytes]:
-        """What is held of actors that were made."""
+        """Return the held handles of nested actors."""
         return [
             held for calls in self.by_parent.values() for call in calls.values() if call.is_actor for held in call.held
         ]
 
     def refs(self) -> Iterable[bytes]:
-        """What another node is to hold with it."""
+        """Yield the refs that another node must hold with this record."""
         yield from self.handles()
         for answer in self.answers():
             yield from answer.large
 
     def ask_again(self) -> None:
-        """The actor's node is lost: what its shard has not heard of one that it made, it will not hear."""
+        """Ask the shards again for nested actors: the lost node of the actor tells them nothing more."""
         routes = self.node.routes
         for handle in self.handles():
             route = routes.by_actor.get(handle[:TASK_ID_BYTES])
@@ -205,49 +205,49 @@ class Nested(Struct, eq=False):
                 routes.locate(route, wait=False)
 
     def is_unsure(self) -> bool:
-        """Whether it is not known where some of those are, or that they are lost."""
+        """Whether the places of some nested actors are unknown."""
         found = (self.node.routes.by_actor.get(handle[:TASK_ID_BYTES]) for handle in self.handles())
         return self.is_settling and any(route is not None and route.state == LOCATING for route in found)
 
     def is_gone(self, actor_id: bytes) -> None:
-        """That actor was lost with the actor that has made it: it is made anew."""
+        """Forget a nested actor that was lost with its maker: it is created anew."""
         call = self._find(actor_id)
         if call is not None and call.is_actor and call.held:
             self.forget_on(actor_id)
 
     def are_under_way(self, prefixes: Iterable[bytes]) -> bool:
-        """Whether some of what begins like that has not ended."""
+        """Whether some nested call with one of these prefixes has not ended."""
         return any(
             call.answer is None and not call.is_actor for prefix in prefixes for call in self.by_parent[prefix].values()
         )
 
     def forget_read(self, parent: bytes) -> bool:
-        """That call, a readonly one, is not run again.  Whether it has made any."""
+        """Forget what a readonly call has made, as the call is not run again.  Returns whether there was any."""
         prefix = children_prefix(parent)
         has_made = prefix in self.by_parent
         self.forget_all((prefix,))
         return has_made
 
     def forget(self, parent: bytes) -> None:
-        """That call is run again, as it has asked for that: what it makes is made again."""
+        """Forget what a call has made: the call asks for a retry, and makes it again."""
         if self.by_parent:
             for task_id in list(self.by_parent.get(children_prefix(parent), ())):
                 self._forget_everywhere(task_id)
 
     def forget_on(self, actor_id: bytes) -> None:
-        """That actor is made anew, by who called it."""
+        """Forget the nested calls on an actor that its caller creates anew."""
         for calls in list(self.by_parent.values()):
             for task_id in [task_id for task_id, call in calls.items() if call.actor_id == actor_id]:
                 self._forget_everywhere(task_id)
 
     def forget_all(self, prefixes: Iterable[bytes]) -> None:
-        """What begins like that is not made again."""
+        """Forget what has these prefixes: it is not made again."""
         for prefix in prefixes:
             for task_id in list(self.by_parent.get(prefix, ())):
                 self.forget_one(task_id)
 
     def close(self) -> None:
-        """All of it."""
+        """Forget everything."""
         self.forget_all(list(self.by_parent))
 
     def _find(self, task_id: bytes) -> NestedCall | None:
@@ -281,7 +281,7 @@ class Nested(Struct, eq=False):
         self.forget_one(task_id)
 
     def forget_one(self, task_id: bytes) -> None:
-        """What that came to."""
+        """Forget a nested call, and release what it holds."""
         calls = self.by_parent.get(task_id[:PARENT_HASH_BYTES])
         call = calls.pop(task_id, None) if calls is not None else None
         if calls is None or call is None:
@@ -299,7 +299,7 @@ def _made(call: NestedCall) -> NestedAnswer:
 
 
 def find_again(node: LocalScheduler, actor_id: bytes, options: ActorOptions, process: Process) -> None:
-    """A call that runs again makes an actor that its first run has made: the process has a handle on that one."""
+    """Give a process the handle of an actor that an earlier run of the same call has created."""
     entry = node.objects.require(actor_id + FIRST_RETURN)
     node.objects.hold(entry, process)
     actor, grave = node.calls.actors.get(actor_id), node.ends.graves.get(actor_id)
@@ -323,7 +323,7 @@ def find_again(node: LocalScheduler, actor_id: bytes, options: ActorOptions, pro
 def _as_told(
     values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...], count: int
 ) -> list[bytes | int]:
-    """As values are told to other nodes: of what has refs inside, or is large, the size."""
+    """Return values as other nodes are told: sizes in place of large values and values with refs."""
     told: list[bytes | int] = []
     for index in range(max(1, count)):
         value = values[index] if index < len(values) else values[0] if values else b""

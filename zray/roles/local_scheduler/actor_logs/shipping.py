@@ -1,4 +1,4 @@
-"""What actors of this node recover from elsewhere (dialog of wards).  The other side: `copies`.
+"""Shipping of the journals of this node's actors to backup nodes (dialog of wards).  The other side: `copies`.
 
     a call's result comes           it goes into the log, and is held back here
     its arguments are shared        LogCalls, in order, once per turn -> the guardian
@@ -47,7 +47,7 @@ LATE_STORED_MAX = 64 << 20
 
 
 class Item(Struct, gc=False, eq=False):
-    """What the guardian is to be sent, in order: a call, what one of its own came to, or a message."""
+    """An item for the backup node, in order: a call, the answer of a nested call, or a message."""
 
     call: LoggedCall | None = None
     nested: NestedAnswer | None = None
@@ -66,7 +66,7 @@ class Withheld(Struct, gc=False, eq=False):
 
 
 class Shipping(Struct, eq=False):
-    """Of one actor."""
+    """The shipping of one actor's journal."""
 
     node: LocalScheduler
     actor: Actor
@@ -96,14 +96,14 @@ class Shipping(Struct, eq=False):
     # --- the log ---
 
     def begin(self) -> None:
-        """A guardian is chosen: it is to have all.  Until it does nothing more is seen."""
+        """Begin a log for a chosen backup node.  Results are withheld until the backup node has all."""
         self.stop()
         self.is_on = True
         self.node.logs.unheard.guarded_soon(self.actor.actor_id)
         self.epoch += 1
 
     def start(self) -> None:
-        """Send it what there is."""
+        """Send the backup node the whole journal."""
         journal: Journal = self.actor.journal
         if journal.is_full or not self.is_on:
             self.is_on = False
@@ -132,7 +132,7 @@ class Shipping(Struct, eq=False):
         self.begun.start(self.delivered)
 
     def _as_messages(self, epoch: int) -> Iterable[Message]:
-        """All of it, from its beginning on."""
+        """Yield the messages of the whole journal, from its beginning on."""
         actor_id, journal = self.actor.actor_id, self.actor.journal
         beside = journal.beside([journal.checkpoint]) if journal.checkpoint else []
         hidden = self.withheld[0] if self.withheld else None
@@ -155,12 +155,12 @@ class Shipping(Struct, eq=False):
             yield LogCalls(actor_id, epoch, [], begun=begun)
 
     def send_all_to(self, home: str) -> None:
-        """The actor goes there; the shards know all that it takes."""
+        """Send the journal to the actor's next home; the shards know all refs in it."""
         for message in self._as_messages(0):
             self.node.send(home, message)
 
     def ran(self, task: Task) -> None:
-        """The actor has run this call.  What readonly ones come to is looked at in `withhold`."""
+        """Log a call that has run.  `withhold` handles the answers of readonly calls."""
         self.begun.ended(task.spec.task_id)
         if self.is_started and not task.options.is_readonly:
             self.log_reads()
@@ -170,13 +170,13 @@ class Shipping(Struct, eq=False):
             self._put(Item(call=call), (*spec.deps, *spec.holds))
 
     def log_reads(self, *more: LoggedCall) -> None:
-        """The answers of readonly calls, ahead of those that follow."""
+        """Log the answers of readonly calls, ahead of the following calls."""
         reads, self.answers.reads = self.answers.reads, {}
         for read in (*reads.values(), *more):
             self._put(Item(call=read), ())
 
     def says(self, call: BegunCall | LoggedCall) -> int:
-        """The log: it has begun; or a readonly one is to be run again, if need be.  Which of its words that is."""
+        """Log a begun call, or a readonly call that may be replayed.  Returns the number of the message."""
         self.delivered += 1
         message = LogCalls(self.actor.actor_id, self.epoch, [])
         (message.calls if type(call) is LoggedCall else message.begun).append(call)  # type: ignore[arg-type]
@@ -184,16 +184,16 @@ class Shipping(Struct, eq=False):
         return self.delivered
 
     def has_heard(self, count: int) -> bool:
-        """Whether the guardian has so many of these words, and would be the one that is asked for the actor."""
+        """Whether the backup node has so many of these messages, and is known to the shard as the backup."""
         return self.is_on and self.is_known and self.heard >= count
 
     def is_there(self, count: int, said: int) -> bool:
-        """Whether so many calls have done the same, and the begun ones will, should this node be lost now."""
+        """Whether a replay after a loss of this node would repeat so many calls, and the begun calls, alike."""
         unheard = self.node.logs.unheard
         return self.has_heard(said) and self.acked >= count and not unheard.awaits_maker(self.actor.actor_id)
 
     def nested_ended(self, answer: NestedAnswer, done: Callable[[], None]) -> None:
-        """A call that one of its calls has made; done: when it would not be made again on another node either."""
+        """Log the answer of a nested call.  done: called once no other node would make the call again."""
         if not self.is_on:
             done()
             return
@@ -212,7 +212,7 @@ class Shipping(Struct, eq=False):
         self.undelivered.append((self.delivered, is_there))
 
     def made(self, answer: NestedAnswer) -> None:
-        """An actor, by one of its calls; or its process has no handle on that any more."""
+        """Log a nested actor, or the end of the process's last handle on it."""
         if self.is_started:
             self.delivered += 1
             refs = () if answer.values else (answer.actor_id + FIRST_RETURN,)
@@ -222,7 +222,7 @@ class Shipping(Struct, eq=False):
             self.undelivered.append((self.delivered, partial(self.node.logs.unheard.maker_said, answer.actor_id)))
 
     def saved(self) -> None:
-        """Its state was saved."""
+        """Offer a new checkpoint, or begin the log again."""
         if self.is_started:
             self._offer()
         elif self.actor.guardian and not self.is_on:
@@ -232,9 +232,9 @@ class Shipping(Struct, eq=False):
             self.start()
 
     def _offer(self) -> None:
-        """The last checkpoint; not one that makes the guardian forget calls whose own are under way, for a while.
+        """Offer the last checkpoint; for a while none that covers calls whose nested calls are under way.
 
-        If this node were lost, nobody would make those again.
+        After a loss of this node, no replay would make those nested calls again.
         """
         journal = self.actor.journal
         if not self.offered and journal.checkpoint and journal.first > self.offered_count and not journal.is_full:
@@ -249,13 +249,13 @@ class Shipping(Struct, eq=False):
 
     @property
     def _is_late(self) -> bool:
-        """Whether the guardian has too much since its checkpoint."""
+        """Whether the backup node has too many calls or bytes since its checkpoint."""
         count = self.actor.journal.count - self.offered_count
         is_large = self.unoffered_size > LATE_BYTES_MAX or self.unoffered_stored > LATE_STORED_MAX
         return is_large or count > LATE_CALLS_MAX
 
     def say_offer(self) -> None:
-        """When callers have what is large of what the calls in it returned: these would return it again till then."""
+        """Send the offer once callers have all large results of the calls in it: a replay returns them till then."""
         if not self.is_offer_said and (self._is_late or self.awaited.isdisjoint(self.answers.given)):
             self.is_offer_said, self.awaited = True, set()
             actor_id, offered = self.actor.actor_id, self.offered
@@ -264,7 +264,7 @@ class Shipping(Struct, eq=False):
             self._put(Item(message=message), (offered,))
 
     def _put(self, item: Item, refs: Iterable[bytes], *, is_log: bool = False) -> None:
-        """Behind what there is, when the shards know that we hold what it takes."""
+        """Queue an item, which is ready when the shards know that this node holds its refs."""
         node, refs, nested = self.node, list(dict.fromkeys(refs)), self.actor.journal.nested
         if nested.forgotten:
             message = LogCalls(self.actor.actor_id, self.epoch, [], forgotten=nested.forgotten)
@@ -284,7 +284,7 @@ class Shipping(Struct, eq=False):
         self.node.logs.touched[self.actor.actor_id] = self
 
     def pump(self) -> None:
-        """End of a turn: what is ready leaves."""
+        """Send the items that are ready, at the end of a turn."""
         calls: list[LoggedCall] = []
         nested: list[NestedAnswer] = []
         while self.queue and self.queue[0].is_ready:
@@ -302,7 +302,7 @@ class Shipping(Struct, eq=False):
         self._send_calls(calls, nested)
 
     def _send_calls(self, calls: list[LoggedCall], nested: list[NestedAnswer]) -> None:
-        """What calls may have seen goes ahead of them."""
+        """Send calls behind the answers of nested calls that they may have seen."""
         actor_id, epoch = self.actor.actor_id, self.epoch
         batches = [LogCalls(actor_id, epoch, [], nested=batch) for batch in in_batches(nested, size_of_nested)]
         for batch in in_batches(calls, size_of_call):
@@ -318,7 +318,7 @@ class Shipping(Struct, eq=False):
         self.node.send(self.actor.guardian, message)
 
     def acknowledged(self, message: CallsLogged) -> None:
-        """CallsLogged, of its guardian."""
+        """CallsLogged, from the backup node."""
         if message.epoch != self.epoch or not self.is_started:
             return
         if message.broken:
@@ -342,7 +342,7 @@ class Shipping(Struct, eq=False):
             self.node.objects.drop(offered)
 
     def stop(self, *, is_known: bool = False) -> None:
-        """Nobody has the log."""
+        """Stop the log: no node has it."""
         self.is_on = self.is_started = False
         self.node.logs.unheard.guarded(self.actor.actor_id)
         self.is_known = self.is_known and is_known
@@ -356,20 +356,20 @@ class Shipping(Struct, eq=False):
         self.node.objects.drop_all(held)
 
     def shard_knows(self) -> None:
-        """Who guards it."""
+        """Note that the shard knows the backup node."""
         self.is_known = True
         self.node.logs.unheard.guarded(self.actor.actor_id)
         self.release()
 
     @property
     def is_safe(self) -> bool:
-        """Whether its guardian has all that was seen of it, and all that it has run."""
+        """Whether the backup node has all calls that have run."""
         return self.is_started and self.is_known and self.acked >= self.actor.journal.count
 
     # --- results ---
 
     def withhold(self, task: Task, result: TaskResult, process: Process) -> bool:
-        """Whether this result is not to be seen yet.  Its call stands in the log already, unless it is readonly."""
+        """Withhold a result until the backup node has its call.  Returns whether the result must wait."""
         node = self.node
         answer = self.answers.give(task, result)
         call = self.queue[-1].call if self.queue else None
@@ -396,7 +396,7 @@ class Shipping(Struct, eq=False):
         return True
 
     def release(self) -> None:
-        """What may be seen."""
+        """Release the results and nested calls that may be seen."""
         self.begun.leave()
         while self.undelivered and not self.is_on:
             self.undelivered.popleft()[1]()
@@ -414,7 +414,7 @@ class Shipping(Struct, eq=False):
             node.calls.touch(self.actor.actor_id)
 
     def close(self) -> None:
-        """The actor is dead, for good: what it has said is said."""
+        """Stop the log of an actor that is dead for good, and release all results."""
         self.stop()
         self.release()
         self.answers.close()
