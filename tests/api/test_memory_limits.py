@@ -70,3 +70,15 @@ def test_arrays_in_the_object_store_are_not_the_memory_of_a_worker(start):
         return sum(float(array.sum()) for _ in range(20))
 
     assert zray.get(read.remote(shared)) == 20 * 30 * MB
+
+
+def test_kernel_ends_workers_before_the_node_and_the_program(start):
+    start(num_cpus=1)
+
+    @zray.remote
+    def score():
+        with open("/proc/self/oom_score_adj") as file:
+            return int(file.read())
+
+    with open("/proc/self/oom_score_adj") as file:
+        assert zray.get(score.remote()) > int(file.read())
