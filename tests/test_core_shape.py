@@ -15,8 +15,8 @@ MOST = {
 }
 # Features that came after the limits were set, and what each of them has added.
 ADDED = {
-    "cancel": {"files": 5, "code lines": 411, "statements": 338, "lines of imports": 57},
-    "generators": {"files": 2, "code lines": 587, "statements": 508, "lines of imports": 41},
+    "cancel": {"files": 5, "code lines": 418, "statements": 344, "lines of imports": 57},
+    "generators": {"files": 2, "code lines": 626, "statements": 546, "lines of imports": 42},
     "ends of pools": {"code lines": 7, "statements": 5, "lines of imports": 1},
     "spilling, files for values in use": {"files": 5, "code lines": 1188, "statements": 1034, "lines of imports": 51},
     "concurrency groups, order of calls": {"files": 0, "code lines": 111, "statements": 91, "lines of imports": 8},

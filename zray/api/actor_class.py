@@ -77,6 +77,7 @@ def method(*args: Any, **options: Unpack[MethodOptions]) -> Callable[[F], F]:
 
     - `num_returns` (default 1): number of refs; 0 returns `None`; default `"streaming"` of generators
     - `max_buffered` (default none): items of a generator that may be made and not drawn
+    - `deterministic` (default `True`): a retry of a generator yields the same items; `False` accepts others
     - `max_task_retries` (default the actor's): repetitions of this call
     - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a repetition, counted by
       `max_task_retries`

@@ -186,6 +186,7 @@ class ActorMethod:
 
         - `num_returns` (default 1): number of refs; 0 returns `None`; default `"streaming"` of generators
         - `max_buffered` (default none): items of a generator that may be made and not drawn
+        - `deterministic` (default `True`): a retry of a generator yields the same items; `False` accepts others
         - `max_task_retries` (default the actor's): repetitions of this call
         - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a repetition, counted
           by `max_task_retries`
@@ -302,6 +303,7 @@ class ActorMethod:
                 is_generator=is_generator,
                 max_buffered=options.get("max_buffered") or 0,
                 is_dynamic=options.get("num_returns") == "dynamic",
+                is_deterministic=options.get("deterministic") is not False,
                 takes_first=options.get("num_returns") == 1 and IS_GENERATOR in options,
                 max_retries=self._retries if retries is None else retries,
                 retry_exceptions=bool(retry),

@@ -52,6 +52,7 @@ def remote(*args: Any, **options: Any) -> Any:
     - `resources` (default none): amounts by name
     - `num_returns` (default 1): number of refs; 0 returns `None`; default `"streaming"` of generators
     - `max_buffered` (default none): items of a generator that may be made and not drawn
+    - `deterministic` (default `True`): a retry of a generator yields the same items; `False` accepts others
     - `max_retries` (default 3): retries after the death of a worker or node; -1: no limit
     - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a retry too
     - `timeout` (default `None`): seconds that one run may take; then `TaskTimeoutError`
@@ -97,8 +98,7 @@ def remote(*args: Any, **options: Any) -> Any:
 
     Raises:
         TypeError: the target is neither a function nor a class, or an option has a wrong type.
-        ValueError: an unknown option, or a value out of range.
-        NotImplementedError: an option of Ray's that zray does not have yet.
+        ValueError, NotImplementedError: an unknown option, a value out of range, or an option that zray lacks.
     """
     if len(args) == 1 and not options and callable(args[0]):
         return _make_remote(args[0], {})

@@ -103,6 +103,7 @@ class RemoteFunction(Generic[P, R]):
         - `resources` (default none): amounts by name
         - `num_returns` (default 1): number of refs; 0 returns `None`; default `"streaming"` of generators
         - `max_buffered` (default none): items of a generator that may be made and not drawn
+        - `deterministic` (default `True`): a retry of a generator yields the same items; `False` accepts others
         - `max_retries` (default 3): retries after the death of a worker or node; -1: no limit
         - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a retry too
         - `timeout` (default `None`): seconds that one run may take; then `TaskTimeoutError`
@@ -240,6 +241,7 @@ class RemoteFunction(Generic[P, R]):
             is_generator=self._num_returns == STREAMING,
             max_buffered=options.get("max_buffered") or 0,
             is_dynamic=options.get("num_returns") == "dynamic",
+            is_deterministic=options.get("deterministic") is not False,
             takes_first=options.get("num_returns") == 1 and inspect.isgeneratorfunction(self._function),
             max_retries=3 if retries is None else retries,
             retry_exceptions=bool(retry),

@@ -55,6 +55,7 @@ class FunctionOptions(PlaceOptions, total=False):
     max_calls: int | None
     writable: bool
     max_buffered: int | None
+    deterministic: bool | None
     timeout: float | None
     priority: int | None
 
@@ -88,6 +89,7 @@ class MethodOptions(TypedDict, total=False):
     concurrency_group: str | None
     readonly: bool
     max_buffered: int | None
+    deterministic: bool | None
     enable_task_events: bool
 
 

@@ -6,7 +6,7 @@
     │   ├── ActorDiedError
     │   └── ActorUnavailableError
     ├── WorkerCrashedError, NodeDiedError
-    ├── TaskTimeoutError
+    ├── TaskTimeoutError, GeneratorRetryError
     ├── TaskCancelledError
     │   └── TaskForceCancelledError     also a WorkerCrashedError
     ├── GetTimeoutError                 also a TimeoutError
@@ -247,6 +247,10 @@ class TaskCancelledError(ZrayError):
 
 class TaskForceCancelledError(TaskCancelledError, WorkerCrashedError):
     """The task was cancelled by ending its worker (indefinite: the task may have had effects)."""
+
+
+class GeneratorRetryError(ZrayError):
+    """A generator was run again, and has yielded other items, or fewer (indefinite: items are of several attempts)."""
 
 
 class TaskTimeoutError(ZrayError):

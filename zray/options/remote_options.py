@@ -43,6 +43,7 @@ TASK_OPTIONS = (
     "max_buffered",
     "timeout",
     "priority",
+    "deterministic",
 )
 ACTOR_OPTIONS = (
     *RESOURCE_OPTIONS,
@@ -67,6 +68,7 @@ METHOD_OPTIONS = (
     "name",
     "readonly",
     "max_buffered",
+    "deterministic",
     "concurrency_group",
 )
 CONCURRENCY_MAX = 100_000
@@ -329,6 +331,7 @@ _CHECKS: dict[str, Any] = {
     "max_retries": _whole(-1, 1 << 30),
     "retry_exceptions": _retry_exceptions,
     "max_calls": _whole(0, 1 << 30),
+    "deterministic": check_flag,
     "timeout": _seconds,
     "priority": _whole(-PRIORITY_MAX, PRIORITY_MAX),
     "name": check_text,

@@ -72,6 +72,7 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     group: Text = ""  # of a call: the concurrency group in which it runs; "": the actor's own
     time_limit: Annotated[float, Meta(ge=0)] = 0.0  # seconds that one run may take; 0: any number
     priority: int = 0  # of the tasks of a job, those with a higher one start first
+    is_deterministic: bool = True  # another attempt of a generator yields the same items
     takes_first: bool = False  # of a generator with num_returns=1, the value is its first item
 
     @property

@@ -29,6 +29,7 @@ from ....wire.actors import ResultsHeld
 from ....wire.scheduling import ItemsMade
 from ....wire.task_spec import StoredValue
 from ....wire.tasks import ItemsDrawn, ItemsYielded, LeaveGenerator
+from ...kept import Latest
 from ...role import on
 from ..objects.table import ObjectEntry
 from ..tables import Process
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 # Items that overtake one with refs inside, since the shards hear of those refs first: some of the same milliseconds.
 EARLY_MAX = 100_000
+# Generators whose items are counted: more than run at once on a node.
+ATTEMPTS_MAX = 10_000
 
 Item = tuple[bytes | StoredValue | int, tuple[bytes, ...], str]  # value or size; refs inside; where a large one lies
 
@@ -54,6 +57,14 @@ class Stream(Struct, eq=False):
     early: dict[int, Item] = {}
 
 
+class Attempts(Struct, gc=False, eq=False):
+    """The attempts of a generator that runs on this node."""
+
+    count: int = 0  # items of this attempt
+    before: int = 0  # the most items of an earlier attempt
+    differs: int = -1  # the first item that differs from the one of an earlier attempt
+
+
 class Untold(Struct, eq=False):
     """Words to the origin of a generator that runs here, from the first one on that waits for the shards."""
 
@@ -65,11 +76,13 @@ class Generators:
     """The generators of one node."""
 
     PASSING = {"streams untold": None}
+    LASTING = {"attempts": "ATTEMPTS_MAX"}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.streams: dict[bytes, Stream] = {}
         self.untold: dict[bytes, Untold] = {}
+        self.attempts: Latest[bytes, Attempts] = Latest(ATTEMPTS_MAX)  # by task that runs here, or has left
 
     def submitted(self, task_id: bytes, owner: Process) -> None:
         """A process has submitted a generator, perhaps once more: items that are here are given to it again."""
@@ -118,9 +131,41 @@ class Generators:
         if not is_running or task is None:
             node.reject("items of a task that does not run")
         elif task.origin and task.origin != node.address:
+            self._count(task, message.first, made)
             self._tell_origin(task, message.first, made)
         else:
+            self._count(task, message.first, made)
             self._arrived(task.spec.task_id, message.first, made)
+
+    def _count(self, task: Task, first: int, made: list[Item]) -> None:
+        """Count the items of an attempt, and compare small ones that are here with those of an earlier attempt."""
+        attempts = self.attempts.setdefault(task.spec.task_id, Attempts())
+        if first < attempts.count:
+            attempts.before, attempts.count = max(attempts.before, attempts.count), 0
+        attempts.count = first + len(made)
+        if attempts.before and attempts.differs < 0:
+            entries = self.node.objects.entries
+            for n, (value, _, _) in enumerate(made, first):
+                entry = entries.get(item_id(task.spec.task_id, n))
+                former = entry.value if entry is not None else None
+                if type(former) is bytes and type(value) is bytes and former != value:
+                    attempts.differs = n
+                    return
+
+    def ended(self, task: Task, values: list[bytes | StoredValue]) -> list[bytes | StoredValue]:
+        """Return the end of a generator that has run here: an error if its attempts do not agree."""
+        attempts = self.attempts.pop(task.spec.task_id, None)
+        is_error = bool(values) and type(values[0]) is bytes and FIRST_MARK <= values[0] < PAST_MARKS
+        if attempts is None or is_error or not task.options.is_deterministic:
+            return values
+        if attempts.differs < 0 and attempts.count >= attempts.before:
+            return values
+        name = task.options.name or task.options.method or self.node.lifecycle.function_name(task.spec.function_id)
+        what = f"item {attempts.differs} differs from that of an earlier attempt"
+        if attempts.differs < 0:
+            what = f"it yielded {attempts.count} items, and an earlier attempt {attempts.before}"
+        text = f"Generator {name} was run again, and {what}.  deterministic=False accepts items of several attempts."
+        return [encode_system_error("GeneratorRetryError", text)]
 
     def _tell_origin(self, task: Task, first: int, made: list[Item]) -> None:
         """Send small items to the node of the submitter; keep the others here until that node holds them."""

@@ -276,6 +276,8 @@ class Lifecycle:
 
         writer: the process that ran the task, with large values known and pinned until unpinned.
         """
+        if task.options.is_generator and self.node.generators.attempts:
+            values = self.node.generators.ended(task, values)
         first = values[0] if values else b""
         more = task.more
         if writer is not None and (more or type(first) is StoredValue):
