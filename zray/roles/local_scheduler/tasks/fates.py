@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 ENDED_MAX = 10_000
 # Objects in one question, or those of one task.
 ASKED_COUNT = 1_000
+# A cancelled task that ends with its requester has so long for its `finally` blocks.
+CLEAN_UP_SECONDS = 1.0
 
 
 class Fates:
@@ -143,9 +145,16 @@ class Fates:
             self.ended_elsewhere(task)
         elif task.state == TaskState.SENT and worker is not None:
             worker.has_ended_tasks = True
-            # Unbegun tasks are returned first; the others are handled after that.
-            node.perform(ReclaimTasks(worker.address, len(worker.inflight)))
+            if task.spec.task_id in node.cancels.asked:
+                node.after(CLEAN_UP_SECONDS, self._reclaim, worker)  # it is being interrupted, and may clean up
+            else:
+                self._reclaim(worker)
         self._was_never_here(task)
+
+    def _reclaim(self, worker: Worker) -> None:
+        """Take unbegun tasks back from a worker with ended tasks; `look` handles the others after that."""
+        if worker.has_ended_tasks and self.node.pool.workers.get(worker.address) is worker:
+            self.node.perform(ReclaimTasks(worker.address, len(worker.inflight)))
 
     def take_out(self, task: Task) -> None:
         """Remove a ready task from its queue."""
