@@ -211,8 +211,8 @@ class Faulty(gymnasium.Env):
     [
         ("reset", r"reset of environment Faulty returns \(observation, info\), not a tuple of 3"),
         ("shape", r"outside of its space: ndarray of shape \(3,\)"),
-        ("raise", r"step raised ZeroDivisionError: by nought, in environment Faulty number 0, step 2 .* seed \d+"),
-        ("nan", r"The reward is nan, in environment Faulty number 0, step 2"),
+        ("raise", r"step raised ZeroDivisionError: by nought, in environment Faulty number 0, step 3 .* seed \d+"),
+        ("nan", r"The reward is nan, in environment Faulty number 0, step 3"),
     ],
 )
 def test_faults_of_environments_are_named(fault, message):
