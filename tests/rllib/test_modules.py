@@ -100,6 +100,14 @@ def test_learner_group_and_holders_reach_weights_and_environments(algo):
     assert algo.learner_group.foreach_learner(lambda learner: list(learner.module)) == [["default_policy"]]
 
 
+def test_parameters_of_a_policy_are_one_row_as_an_array(algo):
+    weights = algo.get_weights()
+    row = np.asarray(weights["default_policy"])
+    assert row.ndim == 1 and row.size == sum(value.size for value in weights["default_policy"].values())
+    assert np.isfinite(row).all() and row.dtype == np.float32
+    assert all(np.isfinite(np.asarray(each)).all() for each in weights.values())
+
+
 def test_model_of_a_specification_is_used_and_a_class_of_modules_is_refused():
     spec = RLModuleSpec(model_config=DefaultModelConfig(fcnet_hiddens=[7]))
     assert PPOConfig().rl_module(rl_module_spec=spec).model["fcnet_hiddens"] == [7]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-__all__ = ["Absent", "Views"]
+import numpy as np
+
+__all__ = ["Absent", "PolicyWeights", "Views"]
 
 
 class Absent:
@@ -23,6 +25,20 @@ class Absent:
 
     def __get__(self, algorithm: Any, owner: Any = None) -> Any:
         raise AttributeError(f"zray's algorithms have no {self.name!r}.  {self.words}")
+
+
+class PolicyWeights(dict[str, Any]):
+    """The parameters of a policy by name; as an array, all of them in a row."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        leaves = [np.ravel(leaf) for leaf in _leaves(self)]
+        row = np.concatenate(leaves) if leaves else np.zeros(0, np.float32)
+        return row if dtype is None else row.astype(dtype)
+
+
+def _leaves(weights: Any) -> Iterator[Any]:
+    for each in weights.values():
+        yield from _leaves(each) if isinstance(each, Mapping) else (each,)
 
 
 _CHECKPOINTS = "Keep a checkpoint: algo.save(folder), and Algorithm.from_checkpoint(folder)."
@@ -44,6 +60,8 @@ class Views:
     def get_weights(self: Any, policies: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
         """The parameters of the models, by policy and name.
 
+        `np.asarray` of a policy's parameters is one row of all of them.
+
         Args:
             policies: the names of policies; None: all.
 
@@ -52,7 +70,7 @@ class Views:
         """
         names = self.policy_ids() if policies is None else list(policies)
         self._check_policy_names(names)
-        return {name: self.get_policy(name).get_weights() for name in names}
+        return {name: PolicyWeights(self.get_policy(name).get_weights()) for name in names}
 
     def set_weights(self: Any, weights: Mapping[str, Any]) -> None:
         """Take parameters of the models, by policy and name; with one policy also by name alone.
