@@ -138,18 +138,18 @@ def start_node(
     spill_directory: str | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> tuple[sessions.Session, int]:
-    """Start a node process with a session of its own; returns when it listens and, in a cluster, is a member.
+    """Start a node process with a new session; returns when the node listens and, in a cluster, is a member.
 
     spill_directory: as `object_spilling_directory` of zray.init.
 
     driver_pid: of the driver with which the session ends; 0: a lasting session.  is_bound: a lasting session still ends
-    with this process, however that ends.  cluster: its part in a cluster (membership.py); token: for joining.
-    meanwhile: called during the start.
+    with this process, however the process ends.  cluster: the node's part in a cluster (membership.py); token: for
+    joining. meanwhile: called during the start.
 
-    A node declared dead before it was ready (because node or head stood still for seconds) is followed by another.
+    A node declared dead before being ready (because node or head stood still for seconds) is followed by another.
 
     Raises:
-        ClusterLostError: the node did not start; quotes its output.
+        ClusterLostError: the node did not start; quotes the node's output.
         ConnectionError: the node could not join; says why.
     """
     how: dict[str, Any] = {"driver_pid": driver_pid, "labels": labels, "token": token, "is_bound": is_bound}
@@ -172,7 +172,7 @@ _starting = threading.BoundedSemaphore(STARTING_PER_CORE * (os.cpu_count() or 1)
 
 
 class _WasGivenUp(ConnectionError):
-    """A node was declared dead before it was ready."""
+    """Error of a node declared dead before being ready."""
 
     def __init__(self, said: str) -> None:
         self.host, _, self.why = said.partition(" ")
@@ -306,14 +306,17 @@ def start_head(
     is_bound: bool = False,
     spill_directory: str | None = None,
 ) -> tuple[sessions.Session, int]:
-    """Start the head of a cluster.  host: the address that it listens on, and goes by; port 0: any; None: the usual
-    one, or any where that is taken.  gcs_shards, gcs_replicas (of each), global_schedulers: more than one of anything
-    are processes of their own.  policy: which tasks leave their node, and where they go (wire/scheduling.POLICIES).
-    state_dir: what a head knows is kept there; one that is started on it again takes up all of this from there, and the
-    nodes that still run; "": it lies in the session's folder, and is gone with it.  gcs_lineage_memory: bytes that a
-    shard keeps in memory of what tasks were (their specs), before the oldest leave it for the disk.  driver_wait:
-    seconds that a program outside of the cluster may be cut off, or asleep, before it is given up.  is_bound: it ends
-    with this process.
+    """Start the head of a cluster.
+
+    host: the head's address, for listening and as name.
+    port: 0: any; None: the usual port, or any where that is taken.
+    gcs_shards, gcs_replicas (of each), global_schedulers: more than one of a kind are processes of their own.
+    policy: which tasks leave their node, and the nodes chosen for the tasks (wire/scheduling.POLICIES).
+    state_dir: the folder of the head's state; another head started on the folder takes up the state, and the nodes that
+    still run; "": the state lies in the session's folder, and is gone with the session.
+    gcs_lineage_memory: bytes of task specs that a shard keeps in memory, before the oldest leave for the disk.
+    driver_wait: seconds that a program outside of the cluster may be cut off, or asleep, before being given up.
+    is_bound: the head ends with this process.
 
     Raises: as start_node.
     """
@@ -371,12 +374,17 @@ def start_member(
     why: str = "",
     replicas: bool = True,
 ) -> tuple[sessions.Session, int]:
-    """Start a node of the cluster whose head is at `address` (HOST:PORT).  host, port: where it listens; port 0: any.
-    advertise: where others reach it, HOST[:PORT]; "": there.  head_wait: seconds that it waits for a head that has
-    ended, or stands still, to come back.  is_bound: it ends with this process.  rejoin: when it is cut off for longer
-    than a member may be, it ends, and a new one joins in its place, with the same token (rejoin.py).  former: the one
-    in whose place this one joins, and why: why that has ended; called: the session of the first of them, which users
-    know.  replicas: whether it may run replicas of GCS shards.
+    """Start a node of the cluster whose head is at `address` (HOST:PORT).
+
+    host, port: where the node listens; port 0: any.
+    advertise: where others reach the node, HOST[:PORT]; "": at host and port.
+    head_wait: seconds that the node waits for a head that has ended, or stands still, to come back.
+    is_bound: the node ends with this process.
+    rejoin: a node that is cut off for longer than a member may be ends, and a new node joins in its place, with the
+    same token (rejoin.py).
+    former: the node being replaced; why: the reason of its end.
+    called: the session of the first node in this place, which users know.
+    replicas: whether the node may run replicas of GCS shards.
 
     Raises: as start_node.
     """
@@ -402,11 +410,11 @@ def start_member(
 def end_node(
     session: sessions.Session, pid: int, fork_server: int | None = None, *, seconds: float = NODE_END_SECONDS
 ) -> str:
-    """Wait for a session's processes; what does not end in time is killed.  Then nothing is left.
+    """Wait for a session's processes; processes that do not end in time are killed.  Then nothing is left.
 
     Returns how the node ended, in words.
 
-    fork_server: a pidfd, from a time when the node had not removed the session yet; it is closed.
+    fork_server: a pidfd, from a time when the node had not removed the session yet; the pidfd is closed.
     """
     if fork_server is None:
         fork_server = session.open_fork_server()
