@@ -51,11 +51,12 @@ SOCKET_PATH_BYTES_MAX = 100
 def session_root() -> str:
     """Return the path of the folder of this user's sessions; an existing folder belongs to this user, closed to others.
 
-    The node makes it, with the folder of its session: a driver killed before its node lives leaves nothing behind.
+    The node makes the folder, with the folder of the session: a driver killed before its node lives leaves nothing
+    behind.
 
     Raises:
         ZrayError: another user owns the folder, or others may enter it.
-        OSError: this user cannot look at it.
+        OSError: this user cannot look at the folder.
     """
     # Absolute, because programs in other folders join by this path.
     base = os.path.abspath(os.environ.get("ZRAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp")
@@ -84,7 +85,7 @@ def _no_root(error: OSError, root: str) -> OSError:
 
 
 def readiness(refusal: str, kind: bytes) -> bytes:
-    """Return the node's message to its starter.  refusal: why the node never will be ready, of that kind; "": it is."""
+    """Return the node's message to its starter.  refusal: why the node will never be ready, of that kind; "": ready."""
     return (kind if refusal else IS_READY) + refusal.encode()[:2_000]
 
 
@@ -155,7 +156,7 @@ class Session:
         return os.path.join(self.logs, f"{name}.log")
 
     def worker_log_path(self, worker_id: int, pid: int) -> str:
-        """Return the path of a worker's output; its name marks the lines on the driver's terminal."""
+        """Return the path of a worker's output; the file's name marks the lines on the driver's terminal."""
         return self.log_path(f"worker-{worker_id}-{pid}")
 
     def worker_errors_path(self, worker_id: int, pid: int) -> str:
@@ -189,7 +190,7 @@ class Session:
         return os.path.join(self.logs, f".worker-{worker_id}-{pid}.upto")
 
     def remove_log(self, worker_id: int, pid: int) -> None:
-        """Remove the logs of a dead worker, the links to them, and the stack of its crash."""
+        """Remove the logs of a dead worker, the links to the logs, and the stack of the crash."""
         self._remove_file(self.crash_path(worker_id, pid))
         name = os.path.basename(self.worker_log_path(worker_id, pid))
         try:
@@ -232,13 +233,13 @@ class Session:
         return os.path.join(self.folder, "sources", job_id.hex())
 
     def job_logs(self, job_id: bytes) -> str:
-        """Return the folder of links to the logs of a job's workers: its driver follows these only."""
+        """Return the folder of links to the logs of a job's workers: the job's driver follows only these logs."""
         return os.path.join(self.logs, job_id.hex())
 
     def show_log(self, job_id: bytes, worker_id: int, pid: int) -> None:
-        """Link the log of a worker that joins a job to the logs of the job.  The worker calls this.
+        """Link the log of a worker that joins a job to the logs of the job.  The worker calls this function.
 
-        A hard link costs a disk less than a symbolic one, which is another file to make and to remove.
+        A hard link costs a disk less than a symbolic link, which is another file to make and to remove.
         """
         path = self.worker_log_path(worker_id, pid)
         link = os.path.join(self.job_logs(job_id), os.path.basename(path))
@@ -268,7 +269,9 @@ class Session:
         return True
 
     def begin_life(self, job_id: bytes) -> int:
-        """Return a driver's descriptor that closes with its process, also when it becomes another program (exec)."""
+        """Return a driver's descriptor that closes with the process, also when the process becomes another program
+        (exec).
+        """
         path = self._life_path(job_id)
         try:
             os.mkfifo(path, 0o600)
@@ -285,7 +288,9 @@ class Session:
             pass  # the session ends
 
     def follow_life(self, job_id: bytes) -> int | None:
-        """Return a descriptor for the node that reports (by a hang-up) the end of the driver's.  None: it has none."""
+        """Return the node's descriptor for a driver's life: a hang-up reports the driver's end.  None: no
+        pipe exists.
+        """
         path = self._life_path(job_id)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -343,7 +348,9 @@ class Session:
             return None
 
     def remove(self) -> None:
-        """Remove segments, semaphores, sockets, the folder, and the root if empty.  Several processes may call it."""
+        """Remove segments, semaphores, sockets, the folder, and the root if empty.  Several processes may call the
+        function.
+        """
         unlink_session(self.name)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.remove_root()
