@@ -1,14 +1,14 @@
 """Cancelled tasks and calls of one worker.
 
-    a task that has not begun       ends where it would begin
-    a task that runs                an exception is raised in its code, in the main thread of the worker
-    a call of an async actor        its asyncio task is cancelled
+    a task that has not begun       ends before beginning
+    a task that runs                an exception is raised in the task's code, in the main thread of the worker
+    a call of an async actor        the call's asyncio task is cancelled
     a task that has run for its time limit   the same: a thread of the worker waits for the time to pass
-    a call of any other actor       nothing interrupts it: `is_canceled()` is true, and what it returns does not count
+    a call of any other actor       nothing interrupts the call: `is_canceled()` is true, and the result does not count
 
 The node sends InterruptTask and then the signal SIGURG, whose default action is none.  The signal's handler runs in the
-main thread, also in the middle of a sleep or a lock.  It reads the message, and raises where user code runs or a wait
-sleeps.  In the middle of zray's own work it sends the signal again a little later.
+main thread, also in the middle of a sleep or a lock.  The handler reads the message, and raises where user code runs or
+a wait sleeps.  In the middle of zray's own work the handler sends the signal again a little later.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ CALLS_MAX = 10_000
 
 
 class TaskInterrupt(KeyboardInterrupt):
-    """The exception that ends the code of a cancelled task; `except Exception` does not catch it, as in Ray."""
+    """Exception for ending the code of a cancelled task; `except Exception` does not catch a TaskInterrupt,
+    as in Ray.
+    """
 
     how = "was cancelled"
 
 
 class Cancelling:
-    """The cancelled tasks and calls of one worker; the task that runs may be among them, and tasks below it."""
+    """Cancelled tasks and calls of one worker; the running task may be among them, and tasks below in the stack."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -63,7 +65,9 @@ class Cancelling:
             signal.signal(signal.SIGURG, self._on_signal)
 
     def told(self, task_id: bytes) -> None:
-        """Note InterruptTask, with the lock held, if the task has not ended: it may run again later, uncancelled."""
+        """Note InterruptTask, with the lock held, if the task has not ended: the task may run again later,
+        uncancelled.
+        """
         self.heard_count += 1
         actor = self.worker.actor
         if actor is not None:
@@ -103,7 +107,7 @@ class Cancelling:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)
 
     def timed_out(self, spec: TaskSpec, error: BaseException, name: str) -> bytes:
-        """Return the error value of a task that ended by its time limit; b"": it ended otherwise."""
+        """Return the error value of a task that ended by its time limit; b"": the task ended otherwise."""
         if spec.task_id not in self.overdue or not isinstance(error, TaskInterrupt):
             return b""
         return encode_system_error("TaskTimeoutError", overdue_in_words(f"Task {name}", parse_options(spec.options)))
@@ -115,7 +119,7 @@ class Cancelling:
             raise TaskInterrupt("cancelled")
 
     def ends(self, spec: TaskSpec, *, has_returned: bool) -> None:
-        """Forget a task that has ended; the value of one that caught the exception counts, and its user is told."""
+        """Forget a task that has ended; if the task caught the exception, its value counts, and its user is told."""
         if spec.task_id == self.raised_in:
             self.raised_in = b""
         what = "was cancelled"
@@ -128,7 +132,7 @@ class Cancelling:
             print(text, file=sys.stderr, flush=True)
 
     def outcome(self, spec: TaskSpec, result: Failure) -> Failure:
-        """Return what a call of an actor leaves behind: not its value, if it is cancelled."""
+        """Return the outcome of a call of an actor: not the call's value, if the call is cancelled."""
         if self.cancelled.pop(spec.task_id, self) is not None:
             return result
         text = f"The call of {self.worker.name_of(spec)} was cancelled."
