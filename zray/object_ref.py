@@ -1,15 +1,15 @@
 """ObjectRef: a name for a value that exists, or will.
 
-A ref that is dropped appends its id to `released` and does nothing else: the runtime drains that deque at a
-quiet moment. The runtime gives this module its hooks; without them a ref is only a name.
+A dropped ref appends its id to `released` and does nothing else: the runtime drains the deque at a quiet moment.  The
+runtime gives this module its hooks; without hooks a ref is only a name.
 
     resolve_future   a ref's value as a concurrent.futures.Future
-    on_restore       a ref was unpickled or copied in this process: count it
-    on_handed        a ref was pickled in this process: others may ask for its value
+    on_restore       a ref was unpickled or copied in this process: count the ref
+    on_handed        a ref was pickled in this process: others may ask for the value
     released         ids of refs that died, oldest first
 
-Fork: the refs that a forked child inherits are counted in its parent, so the child says nothing of them;
-a child that is to count its own refs calls `enable_releases()`.
+Fork: the refs inherited by a forked child are counted in the parent, so the child says nothing of inherited refs; a
+child that is to count its own refs calls `enable_releases()`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
         value = zray.get(ref)
         value = await ref
 
-    `ObjectRef[int]` in annotations names the type of the value.  A value is dropped with the last ref on it.
+    `ObjectRef[int]` in annotations names the type of the value.  A value is dropped with the last ref.
     """
 
     id: bytes
@@ -114,7 +114,7 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
         return f"ObjectRef({self.id.hex()})"
 
     def _repr_html_(self) -> str:
-        """The ref in a notebook.  Nobody is asked for its value."""
+        """Return the ref for a notebook.  Nobody is asked for the value."""
         return f"<code>{self!r}</code>"
 
     @classmethod
@@ -123,11 +123,11 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
         return cls(NIL_ID)
 
     def is_nil(self) -> bool:
-        """Whether it is a ref on nothing."""
+        """Return whether the ref is on nothing."""
         return self.id == NIL_ID
 
     def as_future(self) -> AsyncFuture[T_co]:
-        """The value as a future of asyncio, in the event loop of this thread."""
+        """Return the value as a future of asyncio, in the event loop of this thread."""
         import asyncio
 
         future = self.future()
@@ -137,7 +137,8 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
     def future(self) -> Future[T_co]:
         """Return a concurrent.futures.Future of the value, or of the task's error.
 
-        Its `cancel()` ends the task if neither a worker nor another node has it yet, and else returns False.
+        `cancel()` of the future ends the task if neither a worker nor another node has the task yet, and else returns
+        False.
 
         Raises:
             RuntimeError: this process is in no session.
@@ -207,7 +208,7 @@ refusals = 0
 
 
 def refuse_nil(ids: Collection[bytes]) -> None:
-    """Raises: ValueError: one of them is that of ObjectRef.nil()."""
+    """Raises: ValueError: some id is the id of ObjectRef.nil()."""
     if NIL_ID in ids:
         raise ValueError("ObjectRef.nil() refers to no object, so it has no value.")
 
@@ -229,12 +230,13 @@ def check_refs(ids: Collection[bytes]) -> None:
 
 
 class collect_refs:
-    """Context in which refs may be pickled: `with collect_refs() as ids:`.  ids: theirs, in first-seen order.
+    """Context in which refs may be pickled: `with collect_refs() as ids:`.  ids: of the pickled refs, in first-seen
+    order.
 
-    Nested collections are each complete only in themselves: the outer one does not see the inner one's ids.
+    Nested collections are each complete only in themselves: the outer collection does not see the ids of the inner.
 
     Raises:
-        SerializationError: at the end: they are more than messages can name.
+        SerializationError: at the end: more refs than messages can name.
     """
 
     __slots__ = ("ids", "outer")
