@@ -1,7 +1,7 @@
-"""Names of options since 2017, in one table: today's name, the method that owns it, its default, and former names.
+"""Names of options since 2017, in one table: today's name, the owning method, the default, and former names.
 
-`translated` takes options in any spelling, and gives today's.  Options of one algorithm have their defaults in the
-`defaults` of its configuration; a row here names their former spellings.
+`translated` takes options in any spelling, and gives today's.  Options of an algorithm have their defaults in the
+`defaults` of the configuration; a row of this table names their former spellings.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _STEPS = Range(0, 1e18)
 class Option(NamedTuple):
     """An option.
 
-    owner: the method of the configuration that takes it.  default: that of all algorithms; UNSET: it has none.
-    former: other spellings, which mean the same.
+    owner: the method of the configuration that takes the option.  default: for all algorithms; UNSET: no default.
+    former: other spellings of the same option.
     """
 
     owner: str
@@ -101,7 +101,7 @@ OPTIONS: dict[str, Option] = {
 
 
 def _check_keys(option: str, value: Mapping[str, Any], known: tuple[str, ...], ignored: Mapping[str, str]) -> None:
-    """Look at the keys of an option that is a dict.  Those that change nothing are said once.
+    """Check the keys of an option that is a dict.  Keys that change nothing are reported once.
 
     Raises:
         TypeError: a key is unknown.
@@ -116,7 +116,7 @@ def _check_keys(option: str, value: Mapping[str, Any], known: tuple[str, ...], i
 
 
 def _is_neutral(name: str, value: Any, kind: str = "") -> bool:
-    """Whether a value of an option that changes nothing asks for nothing else."""
+    """Return whether a value of an option that changes nothing asks for nothing else."""
     neutral = NEUTRAL.get(f"{kind}.{name}", NEUTRAL.get(name, (False, {}, [])))
     same = (value is each or (type(value) is not bool or not each) and value == each for each in neutral)
     return value is None or any(same)
@@ -197,7 +197,9 @@ def _agents(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, A
 
 
 def _optimizer(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """`optimizer`, a dict: those of its options that the algorithm has; the others are named once."""
+    """Return the entries of `optimizer`, a dict, that are options of the algorithm; the other entries are
+    named once.
+    """
     for name in value:
         if name not in options:
             once(f"optimizer[{name!r}]", "the algorithm has no such option")
@@ -205,10 +207,10 @@ def _optimizer(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str
 
 
 def _fixed(name: str, value: Any) -> dict[str, Any]:
-    """An option that has one value here: nothing is taken.
+    """Check an option with a fixed value: nothing is taken.
 
     Raises:
-        NotImplementedError: the value is another one.
+        NotImplementedError: the value is another.
     """
     values, advice = FIXED[name]
     if value not in values:
@@ -219,7 +221,7 @@ def _fixed(name: str, value: Any) -> dict[str, Any]:
 
 
 def _rates(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of SAC, with the rates of Ray's: `actor_lr`, `critic_lr`, or a dict of them.
+    """Return the options of SAC, with the rates of Ray's: `actor_lr`, `critic_lr`, or a dict of both.
 
     Raises:
         NotImplementedError: actor and critic have different rates.
@@ -235,7 +237,7 @@ def _rates(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _layers(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """`policy_model_config` and `q_model_config` of SAC: one model for both."""
+    """Merge `policy_model_config` and `q_model_config` of SAC: a single model for both."""
     layers = {key: value[key] for key in ("fcnet_hiddens", "fcnet_activation") if key in value}
     if layers:
         once("policy_model_config, q_model_config", "policy and values have the same layers, those of the last of them")
@@ -292,13 +294,13 @@ _NEEDED = {
 
 
 def _without(name: str, kind: str) -> dict[str, Any]:
-    """An option that the algorithm does not have: nothing is taken, and one line says so."""
+    """Report an option that the algorithm does not have, in a line of the log: nothing is taken."""
     once(name, f"{kind or 'the algorithm'} has no such option")
     return {}
 
 
 def common_defaults() -> dict[str, Any]:
-    """The options of all algorithms, with their defaults."""
+    """Return the options of all algorithms, with defaults."""
     return {name: option.default for name, option in OPTIONS.items() if option.default is not UNSET}
 
 
@@ -307,12 +309,12 @@ _said: set[str] = set()
 
 
 def once(name: str, reason: str, what: str = "changes nothing") -> None:
-    """Log one line in the life of the process: an option is taken, and does not what it may be given for.
+    """Log a line once in the life of the process: an option is taken, without the effect that a user may expect.
 
     Args:
         name: of the option.
-        reason: why it does not; empty: nothing is said.
-        what: what it does not.
+        reason: why the effect is missing; empty: nothing is said.
+        what: the missing effect.
     """
     if reason and name not in _said:
         _said.add(name)
@@ -320,22 +322,24 @@ def once(name: str, reason: str, what: str = "changes nothing") -> None:
 
 
 def today_name(name: str, options: Mapping[str, Any]) -> str:
-    """Today's name of an option; the name itself, where the algorithm has it or where no other is known."""
+    """Return today's name of an option; the name itself, where the algorithm has the option or no other
+    name is known.
+    """
     return name if name in options else _FORMER.get(name, name)
 
 
 def translated(given: Mapping[str, Any], options: Mapping[str, Any], place: str, kind: str = "") -> dict[str, Any]:
-    """Options in today's spelling.
+    """Return options in today's spelling.
 
     Args:
         given: options in any spelling.
-        options: the options of the algorithm, with their values.
-        place: who takes them, for messages: "PPOConfig.training".
+        options: the options of the algorithm, with values.
+        place: the taker of the options, for messages: "PPOConfig.training".
         kind: the algorithm's name.
 
     Raises:
         TypeError: an option is unknown.
-        NotImplementedError: an option is not there yet.
+        NotImplementedError: an option does not exist yet.
     """
     found: dict[str, Any] = {}
     whole = {**options}
@@ -405,7 +409,7 @@ def _value(name: str, value: Any, kind: str) -> Any:
 
 
 def _scheduled(name: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """A schedule of an option, given under its own name or in the place of a number: [[steps, value], ...]."""
+    """Return the schedule of an option, given under its own name or in the place of a number: [[steps, value], ...]."""
     schedule = given.get(f"{name}_schedule") or given.get(name)
     if not isinstance(schedule, (list, tuple)):
         return {}
@@ -418,7 +422,7 @@ def _scheduled(name: str, given: Mapping[str, Any], options: Mapping[str, Any]) 
 
 
 def _algorithms_with(name: str) -> list[str]:
-    """The algorithms that have an option of their own."""
+    """Return the algorithms with an option of their own."""
     from .algorithms.registry import get_algorithm_class
     from .doors import ALGORITHMS
 
@@ -426,7 +430,7 @@ def _algorithms_with(name: str) -> list[str]:
 
 
 def unknown(place: str, name: str, options: Mapping[str, Any]) -> str:
-    """The message for an unknown option: the nearest one, and the method that owns it."""
+    """Return the message for an unknown option: the nearest option, and the owning method."""
     today = {*options, *OPTIONS}
     if OTHERS.get(name) in today:
         own = OTHERS[name]
