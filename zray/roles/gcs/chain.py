@@ -1,51 +1,51 @@
 """A replica of a shard: chain replication (Ray paper 4.3, 4.4).
 
-A chain is head, middles, tail.  Requests enter at the head, which numbers and timestamps them; each member applies them
-to its own copy of the shard and passes them on; the shard's messages leave from the tail alone.  So members with equal
-sequences have equal states, and each member has all updates of its successor: *the prefix rule*, the base of everything
-below.
+A chain is head, middles, tail.  Requests enter at the head, and get numbers and timestamps from the head.  Each member
+applies requests to its own copy of the shard and passes them on; the shard's messages leave from the tail alone.  So
+members with equal sequences have equal states, and each member has all updates of its successor: *the prefix rule*, the
+base of everything below.
 
     client -> head                   ChainWrite      numbered by the client
     member -> successor              ChainUpdates    numbered by the head
     tail -> client                   ChainResults    numbered per client; the client's requests up to a number are done
-    tail -> predecessor ... -> head  ChainAck        updates up to here are at every member, and may be forgotten
-    member -> hosted successor       ChainSafe       updates up to here are on the member's disk
+    tail -> predecessor ... -> head  ChainAck        updates up to a number are at every member, and may be forgotten
+    member -> hosted successor       ChainSafe       updates up to a number are on the member's disk
     client -> tail -> client         ChainRead, ChainReadReply
 
-A *session* per client is part of the replicated state: the number of its last request, and its unconfirmed results.
+A *session* per client is part of the replicated state: the number of the last request, and the unconfirmed results.
 Duplicate requests and results are recognized by number, and change nothing.  So each request has its effect once, and
 each result arrives once and in order, whatever dies in between.
 
-Only the chain master changes the members (ChainChanged), each time under a new epoch: it removes and appends members,
-and never changes their order.  Then:
+Only the chain master changes the members (ChainChanged), each time under a new epoch: the master removes and appends
+members, and never changes the order.  Then:
 
-- every member but the head tells its predecessor its last update (ChainHave); the predecessor, once caught up itself,
-    sends the later updates, or, if already forgotten, its whole state (ChainState, in parts; handover), and then the
-    updates after that.  Only then has a member *caught up* in this epoch;
+- every member but the head tells its predecessor its last update (ChainHave); the predecessor, once caught up, sends
+    the later updates, or, if already forgotten, the whole state (ChainState, in parts; handover), and then the updates
+    after the state.  Only then has a member *caught up* in this epoch;
 - a member takes updates only of its own epoch, so updates of an expelled member change nothing;
 - the client sends requests not known to be done to the new head again; the new tail sends unconfirmed results to each
     client again.
 
 Why nothing acknowledged is lost: a client takes a request for done when the tail says so.  The tail has the request, so
-by the prefix rule every remaining member has it.  A joining member gets the tail's state and then every update, while
-the tail stays the tail.  After being appended, it becomes a full member, able to remain alone, only when caught up in
-that epoch (ChainJoined): until then its predecessor may have acknowledged alone.  A joining member reports this when
-its log is complete too, since clients will wait for the new tail.
+by the prefix rule every remaining member has the request.  A joining member gets the tail's state and then every
+update, while the tail stays the tail.  An appended member becomes a full member, able to remain alone, only when caught
+up in the epoch (ChainJoined): until then its predecessor may have acknowledged alone.  A joining member reports
+ChainJoined when its log is complete too, since clients will wait for the new tail.
 
-Head dies: its successor has all acknowledged requests, and gets the rest from the clients.  Middle dies: its
-predecessor remembers the updates not acknowledged by the tail.  Tail dies: its predecessor has all of the tail's
-updates.  An expelled head that was not told can acknowledge nothing, for its successor takes nothing from it.  An
-expelled tail that was not told may answer a ChainRead with outdated facts: so only hints (an object's location) are
-read at the tail; facts that must be true go through the chain like a write.
+Head dies: the successor has all acknowledged requests, and gets the rest from the clients.  Middle dies: the
+predecessor remembers the updates not acknowledged by the tail.  Tail dies: the predecessor has all of the tail's
+updates.  An uninformed expelled head can acknowledge nothing, for the successor takes nothing from an expelled head.
+An uninformed expelled tail may answer a ChainRead with outdated facts: so only hints (an object's location) are read at
+the tail; facts that must be true go through the chain like a write.
 
 Messages that a member of a chain cannot handle yet: bounded per sender, and refused ones are requested again.
 
-A client with refused messages is told (ChainAgain) when its accepted messages are done, and sends the others again.
+A client with refused messages is told (ChainAgain) when the accepted messages are done, and sends the others again.
 Limits are per client, so that excessive or invalid messages delay only their sender.
 
 Reports of a replica whose disk accepts no writes while clients wait: to the chain master, for the clients.
 
-Reports cause no decision.  People read them, as reasons of a long wait and in `zray status`.
+Reports cause no decision.  People read reports, as reasons of a long wait and in `zray status`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ ASIDE_MAX = 10_000
 
 
 class Aside:
-    """The messages that a member holds back."""
+    """Messages that a member holds back."""
 
     PASSING = {"early waiting counts refused": None} | {
         "messages of one sender": (lambda it: it.counts.values(), lambda _: max(ASIDE_MAX, REQUESTS_MAX))
@@ -102,7 +102,7 @@ class Aside:
         items.append((sender, message))
 
     def handle(self, items: list[tuple[str, Any]]) -> None:
-        """Handle the messages of a list, which may add them to another one."""
+        """Handle the messages of a list; the handling may add messages to another list."""
         member = self.member
         sender = member.sender
         taken, items[:] = list(items), []
@@ -132,7 +132,7 @@ class Aside:
         self.member.entrance.owing.clear()
 
     def end_turn(self) -> None:
-        """Tell clients without held messages to send the refused ones."""
+        """Tell clients without held messages to send the refused messages."""
         if not self.refused:
             return
         replica = self.member.replica
@@ -160,7 +160,7 @@ class Stalls:
         self.told = ""  # what the master knows
 
     def why(self) -> str:
-        """Return the disk's error; "": the disk works, or no client waits for it."""
+        """Return the disk's error; "": the disk works, or no client waits for the disk."""
         member = self.member
         if (log := member.journal) is not None and log.trouble and member.is_awaited:
             return log.trouble
@@ -179,11 +179,11 @@ class Stalls:
 
 
 class ChainMember(Role):
-    """A replica of a shard.  address: its own; shard: the logical name; master: the chain master.
+    """A replica of a shard.  address: the replica's own; shard: the logical name; master: the chain master.
 
-    is_durable: the member keeps a log, and its messages as the tail are about durable records.  is_hosted: on a node
-    other than the head; then the records are on its predecessor's disk too (master).  lineage_bytes: limit for specs in
-    memory before some go to the store (flushing); 0: no limit.
+    is_durable: the member keeps a log, and the member's messages as the tail are about durable records.  is_hosted: on
+    a node other than the head; then the records are on the predecessor's disk too (master).  lineage_bytes: limit for
+    specs in memory before some go to the store (flushing); 0: no limit.
     """
 
     # Updates: those missing in a joining member, and those in flight.
@@ -244,10 +244,10 @@ class ChainMember(Role):
         self.send(self.master, wire.ChainOffer(self.shard, self.sequence, self.entered))
 
     def recover(self, parts: Iterable[bytes], records: Iterable[bytes]) -> None:
-        """Recover from a log: the parts of its snapshot, if any, and the records after it.
+        """Recover from a log: the parts of the snapshot, if any, and the later records.
 
         Raises:
-            ValueError: a record is malformed: the last one taken from `records`.
+            ValueError: a record is malformed: the last record taken from `records`.
         """
         assert self.journal is not None
         self.replica, self.epoch = self.journal.recover(parts, records)
@@ -259,12 +259,12 @@ class ChainMember(Role):
 
     @property
     def is_head(self) -> bool:
-        """Whether requests enter at this member."""
+        """Return whether requests enter at this member."""
         return bool(self.members) and self.members[0] == self.address
 
     @property
     def is_tail(self) -> bool:
-        """Whether the shard's messages leave from this member."""
+        """Return whether the shard's messages leave from this member."""
         return bool(self.members) and self.members[-1] == self.address
 
     @property
@@ -469,7 +469,7 @@ class ChainMember(Role):
     # --- the end of the turn ---
 
     def end_turn(self, now: float) -> list[effect_types.Effect]:
-        """What the turn brought goes on: down the chain, up the chain, and from the tail to the clients."""
+        """Pass on the messages of the turn: down the chain, up the chain, and from the tail to the clients."""
         self.now = now
         self.entrance.end_turn()
         self.aside.end_turn()
