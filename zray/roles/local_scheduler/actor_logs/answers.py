@@ -1,15 +1,15 @@
-"""Answers of calls on a recoverable actor, kept until no caller can request them again (dialog of wards).
+"""Answers of calls on a recoverable actor, kept until no caller can request the answers again (dialog of wards).
 
-    given        by this node: the caller's node may not have it yet
-    inherited    of the actor's former home, or for a caller whose node is lost and that may be run again elsewhere: who
-                 sends such a call again gets that
+    given        by this node: the caller's node may not have the answer yet
+    inherited    of the actor's former home, or for a caller whose node is lost and that may be run again elsewhere: a
+                 caller that sends such a call again gets the answer
 
-A call that an actor's call has made (`nested`) is asked for again by its next process: the answer is kept until
-that actor's guardian has it, too.  What is large of it is held as long, where it was made.
+The next process of an actor asks again for the answers of calls made by the actor's calls (`nested`).  Such an answer
+is kept until the calling actor's guardian has the answer, too.  Large values are held as long, where they were made.
 
-Readonly calls of a recoverable actor with answers kept only by its node: large ones, or with refs inside.
+Readonly calls of a recoverable actor with answers kept only by the actor's node: large answers, or with refs inside.
 
-    a readonly call ends   the log records the call with its arguments and position: after all calls that it has seen
+    a readonly call ends   the log records the call with its arguments and position: after all calls seen by the call
     CallsLogged            the answer leaves
     AnswersTaken           no more requests for the answer follow: the call is forgotten, also at the backup node
     the node is lost       the call is replayed at its position among the other calls, and so returns the same;
@@ -17,16 +17,16 @@ Readonly calls of a recoverable actor with answers kept only by its node: large 
 
 Calls older than the checkpoint are not replayed, as with other calls.  Small answers are kept in the log (`shipping`).
 
-Calls that an actor that recovers has begun: its guardian hears of one before what that makes leaves.
+Begun calls of a recoverable actor: the guardian hears of a begun call before the nested calls leave.
 
-    a call makes another       that waits here
+    a call makes another       the nested call waits on this node
     the turn ends              LogCalls.begun -> guardian, behind the calls that have ended
-    CallsLogged                what it has made leaves
-    the node is lost           the call runs first on the next one, right after those that had ended
+    CallsLogged                the nested call leaves
+    the node is lost           the begun call runs first on the next node, right after the ended calls
 
-So what it makes comes of the same state there, and is the same.  Otherwise calls of other callers could come ahead of
-it, and what it had made, which had its effect, would not fit to what it makes then.  What a readonly call makes waits
-for the calls that it may have seen.
+So the begun call starts from the same state on the next node, and makes the same nested calls.  Otherwise calls of
+other callers could come first, and the nested calls made there would not match earlier nested calls, which had their
+effect.  The nested calls of a readonly call wait for the calls that the readonly call may have seen.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Reads:
             self.drop(next(iter(self.by_id)))
 
     def drop(self, task_id: bytes) -> bool:
-        """Drop a call from replay.  Returns whether it was recorded."""
+        """Drop a call from replay.  Returns whether the call was recorded."""
         read = self.by_id.pop(task_id, None)
         if read is None:
             return False
@@ -94,7 +94,7 @@ class Reads:
             self.drop(task_id)
 
     def only(self, answers: Mapping[bytes, Answer]) -> None:
-        """Drop all calls except those in `answers`."""
+        """Drop all calls not in `answers`."""
         for task_id in self.by_id.keys() - answers.keys():
             self.drop(task_id)
 
@@ -117,7 +117,7 @@ class Reads:
 
 
 def is_kept(call: LoggedCall) -> bool:
-    """Whether the logged call is a readonly call that may be replayed."""
+    """Return whether the logged call is a readonly call that may be replayed."""
     return call.answer is not None and bool(call.answer.large) and parse_options(call.spec.options).is_readonly
 
 
@@ -139,7 +139,7 @@ def read_ended(shipping: Shipping, task: Task, answer: Answer | None) -> int:
 
 
 class Held(Struct, gc=False, eq=False):
-    """A call that waits until the guardian knows who made it."""
+    """Call that waits until the guardian knows the outer call."""
 
     task: Task
     refs: tuple[bytes, ...]  # what it takes, and the handle of its actor: its maker may drop them
@@ -149,7 +149,7 @@ class Held(Struct, gc=False, eq=False):
 
 
 class BegunCalls(Struct, eq=False):
-    """The begun calls of one actor that have made other calls."""
+    """Begun calls of one actor that have made other calls."""
 
     node: LocalScheduler
     actor: Actor
@@ -157,7 +157,7 @@ class BegunCalls(Struct, eq=False):
     said: dict[bytes, int] = {}  # by the prefix of what the call makes: which of the log's words it is
 
     def hold_back(self, task: Task) -> bool:
-        """Return whether a nested call waits until the backup node knows the call that made it."""
+        """Return whether a nested call waits until the backup node knows the outer call."""
         shipping = self.actor.shipping
         if not shipping.is_on:
             return False
@@ -187,7 +187,7 @@ class BegunCalls(Struct, eq=False):
         self.leave()
 
     def _makers(self, prefixes: set[bytes]) -> dict[bytes, Task]:
-        """Return the unfinished calls with these prefixes; such calls are among the first in flight."""
+        """Return the unfinished calls with the given prefixes; such calls are among the first in flight."""
         found: dict[bytes, Task] = {}
         for task in self.actor.inflight.values():
             if len(found) == len(prefixes):
@@ -261,7 +261,7 @@ ORPHANS_BYTES_MAX = 64 << 20
 
 
 class Answers(Struct, eq=False):
-    """The kept answers of one actor's calls."""
+    """Kept answers of one actor's calls."""
 
     node: LocalScheduler
     actor: Actor
@@ -301,7 +301,7 @@ class Answers(Struct, eq=False):
         return answer
 
     def asked_for(self, task_id: bytes, origin: str) -> None:
-        """Note a call that its caller at `origin` sends before the answer was seen."""
+        """Note a call that the caller at `origin` sends before seeing the answer."""
         self.unasked.pop(task_id, None)
         answer = self.inherited.pop(task_id, None)
         if answer is not None:
@@ -321,11 +321,11 @@ class Answers(Struct, eq=False):
         return actor is not None and actor.shipping is not None
 
     def large_given(self) -> set[bytes]:
-        """Return the calls whose callers may lack their large answers."""
+        """Return the calls whose callers may lack the large answers."""
         return {task_id for task_id, answer in self.given.items() if answer.large}
 
     def inherit(self, answers: dict[bytes, wards.Answer]) -> None:
-        """Keep answers for calls that are sent again."""
+        """Keep answers for repeated calls."""
         self.inherited = {
             task_id: answer
             for task_id, answer in answers.items()
@@ -338,7 +338,7 @@ class Answers(Struct, eq=False):
         return bool(self.inherited or self.asked)
 
     def again(self, batch: dict[bytes, Task]) -> dict[bytes, Task]:
-        """Return the calls of a batch that must run; calls that have run are answered."""
+        """Return the calls of a batch that must run; answer the calls that have run."""
         left = {}
         for task_id, task in batch.items():
             answer = self.inherited.pop(task_id, None)
@@ -378,7 +378,7 @@ class Answers(Struct, eq=False):
             self.node.lifecycle.finish(task, values, tuple(contained) if any(contained) else ())
 
     def to_be_made_again(self, calls: Iterable[task_spec.TaskSpec]) -> list[ObjectID]:
-        """Return the lost large results of these calls that may be requested: such calls run again."""
+        """Return the lost large results of the given calls that may be requested: such calls run again."""
         entries, lost = self.node.objects.entries, []
         for spec in calls if self.inherited else ():
             answer = self.inherited.get(spec.task_id)
@@ -389,7 +389,7 @@ class Answers(Struct, eq=False):
         return lost
 
     def made_again(self, calls: Iterable[task_spec.TaskSpec]) -> None:
-        """Hold the large results of calls that have run again, until they are requested."""
+        """Hold the large results of calls that have run again, until a caller requests the results."""
         for spec in calls if self.inherited else ():
             answer = self.inherited.get(spec.task_id)
             if answer is not None and answer.large and spec.task_id not in self.held:
@@ -397,7 +397,7 @@ class Answers(Struct, eq=False):
                     self._hold(answer)
 
     def caller_goes_on(self, origin: str) -> None:
-        """Drop the answers for a caller's node that has repeated its calls: it has all other answers."""
+        """Drop the answers for a caller's node that has repeated its calls: the node has all other answers."""
         for task_id in [task_id for task_id, asker in self.unasked.items() if asker == origin]:
             del self.unasked[task_id]
         for task_id in [task_id for task_id, answer in self.inherited.items() if answer.origin == origin]:
@@ -466,7 +466,7 @@ def drop_orphans(answers: dict[bytes, wards.Answer], node: LocalScheduler) -> No
 
 
 def _as_told(result: tasks.TaskResult) -> list[bytes | int]:
-    """Return small values as they are, and the sizes of large values and values with refs, which stay here."""
+    """Return small values unchanged, and the sizes of large values and values with refs, which stay on this node."""
     values: list[bytes | int] = []
     for index, value in enumerate(result.values or [b""]):
         has_refs = index < len(result.contained) and bool(result.contained[index])
