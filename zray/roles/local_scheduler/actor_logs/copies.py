@@ -1,9 +1,9 @@
 """Copies of the journals of other nodes' actors (dialog of wards): at the backup node, or at the next home during a
 handover.
 
-A call counts as here when the shards know that this node holds what it takes, and the values are here; then those
-before it are too.  A checkpoint counts when its object is here, and all calls that are in it: their answers came with
-them.
+A call counts as copied when the shards know that this node holds the arguments, and the values have come; then all
+earlier calls are copied too.  A checkpoint counts when the object has come, and all calls covered by the checkpoint:
+the answers came with the calls.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 @final
 class Step(Struct, gc=False, eq=False):
-    """A call or a checkpoint that is not yet here altogether.  missing: values, and the word of the shards.
+    """A call or a checkpoint that has not come completely. missing: values, and the word of the shards.
 
-    spec: its deps are all that is to be here; of a call, what it takes and what is to come beside that.
+    spec: its deps are all objects to wait for; for a call, the arguments and the objects to come beside the arguments.
     """
 
     spec: TaskSpec
@@ -83,11 +83,11 @@ class Copy:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that has come is here."""
+        """Return whether every step has been taken."""
         return self.is_based and not self.steps and self.offered is None
 
     def why_not(self) -> str:
-        """Return why the actor cannot be recovered from this copy; "": it can."""
+        """Return why the actor cannot be recovered from this copy; "" if recovery is possible."""
         if self.broken:
             return self.broken
         if not self.is_based or self.journal.count < self.seen:
@@ -139,7 +139,7 @@ class Copy:
         self._advance()
 
     def _forget(self, made: dict[bytes, None]) -> None:
-        """Forget nested and begun calls, also those that are still to come."""
+        """Forget nested and begun calls, also calls still to come."""
         for step in self.steps:
             if (step.nested is not None or step.begun is not None) and step.spec.task_id in made:
                 step.is_void = True
@@ -207,7 +207,7 @@ class Copy:
     # --- what is here ---
 
     def argument_is_here(self, step: Step) -> None:
-        """Note that one thing has come for which a step waits."""
+        """Note the arrival of one value, or of the shards' word, that a step waits for."""
         if step.is_over:
             return
         step.missing -= 1
@@ -220,7 +220,7 @@ class Copy:
         self._advance()
 
     def _advance(self) -> None:
-        """Take what is here, in order."""
+        """Take the complete steps, in order."""
         while not self.broken and self.steps and not self.steps[0].missing:
             step = self.steps.popleft()
             if step.nested is not None:
@@ -293,7 +293,7 @@ class Copy:
         self._let_go(step)
 
     def _let_go(self, step: Step) -> None:
-        """Release what a step refers to, and stop waiting for it."""
+        """Release a step's refs, and stop waiting for the step."""
         entries = self.node.objects.entries
         step.is_over = True
         for object_id in dict.fromkeys(step.spec.deps):
@@ -303,13 +303,15 @@ class Copy:
     # --- ends ---
 
     def sender_lost(self, *, was_made: bool) -> None:
-        """Handle the loss of the sender before the handover: the actor is ours.  was_made: it had run elsewhere."""
+        """Handle the loss of the sender before the handover: the actor is ours. was_made: the actor had run
+        elsewhere.
+        """
         if not self.is_based and self.offered is None:
             self.is_based, self.broken = True, self.why_not() if was_made else ""
         self.changed(self)
 
     def home_lost(self) -> None:
-        """The actor's own node is lost."""
+        """Handle the loss of the actor's own node."""
         self.may_hear = False
         self.journal.nested.ask_again()
 
@@ -321,7 +323,7 @@ class Copy:
         self.journal.reads.only(self.answers)
 
     def cut(self) -> None:
-        """Drop incomplete steps: no caller has seen an effect of them."""
+        """Drop incomplete steps: no caller has seen an effect of such a step."""
         while self.steps:
             self._let_go(self.steps.pop())
         while self.pulls:
@@ -337,7 +339,7 @@ class Copy:
         self.answers = {}
 
     def acknowledgement(self, actor_id: bytes) -> CallsLogged | None:
-        """Return the acknowledgement for the actor's home, if there is one."""
+        """Return the acknowledgement for the actor's home; None before the copy is based."""
         if not self.is_based and not self.broken:
             return None
         missing = next((step.count for step in self.steps if step.count), self.nested_count + 1)
