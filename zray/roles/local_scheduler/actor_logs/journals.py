@@ -1,12 +1,12 @@
-"""Journals of recoverable actors (`checkpoint_interval`): the state and calls that the next process needs.
+"""Journals of recoverable actors (`checkpoint_interval`): the state and calls needed by the next process.
 
-    a call's result comes       it is noted, in the order in which the actor has run them
-    ActorSaved                  the state after all of them is an object: they are noted no more
-    the process dies            StartActor takes the state and the calls since along; the worker runs these again, in
-                                order, and says nothing of what they return: that has been said
+    a call's result comes       the call is noted, in the order in which the actor has run its calls
+    ActorSaved                  the state after all noted calls is an object: the calls are noted no more
+    the process dies            StartActor takes the state and the later calls along; the worker runs the calls again,
+                                in order, without results: results were sent before
 
-Calls that were under way run afterwards, as calls do that may be repeated.  A readonly call is not noted, but for its
-answer's sake (`Reads`).  So the state is what it would be without the death, and each call's effect is in it once.
+Calls that were under way run afterwards, like calls that may be repeated.  A readonly call is noted only for the
+answer's sake (`Reads`).  So the state is as without the death, and includes each call's effect once.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Journal(Struct, eq=False):
             self.node.objects.drop_all((*call.spec.deps, *call.spec.holds))
 
     def give_up(self, task_id: bytes) -> None:
-        """Give up a begun call: it is not run again."""
+        """Give up a begun call: the call is not run again."""
         self.nested.forget(task_id)
         if task_id in self.begun and self.nested.forgotten is not None:
             self.nested.forgotten.append(task_id)
@@ -127,7 +127,7 @@ class Journal(Struct, eq=False):
         self.is_full = False
 
     def goes_on_from(self, object_id: bytes, count: int) -> None:
-        """Make an object the checkpoint after `count` calls, and drop the calls in it."""
+        """Make an object the checkpoint after `count` calls, and drop the covered calls."""
         objects = self.node.objects
         objects.retain(object_id)
         if self.checkpoint:
@@ -156,7 +156,7 @@ class Journal(Struct, eq=False):
         ]
 
     def died(self, *, was_busy: bool) -> str:
-        """Return why a dead process gets no successor; "": it gets one."""
+        """Return why a dead process gets no successor; "" if a successor follows."""
         self.deaths += was_busy
         if self.is_full:
             return (
@@ -193,9 +193,9 @@ class Journal(Struct, eq=False):
         return wards.LoggedCall(spec, self.is_void(spec), answer, self.beside(spec.deps, spec.holds), has_failed)
 
     def beside(self, values: Iterable[ObjectID], refs: Iterable[ObjectID] = ()) -> list[ObjectID]:
-        """Return the put objects that these values and refs refer to, and that may have no other copy.
+        """Return the put objects behind the given values and refs that may have no other copy.
 
-        No task could make them again, and a replay would find them lost.
+        No task could make the objects again, and a replay would find the objects lost.
         """
         entries, found = self.node.objects.entries, dict[bytes, None]()
         to_see = [*refs, *(inside for object_id in values for inside in entries[object_id].contained)]
@@ -225,7 +225,7 @@ class Journal(Struct, eq=False):
         return [prefix for prefix in self.nested.by_parent if prefix not in needed]
 
     def is_void(self, spec: task_spec.TaskSpec) -> bool:
-        """Whether a call that has run here changed nothing, because one of its arguments was lost."""
+        """Return whether a call that has run on this node changed nothing, because an argument was lost."""
         entries = self.node.objects.entries
         return any(entries[object_id].is_lost for object_id in spec.deps)
 
