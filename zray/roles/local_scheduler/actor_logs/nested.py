@@ -1,19 +1,19 @@
-"""Nested calls and actors: those made by calls of a recoverable actor, and by its constructor.
+"""Nested calls and actors: made by calls of a recoverable actor, and by the actor's constructor.
 
-When those run again (`journals`) they make the same ones, with the same ids.  Each call is to have its effect once, and
-who waited for its result gets the same one; so what it came to is kept here, for as long as it could be made again:
+Calls that run again (`journals`) make the same nested calls, with the same ids.  Each nested call is to have its effect
+once, and each caller gets the same result.  So the answer is kept for as long as the nested call could be made again:
 
-    made by a call of the actor      its returns are held: known, it is not run again
-    ended                            its answer goes to the guardian too, ahead of the call that may have seen it; where
-                                     it is large a ref, which is good while another node has a copy; the guardian pulls
-                                     one of what was made on the actor's own node
-    that call is in a checkpoint, is readonly, or is given up    nobody makes it again
+    made by a call of the actor      the returns are held: a known call is not run again
+    ended                            the answer goes to the guardian too, ahead of the call that may have seen the
+                                     answer; a large answer goes as a ref, good while another node has a copy; the
+                                     guardian pulls a copy of an object made on the actor's own node
+    the outer call is in a checkpoint, is readonly, or is given up    nobody makes the nested call again
 
-An actor that was made is the same one when it is made again.  Its handle is held here as long as the process of its
-maker has one, and by the guardian too: the next process finds it.  One that has ended meanwhile is not made once more;
-only one that was lost with the very node of its maker, and with it the calls on it.
+A nested actor that is made again is the same actor.  This node holds the handle as long as the process of the maker has
+a handle, and the guardian holds the handle too: the next process finds the actor.  A nested actor that has ended
+meanwhile is not made once more.  Only an actor lost with the very node of its maker is made again, with its calls.
 
-Not what the actor's threads make beyond its calls: nothing says in which order they would do so again.
+Calls that the actor's threads make outside the actor's calls are not covered: their order in another run is unknown.
 """
 
 from __future__ import annotations
@@ -82,12 +82,14 @@ class Nested(Struct, eq=False):
             self._hold(self._add(actor_id, NestedCall(actor_id, is_actor=True)), [actor_id + FIRST_RETURN])
 
     def has_made(self, actor_id: bytes) -> bool:
-        """Whether a run before this one has made that actor."""
+        """Return whether an earlier run has made the given actor."""
         call = self._find(actor_id)
         return call is not None and call.is_actor
 
     def let_go(self, object_ids: Iterable[ObjectID]) -> list[NestedAnswer]:
-        """Release actors to which the process has no refs any more, as later its successor.  Returns what is new."""
+        """Release actors to which the process, as later its successor, has no refs any more.  Returns the
+        new answers.
+        """
         news = []
         for object_id in object_ids:
             call = self._find(object_id[:TASK_ID_BYTES])
@@ -105,7 +107,7 @@ class Nested(Struct, eq=False):
         *,
         is_beside: bool,
     ) -> NestedAnswer | None:
-        """Record the answer of a nested call.  Returns it if new.  is_beside: the call ran on this node."""
+        """Record the answer of a nested call.  Returns the answer if new. is_beside: the call ran on this node."""
         task_id = task.spec.task_id
         call = self._find(task_id)
         if call is None or call.answer is not None or call.is_actor:
@@ -119,7 +121,7 @@ class Nested(Struct, eq=False):
         return call.answer
 
     def settle(self) -> None:
-        """Take over the nested calls of an actor that lives here now, as far as they are here."""
+        """Take over the nested calls, as far as known, of an actor that lives on this node now."""
         node = self.node
         self.is_settling = True
         for answer in [answer for answer in self.answers() if not answer.is_made]:
@@ -141,19 +143,19 @@ class Nested(Struct, eq=False):
             node.objects.drop_all(before)
 
     def has_ended(self, task_id: bytes) -> bool:
-        """Whether a nested call has ended, and so had its effect; its values may be here, elsewhere or lost."""
+        """Return whether a nested call has ended, with its effect; the values may be local, elsewhere or lost."""
         call = self._find(task_id)
         return call is not None and call.answer is not None and bool(call.held)
 
     def _is_to_be_had(self, object_id: bytes) -> bool:
-        """Whether an object is here or on another node, as far as known: its shard is asked."""
+        """Return whether an object is on this or another node, as far as known: the shard is asked."""
         entry = self.node.objects.entries.get(object_id)
         if entry is None or entry.is_lost:
             return False
         return entry.value is not None or entry.is_elsewhere or object_id in self.node.remote.subscribed
 
     def leave(self) -> None:
-        """Release what nested calls hold, because the actor moves to another node; answers stay."""
+        """Release the objects held for nested calls, because the actor moves to another node; answers stay."""
         for calls in list(self.by_parent.values()):
             for task_id, call in list(calls.items()):
                 if call.is_actor or (call.answer is not None and call.answer.large):
@@ -166,7 +168,7 @@ class Nested(Struct, eq=False):
     # --- everywhere ---
 
     def answered(self, answer: NestedAnswer, holds: Sequence[bytes] = ()) -> None:
-        """Record the answer of a nested call of another node's actor.  holds: refs kept as long."""
+        """Record the answer of a nested call of another node's actor. holds: refs kept as long as the answer."""
         self.forget_one(answer.task_id)
         if answer.is_made:
             call = self._add(answer.task_id, NestedCall(answer.actor_id, is_actor=True))
@@ -197,7 +199,7 @@ class Nested(Struct, eq=False):
             yield from answer.large
 
     def ask_again(self) -> None:
-        """Ask the shards again for nested actors: the lost node of the actor tells them nothing more."""
+        """Ask the shards again for nested actors: the lost node of the actor sends no more news."""
         routes = self.node.routes
         for handle in self.handles():
             route = routes.by_actor.get(handle[:TASK_ID_BYTES])
@@ -210,26 +212,26 @@ class Nested(Struct, eq=False):
         return self.is_settling and any(route is not None and route.state == LOCATING for route in found)
 
     def is_gone(self, actor_id: bytes) -> None:
-        """Forget a nested actor that was lost with its maker: it is created anew."""
+        """Forget a nested actor that was lost with its maker: the actor is created anew."""
         call = self._find(actor_id)
         if call is not None and call.is_actor and call.held:
             self.forget_on(actor_id)
 
     def are_under_way(self, prefixes: Iterable[bytes]) -> bool:
-        """Whether some nested call with one of these prefixes has not ended."""
+        """Return whether some nested call with one of the given prefixes has not ended."""
         return any(
             call.answer is None and not call.is_actor for prefix in prefixes for call in self.by_parent[prefix].values()
         )
 
     def forget_read(self, parent: bytes) -> bool:
-        """Forget what a readonly call has made, as the call is not run again.  Returns whether there was any."""
+        """Forget the nested calls of a readonly call, as the call is not run again.  Returns whether any existed."""
         prefix = children_prefix(parent)
         has_made = prefix in self.by_parent
         self.forget_all((prefix,))
         return has_made
 
     def forget(self, parent: bytes) -> None:
-        """Forget what a call has made: the call asks for a retry, and makes it again."""
+        """Forget the nested calls of a call that asks for a retry: the retry makes the calls again."""
         if self.by_parent:
             for task_id in list(self.by_parent.get(children_prefix(parent), ())):
                 self._forget_everywhere(task_id)
@@ -241,7 +243,7 @@ class Nested(Struct, eq=False):
                 self._forget_everywhere(task_id)
 
     def forget_all(self, prefixes: Iterable[bytes]) -> None:
-        """Forget what has these prefixes: it is not made again."""
+        """Forget the nested calls with the given prefixes: none is made again."""
         for prefix in prefixes:
             for task_id in list(self.by_parent.get(prefix, ())):
                 self.forget_one(task_id)
@@ -281,7 +283,7 @@ class Nested(Struct, eq=False):
         self.forget_one(task_id)
 
     def forget_one(self, task_id: bytes) -> None:
-        """Forget a nested call, and release what it holds."""
+        """Forget a nested call, and release the held objects."""
         calls = self.by_parent.get(task_id[:PARENT_HASH_BYTES])
         call = calls.pop(task_id, None) if calls is not None else None
         if calls is None or call is None:
