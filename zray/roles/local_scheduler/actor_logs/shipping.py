@@ -1,19 +1,20 @@
 """Shipping of the journals of this node's actors to backup nodes (dialog of wards).  The other side: `copies`.
 
-    a call's result comes           it goes into the log, and is held back here
-    its arguments are shared        LogCalls, in order, once per turn -> the guardian
-    CallsLogged                     the guardian has what it takes: results up to there leave
+    a call's result comes           the result goes into the log, and is held back on this node
+    the arguments are shared        LogCalls, in order, once per turn -> the guardian
+    CallsLogged                     the guardian has the arguments: results up to the acknowledged call leave
     the state was saved             LogCheckpoint, one at a time
-    the caller's node has a result  AnswersTaken: nobody will ask for it again
+    the caller's node has a result  AnswersTaken: nobody will ask for the result again
 
-So nobody has seen more of the actor than its guardian could bring about again, and a call that is sent again, as its
-answer was lost with the node, gets that answer from the log.  Readonly calls are not run again for the state's sake,
-and their results wait for what they may have seen.  But one that is sent again would see what was called after it: so
-its answer is in the log, too, ahead of the next call that is, unless its caller's node has it by then.  Where that is
-large the call is there, at once (`Reads`).
+So nobody has seen more of the actor than the guardian could bring about again.  A call that is sent again, since its
+answer was lost with the node, gets the same answer from the log.
 
-Results are held back as soon as there is a node that could guard the actor.  Where there is none, or the log cannot be
-kept (`broken`: it grew too long, or its checkpoint finds no room there), they leave at once, until the next checkpoint.
+Readonly calls are not run again for the state's sake, and the results wait for the calls that may have been seen.  But
+a readonly call that is sent again would see later calls.  So the answer is in the log, too, ahead of the next logged
+call, unless the caller's node has the answer by then.  For a large answer the log has the call, at once (`Reads`).
+
+Results are held back as soon as a node could guard the actor.  Without such a node, or without a log, results leave at
+once until the next checkpoint.  A log can be `broken`: too long, or without room for its checkpoint at the guardian.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Item(Struct, gc=False, eq=False):
 
 
 class Withheld(Struct, gc=False, eq=False):
-    """A result that nobody has seen."""
+    """Result that nobody has seen."""
 
     count: int  # calls that it may have seen
     said: int  # and, if it may have to be given again, which word of the log says how; 0: none
@@ -155,7 +156,7 @@ class Shipping(Struct, eq=False):
             yield LogCalls(actor_id, epoch, [], begun=begun)
 
     def send_all_to(self, home: str) -> None:
-        """Send the journal to the actor's next home; the shards know all refs in it."""
+        """Send the journal to the actor's next home; the shards know all refs in the journal."""
         for message in self._as_messages(0):
             self.node.send(home, message)
 
@@ -184,11 +185,13 @@ class Shipping(Struct, eq=False):
         return self.delivered
 
     def has_heard(self, count: int) -> bool:
-        """Whether the backup node has so many of these messages, and is known to the shard as the backup."""
+        """Return whether the backup node has the given count of messages, and is known to the shard as the backup."""
         return self.is_on and self.is_known and self.heard >= count
 
     def is_there(self, count: int, said: int) -> bool:
-        """Whether a replay after a loss of this node would repeat so many calls, and the begun calls, alike."""
+        """Return whether a replay after a loss of this node would repeat the given calls, and the begun
+        calls, alike.
+        """
         unheard = self.node.logs.unheard
         return self.has_heard(said) and self.acked >= count and not unheard.awaits_maker(self.actor.actor_id)
 
@@ -212,7 +215,7 @@ class Shipping(Struct, eq=False):
         self.undelivered.append((self.delivered, is_there))
 
     def made(self, answer: NestedAnswer) -> None:
-        """Log a nested actor, or the end of the process's last handle on it."""
+        """Log a nested actor, or the end of the process's last handle on the actor."""
         if self.is_started:
             self.delivered += 1
             refs = () if answer.values else (answer.actor_id + FIRST_RETURN,)
@@ -232,9 +235,9 @@ class Shipping(Struct, eq=False):
             self.start()
 
     def _offer(self) -> None:
-        """Offer the last checkpoint; for a while none that covers calls whose nested calls are under way.
+        """Offer the last checkpoint; for a while no checkpoint that covers calls whose nested calls are under way.
 
-        After a loss of this node, no replay would make those nested calls again.
+        After a loss of this node, no replay would make the nested calls again.
         """
         journal = self.actor.journal
         if not self.offered and journal.checkpoint and journal.first > self.offered_count and not journal.is_full:
@@ -255,7 +258,9 @@ class Shipping(Struct, eq=False):
         return is_large or count > LATE_CALLS_MAX
 
     def say_offer(self) -> None:
-        """Send the offer once callers have all large results of the calls in it: a replay returns them till then."""
+        """Send the offer once callers have all large results of the covered calls: until then a replay returns the
+        results.
+        """
         if not self.is_offer_said and (self._is_late or self.awaited.isdisjoint(self.answers.given)):
             self.is_offer_said, self.awaited = True, set()
             actor_id, offered = self.actor.actor_id, self.offered
@@ -302,7 +307,7 @@ class Shipping(Struct, eq=False):
         self._send_calls(calls, nested)
 
     def _send_calls(self, calls: list[LoggedCall], nested: list[NestedAnswer]) -> None:
-        """Send calls behind the answers of nested calls that they may have seen."""
+        """Send calls behind the answers of nested calls that the calls may have seen."""
         actor_id, epoch = self.actor.actor_id, self.epoch
         batches = [LogCalls(actor_id, epoch, [], nested=batch) for batch in in_batches(nested, size_of_nested)]
         for batch in in_batches(calls, size_of_call):
@@ -369,7 +374,7 @@ class Shipping(Struct, eq=False):
     # --- results ---
 
     def withhold(self, task: Task, result: TaskResult, process: Process) -> bool:
-        """Withhold a result until the backup node has its call.  Returns whether the result must wait."""
+        """Withhold a result until the backup node has the call.  Returns whether the result must wait."""
         node = self.node
         answer = self.answers.give(task, result)
         call = self.queue[-1].call if self.queue else None
@@ -421,5 +426,5 @@ class Shipping(Struct, eq=False):
 
 
 def new_shipping(node: LocalScheduler, actor: Actor) -> Shipping:
-    """Return the state of an actor's log that no other node has so far."""
+    """Return the state of an actor's log that no other node has yet."""
     return Shipping(node, actor, Answers(node, actor), BegunCalls(node, actor))
