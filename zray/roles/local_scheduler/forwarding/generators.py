@@ -1,16 +1,16 @@
-"""Items of generator tasks and calls, one by one, on their way to the process that draws them.
+"""Items of generator tasks and calls, on the way to the process that draws the items.
 
-    worker              ItemsYielded     items of a task that it runs
-    local scheduler     ItemsMade        the same, from the node that runs the task: small values, sizes of large ones
-    driver, worker      ItemsDrawn       it has drawn so many: where their number is limited, as many more may come
-    driver, worker      LeaveGenerator   it draws no more: items behind `count` go, and the task is cancelled
+    worker              ItemsYielded     items of a task that runs on the worker
+    local scheduler     ItemsMade        the same, from the node that runs the task: small values, sizes of large values
+    driver, worker      ItemsDrawn       count of drawn items: where the number is limited, as many more may come
+    driver, worker      LeaveGenerator   drawing has ended: items behind `count` go, and the task is cancelled
 
-Item n (from 0) is the object `item_id(task, n)`; the task's first return is its end: the number of items, or an error.
-The submitter of the task holds each item from its arrival on, and each item holds the end, so that the shards keep the
-task's spec.  A task that runs again yields the same items: the submitter is given those that it has not had.
+Item n (from 0) is the object `item_id(task, n)`.  The task's first return is the end: the number of items, or an error.
+The submitter of the task holds each item from its arrival on.  Each item holds the end, so that the shards keep the
+task's spec.  A task that runs again yields the same items: the submitter is given only items not received before.
 
-Rule 1: A stream is there from the submission of its task until its owner leaves it or ends.
-Rule 2: The origin of a task hears of its items in order, and of its end behind them.
+Rule 1: A stream exists from the submission of its task until its owner leaves the stream or ends.
+Rule 2: The origin of a task hears of its items in order, and of its end behind the items.
 Rule 3: Items 0 to `count` - 1 were given to the owner, in this order; `early` has later ones.
 """
 
@@ -66,7 +66,7 @@ class Attempts(Struct, gc=False, eq=False):
 
 
 class Untold(Struct, eq=False):
-    """Words to the origin of a generator that runs here, from the first one on that waits for the shards."""
+    """Words to the origin of a generator that runs on this node, beginning with the first that waits for the shards."""
 
     origin: str
     words: deque[list[Any]] = field(default_factory=deque)  # [what says it, whether it may be said]
@@ -85,7 +85,9 @@ class Generators:
         self.attempts: Latest[bytes, Attempts] = Latest(ATTEMPTS_MAX)  # by task that runs here, or has left
 
     def submitted(self, task_id: bytes, owner: Process) -> None:
-        """A process has submitted a generator, perhaps once more: items that are here are given to it again."""
+        """Note a generator that a process has submitted, perhaps once more: present items are given to the process
+        again.
+        """
         stream = self.streams[task_id] = Stream(owner)
         while (entry := self.node.objects.entries.get(item_id(task_id, stream.count))) is not None:
             if entry.value is None:
@@ -95,11 +97,11 @@ class Generators:
             self.node.push(entry, owner)
 
     def is_item(self, entry: ObjectEntry) -> bool:
-        """Whether an object may be an item that has not arrived, of a generator that a process here draws from."""
+        """Return whether an object may be an awaited item of a generator that a local process draws from."""
         return entry.shared is None and entry.object_id[:-4] in self.streams
 
     def look_for(self, entry: ObjectEntry) -> None:
-        """A process waits for an item: if its task has ended, the item is elsewhere, or lost."""
+        """Look for an item that a process waits for: if the task has ended, the item is elsewhere, or lost."""
         node = self.node
         if entry.object_id[:-4] in node.tasks or entry.value is not None:
             return
@@ -168,7 +170,9 @@ class Generators:
         return [encode_system_error("GeneratorRetryError", text)]
 
     def _tell_origin(self, task: Task, first: int, made: list[Item]) -> None:
-        """Send small items to the node of the submitter; keep the others here until that node holds them."""
+        """Send small items to the submitter's node; keep the others on this node until the submitter's node is a
+        holder.
+        """
         node, task_id = self.node, task.spec.task_id
         back: list[bytes | int] = []
         held: list[bytes] = []
@@ -193,7 +197,7 @@ class Generators:
         )
 
     def tell_in_order(self, task: Task, tell: Callable[[], None]) -> None:
-        """Tell the origin of a task something, behind what it has not been told yet."""
+        """Tell the origin of a task something, behind all words not told yet."""
         untold = self.untold.get(task.spec.task_id)
         if untold is None:
             tell()
@@ -209,13 +213,13 @@ class Generators:
             del self.untold[task_id]
 
     def node_lost(self, lost: str) -> None:
-        """Nobody there waits for items."""
+        """Drop the words to a lost node: nobody waits for items on a lost node."""
         for task_id in [task_id for task_id, untold in self.untold.items() if untold.origin == lost]:
             del self.untold[task_id]
 
     @on(ItemsMade)
     def on_items_made(self, message: ItemsMade) -> None:
-        """Handle ItemsMade, from the node that runs a task of ours."""
+        """Handle ItemsMade, from the node of the running task."""
         node, home = self.node, self.node.sender
         task = node.tasks.get(message.task_id)
         ids = [item_id(message.task_id, n) for n in range(message.first, message.first + len(message.values))]
@@ -268,7 +272,7 @@ class Generators:
             node.push(entry, stream.owner)
 
     def _arrived_again(self, object_id: bytes, item: Item) -> None:
-        """An item that nobody draws: somebody may have lost it."""
+        """Take an item that nobody draws: a lost item may be wanted again."""
         node, (value, inside, home) = self.node, item
         entry = node.objects.entries.get(object_id)
         if entry is None or entry.value is not None:
@@ -279,7 +283,7 @@ class Generators:
             node.object_is_here(entry, value, inside)
 
     def _drop(self, object_id: bytes, value: bytes | StoredValue | int) -> None:
-        """Free a large value, unless it is the one that is here."""
+        """Free a large value, unless the value is the entry's."""
         entry = self.node.objects.entries.get(object_id)
         if type(value) is StoredValue and (entry is None or type(entry.value) is not StoredValue):
             self.node.objects.free_place(object_id, value)
@@ -288,7 +292,7 @@ class Generators:
 
     @on(ItemsDrawn)
     def on_items_drawn(self, message: ItemsDrawn) -> None:
-        """Handle ItemsDrawn, on its way to the worker."""
+        """Handle ItemsDrawn, on the way to the worker."""
         node = self.node
         stream, task = self.streams.get(message.task_id), node.tasks.get(message.task_id)
         if stream is not None and stream.owner.address == node.sender:
@@ -310,7 +314,9 @@ class Generators:
     # --- ends ---
 
     def rebuilt(self, task: Task, value: bytes | StoredValue) -> None:
-        """A task has run again for a lost item: items that it did not yield this time are lost for good."""
+        """Fail the missing items of a task that has run again for a lost item: items not yielded this time are lost for
+        good.
+        """
         if type(task) is not RebuiltTask:
             return
         task_id, node = task.spec.task_id, self.node
@@ -339,13 +345,13 @@ class Generators:
             node.cancels.cancel(task, False, True)
 
     def forget_process(self, process: Process) -> None:
-        """Forget the generators of a process that is gone."""
+        """Forget the generators of an ended process."""
         for task_id in [task_id for task_id, stream in self.streams.items() if stream.owner is process]:
             del self.streams[task_id]
 
 
 def _is_missing(entry: ObjectEntry) -> bool:
-    """Whether somebody waits for an object that is nowhere and does not come."""
+    """Return whether somebody waits for a missing object without a copy under way."""
     is_awaited = entry.waiting or entry.watchers or entry.holders
     is_coming = entry.is_elsewhere or (entry.shared is not None and entry.shared.is_fetching)
     return bool(is_awaited) and entry.value is None and not is_coming
