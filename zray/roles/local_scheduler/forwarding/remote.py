@@ -1,16 +1,16 @@
-"""What a local scheduler does with other nodes: tasks that go up or come down, objects that lie elsewhere.
+"""Traffic of a local scheduler with other nodes: tasks that are spilled or placed, objects that lie elsewhere.
 
-A ref leaves this node only after the shard knows that this node holds it and, for a task, has its spec; the
-node that receives it joins the holders before this one lets go (docs/design/references.md).
+A ref leaves this node only after the shard knows that this node holds the object and, for a task, has the spec.  The
+receiving node joins the holders before this node lets go (docs/design/references.md).
 
     spill:   record and hold at the shard -> all acknowledged -> SpillTask -> (global scheduler) -> PlaceTask
-             -> the other node holds -> TaskAccepted; this node holds them too until the task is done, since it is
-             this node that passes the task up again if the other one is lost (recovery)
-    result:  TaskDone, where it is small; else
-             SubscribeObject -> ObjectLocated -> FetchObject (when somebody here wants the value) -> ObjectFetched
+             -> the other node holds -> TaskAccepted; this node holds the arguments too until the task is done, since
+             this node passes the task up again if the other node is lost (recovery)
+    result:  TaskDone, where the value is small; else
+             SubscribeObject -> ObjectLocated -> FetchObject (when the value is wanted on this node) -> ObjectFetched
 
-A task that takes no refs, and whose returns nobody but this node knows, leaves at once on its first trip: a quiet one.
-The other node says what it returns to this one alone (results); the shards hear of it as of a task that runs here.
+A task that takes no refs, and whose returns only this node knows, leaves at once on its first trip: a quiet task.  The
+other node sends the returns to this node alone (results); the shards hear of the task as of a task that runs here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Remote:
-    """Everything of a local scheduler that has to do with other nodes."""
+    """Exchange of tasks and objects with other nodes."""
 
     PASSING = {"arriving": None, "subscribed": "node.objects.entries", "unsaid": "node.acks.expected"}
 
@@ -46,13 +46,13 @@ class Remote:
     # --- what leaves with tasks that go up ---
 
     def _share(self, object_ids: Iterable[bytes], request: int, *, is_log: bool = False) -> int:
-        """Mark them, and what they contain, as known to others; tell the shards that we hold them, and what is here.
+        """Mark objects, with contained objects, as known to others; tell the shards of this node's holds and copies.
 
-        In this order: a shard that hears of a copy that nobody holds has it freed.  What is acknowledged comes last:
-        who is handed something then asks where it is; and with the records of whatever they are made from, which may
-        be with other shards.  Returns how many replies come.
+        Holds go first: a shard that hears of a copy without holders frees the copy.  Acknowledged holds come last,
+        since the receiver of a ref then asks for locations.  The replies include records of the creating tasks, which
+        may be with other shards.  Returns the number of replies to expect.
 
-        is_log: for a guardian, who is to hear of actors first.
+        is_log: for a guardian, which is to hear of actors first.
         """
         shared: dict[bytes, None] = {}
         news: list[ObjectEntry] = []
@@ -104,13 +104,13 @@ class Remote:
         return count
 
     def _is_held(self, task: Task, request: int) -> None:
-        """What a placed task takes.  It may be done by now, or given back."""
+        """Accept a placed task whose arguments are held.  The task may be done by now, or given back."""
         self.arriving.pop(request, None)
         self.node.send(task.origin, scheduling.TaskAccepted(task.spec.task_id, task.trip))
 
     @on(scheduling.TaskAccepted)
     def on_task_accepted(self, message: scheduling.TaskAccepted) -> None:
-        """TaskAccepted: the other node holds what the task takes."""
+        """TaskAccepted: the other node holds the task's arguments."""
         self.node.fates.has_arrived(message.task_id, message.trip, self.node.sender)
         task = self.node.trips.on_its_way(message.task_id, message.trip)
         if task is None:
@@ -121,7 +121,7 @@ class Remote:
                 self.subscribe(entry)
 
     def on_spill_refused(self, message: scheduling.SpillRefused) -> None:
-        """SpillRefused: no node could ever run it."""
+        """SpillRefused: no node could ever run the task."""
         task = self.node.tasks.get(message.task_id)
         if task is not None and task.state == TaskState.SCHEDULER:
             if self.node.drain.refused(task.depth):
@@ -133,7 +133,9 @@ class Remote:
 
     @on(scheduling.PlaceTask)
     def on_place_task(self, message: scheduling.PlaceTask) -> None:
-        """PlaceTask: it runs here, whatever our load (or two full nodes would play ball with it)."""
+        """PlaceTask: the task runs on this node, whatever the load (or two full nodes would pass the task
+        to and fro).
+        """
         node, spec = self.node, message.spec
         lost = node.recovery.lost
         node.load.task_is_placed()
@@ -192,14 +194,17 @@ class Remote:
             node.load.awaiting[spec.task_id] = task
 
     def _made_before(self, spec: task_spec.TaskSpec, options: task_spec.TaskOptions) -> list[ObjectEntry]:
-        """What it returns, if all of that is here: since its parent ran here too, say.  What it takes may be gone."""
+        """Return the task's returns if all have values, say because the parent ran here too.  The arguments may be
+        gone.
+        """
         found = [self.node.objects.entries.get(return_id(spec.task_id, n + 1)) for n in range(options.num_returns)]
         made = [entry for entry in found if entry is not None and entry.value is not None and not entry.is_lost]
         return made if len(made) == len(found) and not any(is_error_value(entry.value) for entry in made) else []
 
     def share_anew(self, made: list[ObjectEntry]) -> None:
-        """Values that nobody may have held for a while: the shard's word that they go may be under way.  So they are
-        held until it has heard that they stay.
+        """Share values without holders for a while: the shard's word to free the values may be under way.
+
+        The values are held until the shard has acknowledged the new holds.
         """
         node, object_ids = self.node, [entry.object_id for entry in made]
         for object_id in object_ids:
@@ -211,7 +216,9 @@ class Remote:
         node.acks.expect(request, expected, lambda: node.objects.drop_all(object_ids))
 
     def take_arguments(self, task: Task, request: int) -> int:
-        """Join the holders of what it takes, as far as others know of it.  Returns how many replies come."""
+        """Join the holders of the task's arguments, as far as known to others.  Returns the number of replies to
+        expect.
+        """
         objects = self.node.objects
         arguments = dict.fromkeys((*task.spec.deps, *task.spec.holds))
         for object_id in arguments:
@@ -222,7 +229,7 @@ class Remote:
         return self._hold_at_shards(known, request)
 
     def share_returns(self, task: Task) -> None:
-        """Others wait for what it returns: they are told when that is here."""
+        """Share the task's returns: other nodes wait, and are told when the values exist."""
         returns = self.node.lifecycle.returns_of(task)
         self._share([entry.object_id for entry in returns if entry.shared is None], 0)
         if task.is_quiet:
@@ -233,7 +240,7 @@ class Remote:
             self._hold_at_shards([entry.object_id for entry in released], 0)
 
     def share_value(self, entry: ObjectEntry) -> None:
-        """Others wait for what is here."""
+        """Share a local value awaited by other nodes."""
         if entry.shared is None:
             entry.share()
             self._hold_at_shards([entry.object_id], 0)
@@ -247,7 +254,7 @@ class Remote:
                 self.node.lineage.let_go([entry.object_id])
 
     def comes_back(self, task: Task) -> None:
-        """The global scheduler chose this node after all: all that it takes is still held here."""
+        """Take back a task placed on this node by the global scheduler: this node still holds all arguments."""
         node = self.node
         node.task_states.happened(task, Event.CHOSEN_HERE)
         node.task_states.comes_from(task, node.address)  # not up again, unless it is stranded, or stolen
@@ -262,7 +269,7 @@ class Remote:
     # --- objects ---
 
     def adopt(self, entry: ObjectEntry) -> None:
-        """A process holds a ref on something that this node has never heard of."""
+        """Adopt an object unknown to this node on which a process holds a ref."""
         if self.node.is_embedded:
             text = f"Object {entry.object_id.hex()} was freed: nothing on this node referenced it any more."
             self.node.objects.place(entry, encode_system_error("ObjectLostError", text))
@@ -271,7 +278,7 @@ class Remote:
         self._hold_at_shards([entry.object_id], 0)
 
     def want(self, entry: ObjectEntry, *, is_urgent: bool = False) -> None:
-        """Somebody here needs the value, and nobody here makes it.  is_urgent: as in Fetches.begin."""
+        """Get a value needed, but not made, on this node.  is_urgent: as in Fetches.begin."""
         shared = entry.shared
         if shared is None:
             if self.node.is_embedded and entry.task is None and entry.holders is None:
@@ -284,7 +291,7 @@ class Remote:
             self.subscribe(entry)
 
     def subscribe(self, entry: ObjectEntry) -> None:
-        """Have the shard say where it is, now or when it is somewhere."""
+        """Have the shard tell the object's locations, now or when a copy exists."""
         if entry.object_id not in self.subscribed:
             self.subscribed.add(entry.object_id)
             shard = self.node.addresses.shard_of(entry.object_id)
@@ -292,7 +299,7 @@ class Remote:
 
     @on(gcs.ObjectLocated)
     def on_object_located(self, message: gcs.ObjectLocated) -> None:
-        """ObjectLocated: a copy exists.  Its task, if we spilled it, is done."""
+        """ObjectLocated: a copy exists.  The object's task, if spilled by this node, is done."""
         node = self.node
         self.subscribed.discard(message.object_id)
         if node.drain.is_on:
@@ -329,7 +336,7 @@ class Remote:
             node.objects.free_if_unreferenced(entry)
 
     def value_is_here(self, entry: ObjectEntry) -> None:
-        """A value that others may know of has come: the shard learns where it is."""
+        """Tell the shard the location of a new value known to others."""
         self.node.routes.unpulled.is_over(entry.object_id)
         if self.node.recovery.puts.by_result:
             self.node.recovery.puts.let_go(entry.object_id)
@@ -372,7 +379,7 @@ class Remote:
 
     @on(gcs.FreeCopies)
     def on_free_copies(self, message: gcs.FreeCopies) -> None:
-        """FreeCopies: no node holds them."""
+        """FreeCopies: no node holds the objects."""
         freed = []
         for object_id in message.object_ids:
             entry = self.node.objects.entries.get(object_id)
@@ -407,7 +414,7 @@ class Remote:
             self._hold_at_shards([object_id for object_id in held if not objects.entries[object_id].is_released], 0)
 
     def end_turn(self) -> None:
-        """Leave, and join again, the holders of what is shared."""
+        """Leave, and join again, the holders of shared objects."""
         objects, entries = self.node.objects, self.node.objects.entries
         self._rejoin()
         while objects.unheld or objects.freed_shared:  # again, where what came of one had others inside
