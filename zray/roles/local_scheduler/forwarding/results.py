@@ -1,16 +1,17 @@
-"""What tasks and calls of other nodes come to: values go straight there, or lie here until that node holds them.
+"""Results of tasks and calls from other nodes: values go straight to the origin, or stay on this node until the origin
+holds the objects.
 
     its node        a task of it (TaskDone), a call (CallsFinished: remote_calls, routes): small values
-    its node        the sizes of what is large, or has refs inside: it is held here at the shards for as long as that
-                    node has not joined its holders
-    that node       ResultsHeld: it has
+    its node        the sizes of large values and of values with refs: this node holds the values at the shards for as
+                    long as the origin has not joined the holders
+    that node       ResultsHeld: the origin holds the values
 
-So it is with a task that went up without a word to the shards (a quiet trip): nobody but its origin knows what it
-returns, and where that is small the shards never hear of it.  A task that the shards know of, since it takes refs, has
-failed on its way before, or its returns are known to others, has its results announced there too.
+A task that went up without a word to the shards (a quiet trip) ends in this way.  Only the origin knows the returns,
+and the shards never hear of small returns.  The results of other tasks are announced to the shards too: of tasks that
+take refs, that have failed on the way before, or whose returns are known to others.
 
-Who is told of a value may take refs from it at once, and record tasks that take these: so nobody is told before the
-shards know who makes what is inside.
+A node that is told of a value may take refs from the value at once, and record tasks with these refs.  So nobody is
+told before the shards know the tasks behind the inner objects.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """Of one node: what it gives, and what it is given."""
+    """Results that a node gives to other nodes, and takes from other nodes."""
 
     PASSING = {"unheld": None, "unaccepted": "node.tasks"} | {
         "tasks that are gone": (lambda it: len(it.unaccepted.keys() - it.node.tasks.keys()), 0)
@@ -48,12 +49,14 @@ class Results:
     # --- given ---
 
     def begin_quietly(self, task: Task) -> None:
-        """It holds nothing that its origin would have to wait for: most are done before that need hear of them."""
+        """Begin a task whose holds the origin need not await: most such tasks are done before the origin needs to hear
+        more.
+        """
         task.entry.shared.told_to(origin_alone=True)
         self.unaccepted[task.spec.task_id] = task
 
     def accept(self) -> None:
-        """Now and then: those that take longer."""
+        """Accept, now and then, the quiet tasks that take longer."""
         for task_id, task in self.unaccepted.items():
             self.node.send(task.origin, TaskAccepted(task_id, task.trip))
         self.unaccepted.clear()
@@ -65,7 +68,7 @@ class Results:
         contained: tuple[tuple[bytes, ...], ...],
         writer: Process | None,
     ) -> None:
-        """A task whose returns only its origin knows is done."""
+        """End a task whose returns only the origin knows."""
         node, task_id = self.node, task.spec.task_id
         if self.unaccepted.pop(task_id, None) is not None and any(contained):
             node.send(task.origin, TaskAccepted(task_id, task.trip))  # it is told of the end later: nobody looks for it
@@ -80,10 +83,10 @@ class Results:
         tell: Callable[[list[bytes | int]], None],
         writer: Process | None,
     ) -> None:
-        """It has ended here.  Small values go to its origin, others are kept until that holds them.
+        """End a task here.  Small values go to the origin, others are kept until the origin holds the objects.
 
-        tell: what the origin is told; at once, or when the shards know who makes what is inside.
-        writer: where it ran, as in Lifecycle.finish.
+        tell: sends the values to the origin; at once, or when the shards know the tasks behind the inner objects.
+        writer: the process that ran the task, as in Lifecycle.finish.
         """
         node, objects = self.node, self.node.objects
         node.finished_count += 1
@@ -119,7 +122,7 @@ class Results:
         node.acks.expect(request, node.remote._share(held, request), lambda: tell(back), task.origin)
 
     def lend(self, origin: str, entry: ObjectEntry, value: bytes | StoredValue, inside: tuple[bytes, ...]) -> int:
-        """Keep a value for the origin until that holds it.  Returns the size in bytes."""
+        """Keep a value for the origin until the origin holds the object.  Returns the size in bytes."""
         node = self.node
         entry.share().holds()
         node.objects.retain(entry.object_id)
@@ -129,7 +132,7 @@ class Results:
         return value.size if type(value) is StoredValue else len(value)  # type: ignore[arg-type]
 
     def tell_origin(self, task: Task, values: list[bytes | StoredValue]) -> None:
-        """A task that the shards know of is done here: small results go straight to its origin too, unasked."""
+        """Send small results of a task known to the shards straight to the origin too, unasked."""
         node = self.node
         if task.origin == node.address or task.origin in node.recovery.lost:
             return
@@ -154,7 +157,9 @@ class Results:
             self.unheld.pop(self.node.sender, None)
 
     def node_lost(self, lost: str) -> None:
-        """What it was promised, nobody waits for; but what its tasks return others may have heard of by now."""
+        """Drop the results kept for a lost node; but others may have heard of the returns of the node's
+        tasks by now.
+        """
         self.node.objects.drop_all(self.unheld.pop(lost, []))
         for task in self.node.tasks.values():
             if task.is_quiet and task.origin == lost:
@@ -165,7 +170,7 @@ class Results:
 
     @on(TaskDone)
     def on_task_done(self, message: TaskDone) -> None:
-        """TaskDone; where the shards are told too, that is behind it, and then nobody waits for it."""
+        """TaskDone; a word to the shards, if any, comes later, and then nobody waits for the word."""
         node = self.node
         lying = [return_id(message.task_id, n) for n, value in enumerate(message.values, 1) if type(value) is int]
         task = node.trips.on_its_way(message.task_id, message.trip)
@@ -198,6 +203,6 @@ class Results:
                 node.object_is_here(entry, value)  # type: ignore[arg-type]
 
     def _do_not_want(self, object_ids: list[bytes]) -> None:
-        """They need not be kept for us."""
+        """Tell the sender that the objects need not be kept for this node."""
         if object_ids:
             self.node.send(self.node.sender, ResultsHeld(object_ids))
