@@ -1,19 +1,19 @@
-"""Objects that this node has its object manager bring here, until they are here or nobody wants them any more.
+"""Fetch objects from other nodes until each has come or nobody wants the object any more.
 
-An order is one FetchObject; it ends with ObjectFetched or FetchFailed, whatever becomes of the object here meanwhile.
-So an object is never ordered twice at a time, and what comes late belongs to the order that stands.
+An order is one FetchObject; an order ends with ObjectFetched or FetchFailed, whatever becomes of the entry meanwhile.
+So an object is never ordered twice at a time, and a late answer belongs to the standing order.
 
-What was let go of here, and is still being read, need not come: it is there.  (Nor could it, before its last reader
-lets go of it; and that one may wait for a task that takes it.)
+An object released on this node, and still being read, is not fetched: the copy still exists.  (Nor could a second copy
+come before the last reader lets go; and that reader may wait for a task that takes the object.)
 
-What has refs inside is here when the shards have said that this node holds these: they may have gone before, with the
-node that sent the value, or when the value was let go of here.
+An object with refs inside has come when the shards have confirmed that this node holds the inner objects.  The inner
+objects may have gone before, with the node that sent the value, or when this node released the value.
 
 Eviction from the local store, when a writer or a pull finds no room.
 
     objects kept for reconstruction of a return (puts)               all
     copies not held locally any more, but held elsewhere             copies known by the shard to exist elsewhere too
-    copies not held anywhere                                         all: they were kept for dependent tasks
+    copies not held anywhere                                         all: were kept for dependent tasks
 
 Such a copy stays while there is room, because the next reader may be local, or may have lost the other copy.  A writer
 without room waits while other objects are released, so the check is repeated, less and less often.
@@ -117,7 +117,7 @@ FULL_NEWS_SECONDS = 10.0
 
 
 class Fetches:
-    """What is on its way here."""
+    """Orders for objects on the way to this node."""
 
     # Orders stay until the shards have answered, also where nobody wants them any more.
     PASSING = {"unheld": "node.acks.expected", "ordered": lambda it: len(it.node.objects.entries) + len(it.unheld)}
@@ -133,7 +133,7 @@ class Fetches:
         self.room = MakingRoom(node)
 
     def begin(self, entry: ObjectEntry, shared: Shared, *, is_urgent: bool = False) -> None:
-        """Have it brought here, once.  is_urgent: a process waits for it, and may have room that others wait for."""
+        """Order the object once. is_urgent: a process waits for the object, and may have room that others wait for."""
         object_id, size = entry.object_id, shared.size
         is_ordered = object_id in self.ordered
         if is_ordered and not shared.is_fetching:
@@ -160,7 +160,7 @@ class Fetches:
         return object_id in objects.revivable and size in (-1, objects.dying[object_id].size)
 
     def take_what_is_here(self, object_id: ObjectID) -> None:
-        """Take what is being read here for the order, unless it has been freed in the meantime."""
+        """Take the copy being read on this node for the order, unless the copy has been freed in the meantime."""
         objects = self.node.objects
         entry = objects.entries.get(object_id)
         if entry is None or entry.value is not None:
@@ -175,13 +175,13 @@ class Fetches:
                 self._is_here(entry, copy)
 
     def stop(self, object_id: bytes, reason: str = "") -> None:
-        """Nobody here wants it any more; or, for this reason, it can never be here."""
+        """Stop a fetch: nobody wants the object; or, for the given reason, the object can never be here."""
         if object_id in self.ordered:
             self.node.send(self.node.addresses.object_manager, StopFetching(object_id, reason))
 
     @on(ObjectFetched)
     def fetched(self, message: ObjectFetched) -> None:
-        """ObjectFetched: a copy is here."""
+        """ObjectFetched: a copy has come."""
         node = self.node
         if type(message.value) is StoredValue:
             self.full = ""
@@ -197,10 +197,11 @@ class Fetches:
             self._is_here(entry, message)
 
     def _take_inside(self, entry: ObjectEntry, message: ObjectFetched, *, was_here: bool = False) -> None:
-        """Nobody here takes a ref from it before the shards know that we hold it.
+        """Hold the refs inside at the shards before any local process takes a ref from the value.
 
-        Who gave us the value may be lost, and with it what it held: a program that nobody hears for a minute reads what
-        was sent to it at the beginning of that.  Then the value is as lost as if it had not left that node.
+        The sender of the value may be lost, and with the sender the inner objects: a program that nobody hears for a
+        minute then reads messages from the beginning of the minute.  Then the value is as lost as a value that never
+        left its node.
         """
         node = self.node
         node.objects.contain(entry, message.contained)
@@ -213,7 +214,7 @@ class Fetches:
         node.acks.expect(request, expected, lambda: self._inside_is_held(entry, message, request, was_here))
 
     def inside_is_gone(self, request: int) -> None:
-        """A shard's word: it did not hold all that this request, if it is one of these, was for."""
+        """Note a shard's word: some object to be held for the given request, if the request is pending, was gone."""
         if request in self.unheld:
             self.unheld[request] = True
 
@@ -244,7 +245,7 @@ class Fetches:
 
     @on(FetchFailed)
     def failed(self, message: FetchFailed) -> None:
-        """FetchFailed: ask the shard again where it is; or nobody here will ever have it."""
+        """FetchFailed: ask the shard again for locations; or give the object up for this node."""
         self.ordered.pop(message.object_id, None)
         self.node.load.fetch_ends(message.object_id, has_come=False)
         entry, guards = self.node.objects.entries.get(message.object_id), self.node.guards
@@ -265,14 +266,16 @@ class Fetches:
                     self.is_lost_on_disk(entry)
 
     def is_lost_on_disk(self, entry: ObjectEntry) -> None:
-        """The shard is to forget the copy of this node: others have one, or it is made again."""
+        """Have the shard forget the copy of this node: other nodes have copies, or the object is reconstructed."""
         shard = self.node.addresses.shard_of(entry.object_id)
         self.node.send(shard, RemoveLocations(self.node.address, [entry.object_id]))
 
     # --- room ---
 
     def _has_no_room(self, entry: ObjectEntry, reason: str) -> None:
-        """It can never be here: whoever waits for it gets an error, and nobody brings what else such a task takes."""
+        """Fail everybody who waits for an object that can never be here, and fetch no other arguments of the failed
+        tasks.
+        """
         assert entry.shared is not None
         doomed = [task for task in entry.waiting_tasks() if task.state == TaskState.WAITING]
         texts = [self._in_words(task, reason) for task in doomed]
@@ -289,7 +292,7 @@ class Fetches:
         self._stop_for(calls, reason)  # which fail in their turns
 
     def _fail_task(self, task: Task, text: str) -> None:
-        """At once, also where others of its arguments are not made yet: what is here of them takes room."""
+        """Fail the task at once, also where other arguments are not made yet: present arguments take room."""
         node = self.node
         task.ended()
         node.function_table.forget_waiters()
@@ -312,7 +315,7 @@ class Fetches:
         )
 
     def _stop_for(self, tasks: list[Task], reason: str = "") -> None:
-        """Bring nothing that these take and nobody else waits for; for this reason."""
+        """Stop the fetches of arguments that only the given tasks wait for, with the given reason."""
         wanted, own = self.node.guards.wanted, set(map(id, tasks))
         for object_id in dict.fromkeys(object_id for task in tasks for object_id in task.spec.deps):
             entry = self.node.objects.entries.get(object_id)
@@ -322,7 +325,9 @@ class Fetches:
                 self.stop(object_id, reason)
 
     def why_no_room(self, object_id: bytes) -> str:
-        """What fills the store for which it waits, as it was said last; "": it does not, as far as we know."""
+        """Return the last report of what fills the store, for an object that waits for room; "" if no such wait is
+        known.
+        """
         is_new = self.full and self.full_for in self.ordered and self.node.now - self.full_at <= FULL_NEWS_SECONDS
         entry = self.node.objects.entries.get(object_id)
         is_large = entry is not None and entry.shared is not None and entry.shared.size > self.node.inline_bytes_max
@@ -330,7 +335,7 @@ class Fetches:
 
     @on(FetchWaits)
     def waits(self, message: FetchWaits) -> None:
-        """FetchWaits: an error, unless somebody here may yet let go of what fills the store."""
+        """FetchWaits: an error, unless a process or task may yet release objects in the store."""
         if message.object_id not in self.ordered:
             return
         self.full, self.full_at, self.full_for = message.reason, self.node.now, message.object_id
@@ -338,7 +343,7 @@ class Fetches:
             self.stop(message.object_id, message.reason)
 
     def _may_make_room(self) -> bool:
-        """Whether somebody may let go of what he has here: a process that goes on, or a task on another node."""
+        """Return whether somebody may release local objects: a process that goes on, or a task on another node."""
         node, stuck = self.node, self._without_room()
         if any(task.state >= FORWARDED and (task.spec.deps or task.spec.holds) for task in node.tasks.values()):
             return True
@@ -347,7 +352,7 @@ class Fetches:
         )
 
     def _without_room(self) -> set[bytes]:
-        """What is not here for want of room, and what tasks will return that wait for any of that."""
+        """Return the objects without room on this node, and the returns of tasks that wait for these objects."""
         node, stuck = self.node, set(self.ordered)
         following = [node.objects.entries[object_id] for object_id in stuck if object_id in node.objects.entries]
         while following:
@@ -359,14 +364,16 @@ class Fetches:
         return stuck
 
     def _goes_on(self, process: Process, stuck: set[bytes]) -> bool:
-        """Whether it computes, or waits for something else than what has no room here."""
+        """Return whether the process computes, or waits only for objects with room on this node."""
         worker = process.worker
         if worker is not None and not worker.inflight and not (worker.actor is not None and worker.actor.inflight):
             return False  # it has nothing to do
         return all(stuck.isdisjoint(wait.pending) for wait in process.wait_by_request.values())
 
     def _has_something(self, process: Process) -> bool:
-        """Whether it takes, holds or reads anything: a program at its end, or at its prompt, may not."""
+        """Return whether the process takes, holds or reads anything: a program at its end, or at its
+        prompt, may not.
+        """
         objects = self.node.objects
         return (
             process.worker is not None
