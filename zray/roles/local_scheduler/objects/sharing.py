@@ -1,16 +1,16 @@
-"""Objects that other nodes may know of, as one node sees them: who holds them, and where copies are.
+"""Objects that other nodes may know of, from one node's view: the node's hold, and the places of copies.
 
     the shard's view of this node:   HELD <-> RELEASED
-    this node's own copy:            AWAITED -> FETCHING -> AWAITED       it is here, or another place is looked for
-                                     AWAITED -> ON_DISK -> FETCHING       a spill file of this node has it
-                                     AWAITED -> LOST -> AWAITED           an error stands in its place, until it is made
+    this node's own copy:            AWAITED -> FETCHING -> AWAITED       a copy has come, or another place is sought
+                                     AWAITED -> ON_DISK -> FETCHING       a spill file of this node has the value
+                                     AWAITED -> LOST -> AWAITED           an error is the value, until a reconstruction
 
-Whether the value is here is said by the entry's `value` alone; LOST names an error that stands there.  An order of the
+Only the entry's `value` says whether the value is on this node; LOST names an error as the value.  An order of the
 object manager outlives the entry (`fetches.ordered`), and so does a question to a shard (`remote.subscribed`).
 
 Rule 1: A node that has RELEASED an object takes no part in the count that frees its copies.
 Rule 2: An object that is FETCHING is on order, or was a moment ago and is given up (`fetches.begin`).
-Rule 3: Nothing outside of this file changes what is known of a shared object.
+Rule 3: Nothing outside of this file changes the knowledge of a shared object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from msgspec import Struct
 
 
 class Copy(IntEnum):
-    """The copy of a shared object that this node has, or is to have."""
+    """State of this node's copy of a shared object."""
 
     AWAITED = 0  # made here or elsewhere, or known to lie elsewhere (`locations`); nothing is ordered
     FETCHING = 1
@@ -56,7 +56,7 @@ TRANSITIONS = {
 
 
 class Shared(Struct, gc=False, eq=False):
-    """Knowledge of an object beyond itself, where other nodes may know the object too."""
+    """Knowledge of an object beyond its entry, where other nodes may know the object too."""
 
     is_released: bool = False  # this node has told the shard that it no longer holds it
     copy: Copy = AWAITED
@@ -66,12 +66,12 @@ class Shared(Struct, gc=False, eq=False):
 
     @property
     def is_fetching(self) -> bool:
-        """Whether a copy is on its way here."""
+        """Return whether a copy is on the way to this node."""
         return self.copy is FETCHING
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether the value lies in a spill file of this node, and nothing is ordered."""
+        """Return whether the value lies in a spill file of this node, and nothing is ordered."""
         return self.copy is ON_DISK
 
     def _enter(self, event: Event) -> None:
@@ -80,26 +80,26 @@ class Shared(Struct, gc=False, eq=False):
     # --- the shard's view of this node ---
 
     def holds(self) -> bool:
-        """Hold it; return whether the shard has heard the opposite."""
+        """Hold the object; return whether the shard has heard the opposite."""
         was_released, self.is_released = self.is_released, False
         return was_released
 
     def releases(self) -> None:
-        """Let go of it: the shard is to hear so."""
+        """Let go of the object: the shard is to hear of the release."""
         self.is_released = True
 
     # --- this node's copy ---
 
     def ordered(self) -> None:
-        """A copy is on order."""
+        """Note the order of a copy."""
         self._enter(Event.ORDERED)
 
     def came(self) -> None:
-        """The ordered copy is here."""
+        """Note the arrival of the ordered copy."""
         self._enter(Event.ENDED)
 
     def failed(self) -> None:
-        """The order ended without a copy: the places that were known are none."""
+        """Note the end of an order without a copy: no known place had a copy."""
         self._enter(Event.ENDED)
         self.locations = ()
 
@@ -108,23 +108,23 @@ class Shared(Struct, gc=False, eq=False):
         self._enter(Event.SPILLED)
 
     def lost(self) -> None:
-        """An error stands in its place here."""
+        """Note that an error has replaced the value on this node."""
         self._enter(Event.LOST)
 
     def loss_forgotten(self) -> None:
-        """The error goes: the value is made again."""
+        """Forget the error: the value is made again."""
         self._enter(Event.FORGOTTEN)
 
     # --- copies of other nodes ---
 
     def lies_at(self, places: Iterable[str], size: int | None = None) -> None:
-        """Set the other nodes that are known to have copies, and the size in bytes if that is known."""
+        """Set the other nodes known to have copies, and the size in bytes if known."""
         self.locations = tuple(places)
         if size is not None:
             self.size = size
 
     def node_lost(self, place: str) -> bool:
-        """Forget the copy of a node; return whether it had one."""
+        """Forget the copy of a node; return whether the node had a copy."""
         if place not in self.locations:
             return False
         self.locations = tuple(other for other in self.locations if other != place)
@@ -133,5 +133,5 @@ class Shared(Struct, gc=False, eq=False):
     # --- results that one other node alone waits for ---
 
     def told_to(self, *, origin_alone: bool) -> None:
-        """Say who hears of it: the node alone that had its task placed here, or the shards, as of others."""
+        """Set whether only the task's origin hears of the value; otherwise the shards hear, as usual."""
         self.is_quiet = origin_alone
