@@ -1,19 +1,19 @@
-"""Objects that leave the arena for the disk of their node, and come back (docs/design/storage.md).
+"""Spill objects from the arena to the node's disk, and restore them (docs/design/storage.md).
 
     object manager    SpillWanted        so many bytes are lacking, or in use beyond the threshold
-    -> driver, worker ReturnPlaces       the process forgets the places that it does not read -> UnpinObjects
-    -> GCS shard      HoldAtNode, AddLocations    the object is known to the shard before it leaves the arena
+    -> driver, worker ReturnPlaces       the process forgets the places of values not being read -> UnpinObjects
+    -> GCS shard      HoldAtNode, AddLocations    the object is known to the shard before leaving the arena
     -> object manager SpillObjects -> ObjectsSpilled -> EvictObjects
-    whoever needs it  restore            FetchObject from this node -> ObjectFetched (fetches.py)
+    any reader        restore            FetchObject from this node -> ObjectFetched (fetches.py)
 
-An object on disk is like one on another node: its entry has no value, and tasks and processes wait for the copy.  So a
-copy on disk that cannot be read is a lost copy: another node has one, or the shard has the object reconstructed.
+An object on disk is like an object on another node: the entry has no value, and tasks and processes wait for the copy.
+So an unreadable copy on disk is a lost copy: another node has a copy, or the shard has the object reconstructed.
 
-Rule 1: An object leaves the arena least recently used first, and never while a process was told its place, or while it
-waits here for a task that has not begun (`ObjectTable.restored`).
+Rule 1: An object leaves the arena least recently used first.  An object stays while a process knows the place, or while
+the object is kept for a task that has not begun (`ObjectTable.restored`).
 
 Rule 2: Restored arguments of such tasks fill half of the store at most, unless nothing else goes on.  So the first
-tasks get all that they take, and no argument is restored twice for one task.
+tasks get all arguments, and no argument is restored twice for one task.
 
 Rule 3: A task that was ready, and whose argument has left, waits again (`lacks`).
 """
@@ -53,7 +53,7 @@ LOST_MAX = 1_000
 
 
 class Spilling:
-    """The objects of a node that are on disk, or on their way."""
+    """Objects of a node that are on disk, or on the way."""
 
     PASSING = {"writing to_restore pullers asked_for": None}
 
@@ -128,9 +128,10 @@ class Spilling:
                 node.send(node.addresses.object_manager, NothingLeaves())
 
     def _evict_kept(self, lacking: int) -> bool:
-        """Evict arguments that are kept for tasks, since nothing else can leave: those of the last tasks in the line.
+        """Evict arguments that are kept for the last tasks in the line, since nothing else can leave.
 
-        Not of the task that awaits the next object: it could never begin.  Returns whether there are any.
+        Arguments of the task that awaits the next object are spared: otherwise the task could never begin.  Returns
+        whether any argument was evicted.
         """
         evicted: list[ObjectEntry] = []
         node, objects = self.node, self.node.objects
@@ -160,18 +161,20 @@ class Spilling:
         return not (self._is_in_file(entry) or (entry.count and logs_read))
 
     def _is_in_file(self, entry: ObjectEntry) -> bool:
-        """Whether the value lies in a file that processes map, and nowhere else here: nothing is won by its leaving."""
+        """Return whether the only local copy lies in a file that processes map: spilling would win nothing."""
         is_mapped = type(entry.value) is StoredValue and entry.value.segment > 0
         return is_mapped and entry.object_id not in self.node.objects.on_disk
 
     def _logs_read(self) -> bool:
-        """Whether logs of actors may read objects at any time, and refer to them."""
+        """Return whether logs of actors may read and refer to objects at any time."""
         return bool(self.node.logs.copies or self.node.logs.touched) or any(
             actor.journal is not None for actor in self.node.calls.actors.values()
         )
 
     def _share_first(self, object_ids: list[bytes]) -> None:
-        """Write the objects after the shards have acknowledged that this node has them, and how they are made."""
+        """Write the objects after the shards have acknowledged this node's copies and the records of the creating
+        tasks.
+        """
         node = self.node
         node.lineage.flush()
         request = node.acks.next_request()
@@ -189,7 +192,7 @@ class Spilling:
 
     @on(ObjectsSpilled)
     def on_objects_spilled(self, message: ObjectsSpilled) -> None:
-        """ObjectsSpilled: those that nobody reads leave the arena."""
+        """ObjectsSpilled: evict the spilled objects without readers."""
         objects = self.node.objects
         if message.reason:
             self.refused_at = self.node.now
@@ -210,7 +213,7 @@ class Spilling:
         self._evict(evicted)
 
     def _look_again(self) -> None:
-        """Look again at what is lacking, at the end of this turn."""
+        """Look again for lacking bytes at the end of this turn."""
         self.timer_is_set = False
 
     def _evict(self, entries: list[ObjectEntry]) -> None:
@@ -222,9 +225,9 @@ class Spilling:
             self.node.send(self.node.addresses.object_manager, order)
 
     def _ask_for_places(self, lacking: int) -> bool:
-        """Have processes return places that they do not read: of the values that were told first.
+        """Have processes return the places of values not being read: values that were told first come first.
 
-        Returns whether any is expected: one that was asked for in vain is being read.
+        Returns whether any place is expected: a value asked for in vain is being read.
         """
         node, pins, asked_for = self.node, self.node.objects.pins, self.asked_for
         for object_id in [object_id for object_id in asked_for if object_id not in pins]:
@@ -253,7 +256,7 @@ class Spilling:
         return expected > 0
 
     def _taken_by_running(self) -> set[bytes]:
-        """Return the arguments of tasks and calls that workers have: these do not return them."""
+        """Return the arguments of tasks and calls that workers have: workers do not return these places."""
         workers = self.node.pool.workers.values()
         begun = [task for worker in workers for task in worker.inflight]
         begun += [frame.task for worker in workers for frame in worker.frames if frame.task is not None]
@@ -261,7 +264,9 @@ class Spilling:
         return {object_id for task in begun for object_id in task.spec.deps}
 
     def _size_if_large(self, object_id: bytes) -> int:
-        """Return the bytes of a value in the arena that may leave once nobody reads it; 0: it may not."""
+        """Return the bytes of a value in the arena that may leave once nobody reads the value; 0: the value may not
+        leave.
+        """
         entry = self.node.objects.entries.get(object_id)
         is_large = entry is not None and type(entry.value) is StoredValue and not self._is_in_file(entry)
         return entry.size if entry is not None and is_large and entry.task is None else 0
@@ -278,7 +283,9 @@ class Spilling:
             self.to_restore[entry.object_id] = None
 
     def _restore_some(self) -> None:
-        """Order what the first tasks lack, and keep all that they take, as far as half of the store suffices."""
+        """Order the lacking arguments of the first tasks, and keep all arguments of these tasks, as far as half of the
+        store suffices.
+        """
         node, objects, entries = self.node, self.node.objects, self.node.objects.entries
         room = node.load.store_bytes // 2 - self._kept_bytes()
         # Kept arguments may be those of calls that wait for earlier calls: so one more comes whenever nothing goes on.
@@ -314,7 +321,7 @@ class Spilling:
                     self._keep(each, following)
 
     def _keep(self, entry: ObjectEntry, task: Task) -> None:
-        """Keep an argument of a task in the arena until the task begins, and order it if it is on disk."""
+        """Keep an argument of a task in the arena until the task begins, and order an argument that is on disk."""
         objects = self.node.objects
         self.to_restore.pop(entry.object_id, None)
         if type(entry.value) is StoredValue or entry.object_id in objects.on_disk:
@@ -323,7 +330,7 @@ class Spilling:
             self.node.fetches.begin(entry, entry.shared)
 
     def _kept_bytes(self) -> int:
-        """Return the bytes of arguments kept for tasks; those of tasks that are gone are kept no longer."""
+        """Return the bytes of arguments kept for tasks; stop keeping the arguments of tasks that are gone."""
         restored, tasks = self.node.objects.restored, self.node.tasks
         for object_id, (_, task) in list(restored.items()):
             if tasks.get(task.spec.task_id) is not task or task.state not in MAY_BEGIN:
@@ -331,7 +338,7 @@ class Spilling:
         return sum(size for size, _ in restored.values())
 
     def argument_is_here(self, task: Task) -> None:
-        """Restore what a task lacks, once all else that it takes is here."""
+        """Restore a task's arguments from disk, once all other arguments have come."""
         entries = self.node.objects.entries
         lacking = [entry for object_id in task.spec.deps if (entry := entries[object_id]).is_on_disk]
         if task.missing == len(lacking):
@@ -339,7 +346,9 @@ class Spilling:
                 self.to_restore[entry.object_id] = None
 
     def lacks(self, task: Task) -> bool:
-        """Whether an argument of a task that could begin has left the arena: the task waits until it is restored."""
+        """Return whether an argument of a task that could begin has left the arena: the task then waits for the
+        restored copy.
+        """
         entries = self.node.objects.entries
         if all(entries[object_id].value is not None for object_id in task.spec.deps):
             return False
@@ -353,7 +362,7 @@ class Spilling:
     # --- for other nodes ---
 
     def pulled(self, message: ReadInline) -> None:
-        """Another node pulls an object that lies on disk: it is restored first."""
+        """Restore an object on disk first when another node pulls the object."""
         entry = self.node.objects.entries[message.object_id]
         self.pullers.setdefault(message.object_id, []).append(message.puller)
         self.node.remote.want(entry, is_urgent=True)
@@ -374,7 +383,9 @@ class Spilling:
 
     @on(SpilledCopyLost)
     def on_copy_lost(self, message: SpilledCopyLost) -> None:
-        """SpilledCopyLost: the shard knows of one copy less; FetchFailed, which follows, has the others asked for."""
+        """SpilledCopyLost: the shard knows of one copy less; FetchFailed, next, has the other nodes asked
+        for a copy.
+        """
         objects, object_id = self.node.objects, message.object_id
         objects.on_disk.pop(object_id, None)
         objects.restored.pop(object_id, None)
@@ -393,5 +404,5 @@ class Spilling:
 
 
 def _is_made(entry: ObjectEntry) -> bool:
-    """Whether the value of an argument is here, or on its way here, or on disk."""
+    """Return whether the value of an argument is local, or being fetched, or on disk."""
     return entry.is_here or (entry.shared is not None and entry.shared.is_fetching)
