@@ -1,9 +1,9 @@
-"""The node's table of objects: values, references and pins (docs/design/references.md).
+"""Table of a node's objects: values, references and pins (docs/design/references.md).
 
-An entry lives as long as anything here refers to it: a process (`holders`), or a task, a containing object, a
-wait (`count`).  When nothing does, the entry goes, then what it contained, iteratively; a large value's range
-is freed when no process reads it any more (`pins`).  Deaths are collected here and acted upon at the end of
-the turn (`freed_places`, `freed_recorded`, `freed_shared`, `freed_actors`).
+An entry lives as long as anything on this node refers to the object: a process (`holders`), or a task, a containing
+object, a wait (`count`).  When nothing does, the entry goes, then the contained objects, iteratively.  A large value's
+range is freed when no process reads the value any more (`pins`).  Deaths are collected in the table, and acted upon at
+the end of the turn (`freed_places`, `freed_recorded`, `freed_shared`, `freed_actors`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MADE_MAX = 10_000
 class ObjectEntry(Struct, gc=False, eq=False):
     """Object as this node sees it.
 
-    holders: the processes with refs on it: None, one Process, or a set of them.
-    count: queued and running tasks that take it, stored objects that contain it, waits for it.
-    shared: None until other nodes may know it; from then on its end is the shard's to say.
+    holders: the processes with refs on the object: None, one Process, or a set of several.
+    count: queued and running tasks that take the object, stored objects that contain the object, and waits.
+    shared: None until other nodes may know the object; from then on the shard decides the object's end.
 
     Each field costs 8 bytes per object, in steps of 16.
     """
@@ -52,31 +52,31 @@ class ObjectEntry(Struct, gc=False, eq=False):
     actor: Any = None  # the Actor whose handles are refs on this object
 
     def share(self) -> Shared:
-        """Other nodes may know it from now on."""
+        """Let other nodes know the object from now on."""
         shared = self.shared
         if shared is None:
             shared = self.shared = Shared()
         return shared
 
     def share_unheld(self) -> Shared:
-        """Other nodes may know it; this node is not among the holders, unless somebody here has refs on it already."""
+        """Let other nodes know the object; without local refs, this node is not among the holders."""
         shared = self.share()
         if self.holders is None and not self.count:
             shared.releases()
         return shared
 
     def waiting_tasks(self) -> list[Task]:
-        """The tasks that wait for it."""
+        """Return the tasks that wait for the value."""
         return [waiter for waiter in self.waiting or () if isinstance(waiter, Task)]
 
     @property
     def is_released(self) -> bool:
-        """Whether this node has let go of it, and only the shard's word is awaited."""
+        """Return whether this node has let go of the object, and only the shard's word is awaited."""
         return self.shared is not None and self.shared.is_released
 
     @property
     def is_lost(self) -> bool:
-        """Whether what stands here is the error that it is lost."""
+        """Return whether the value is the error for a lost object."""
         return self.shared is not None and self.shared.copy is LOST
 
     @property
@@ -86,7 +86,7 @@ class ObjectEntry(Struct, gc=False, eq=False):
 
     @property
     def size(self) -> int:
-        """Bytes of a large value that is here or known; 0: not known."""
+        """Return the bytes of a large value that is local or known; 0: not known."""
         if type(self.value) is StoredValue:
             return self.value.size
         return max(0, self.shared.size) if self.value is None and self.shared is not None else 0
@@ -99,7 +99,7 @@ class ObjectEntry(Struct, gc=False, eq=False):
             self.waiting.append(waiter)
 
     def wait_no_more(self, doomed: Container[int]) -> None:
-        """Take waiters out, by their `id`."""
+        """Take waiters out, by `id`."""
         self.waiting = [waiter for waiter in self.waiting or () if id(waiter) not in doomed] or None
 
     def take_waiting(self) -> Any:
@@ -113,13 +113,13 @@ class ObjectEntry(Struct, gc=False, eq=False):
         return contained
 
     def came(self, value: bytes | StoredValue) -> Any:
-        """The value is here; return what has waited for it."""
+        """Set the value, which has come; return the waiters."""
         self.value = value
         waiting, self.waiting = self.waiting, None
         return waiting
 
     def spilled(self) -> None:
-        """The value has left the arena, and lies on this node's disk."""
+        """Note a value that has left the arena for this node's disk."""
         shared = self.share()
         shared.lies_at(shared.locations, self.value.size)  # type: ignore[union-attr]
         shared.spilled()
@@ -137,11 +137,11 @@ class ObjectEntry(Struct, gc=False, eq=False):
         return self.value is not None or self.is_on_disk
 
     def pushed(self, process: Process | None) -> None:
-        """A process is being sent the value; None: the value that one was sent is no more."""
+        """Note the process that is being sent the value; None: the value that was sent is no more."""
         self.pushed_to = process
 
     def recorded(self) -> None:
-        """The shard has its task's spec."""
+        """Note that the shard has the spec of the object's task."""
         self.is_recorded = True
 
     def watched(self, wait: Wait) -> None:
@@ -152,7 +152,7 @@ class ObjectEntry(Struct, gc=False, eq=False):
             self.watchers.append(wait)
 
     def unwatched(self, wait: Wait) -> None:
-        """Take a wait out, if it watches."""
+        """Take a wait out, if the wait watches."""
         if self.watchers is not None and wait in self.watchers:
             self.watchers.remove(wait)
 
@@ -197,7 +197,7 @@ class ObjectTable:
         self.rejoined: list[bytes] = []  # shared objects that this node let go of, and holds again
 
     def require(self, object_id: bytes) -> ObjectEntry:
-        """The entry; a new one for an object that this node has not heard of."""
+        """Return the entry; a new entry for an object that this node has not heard of."""
         entry = self.entries.get(object_id)
         if entry is None:
             entry = self.entries[object_id] = ObjectEntry(object_id)
@@ -206,7 +206,7 @@ class ObjectTable:
     # --- references ---
 
     def hold(self, entry: ObjectEntry, process: Process) -> None:
-        """The process has refs on it."""
+        """Note that the process has refs on the object."""
         if entry.shared is not None:
             self._rejoin(entry, entry.shared)
         holders = entry.holders
@@ -219,19 +219,19 @@ class ObjectTable:
                 entry.holders = {holders, process}
 
     def processes_that_hold(self, entry: ObjectEntry) -> list[Process]:
-        """Those with refs on it, in order of their addresses."""
+        """Return the processes with refs on the object, in order of address."""
         holders = entry.holders
         if type(holders) is set:
             return sorted(holders, key=lambda process: process.address)
         return [] if holders is None else [holders]
 
     def is_held_by(self, entry: ObjectEntry, process: Process) -> bool:
-        """Whether the process has refs on it."""
+        """Return whether the process has refs on the object."""
         holders = entry.holders
         return holders is process or (type(holders) is set and process in holders)
 
     def release(self, entry: ObjectEntry, process: Process) -> None:
-        """The process's last ref on it is gone."""
+        """Release the process's last ref on the object."""
         holders = entry.holders
         if entry.pushed_to is process:
             entry.pushed_to = None  # should it come back for it, it is sent again
@@ -247,7 +247,7 @@ class ObjectTable:
                     self._free(entry)
 
     def release_all(self, object_ids: Iterable[bytes], process: Process) -> None:
-        """The process's last refs on them are gone; of an object that is not here, nothing is to be done."""
+        """Release the process's last refs on the objects; ignore objects without an entry."""
         entries, freed_recorded, small_max = self.entries, self.freed_recorded, self.small_max
         for object_id in object_ids:
             entry = entries.get(object_id)
@@ -269,7 +269,7 @@ class ObjectTable:
                 self.release(entry, process)
 
     def retain(self, object_id: bytes) -> ObjectEntry:
-        """A task, a containing object or a wait refers to it."""
+        """Count a task, a containing object or a wait that refers to the object."""
         entry = self.require(object_id)
         if entry.shared is not None:
             self._rejoin(entry, entry.shared)
@@ -277,26 +277,28 @@ class ObjectTable:
         return entry
 
     def _rejoin(self, entry: ObjectEntry, shared: Shared) -> None:
-        """It is held: the shard must hear so, where it has heard the opposite."""
+        """Tell the shard that the object is held, where the shard has heard the opposite."""
         if shared.holds():
             self.rejoined.append(entry.object_id)
 
     def drop(self, object_id: bytes) -> None:
-        """The opposite of retain."""
+        """Undo one retain."""
         entry = self.entries[object_id]
         entry.count -= 1
         if not entry.count and entry.holders is None:
             self._free(entry)
 
     def drop_all(self, object_ids: Iterable[bytes]) -> None:
-        """The opposite of several retains."""
+        """Undo several retains."""
         for object_id in object_ids:
             self.drop(object_id)
 
     def release_process(self, process: Process, handles: list[ObjectEntry] | None = None) -> Iterator[None]:
-        """Everything that a dead process held or read, in steps.  Costs a walk over all entries: deaths are rare.
+        """Release everything that a dead process held or read, in steps.  Costs a walk over all entries: deaths are
+        rare.
 
-        handles: it did not end in order; those that it had on actors, and that are still here, are put into this list.
+        handles: a list for a process that did not end in order; receives the process's actor handles that still have
+        entries.
         """
         self._unpin_all(process)
         for entry in list(self.entries.values()):
@@ -317,7 +319,7 @@ class ObjectTable:
                 self.unpin(object_id, process, readers[process])
 
     def free_if_unreferenced(self, entry: ObjectEntry) -> None:
-        """After its task finished: nobody may have waited for it."""
+        """Free the object after the end of the task, if nothing refers to the object."""
         if entry.holders is None and not entry.count and self.entries.get(entry.object_id) is entry:
             self._free(entry)
 
@@ -345,7 +347,7 @@ class ObjectTable:
                     doomed.append(inner)
 
     def let_go(self, entry: ObjectEntry, shared: Shared) -> None:
-        """This node holds it no more: the shard is to hear so."""
+        """Note for the shard that this node holds the object no more."""
         shared.releases()
         self.freed_shared.append(entry.object_id)
         if self.is_by_death:
@@ -370,7 +372,7 @@ class ObjectTable:
         return contained
 
     def free_place(self, object_id: bytes, value: StoredValue) -> None:
-        """Free a large value that no entry has, when nobody reads it any more."""
+        """Free a large value that no entry has, when nobody reads the value any more."""
         self.unread.pop(object_id, None)
         self.restored.pop(object_id, None)
         if object_id in self.pins:
@@ -385,19 +387,19 @@ class ObjectTable:
             self.inline_bytes += len(value)
 
     def forget_value(self, entry: ObjectEntry) -> None:
-        """It is not here any more.  A large one: its range is freed otherwise."""
+        """Remove the value from the entry.  The range of a large value is freed elsewhere."""
         value = entry.value
         if type(value) is bytes and len(value) > self.small_max:
             self.inline_bytes -= len(value)
         entry.value = None
 
     def forget_released(self, entry: ObjectEntry) -> None:
-        """This node has let go of it, and has no copy that the shard would have freed."""
+        """Forget an object that this node has let go of, without a copy for the shard to free."""
         entry.is_recorded = False
         self.drop_all(self._forget(entry))
 
     def free_copy(self, entry: ObjectEntry, *, by_death: bool = False) -> None:
-        """The shard's word: no node holds it.  by_death: as in FreeCopies."""
+        """Free the copy on the shard's word: no node holds the object. by_death: as in FreeCopies."""
         is_made_quietly = entry.task is not None and entry.task.is_quiet
         entry.shared = None
         if is_made_quietly:
@@ -411,7 +413,7 @@ class ObjectTable:
     # --- values ---
 
     def contain(self, entry: ObjectEntry, contained: tuple[bytes, ...]) -> None:
-        """The entry's value has these refs inside."""
+        """Note the refs inside the entry's value."""
         if contained and not entry.contained:
             for object_id in contained:
                 self.retain(object_id)
@@ -420,14 +422,16 @@ class ObjectTable:
     # --- pins ---
 
     def pin(self, object_id: bytes, process: Process) -> None:
-        """The process is being told the place."""
+        """Note that the process is being told the place."""
         if self.restored:
             self.restored.pop(object_id, None)
         readers = self.pins.setdefault(object_id, {})
         readers[process] = readers.get(process, 0) + 1
 
     def unpin(self, object_id: bytes, process: Process, count: int) -> bool:
-        """The process says, for `count` tellings, that it no longer reads it.  False: it was never told."""
+        """End `count` tellings of the place: the process no longer reads the value.  False: the process was
+        never told.
+        """
         readers = self.pins.get(object_id)
         if readers is None or process not in readers:
             return False
@@ -443,24 +447,24 @@ class ObjectTable:
         return True
 
     def is_unread(self, object_id: bytes) -> None:
-        """A large value is here that nobody reads: the most recently used of those."""
+        """Note that nobody reads a large local value: the most recently used of the unread values."""
         self.unread.pop(object_id, None)
         self.unread[object_id] = None
 
     def take_freed_places(self) -> list[bytes]:
-        """Take out the objects whose ranges are free, and with them their copies on disk."""
+        """Take out the objects with free ranges, and forget the copies on disk."""
         freed, self.freed_places = self.freed_places, []
         for object_id in freed if self.on_disk else ():
             self.on_disk.pop(object_id, None)
         return freed
 
     def dies_no_more(self, object_id: bytes) -> bool:
-        """It is an entry's value again, or gone.  False: it was not dying."""
+        """Note that a dying object is an entry's value again, or gone.  False: the object was not dying."""
         self.revivable.pop(object_id, None)
         return self.dying.pop(object_id, None) is not None
 
     def claim(self, object_id: bytes, process: Process) -> StoredValue | None:
-        """Tell the process the place of an object that may be dying.  None: its range is free, or about to be."""
+        """Tell the process the place of an object that may be dying.  None: the range is free, or about to be."""
         entry = self.entries.get(object_id)
         value = entry.value if entry is not None else None
         place = value if type(value) is StoredValue else self.dying.get(object_id)
@@ -471,7 +475,7 @@ class ObjectTable:
     # --- checks ---
 
     def check_everything(self) -> None:
-        """Every entry is referred to, or unfinished, or another's to free."""
+        """Check that every entry is referred to, or unfinished, or another's to free."""
         for object_id, entry in self.entries.items():
             assert entry.object_id == object_id
             assert entry.count >= 0
