@@ -1,7 +1,7 @@
-"""What a local scheduler remembers: one record per process, worker, task, object, wait and actor.
+"""Records of a local scheduler: of processes, workers, tasks, objects, waits and actors.
 
-Tasks and objects exist by the million: they are Structs without garbage-collector headers.  They point at each
-other while a task is unfinished (task.entry <-> entry.task); `finish` cuts that, so nothing leaks.
+Tasks and objects exist by the million, as Structs without garbage-collector headers.  A task and its entry point at
+each other while the task is unfinished (task.entry <-> entry.task); `finish` cuts this cycle, so nothing leaks.
 
 Names of actors and calls in error messages.
 """
@@ -47,7 +47,7 @@ class Process(Struct, eq=False):
 
 
 class Job(Struct, eq=False):
-    """One driver's program: its workers, its queues, what its workers must know."""
+    """One driver's program: its workers, its queues, and facts for the workers."""
 
     LASTING = {
         "queues": "queues_max",
@@ -73,7 +73,7 @@ class Job(Struct, eq=False):
 
     @property
     def home(self) -> str:
-        """The local scheduler of the node where its driver is."""
+        """Return the local scheduler of the driver's node."""
         return self.facts.home
 
 
@@ -113,7 +113,7 @@ INFLIGHT_US_MAX, INFLIGHT_US_BUSY = 4_000, 64_000
 
 
 class Worker(Struct, eq=False):
-    """A worker process and what it was given."""
+    """A worker process with its tasks and resources."""
 
     PASSING = {
         "inflight": "tasks.dispatch.INFLIGHT_COUNT_MAX",
@@ -144,12 +144,12 @@ class Worker(Struct, eq=False):
     progress_at: float = 0.0  # when it last got or finished something
 
     def enters(self, state: WorkerState) -> None:
-        """Move it on; the pool says when."""
+        """Enter another state; the pool says when."""
         self.state = state
         self.queue = None  # a lease names it
 
     def belongs_to(self, job: Job, environment: Environment) -> None:
-        """Give the worker to a job for good, for tasks of this environment."""
+        """Give the worker to a job for good, for tasks of the given environment."""
         self.job, self.environment = job, environment
         assert self.process is not None
         self.process.job = job
@@ -160,7 +160,9 @@ class Worker(Struct, eq=False):
         self.was_served_at, queue.job.served_at = queue.job.served_at, lease_number
 
     def gives_turn_back(self) -> None:
-        """Leave the rest of the turn to what a blocked worker waits for.  Once for each lease, or others had none."""
+        """Leave the rest of the turn to tasks that a blocked worker waits for.  Once for each lease, or other jobs had
+        no turn.
+        """
         if self.queue is not None and self.was_served_at is not None:
             job = self.queue.job
             job.served_at = min(job.served_at, self.was_served_at)
@@ -176,13 +178,15 @@ class Worker(Struct, eq=False):
         self.frames[0].begins(now)
 
     def runs_first(self) -> Task | None:
-        """The first of what it was sent, and has not answered."""
+        """Return the first task that was sent and not answered."""
         if self.actor is not None:
             return next(iter(self.actor.inflight.values()), None)
         return self.inflight[0] if self.inflight else None
 
     def fit_reach(self, *, has_run_dry: bool, are_others: bool) -> None:
-        """It had nothing to do until we had our turn; or it had; or others wait for their turn on it."""
+        """Fit the amount of work in flight: the worker has run dry before the node's turn, or not; or others wait for a
+        turn.
+        """
         if are_others:
             self.reach_us = INFLIGHT_US_MAX
         elif has_run_dry:
@@ -248,7 +252,7 @@ class Actor(Struct, eq=False):
     death: bytes = b""  # the error value that calls get
 
     def under_way(self) -> int:
-        """How many calls have been sent whose results nobody has seen; 0: as many as may run side by side."""
+        """Return how many calls were sent whose results nobody has seen; 0: as many as may run side by side."""
         count = len(self.inflight) + (len(self.shipping.withheld) if self.shipping is not None else 0)
         if self.options.groups:  # each has a limit of its own
             count = max(Counter(task.options.group for task in self.inflight.values()).values(), default=0)
