@@ -1,32 +1,35 @@
-"""Workers that wait in a task: they lend their CPU out, get it back before they go on, and at the pool's cap run what
-they wait for themselves.  An actor holds its CPU for life, and lends nothing while it waits.
+"""Lend the CPUs of workers that wait in a task.
 
-A worker that waits for room in a full object store lends its CPU too, but only to what may make some: what takes values
-from there, or was begun before and goes on.  What else is ready would want room itself.
+A waiting worker lends its CPU and gets the CPU back before going on.  At the pool's cap, a waiting worker runs the
+awaited task inside the wait.  An actor holds its CPU for life, and lends nothing while waiting.
 
-A worker's frames are its stack: only the top one can go on.  What other threads of a process wait
-for lends its CPU too, while it uses none (`host/worker/background_waits`): such a wait is *aside*.  It gives way to the
-main thread's.
+A worker that waits for room in a full object store lends its CPU too, but only to tasks that may make room.  Such tasks
+take values from the store, or belong to work that has begun and goes on.  Other ready tasks would need room themselves.
 
-A worker whose time is over goes on at once (`go_on`).  Its CPU stays lent and it *owes* it.  So the amounts in use are
-over by what such workers hold, and nothing new starts on that CPU before they have it back.  A frame that ends while it
-owes gives back only the rest.
+A worker's frames are its stack: only the top frame can go on.  A wait of another thread of a process also lends the
+CPU, while that thread uses none (`host/worker/background_waits`): such a wait is *aside*.  A wait of the main thread
+replaces a wait that is aside.
 
-A task whose CPU was taken for life goes on in the same way: an actor may have it that the task has made and waits for,
-or a bundle of a placement group.  Such tasks owe together at most what actors and bundles hold.  They stand behind
-those that still wait.
+A worker whose wait has timed out goes on at once (`go_on`).  The CPU stays lent, and the worker *owes* the CPU. So the
+amounts in use exceed the total by the CPUs of owing workers.  Nothing new starts on such a CPU before the owing workers
+have theirs back.  A frame that ends while owing gives back only the rest.
 
-    RUNS -> WAITS -> RUNS                             it has no CPU to lend
+A task whose CPU was taken for life goes on in the same way.  The CPU may belong to an actor that the task has made and
+waits for, or to a bundle of a placement group.  Such tasks owe together at most the amount that actors and bundles
+hold.  Such tasks stand behind workers that still wait for a CPU.
+
+    RUNS -> WAITS -> RUNS                             no CPU to lend
     RUNS -> LENDS -> AWAITS_CPU -> RUNS
-    RUNS -> AWAITS_ROOM -> RUNS, or LENDS             what may make room has taken its CPU
-            LENDS, AWAITS_CPU -> OWES -> RUNS         it goes on before it has its CPU
+    RUNS -> AWAITS_ROOM -> RUNS, or LENDS             a task that may make room has taken the CPU
+            LENDS, AWAITS_CPU -> OWES -> RUNS         the worker goes on before having the CPU
 
-Rule 1: A frame has a wait, but in RUNS and OWES.  That of the top one is over in AWAITS_CPU, and in no other state.
-Rule 2: `resuming` has the workers whose top frame is in AWAITS_CPU or OWES, and `writers` those with AWAITS_ROOM there.
-Rule 3: Frames below the top one are in WAITS or LENDS; those of an actor in RUNS or WAITS.
+Rule 1: A frame has a wait, but in RUNS and OWES.  The wait of a top frame is over in AWAITS_CPU, and in no other state.
+Rule 2: `resuming` has the workers whose top frame is in AWAITS_CPU or OWES; `writers` has the workers whose top frame
+is in AWAITS_ROOM.
+Rule 3: Frames below the top frame are in WAITS or LENDS; frames of an actor in RUNS or WAITS.
 Rule 4: Nothing else changes a frame's state or wait, nor a worker's stack.
 
-Tasks that blocked workers wait for: started with the CPU that these have lent, or run inside their waits.
+Tasks behind the waits of blocked workers start with the lent CPU, or run inside the waits.
 """
 
 from __future__ import annotations
@@ -102,9 +105,9 @@ TRANSITIONS: dict[tuple[FrameState, str], FrameState] = {
 
 
 class Frame(Struct, eq=False):
-    """Level of a worker's stack: its task, and the resources that it holds.
+    """Level of a worker's stack: a task, and the resources held.
 
-    Level 0 is the worker's ordinary queue; a blocked worker that runs what it waits for has more.
+    Level 0 is the worker's ordinary queue; a blocked worker that runs awaited tasks has more levels.
     """
 
     resources: dict[str, int]
@@ -121,7 +124,7 @@ class Frame(Struct, eq=False):
         self.began_at = now
 
     def held(self) -> dict[str, int]:
-        """All but the CPU that it has lent."""
+        """Return the resources without the lent CPU."""
         if self.state < LENDS:
             return self.resources
         lent = cpu_of(self.resources)
@@ -157,13 +160,13 @@ class Lending:
             (self.resuming.appendleft if event == "goes on" else self.resuming.append)(worker)
 
     def begin(self, worker: Worker, resources: dict[str, int], depth: int, task: Task | None = None) -> Frame:
-        """Add a level that takes these resources."""
+        """Add a level that takes the given resources."""
         frame = Frame(resources, depth, self.node.now, self.node.resources.take(resources), task)
         worker.frames.append(frame)
         return frame
 
     def end(self, worker: Worker) -> None:
-        """The top level is over; threads of it may wait on."""
+        """End the top level; threads of the level may wait on."""
         frame = worker.frames.pop()
         self._give_back(worker, frame)
         self._end_aside(frame)
@@ -187,7 +190,7 @@ class Lending:
     # --- waits ---
 
     def block(self, worker: Worker, wait: Wait) -> None:
-        """Its thread stops: lend its CPU out, and take back what it has not begun."""
+        """Stop the worker's thread: lend the CPU out, and reclaim tasks that have not begun."""
         if not worker.frames:
             return
         frame = worker.frames[-1]
@@ -207,11 +210,11 @@ class Lending:
 
     @staticmethod
     def _share_of(worker: Worker, frame: Frame) -> dict[str, int]:
-        """The CPU that it lends while it waits."""
+        """Return the CPU that the worker lends while waiting."""
         return cpu_of(frame.resources) if worker.actor is None else {}
 
     def _begin(self, worker: Worker, frame: Frame, wait: Wait, event: Event) -> None:
-        """Its level waits for this from now on: it owes nothing, and is not about to go on."""
+        """Begin a wait of the level: the level owes nothing, and is not about to go on."""
         self._end_aside(frame)
         wait.outer, frame.wait = frame.wait, wait
         self._happened(worker, frame, event)
@@ -221,7 +224,7 @@ class Lending:
             self.node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
 
     def _end_aside(self, frame: Frame) -> None:
-        """If the level's wait is one that is aside: its CPU stays lent, or is nobody's any more."""
+        """End the level's wait if the wait is aside: the CPU stays lent, or is nobody's any more."""
         wait = frame.wait
         if wait is not None and wait.aside:
             wait.is_over = True
@@ -229,7 +232,7 @@ class Lending:
             self.node.waits.finish(wait)
 
     def await_room(self, worker: Worker, wait: Wait) -> None:
-        """Its thread stops until there is room in the object store: its CPU is there for what may make some."""
+        """Stop the worker's thread until the object store has room: tasks that may make room can have the CPU."""
         if not worker.frames:
             return
         frame = worker.frames[-1]
@@ -238,7 +241,9 @@ class Lending:
         self._take_back(worker)
 
     def lend_to(self, queue: ReadyQueue) -> bool:
-        """Whether its next task can have the CPU of a worker that waits for room, because it may make some."""
+        """Return whether the queue's next task can have the CPU of a worker that waits for room, because the task may
+        make some.
+        """
         resources = self.node.resources
         share = cpu_of(queue.resources)
         rest = {name: amount for name, amount in queue.resources.items() if name not in share}
@@ -250,8 +255,10 @@ class Lending:
         return self._lend_writers(name, share[name] - resources.free.get(name, 0)) and self.dispatch.has_room(queue)
 
     def _makes_room(self, queue: ReadyQueue) -> bool:
-        """Whether a task of it takes what lies in the store (it is the first one then); or its tasks are the children
-        of what has begun, which may let go of something when they are done.
+        """Return whether the queue's tasks may make room in the store.
+
+        A task that takes a value from the store may make room, and moves to the front of the queue.  The children of
+        begun tasks may make room too: a parent may let go of values when the children are done.
         """
         entries = self.node.objects.entries
         for place, task in enumerate(islice(queue.tasks, TAKERS_SEARCH_MAX)):
@@ -264,7 +271,9 @@ class Lending:
         return any(worker.frames[-1].depth < queue.depth for worker in self.writers.values())
 
     def _lend_writers(self, name: str, missing: int) -> bool:
-        """Have so much more of that CPU free, by what waiting writers hold; nothing is lent where it is too little."""
+        """Free the missing amount of the named CPU from waiting writers; lend nothing where the writers hold too
+        little.
+        """
         lenders: list[Worker] = []
         for worker in self.writers.values():
             if missing <= 0:
@@ -281,12 +290,12 @@ class Lending:
         return True
 
     def lent(self, name: str) -> int:
-        """How much of that CPU is lent out: of the node's own, or of a bundle's."""
+        """Return how much of the named CPU is lent out: of the node's own, or of a bundle's."""
         frames = (frame for worker in self.node.pool.workers.values() for frame in worker.frames)
         return sum(frame.resources.get(name, 0) for frame in frames if frame.state >= LENDS)
 
     def wait_is_over(self, worker: Worker, wait: Wait) -> None:
-        """The level that waited may go on as soon as it is on top and has its CPU again."""
+        """Let the waiting level go on as soon as the level is on top and has its CPU again."""
         frame = worker.frames[-1] if worker.frames else None
         if frame is None or (wait.aside and frame.wait is not wait):
             self.node.waits.finish(wait)
@@ -299,14 +308,14 @@ class Lending:
                 self._ends_wait(worker, frame)
 
     def _end_inner(self, worker: Worker, wait: Wait) -> None:
-        """A signal's handler goes on, without the CPU: that stays lent, for what the wait around it is for."""
+        """Let a signal's handler go on without the CPU: the CPU stays lent for the outer wait."""
         outer = worker.frames[-1].wait = wait.outer
         self.node.waits.finish(wait)
         if outer.is_over:
             self.wait_is_over(worker, outer)
 
     def go_on(self, worker: Worker, wait: Wait) -> None:
-        """Its time is over: it goes on at once, and owes the CPU that it has lent."""
+        """Let a worker whose wait has timed out go on at once; the worker owes the lent CPU."""
         if all(frame.wait is not wait for frame in worker.frames):
             self._forget_outer(worker, wait)
             self.node.waits.finish(wait)
@@ -325,7 +334,7 @@ class Lending:
             self.resume()
 
     def _forget_outer(self, worker: Worker, wait: Wait) -> None:
-        """If a signal's handler waits inside it."""
+        """Unlink the wait from the waits of signal handlers inside the wait."""
         for frame in worker.frames:
             inner = frame.wait
             while inner is not None and inner.outer is not wait:
@@ -334,14 +343,14 @@ class Lending:
                 inner.outer = wait.outer
 
     def _take_nested_back(self, worker: Worker) -> None:
-        """The task of the worker's top level, which was sent and not begun: its thread was in the wait below."""
+        """Take back the task of the worker's top level: sent, but not begun, since the thread was in the wait below."""
         task = worker.frames[-1].task
         assert task is not None
         self.end(worker)
         self.node.lifecycle.run_again(task)
 
     def resume(self) -> None:
-        """Blocked workers get their CPU back before anything new starts."""
+        """Give blocked workers their CPU back before anything new starts."""
         resources = self.node.resources
         scarce: set[str] = set()  # CPU that those ahead wait for: the node's own, or a bundle's
         for worker in list(self.resuming):
@@ -359,7 +368,7 @@ class Lending:
             self._ends_wait(worker, frame)
 
     def _ends_wait(self, worker: Worker, frame: Frame) -> None:
-        """It goes on, unless it has before."""
+        """Let the worker go on, unless the wait has ended before."""
         wait, frame.wait = frame.wait, None
         if wait is not None:
             worker.moves(self.node.now)
@@ -368,24 +377,27 @@ class Lending:
             self.dispatch.worker_progressed(worker)
 
     def _has_free(self, name: str, amount: int) -> bool:
-        """Whether there is so much of that CPU, if need be by what waiting writers hold."""
+        """Return whether the amount of the named CPU is free, if need be with the CPU of waiting writers."""
         missing = amount - self.node.resources.free.get(name, 0)  # no bundle, where its group is removed
         return missing <= 0 or self._lend_writers(name, missing)
 
     def _is_held_for_life(self, name: str, amount: int) -> bool:
-        """Whether actors and bundles hold what is missing of it, and what others owe already."""
+        """Return whether actors and bundles hold the missing amount, in addition to the amount that others
+        owe already.
+        """
         resources = self.node.resources
         frames = [worker.frames[-1] for worker in self.resuming]
         owed = sum(frame.resources.get(name, 0) for frame in frames if frame.state == OWES)
         return amount - resources.free.get(name, 0) + owed <= resources.held.get(name, 0)
 
     def is_owed(self, resources: Mapping[str, int]) -> bool:
-        """Whether a worker whose wait is over has lent out CPU of this kind."""
+        """Return whether a worker whose wait is over has lent out CPU of the given kind."""
         return any(not cpu_of(worker.frames[-1].resources).keys().isdisjoint(resources) for worker in self.resuming)
 
     def is_kept_from(self, queue: ReadyQueue) -> bool:
-        """Whether one more lease of it would take what the first that waits for its CPU has a part of, and has the rest
-        of soon.
+        """Return whether one more lease of the queue would delay the first worker that waits for its CPU.
+
+        The waiting worker has a part of the CPU free already, and short tasks free the rest soon.
         """
         ((name, lacking),) = cpu_of(self.resuming[0].frames[-1].resources).items()
         if name not in queue.resources:
@@ -400,7 +412,7 @@ class Lending:
         return lacking <= 0
 
     def check_everything(self) -> None:
-        """Rules 1 to 3; and whoever is the first to have its CPU again lacks it."""
+        """Check rules 1 to 3, and that the first worker to have its CPU again lacks the CPU."""
         waits, states = [], {}
         for worker in self.node.pool.workers.values():
             waits += [(frame.state, frame.wait) for frame in worker.frames]
@@ -432,8 +444,10 @@ class BehindWaits:
         self.dispatch = dispatch
 
     def start_at_once(self) -> None:
-        """CPU that was lent in this turn goes to children of who lent it, ahead of workers that owe theirs.  As many
-        run as before; else workers that wait again and again for short times would have it in turns, and no child.
+        """Give CPU lent in this turn to children of the lender, ahead of workers that owe their CPU.
+
+        As many tasks run as before.  Otherwise workers with many short waits would have the CPU in turns, and no child
+        would start.
         """
         dispatch, lending, pool = self.dispatch, self.dispatch.lending, self.node.pool
         lenders, lending.new_lenders = lending.new_lenders, {}
@@ -452,7 +466,7 @@ class BehindWaits:
                     break
 
     def run_nested(self, queue: ReadyQueue) -> None:
-        """A blocked worker runs the task that it waits for itself: no other worker can be had."""
+        """Run an awaited task inside the wait of a blocked worker: no other worker can be had."""
         node = self.node
         for worker in node.pool.leased.values():
             if not queue.tasks or not self.dispatch.has_room(queue):
@@ -483,15 +497,17 @@ class BehindWaits:
             node.send(worker.address, StartTasks(specs, functions, arguments, True, names))
 
     def all_are_blocked(self) -> bool:
-        """Whether every leased worker waits, and for nothing that a worker here could run inside its wait.
+        """Return whether every leased worker waits, and no wait is for a task that a worker here could run inside the
+        wait.
 
-        So it may be with tasks of another node, whose blocked workers wait for ours, and with actors that wait.
+        All may be blocked by tasks of another node, whose blocked workers wait for tasks of this node, and by waiting
+        actors.
         """
         leased = self.node.pool.leased.values()
         return bool(leased) and all(worker.frames[-1].state in BLOCKED for worker in leased)
 
     def _task_behind(self, wait: Wait, queue: ReadyQueue) -> Task | None:
-        """A ready task of `queue` without which the wait cannot end."""
+        """Return a ready task of `queue` without which the wait cannot end."""
         entries = self.node.objects.entries
         looked_at = 0
         to_look_at = list(wait.pending)
