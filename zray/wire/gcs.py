@@ -1,9 +1,9 @@
 """Dialog: control state (Ray paper 4.3).
 
 local scheduler    RecordTasks -> RecordTasksReply     lineage, and this node holds the returns
-local scheduler    AddLocations                        values that are here
+local scheduler    AddLocations                        values at this node
 local scheduler    HoldAtNode -> HoldAtNodeReply       this node holds refs on these objects
-local scheduler    ReleaseAtNode                       this node no longer holds refs on them
+local scheduler    ReleaseAtNode                       this node no longer holds refs on the objects
 local scheduler    SubscribeObject -> ObjectLocated    location of an object, now or as soon as a copy exists
 local scheduler    FindUnheld -> FindUnheldReply           objects that no other node holds
 local scheduler    OfferCopies -> FreeCopies           copies that may be evicted if others have or nobody holds them
@@ -106,7 +106,7 @@ class OfferCopies(Message, tag=routed(119, "local -> gcs")):
 class HoldAtNode(Message, tag=routed(104, "local -> gcs")):
     """`node` joins the holders of these objects.
 
-    `are_inside`: the refs came inside of a value, or an actor was found by its name.  An object that has no holder, and
+    `are_inside`: the refs came inside of a value, or an actor was found by its name.  An object without a holder, and
     that nobody could make, is then not held, and the reply says so.  It went with the node from which the value came,
     or the actor is about to end.
     """
@@ -286,7 +286,7 @@ class RegisterNode(Message, tag=routed(120, "local -> monitor")):
 
 
 class Heartbeat(Message, tag=routed(121, "local -> monitor")):
-    """A regular sign of life.  `number` counts them."""
+    """A regular sign of life.  `number` counts heartbeats."""
 
     node: Text
     number: Natural = 0
@@ -295,7 +295,7 @@ class Heartbeat(Message, tag=routed(121, "local -> monitor")):
 class HeartbeatReply(Message, tag=routed(124, "monitor -> local")):
     """The node is still a member.
 
-    Its lease runs from the time at which it sent heartbeat `number`.  `seconds` is the length of the lease; 0 means the
+    The lease runs from the sending of heartbeat `number`.  `seconds` is the length of the lease; 0 means the
     default of all nodes (local_scheduler/membership/lease.py).
     """
 

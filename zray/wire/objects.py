@@ -1,13 +1,13 @@
-"""Dialog: values put by processes, references to them, and the bytes in the arena.
+"""Dialog: values put by processes, references to values, and the bytes in the arena.
 
 driver, worker    AllocateObject    request of space for a large value
 object manager    ObjectAllocated / AllocateRefused
 driver, worker    PutObjects        values (small inline, large by location): sealed
 driver, worker    AbandonObject     the writer stopped between the two
-driver, worker    HoldObjects / ReleaseObjects    the process's first ref on them came / its last ref went
+driver, worker    HoldObjects / ReleaseObjects    the process's first ref came / the last ref went
 driver, worker    UnpinObjects      the process no longer reads these places
-local scheduler   ReturnPlaces      to processes that were told places -> UnpinObjects, of those that they do not read
-driver, worker    FreeValues        the program needs these values no longer; to the other nodes too
+local scheduler   ReturnPlaces      to processes told of places -> UnpinObjects, of places not being read
+driver, worker    FreeValues        the program needs the values no longer; to the other nodes too
 local scheduler   ValuesFreed       to the processes with refs on them
 local scheduler   SealObjects, FreeObjects, FetchObject, StopFetching    to its object manager
 object manager    ClaimObject -> ObjectClaimed    the value is here already
@@ -15,8 +15,8 @@ object manager    ObjectFetched / FetchFailed    exactly one of the two, for eac
 object manager    FetchWaits        for space -> StopFetching, if no space will come
 object manager    PullObject -> ObjectChunk ..., ObjectInline, PullElsewhere or PullRefused    at another node's
 object manager    PullDone          to the object manager that served the pull
-local scheduler   PutMissing        to the node that runs the task: no copy exists of a value that the task puts
-local scheduler   ResultMissing     to the node that accepted the task: no copy exists of a value that the task returns
+local scheduler   PutMissing        to the node that runs the task: no copy exists of a value put by the task
+local scheduler   ResultMissing     to the node that accepted the task: no copy exists of a return
 """
 
 from typing import Annotated
@@ -31,7 +31,7 @@ from .task_spec import StoredValue
 
 
 class PutObject(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A value that a process stores.  The sender holds a ref on the object."""
+    """A value stored by a process.  The sender holds a ref on the object."""
 
     object_id: ObjectID
     value: Payload | StoredValue
@@ -52,7 +52,7 @@ class HoldObjects(Message, tag=routed(31, "driver, worker -> local")):
 
 
 class ReleaseObjects(Message, tag=routed(32, "driver, worker -> local")):
-    """The process's last refs on these are gone."""
+    """The process's last refs on these objects are gone."""
 
     object_ids: Plenty[ObjectID]
 
@@ -73,7 +73,7 @@ class ValuesFreed(Message, tag=routed(59, "local -> driver, worker")):
 
 
 def error_of_freed(object_id: ObjectID) -> bytes:
-    """The value that takes the place of a freed one."""
+    """Return the value that replaces a freed value."""
     text = f"The value of ObjectRef({object_id.hex()}) was freed by the program, with zray.util.free."
     return encode_system_error("ObjectFreedError", text)
 
@@ -90,7 +90,7 @@ class UnpinObjects(Message, tag=routed(33, "driver, worker -> local")):
 class ReturnPlaces(Message, tag=routed(283, "local -> driver, worker")):
     """The store is full: the process forgets the places of these values that no array reads.
 
-    It answers with UnpinObjects for those, and asks for such a value when the program needs it.
+    The process answers with UnpinObjects, and asks for a value again when the program needs the value.
     """
 
     object_ids: Many[ObjectID]
@@ -118,8 +118,8 @@ class PutMissing(Message, tag=routed(26, "local -> local")):
 class ResultMissing(Message, tag=routed(27, "local -> local")):
     """A result has no copy.  The receiver accepted the task that returns the object.
 
-    If a copy exists by now, or the task is in hand, the shard hears of that.  Otherwise the task is returned with these
-    numbers (TaskGivenBack).
+    If a copy exists by now, or the task is in hand, the shard hears of the copy or task.  Otherwise the task is
+    returned with these numbers (TaskGivenBack).
     """
 
     object_id: ObjectID
@@ -136,11 +136,11 @@ class AllocateObject(Message, tag=routed(34, "driver, worker -> objects")):
 
 
 class ObjectAllocated(Message, tag=routed(35, "objects, local -> driver, worker")):
-    """The sender of the request may write the range, until PutObjects names it.
+    """The sender of the request may write the range, until PutObjects names the object.
 
     `reserved` counts the bytes from the start whose pages exist.  More bytes come in PagesReserved.
 
-    A `reserved` of -1 means that the object is already there, complete: a task that runs again puts the value of its
+    A `reserved` of -1 means that a complete object already exists: a task that runs again puts the value of its
     first run.  The process then writes nothing and uses the place, which counts as told once.
     """
 
@@ -239,7 +239,7 @@ class FetchFailed(Message, tag=routed(45, "objects -> local")):
 
 
 class StopFetching(Message, tag=routed(56, "local -> objects")):
-    """The order to stop the fetch, and to answer FetchFailed, unless the object is here already.
+    """The order to stop the fetch, and to answer FetchFailed, unless the object has come already.
 
     `reason` says why the object can never be here (`is_definite`); "" if nobody wants the object any more.
     """

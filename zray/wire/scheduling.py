@@ -1,6 +1,6 @@
 """Dialog: tasks between nodes (Ray paper 4.2.2, bottom-up scheduling).
 
-local scheduler     LoadReport     to the global schedulers, regularly, and when no task that they placed is left
+local scheduler     LoadReport     to the global schedulers, regularly, and when no placed task is left
 local scheduler     SpillTask      a task that this node cannot run, or not soon
 global scheduler    LocateObjects -> LocateObjectsReply    at the GCS shard: places of the arguments
 global scheduler    PlaceTask      to the chosen node's local scheduler
@@ -12,11 +12,11 @@ global scheduler    StealTasks     to a node with a long queue: other nodes are 
 local scheduler     TaskAccepted   to the origin: the arguments are held here
 local scheduler     TaskDone       to the origin: small results, ahead of the news by way of the shard; or
                                    instead of that news (ResultsHeld)
-local scheduler     EndTasks       to where tasks were placed: the process that asked for them has died
-local scheduler     FindTasks -> TasksFound    to all others: a global scheduler is gone; which nodes have its tasks?
+local scheduler     EndTasks       to the nodes of placed tasks: the submitting process has died
+local scheduler     FindTasks -> TasksFound    to all others: a global scheduler is gone; where are its tasks?
 local scheduler     JobEnded       to all others: the driver of a job has ended
 global scheduler    SpillRefused   no known node could ever run the task
-driver              PublishCode    code that travels with its tasks; a change of module paths and imports
+driver              PublishCode    code that travels with the job's tasks; a change of module paths and imports
 local scheduler     CodeAdded      to all others: the same change
 local scheduler     JobNotice      to the job's driver: a text for its user
 
@@ -48,7 +48,7 @@ class LoadReport(Message, tag=routed(80, "local -> global")):
 
     Resources are in RESOURCE_UNITs.  `task_s_mean` is in seconds, 0.0 before the first task.  The free GPUs are those
     that one request may have: the whole GPUs, and the largest part of one GPU.  Most of thousands of resources are
-    entirely free.  These are not repeated ten times a second.
+    entirely free.  Such resources are not repeated ten times a second.
     """
 
     node: Text
@@ -108,8 +108,8 @@ class SpillTask(Message, tag=routed(81, "local -> global")):
 
     `trip` is the spill count, and `attempts` the number of attempts so far.
 
-    `is_quiet` marks a task whose returns no shard knows, since only the origin knows them.  Nothing else leaves with
-    such a task.
+    `is_quiet` marks a task whose returns no shard knows, since only the origin knows the returns.  Nothing else leaves
+    with such a task.
 
     `located` lists large arguments that are not at the origin, as in LocateObjectsReply.  The origin may hear of them
     ahead of their shards.
@@ -138,7 +138,7 @@ class SpillRefused(Message, tag=routed(82, "global -> local")):
 
 
 class PlaceTask(Message, tag=routed(83, "global, local -> local")):
-    """The order to run the task here.  Fields as in SpillTask.
+    """The order to run the task at the receiver.  Fields as in SpillTask.
 
     A local scheduler sends tasks of placement groups, whose bundles have nodes already.
     """
@@ -153,7 +153,7 @@ class PlaceTask(Message, tag=routed(83, "global, local -> local")):
 
 
 class TaskAccepted(Message, tag=routed(84, "local -> local")):
-    """An answer to the origin: the refs that the task takes are held here too."""
+    """An answer to the origin: the sender holds the task's refs too."""
 
     task_id: TaskID
     trip: Natural = 1
@@ -233,7 +233,8 @@ class TaskDone(Message, tag=routed(91, "local -> local")):
 class ItemsMade(Message, tag=routed(280, "local -> local")):
     """Items of a generator, from number `first` on, for the origin of its task.
 
-    Small values with no refs inside; of others the size in bytes.  The sender's node holds these until ResultsHeld.
+    Small values with no refs inside; of other items the size in bytes.  The sender's node holds these items
+    until ResultsHeld.
     """
 
     task_id: TaskID
