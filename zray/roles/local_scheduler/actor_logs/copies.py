@@ -339,7 +339,7 @@ class Copy:
         self.answers = {}
 
     def acknowledgement(self, actor_id: bytes) -> CallsLogged | None:
-        """Return the acknowledgement for the actor's home; None before the copy is based."""
+        """Return the acknowledgement for the actor's home; None if the copy is neither based nor broken."""
         if not self.is_based and not self.broken:
             return None
         missing = next((step.count for step in self.steps if step.count), self.nested_count + 1)

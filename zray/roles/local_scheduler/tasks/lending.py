@@ -10,7 +10,7 @@ A worker's frames are its stack: only the top frame can go on.  A wait of anothe
 CPU, while that thread uses none (`host/worker/background_waits`): such a wait is *aside*.  A wait of the main thread
 replaces a wait that is aside.
 
-A worker whose wait has timed out goes on at once (`go_on`).  The CPU stays lent, and the worker *owes* the CPU. So the
+A worker whose wait has timed out goes on at once (`go_on`).  The CPU stays lent, and the worker *owes* the CPU.  So the
 amounts in use exceed the total by the CPUs of owing workers.  Nothing new starts on such a CPU before the owing workers
 have theirs back.  A frame that ends while owing gives back only the rest.
 
