@@ -68,7 +68,7 @@ def test_rewards_of_sac_are_cut():
     assert found == CLIPPED[2.0]
 
 
-def test_one_is_a_number_and_no_sign():
+def test_clip_of_one_is_a_number_and_no_sign():
     (found,), _ = collected(PPOConfig().environment(Rewarding), 1)
     assert found == [1.0, -1.0, 0.5, 0.0]
 

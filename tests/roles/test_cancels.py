@@ -208,7 +208,7 @@ def test_call_that_was_sent_on_is_cancelled_by_its_actors_node():
     assert (HOME, CancelTask(call)) in node.take_sent() or (HOME, CancelTask(call)) in node.told
 
 
-def test_what_waits_is_cancelled_by_a_future_and_what_a_worker_has_is_not():
+def test_future_cancels_a_task_that_waits_and_none_that_a_worker_has():
     node = Desk(cpus=1)
     first, worker = running(node)
     queued, waiting = node.new_spec(), node.new_spec(deps=[return_id(first.task_id, 1)])

@@ -1,4 +1,4 @@
-"""What is kept of a trial's steps: results whose checkpoint fails, dicts of classes, and keys that are filled in."""
+"""Results of a trial's steps that are kept: whose checkpoint fails, dicts of classes, and keys that are filled in."""
 
 import os
 import warnings

@@ -157,7 +157,7 @@ def add_learners(result: dict[str, Any], algorithm: Any) -> None:
 
 
 def _of_model(policy: Any) -> dict[str, Any]:
-    """What `metrics` of a TorchModelV2 of the program returns, under "model"; empty: the model has none."""
+    """Return the `metrics` of a TorchModelV2 of the program, under "model"; empty: the model has none."""
     from zray.tune.metrics import as_number
 
     from .models.modelv2 import ModelV2

@@ -19,7 +19,7 @@ __all__ = ["made_trial", "suggested"]
 
 
 def suggested(searcher: Searcher, trial_id: str) -> dict[str, Any] | None | str:
-    """What a searcher suggests: a configuration, None: none now, or FINISHED.
+    """Return the suggestion of a searcher: a configuration, FINISHED, or None for none now.
 
     Raises:
         TuneError: the searcher is the program's, and its `suggest` has raised an error, or suggests something else.

@@ -1,4 +1,4 @@
-"""A check, each second at least, of what is outside of the node's process: session's folder, shared memory, memory.
+"""Checks, each second at least, of the session's folder, the shared memory, and the memory of the machine.
 
 A user who empties a temporary folder removes the session's folder.  Then no program finds the session, and no worker
 has a log to start with.  Shared memory removed or truncated by hand loses its content, and a reader in place is killed

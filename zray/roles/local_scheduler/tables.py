@@ -47,7 +47,7 @@ class Process(Struct, eq=False):
 
 
 class Job(Struct, eq=False):
-    """One driver's program: its workers, its queues, and facts for the workers."""
+    """The program of a driver: its workers, its queues, and facts for the workers."""
 
     LASTING = {
         "queues": "queues_max",
