@@ -9,7 +9,6 @@ import click
 
 # So many characters of an id name a task; fewer could be the name of a function.
 ID_CHARACTERS_MIN = 6
-ENDED = frozenset(("FINISHED", "FAILED"))
 NO_SESSION = "No session runs on this machine: run the command on a machine of the cluster."
 
 
@@ -107,7 +106,9 @@ def chosen(rows: list[Any], target: str) -> Iterator[Any]:
     Raises:
         ClickException: several tasks have ids that begin so.
     """
-    rows = [row for row in rows if row.state not in ENDED]
+    from zray.wire.listing import TASK_ENDED
+
+    rows = [row for row in rows if row.state not in TASK_ENDED]
     exact = [row for row in rows if target in (row.task_id, row.name, row.job_id)]
     if exact or len(target) < ID_CHARACTERS_MIN:
         return iter(exact)
@@ -119,7 +120,9 @@ def chosen(rows: list[Any], target: str) -> Iterator[Any]:
 
 def why_none(rows: list[Any], target: str) -> str:
     """Return the reason for which nothing was cancelled."""
-    ended = [row for row in rows if row.state in ENDED and target in (row.task_id, row.name, row.job_id)]
+    from zray.wire.listing import TASK_ENDED
+
+    ended = [row for row in rows if row.state in TASK_ENDED and target in (row.task_id, row.name, row.job_id)]
     if ended:
         return f"Nothing to cancel: what {target[:80]!r} names has ended."
     return f"Nothing to cancel: no unfinished task has this id, function or job: {target[:80]!r}."

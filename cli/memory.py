@@ -29,6 +29,7 @@ def memory(address: str | None, limit: int, form: str) -> None:
     """
     import zray
     from zray.util import state
+    from zray.wire.amounts import in_bytes
 
     with zray.init(address=address or "auto", log_to_driver=False):
         summary = state.summarize_objects()["cluster"]
@@ -39,7 +40,7 @@ def memory(address: str | None, limit: int, form: str) -> None:
         return
     _show_places(summary["summary"])
     _show_objects(objects[:limit])
-    click.echo(f"{summary['total_objects']:,} values, {_size(summary['total_size_mb'] * 1e6)}")
+    click.echo(f"{summary['total_objects']:,} values, {in_bytes(summary['total_size_mb'] * 1e6)}")
 
 
 def _by_object(rows: list[Any]) -> list[dict[str, Any]]:
@@ -55,23 +56,27 @@ def _by_object(rows: list[Any]) -> list[dict[str, Any]]:
 def _show_places(summary: dict[str, Any]) -> None:
     from rich.table import Table
 
+    from zray.wire.amounts import in_bytes
+
     from .tables import show
 
     table = Table("made", "values", "size", "where")
     for made, row in sorted(summary.items(), key=lambda item: -item[1]["total_size_mb"]):
         where = ", ".join(f"{count:,} {STATES.get(state, state)}" for state, count in row["node_states"].items())
-        table.add_row(_plain(made or UNKNOWN), f"{row['total_objects']:,}", _size(row["total_size_mb"] * 1e6), where)
+        table.add_row(_plain(made or UNKNOWN), f"{row['total_objects']:,}", in_bytes(row["total_size_mb"] * 1e6), where)
     show(table)
 
 
 def _show_objects(objects: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
+    from zray.wire.amounts import in_bytes
+
     from .tables import show
 
     table = Table("size", "where", "made", "referred to by", "node", "object")
     for row in objects:
-        cells = _size(row["object_size"]), STATES.get(row["state"], row["state"]), row["call_site"]
+        cells = in_bytes(row["object_size"]), STATES.get(row["state"], row["state"]), row["call_site"]
         table.add_row(*map(_plain, (*cells, _users(row["references"]), row["node_id"], row["object_id"])))
     show(table)
 
@@ -89,7 +94,3 @@ def _plain(text: str) -> Any:
     from zray.exceptions.printable import printable
 
     return Text(printable(text))
-
-
-def _size(count: float) -> str:
-    return f"{count / 1e9:,.2f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count:,.0f} B"

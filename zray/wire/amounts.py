@@ -31,6 +31,11 @@ def _said(name: str, amount: int) -> str:
     return f"{number(amount)} {name}"
 
 
+def in_bytes(size: float) -> str:
+    """A number of bytes as text: "53.69 GB", "12.0 MB" or "1 B"."""
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size:,.0f} B"
+
+
 def in_words(amounts: Amounts) -> str:
     """A list of amounts as text: "2 CPU, 1 disk, 1,000 bytes of memory"."""
     said = [_said(plain_name(name), amount) for name, amount in list(amounts.items())[:SAID_MAX]]

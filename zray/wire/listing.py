@@ -15,6 +15,8 @@ from .message import Message, Natural, routed
 ROWS_MAX = 10_000
 # Processes that are named for an object.
 HOLDERS_MAX = 20
+# States of a task that has ended.
+TASK_ENDED = frozenset(("FINISHED", "FAILED"))
 
 
 class ActorFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -31,6 +33,11 @@ class ActorFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     job_id: ShortBytes
     node: Text
     pid: Natural = 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the actor is dead."""
+        return self.state == "DEAD"
 
 
 class TaskFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -51,6 +58,11 @@ class TaskFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     is_away: bool = False
     error_type: Text = ""
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the task has finished or failed."""
+        return self.state in TASK_ENDED
+
 
 class WorkerFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """One living worker or driver process.  `job_id` is empty before the process has had work."""
@@ -64,7 +76,7 @@ class WorkerFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class ObjectFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One value on a node.  `size` is in bytes.
+    """A value on a node.  `size` is in bytes.
 
     `state`: MEMORY, DISK, MESSAGE (small, in the node's tables), COMING or PENDING.
     `made` says where it was put, or by which task it is made; empty on other nodes, and for small values.

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 # Tasks that have not ended by then are killed with their workers.
 PATIENCE_SECONDS = 1.0
 LOOK_SECONDS = 0.02
-ENDED = ("FINISHED", "FAILED")
 
 
 def was_interrupted(*, is_exit: bool) -> bool:
@@ -49,4 +48,4 @@ def cancel_tasks(driver: Driver) -> None:
 def _unfinished(driver: Driver) -> list[TaskFact]:
     found: WorkListed = driver.ask(ListWork, PATIENCE_SECONDS)
     own = (fact for fact in found.tasks if fact.job_id == driver.job_id and not fact.actor_id)
-    return [fact for fact in own if fact.state not in ENDED]
+    return [fact for fact in own if not fact.has_ended]

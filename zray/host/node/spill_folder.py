@@ -231,6 +231,10 @@ class SpillFolder:
                 os.close(descriptor)
         except OSError as error:
             return effects.RangeRestored(effect.token, f"the spill file {path} cannot be read ({error.strerror})")
+        return self._checked(effect, path, checksum)
+
+    def _checked(self, effect: effects.RestoreRange, path: str, checksum: Any) -> effects.RangeRestored:
+        """Return the outcome of a read: its checksum is compared with the recorded one."""
         if checksum.intdigest() != effect.checksum:
             return effects.RangeRestored(effect.token, f"the spill file {path} is damaged: its checksum is wrong")
         return effects.RangeRestored(effect.token)

@@ -95,9 +95,7 @@ class SpillUrl(SpillFolder):
         except Exception as error:
             reason = f"the spill file {path} cannot be read ({type(error).__name__}: {error})"
             return effects.RangeRestored(effect.token, reason)
-        if checksum.intdigest() != effect.checksum:
-            return effects.RangeRestored(effect.token, f"the spill file {path} is damaged: its checksum is wrong")
-        return effects.RangeRestored(effect.token)
+        return self._checked(effect, path, checksum)
 
     def _remove_file(self, number: int) -> None:
         with suppress(Exception):

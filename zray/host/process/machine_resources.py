@@ -122,6 +122,8 @@ def _character(found: re.Match[str]) -> str:
 SHARED_MEMORY = "/dev/shm"
 # The filled part of the memory from which on workers are ended.  As Ray's memory_usage_threshold.
 SHORT_ABOVE = 0.95
+# The filled part of a store from which on objects are spilled.  As Ray's object_spilling_threshold.
+SPILL_ABOVE = 0.8
 
 
 def cpu_count(root: str = "") -> int:
@@ -181,11 +183,25 @@ def memory_threshold() -> float:
     Raises:
         ValueError: not a number above 0 and up to 1; 1 ends none.
     """
-    text = os.environ.get("ZRAY_MEMORY_USAGE_THRESHOLD", "")
+    return _part("ZRAY_MEMORY_USAGE_THRESHOLD", SHORT_ABOVE)
+
+
+def spill_threshold() -> float:
+    """Return the filled part of the store from which on objects are spilled: ZRAY_SPILL_THRESHOLD, or 0.8.
+
+    Raises:
+        ValueError: not a number above 0 and up to 1.
+    """
+    return _part("ZRAY_SPILL_THRESHOLD", SPILL_ABOVE)
+
+
+def _part(name: str, default: float) -> float:
+    """Return the part of a whole that an environment variable gives, or the default where it is not set."""
+    text = os.environ.get(name, "")
     try:
-        threshold = float(text) if text else SHORT_ABOVE
+        part = float(text) if text else default
     except ValueError:
-        threshold = 0.0
-    if not 0 < threshold <= 1:
-        raise ValueError(f"ZRAY_MEMORY_USAGE_THRESHOLD must be a number above 0 and up to 1, not {text!r}.")
-    return threshold
+        part = 0.0
+    if not 0 < part <= 1:
+        raise ValueError(f"{name} must be a number above 0 and up to 1, not {text!r}.")
+    return part

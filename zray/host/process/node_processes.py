@@ -22,10 +22,10 @@ from ...exceptions import AuthenticationError, ClusterLostError
 from ...on_import import SAID
 from ...options.checks import check_whole
 from ..session import session as sessions
-from ..session.spill_directory import checked_directory, checked_threshold
+from ..session.spill_directory import checked_directory
 from . import visible_gpus
 from .interpreter import WHAT_TO_SET, interpreter, started_again
-from .machine_resources import cpu_count, memory_threshold, store_bytes, work_bytes
+from .machine_resources import cpu_count, memory_threshold, spill_threshold, store_bytes, work_bytes
 from .process_utils import last_lines, reap, wait_for_end
 from .spawn import current_folder, import_path, spawn
 
@@ -194,7 +194,7 @@ def _start_node(
     from ...options.remote_options import checked_labels
 
     capacity, labels = store_capacity(store), checked_labels(labels)  # before any resource is made
-    spilling = {"spill_directory": checked_directory(spill_directory), "spill_above": checked_threshold()}
+    spilling = {"spill_directory": checked_directory(spill_directory), "spill_above": spill_threshold()}
     _check_surroundings()
     session = sessions.Session.named_anew()
     options = {

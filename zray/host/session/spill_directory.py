@@ -1,4 +1,4 @@
-"""The directory for the spill files of a node, and when values go there: as the user says, or by default."""
+"""The directory for the spill files of a node: as the user says, or by default."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 from contextlib import suppress
 from typing import Any
 
-# The filled part of a store from which on objects are spilled.  As Ray's object_spilling_threshold.
-SPILL_ABOVE = 0.8
 IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -60,22 +58,6 @@ def file_system_of(url: str, source: str) -> tuple[Any, str]:
     except ValueError as error:
         raise ValueError(f"{source} is {url!r}: {error}") from None
     return system, str(path)
-
-
-def checked_threshold() -> float:
-    """Return the filled part of the store from which on objects are spilled: ZRAY_SPILL_THRESHOLD, or 0.8.
-
-    Raises:
-        ValueError: not a number above 0 and up to 1.
-    """
-    text = os.environ.get("ZRAY_SPILL_THRESHOLD", "")
-    try:
-        threshold = float(text) if text else SPILL_ABOVE
-    except ValueError:
-        threshold = 0.0
-    if not 0 < threshold <= 1:
-        raise ValueError(f"ZRAY_SPILL_THRESHOLD must be a number above 0 and up to 1, not {text!r}.")
-    return threshold
 
 
 def is_in_memory(path: str) -> bool:

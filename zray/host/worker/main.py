@@ -329,7 +329,7 @@ class Worker(Runtime):
         outer = self.call
         call = self.call = Call(spec, outer)
         if spec.options != self.fitted:
-            self.fit_threads(spec)
+            self.take_options(spec)
         timer = self.cancelling.limit(spec, self.time_limit) if self.time_limit else None
         began = time.perf_counter()
         wants_retry = False
@@ -379,7 +379,7 @@ class Worker(Runtime):
             self.ended_spec = spec
         value = None  # an error's traceback has this frame, which would keep the error alive
 
-    def fit_threads(self, spec: TaskSpec) -> None:
+    def take_options(self, spec: TaskSpec) -> None:
         """Set the threads of math libraries to the CPUs of the task, and the time that it may take."""
         self.fitted = spec.options
         options = parse_options(spec.options)
@@ -461,7 +461,7 @@ class Worker(Runtime):
             with as_deep_as_any(), visible_gpus.shown_inside(self.executor, spec):
                 self.run_task(spec)
             if self.call is not None and self.actor is None and self.call.spec.options != self.fitted:
-                self.fit_threads(self.call.spec)
+                self.take_options(self.call.spec)
             self.waiting.blocked = outer
             self.flush()
             if self.call is not None and self.cancelling.cancelled:

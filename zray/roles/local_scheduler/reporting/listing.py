@@ -149,7 +149,6 @@ TASK_STATES = {
     **dict.fromkeys((state for state in TaskState if state >= FORWARDED), "PENDING_NODE_ASSIGNMENT"),
 }
 RUNNING = "RUNNING"
-ENDED = frozenset(("FINISHED", "FAILED", DEAD))
 
 Fact = TypeVar("Fact", TaskFact, ActorFact)
 
@@ -310,7 +309,7 @@ def latest(facts: list[tuple[bytes, Fact]]) -> list[Fact]:
     found: dict[bytes, tuple[int, Fact]] = {}
     for key, fact in facts:
         is_away = type(fact) is TaskFact and fact.is_away
-        rank = 1 if fact.state in ENDED else 0 if is_away else 2
+        rank = 1 if fact.has_ended else 0 if is_away else 2
         if key not in found or found[key][0] < rank:
             found[key] = rank, fact
     ended_last = sorted(found.values(), key=lambda ranked: ranked[0] == 1)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ....wire.amounts import name_of
+from ....wire.amounts import in_bytes, name_of
 from ....wire.task_spec import RESOURCE_UNIT
 from ...effects import WorkerExited
 from ...role import on
@@ -63,14 +63,13 @@ class MemoryGuard:
     """The memory of a node's workers."""
 
     PASSING = {"held": None}
-    LASTING = {"limits ended sizes": "pool.workers"}
+    LASTING = {"limits ended": "pool.workers"}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.pool = node.pool
         self.limits: dict[str, int] = {}  # bytes by worker, of those with `memory=`
-        self.ended: dict[str, str] = {}  # reasons by worker
-        self.sizes: dict[str, int] = {}  # bytes of those
+        self.ended: dict[str, tuple[str, int]] = {}  # reason and bytes by worker
         self.held: dict[bytes, Held] = {}  # by task
         self.said_at = -SAID_SECONDS
 
@@ -121,7 +120,7 @@ class MemoryGuard:
         least = OF_MEAN_MIN * sizes / len(found)
         victim, size = max((pair for pair in found if pair[1] >= least), key=lambda pair: self._rank(pair[0]))
         if victim.state is WorkerState.IDLE:
-            self.ended[victim.address], self.sizes[victim.address] = "", 0
+            self.ended[victim.address] = "", 0
             self.pool.retire(victim)
             return
         text = f"{_in_use(message)}, {in_bytes(size)} by its worker (largest processes: {message.largest}).  Run fewer"
@@ -141,14 +140,13 @@ class MemoryGuard:
         return False, may_retry, began
 
     def _end(self, worker: Worker, size: int, why: str) -> None:
-        self.ended[worker.address] = f"ended for its memory: {why}"
-        self.sizes[worker.address] = size
+        self.ended[worker.address] = f"ended for its memory: {why}", size
         self.pool.kill(worker)
 
     def explained(self, message: WorkerExited) -> WorkerExited:
         """Return a worker's exit with its reason, if the worker was ended for its memory."""
         self.limits.pop(message.worker, None)
-        reason, size = self.ended.pop(message.worker, ""), self.sizes.pop(message.worker, 0)
+        reason, size = self.ended.pop(message.worker, ("", 0))
         return replace(message, cause=reason, freed=size) if reason else message
 
     # --- retries ---
@@ -195,8 +193,3 @@ def _latest(worker: Worker) -> Task | None:
 
 def _in_use(message: MemoryUse) -> str:
     return f"{in_bytes(message.used)} of {in_bytes(message.total)} were in use, more than {in_bytes(message.limit)}"
-
-
-def in_bytes(size: int) -> str:
-    """Return a number of bytes in words."""
-    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
