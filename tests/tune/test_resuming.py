@@ -18,6 +18,7 @@ from zray.tune.controller import Controller
 from zray.tune.folder_lock import JournalInUse, is_running
 from zray.tune.journal import JOURNAL, Journal
 from zray.tune.refs import LostRef, dumps, loads, refs_in
+from zray.tune.reporters.view import view_of
 from zray.tune.runner import Runner
 from zray.tune.running_experiment import RunningExperiment
 from zray.tune.schedulers import FIFOScheduler
@@ -114,6 +115,17 @@ def test_trials_that_the_budget_has_cut_off_go_on_with_a_new_budget():
     assert world.states == ["TERMINATED"] * 2 and world.controller.is_done
     controller = world.again(ev.Resumed(500.0))
     assert world.states == ["RUNNING"] * 2 and controller.budget_left(500.0) == 10.0
+
+
+def test_reports_count_the_running_time_of_all_runs():
+    world = Replayed(time_budget_s=10.0)
+    world(ev.TimedOut(110.0), *[ev.Halted(111.0, trial_id, 0) for trial_id in world.ids])
+    assert view_of(world.controller, "", 111.0).elapsed_s == 11.0
+    controller = world.again(ev.Resumed(500.0))
+    assert view_of(controller, "", 500.0).elapsed_s == 11.0
+    world(ev.TimedOut(510.0), *[ev.Halted(512.0, trial_id, 0) for trial_id in world.ids])
+    controller = world.again(ev.Resumed(900.0))
+    assert view_of(controller, "", 901.0).elapsed_s == 24.0 and controller.budget_left(901.0) == 9.0
 
 
 class Enough(tune.Stopper):

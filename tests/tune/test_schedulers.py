@@ -235,6 +235,28 @@ def test_synchronous_pbt_is_the_same_for_any_number_of_workers():
     assert run(1) == run(2) == run(8)
 
 
+@pytest.mark.parametrize(
+    "scheduler",
+    [
+        ASHAScheduler(max_t=9, reduction_factor=3),
+        ASHAScheduler(max_t=9, reduction_factor=3, type="promotion"),
+        HyperBandScheduler(max_t=9, reduction_factor=3),
+        MedianStoppingRule("training_iteration", grace_period=2, min_samples_required=2),
+        MedianStoppingRule("training_iteration", grace_period=2, min_samples_required=2, hard_stop=False),
+        PopulationBasedTraining(
+            "training_iteration",
+            perturbation_interval=2,
+            hyperparam_mutations={"quality": tune.uniform(0, 1)},
+            synch=True,
+        ),
+    ],
+    ids=["asha", "asha promotion", "hyperband", "median", "median pausing", "pbt synch"],
+)
+def test_each_decision_has_a_reason(scheduler):
+    run = experiment(scheduler, 9, length=9, capacity=2)
+    assert run.decisions and [each for each in run.decisions if not each.reason] == []
+
+
 @pytest.mark.parametrize("name", ["fifo", "asha", "hyperband", "median_stopping_rule"])
 def test_schedulers_have_names(name):
     assert create_scheduler(name).CONTINUE == "CONTINUE"

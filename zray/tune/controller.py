@@ -55,7 +55,8 @@ class Controller(ControllerNames):
         self.is_exhausted = False  # the searcher has no more
         self.has_no_new = False  # the scheduler is asked again, since no new trial can begin
         self.is_ending = ""  # why nothing new starts
-        self.began_at = 0.0
+        self.began_at = 0.0  # of the present time budget
+        self.earlier_s = 0.0  # running time of runs before it
         self.now = self.was = 0.0  # the time of the newest event, and of the one before
         self.told: set[str] = set()  # trials of whose end the searcher knows: it may not hear of them again
         self.best_ever: Trial | None = None  # had the best value in any of its results

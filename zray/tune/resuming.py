@@ -32,11 +32,13 @@ def resume(controller: Controller, event: ev.Resumed) -> None:
         for trial in controller.trials.values()
         if _has_lost_checkpoint(controller, trial) and (trial.is_over or event.resume_unfinished)
     ]
-    spent = 0.0 if controller.is_ending else controller.was - controller.began_at
+    ran = max(controller.was - controller.began_at, 0.0)
+    spent = 0.0 if controller.is_ending else ran
     controller.halting.clear()
     controller.repeating.clear()
     controller.is_ending = ""
-    controller.began_at = controller.now - max(spent, 0.0)
+    controller.began_at = controller.now - spent
+    controller.earlier_s += ran - spent
     if event.num_samples:
         _sample_more(controller, event.num_samples)
     first = [trial_id for trial_id in controller.running if event.resume_unfinished]  # they go on before others start

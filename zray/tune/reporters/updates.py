@@ -257,7 +257,7 @@ class UserReporter(Updates):
             if hasattr(reporter, "setup"):
                 total = settings.num_samples if settings.num_samples > 0 else None
                 reporter.setup(
-                    start_time=controller.began_at or None,
+                    start_time=controller.began_at - controller.earlier_s or None,
                     total_samples=total,
                     metric=settings.metric,
                     mode=settings.mode,

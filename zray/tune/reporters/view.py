@@ -78,10 +78,11 @@ def seconds_left(controller: Controller, ended: int, now: float) -> float | None
     Returns:
         None: nothing is known.
     """
-    elapsed = now - controller.began_at
+    in_budget = now - controller.began_at
+    elapsed = controller.earlier_s + in_budget
     limits = []
     if controller.settings.time_budget_s:
-        limits.append(controller.settings.time_budget_s - elapsed)
+        limits.append(controller.settings.time_budget_s - in_budget)
     total = controller.settings.num_samples
     if total > 0 and ended and elapsed > 0:
         limits.append(elapsed / ended * max(0, total - ended))
@@ -108,7 +109,7 @@ def view_of(controller: Controller, usage: str, now: float | None = None) -> Vie
         found,
         max(0, settings.num_samples),
         ended,
-        max(0.0, now - began),
+        controller.earlier_s + max(0.0, now - began),
         None if is_over else seconds_left(controller, ended, now),
         usage,
         controller.scheduler.debug_string(),

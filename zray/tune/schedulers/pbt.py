@@ -269,7 +269,7 @@ class PopulationBasedTraining(TrialScheduler):
         for trial in sorted(lower, key=lambda each: each.index):
             self._exploit(controller, trial, upper)
         for trial in controller.get_trials():
-            controller.unpause(trial)
+            controller.unpause(trial, "all trials have reached the exchange")
 
     def debug_string(self) -> str:
         counts = f"{self.num_checkpoints} checkpoints, {self.num_perturbations} perturbations"
