@@ -135,12 +135,45 @@ def test_steps_of_several_agents_are_by_agent():
     def on_episode_end(episode, **kwargs):
         seen.append((episode.get_rewards(), episode.length))
         assert all(len(each) == episode.length + 1 for each in episode.get_observations().values())
-        with pytest.raises(NotImplementedError, match="infos of several agents"):
-            episode.get_infos()
 
     trained(config(None, on_episode_end=on_episode_end).environment(Roles))
     rewards, length = seen[0]
     assert all(len(each) == length for each in rewards.values())
+
+
+def test_infos_and_rewards_of_several_agents_are_by_agent():
+    from tests.rllib.agents import Roles
+
+    class Told(Roles):
+        def reset(self, *, seed=None, options=None):
+            self.number = 0
+            observations, _ = super().reset(seed=seed, options=options)
+            return observations, {agent: {"number": 0} for agent in observations}
+
+        def step(self, actions):
+            self.number += 1
+            observations, rewards, *ends, _ = super().step(actions)
+            self.rewards = rewards
+            infos = {agent: {"number": self.number, "agent": agent} for agent in rewards}
+            return observations, rewards, *ends, infos
+
+    seen = []
+
+    def on_episode_start(episode, **kwargs):
+        assert episode.last_info_for(next(iter(episode.last_observation_for()))) == {"number": 0}
+
+    def on_episode_end(episode, env_runner, **kwargs):
+        for agent in episode.get_rewards(-1):
+            info = episode.last_info_for(agent)
+            assert info == {"number": episode.length, "agent": agent} == episode.get_infos()[agent][-1]
+            assert episode.last_reward_for(agent) == episode.get_rewards(-1)[agent]
+            assert episode.get_infos()[agent][0] == {"number": 0}
+            seen.append(agent)
+        assert episode.last_info_for("nobody") == {} and episode.last_reward_for("nobody") == 0.0
+        assert episode.last_reward_for() == sum(episode.get_rewards(-1).values())
+
+    trained(config(None, on_episode_start=on_episode_start, on_episode_end=on_episode_end).environment(Told))
+    assert len(set(seen)) > 1
 
 
 def test_functions_of_2018_get_a_dict():

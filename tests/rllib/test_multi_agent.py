@@ -168,6 +168,9 @@ def test_policies_have_options_of_their_own_and_some_are_not_trained():
     member = algo.members["same"]
     assert member.config["gamma"] == 0.5 and member.optimizer.param_groups[0]["lr"] == 1e-2
     assert algo.get_weights()["same"]["policy.0.weight"].shape[0] == 3
+    same, other = (algo.get_policy(name).config for name in ("same", "other"))
+    assert same["gamma"] == 0.5 and same["lr"] == 1e-2 and same["model"]["fcnet_hiddens"] == [3]
+    assert other["gamma"] == algo.config["gamma"] != 0.5
     algo.stop()
 
 

@@ -21,6 +21,14 @@ def policy_of(space, policy_class=Policy):
     return policy_class(BOX, space, dict(MODEL))
 
 
+def test_config_of_a_policy_is_that_of_its_algorithm():
+    algo = SACConfig().environment("Pendulum-v1").training(gamma=0.5).build_algo()
+    assert algo.get_policy().config["gamma"] == 0.5
+    algo.stop()
+    with pytest.raises(NotImplementedError, match=r"algo\.get_policy\(\)"):
+        assert policy_of(DISCRETE).config
+
+
 def test_probabilities_of_discrete_actions_add_up_to_one():
     policy = policy_of(DISCRETE)
     logs = [policy.compute_log_likelihoods([action] * 5, ROWS) for action in (2, 3, 4)]

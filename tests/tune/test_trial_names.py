@@ -30,6 +30,24 @@ def test_folders_have_names_that_every_file_system_takes(creator):
         taken.add(trial.path)
 
 
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({"env": "CartPole-v1"}, "PPO_CartPole-v1_abcde_00000"),
+        ({"env": "ALE/Pong-v5"}, "PPO_ALE_Pong-v5_abcde_00000"),
+        ({"env": Path}, "PPO_Path_abcde_00000"),
+        ({"env": "e" * 200}, f"PPO_{'e' * 64}_abcde_00000"),
+        ({"env": lambda config: None}, "PPO_abcde_00000"),
+        ({"env": None}, "PPO_abcde_00000"),
+        ({}, "PPO_abcde_00000"),
+    ],
+)
+def test_name_of_a_trial_has_its_environment_as_in_ray(config, name):
+    trial = Trial("abcde_00000", "PPO", config, {})
+    name_trial(trial, Settings(path="/results"), 1e9, ())
+    assert trial.name == name and os.path.basename(trial.path).startswith(f"{name}_0_")
+
+
 def test_checkpoint_of_a_trial_is_that_of_ray():
     trial = Trial("t", "train", {}, {})
     assert trial.checkpoint is None and not trial.has_checkpoint()

@@ -19,7 +19,7 @@ from .old_environments import seed_otherwise
 from .policies import Policy
 from .sequences import sequences_of
 
-__all__ = ["AgentBatch", "AgentGroup", "Life", "reset_agents", "step_agents"]
+__all__ = ["AgentBatch", "AgentGroup", "AgentStep", "Life", "reset_agents", "step_agents"]
 
 ALL = "__all__"
 
@@ -75,8 +75,20 @@ class Step:
         self.terminated, self.ended, self.is_complete = float(is_terminal), 1.0, True
 
 
-def reset_agents(env: Any, seed: int | None) -> dict[Any, Any]:
-    """Begin an episode, and return the observations by agent; old environments take no seed."""
+class AgentStep(NamedTuple):
+    """A step of an environment of several agents; the dicts are by agent."""
+
+    observations: dict[Any, Any]
+    rewards: dict[Any, Any]
+    terminateds: dict[Any, Any]
+    truncateds: dict[Any, Any]
+    is_terminal: bool
+    is_truncated: bool
+    infos: dict[Any, Any]
+
+
+def reset_agents(env: Any, seed: int | None) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Begin an episode, and return the observations and infos by agent; old environments take no seed."""
     if "seed" in inspect.signature(env.reset).parameters:
         found = env.reset(seed=seed)
     else:
@@ -89,11 +101,12 @@ def reset_agents(env: Any, seed: int | None) -> dict[Any, Any]:
         raise InvalidEnvironmentError(
             f"reset of {type(env).__name__} returns a dict of observations by agent, not {type(observations).__name__}."
         )
-    return dict(observations)
+    infos = found[1] if is_pair else {}
+    return dict(observations), dict(infos) if isinstance(infos, dict) else {}
 
 
-def step_agents(env: Any, actions: dict[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any], Any, Any, bool, bool]:
-    """Take actions by agent: (observations, rewards, terminateds, truncateds, is_terminal, is_truncated)."""
+def step_agents(env: Any, actions: dict[Any, Any]) -> AgentStep:
+    """Take actions by agent."""
     found = env.step(actions)
     if not (isinstance(found, tuple) and len(found) in (4, 5) and all(isinstance(each, dict) for each in found)):
         raise InvalidEnvironmentError(
@@ -109,7 +122,7 @@ def step_agents(env: Any, actions: dict[Any, Any]) -> tuple[dict[Any, Any], dict
         )
     is_truncated = bool(truncateds.get(ALL, False))
     is_terminal = bool(terminateds.get(ALL, False)) and not is_truncated
-    return observations, rewards, terminateds, truncateds, is_terminal, is_truncated
+    return AgentStep(observations, rewards, terminateds, truncateds, is_terminal, is_truncated, found[-1])
 
 
 class AgentGroup(Group):
@@ -118,6 +131,8 @@ class AgentGroup(Group):
     Args:
         index, size, env, env_config, seed, worker_index: see Group.
     """
+
+    has_agents = True
 
     def __init__(self, index: int, size: int, *args: Any, **kwargs: Any) -> None:
         self.owners: list[dict[Any, str]] = [{} for _ in range(size)]  # the policy of each agent, in the episode
@@ -132,8 +147,9 @@ class AgentGroup(Group):
         self.returns[place], self.lengths[place] = 0.0, 0
         for each in (self.owners, self.pending, self.memories, self.agent_returns):
             each[place] = {}  # type: ignore[call-overload]
-        observations = copied(self._begun(place, lambda env: reset_agents(env, seed)))
-        self._tell_begun(place, dict(observations), {})
+        observations, infos = self._begun(place, lambda env: reset_agents(env, seed))
+        observations = copied(observations)
+        self._tell_begun(place, dict(observations), infos)
         return observations
 
     def _owner(self, policies: Any, place: int, agent: Any) -> str:
@@ -229,8 +245,8 @@ class AgentGroup(Group):
             raise
         except Exception as error:
             self._failed(place, actions, error, [(place, None)])
-            found = ({}, {}, {}, {}, False, True)
-        observations, rewards, terminateds, truncateds, is_terminal, is_truncated = found
+            found = AgentStep({}, {}, {}, {}, False, True, {})
+        observations, rewards, terminateds, truncateds, is_terminal, is_truncated, infos = found
         there, total = self.pending[place], 0.0
         most = sys.float_info.max if clip_rewards else FLOAT_MAX
         self.lengths[place] += 1
@@ -250,7 +266,7 @@ class AgentGroup(Group):
         next_observations = copied(dict(observations))
         if self.events is not None:
             seen = dict(next_observations)
-            self.live[place].stepped(actions, seen, total, bool(is_terminal), bool(is_truncated), {}, dict(rewards))
+            self.live[place].stepped(actions, seen, total, bool(is_terminal), bool(is_truncated), infos, dict(rewards))
             self._tell("on_episode_step", place)
         for agent in {**there, **observations}:
             is_end = is_terminal or bool(terminateds.get(agent, False))

@@ -160,6 +160,7 @@ class Algorithm(Views, Checkpoints, Trainable):
         """Return the policy, and the options to make the policy again in other processes."""
         options = self.options_of_policy(env.observation_space, env.action_space, config)
         policy = self.policy_class(**options)
+        policy.algorithm_options = dict(config)
         self.check_policy(policy)
         return policy, {**options, "policy_class": self.policy_class}
 

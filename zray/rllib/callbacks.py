@@ -155,10 +155,11 @@ class LiveEpisode:
 
     history: History | None = None
 
-    def __init__(self, env_id: int, number: int, keeps: bool = False) -> None:
+    def __init__(self, env_id: int, number: int, keeps: bool = False, has_agents: bool = False) -> None:
         if keeps:
             self.history = History()
         self.env_id, self.episode_id = env_id, env_id * 1_000_000_000 + number
+        self.has_agents = has_agents  # several: values are dicts by agent
         self.length, self.total_reward = 0, 0.0
         self.custom_metrics: dict[str, float] = {}
         self.user_data: dict[str, Any] = {}
@@ -168,7 +169,8 @@ class LiveEpisode:
         self.observation: Any = None
         self.action: Any = None
         self.reward = 0.0
-        self.info: dict[str, Any] = {}
+        self.rewards: dict[Any, float] | None = None
+        self.info: dict[Any, Any] = {}
 
     id_ = property(lambda self: str(self.episode_id))
     custom_data = property(lambda self: self.user_data)
@@ -203,6 +205,7 @@ class LiveEpisode:
         if self.history is not None:
             self.history.add(action, observation, reward if rewards is None else rewards, info)
         self.action, self.observation, self.reward, self.info = action, observation, reward, info
+        self.rewards = rewards
         self.length += 1
         self.total_reward += reward
         self.is_terminated, self.is_truncated = terminated, truncated
@@ -218,12 +221,12 @@ class LiveEpisode:
         return self._of(self.action, agent_id)
 
     def last_reward_for(self, agent_id: Any = None) -> float:
-        """The last reward."""
-        return self.reward
+        """The last reward; of several agents: that of `agent_id`, or the sum."""
+        return (self.rewards or {}).get(agent_id, 0.0) if self.has_agents and agent_id is not None else self.reward
 
-    def last_info_for(self, agent_id: Any = None) -> dict[str, Any]:
-        """The last info."""
-        return self.info
+    def last_info_for(self, agent_id: Any = None) -> dict[Any, Any]:
+        """The last info; of several agents: that of `agent_id`, or all in a dict."""
+        return self.info.get(agent_id, {}) if self.has_agents and agent_id is not None else self.info
 
     def get_return(self) -> float:
         """The sum of rewards."""

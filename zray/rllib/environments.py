@@ -247,7 +247,7 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
     if isinstance(env, MultiAgentEnv):
         from .agent_groups import reset_agents
 
-        for agent, observation in reset_agents(env, 0).items():
+        for agent, observation in reset_agents(env, 0)[0].items():
             _check_observation(env.get_observation_space(agent), f"{name}, agent {agent!r},", observation, "reset")
         return
     check_spaces(env, name)

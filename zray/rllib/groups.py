@@ -53,7 +53,7 @@ class Group(Places):
     """
 
     is_settled = True  # whether wrappers of environments have seen a first step
-    is_closed = restarts = False
+    is_closed = restarts = has_agents = False
     num_failed = 0  # environments that were made anew, since the last rollout
 
     def __init__(
@@ -119,7 +119,8 @@ class Group(Places):
     def _tell_begun(self, place: int, observation: Any, info: dict[str, Any]) -> None:
         if self.events is not None:
             keeps = self.events.want_episodes
-            self.live[place] = LiveEpisode(self.index * self.size + place, self.numbers[place], keeps)
+            env_id = self.index * self.size + place
+            self.live[place] = LiveEpisode(env_id, self.numbers[place], keeps, self.has_agents)
             self.live[place].begun(observation, info)
             self._tell("on_episode_created", place)
             self._tell("on_episode_start", place)

@@ -57,14 +57,9 @@ class History:
         """Values at a place, at a list of places or in a slice; None: all.  Those of agents are by agent.
 
         Raises:
-            NotImplementedError: observations were too large to keep, or infos are those of several agents.
+            NotImplementedError: observations were too large to keep.
             IndexError: the episode has no such step.
         """
-        if self.has_agents and kind == "infos":
-            raise NotImplementedError(
-                "zray does not keep the infos of several agents.  Let the environment put into the observation, or "
-                "into an attribute, what a callback reads."
-            )
         kept = getattr(self, kind)
         if kind == "observations" and self.is_cut and indices != -1:
             raise NotImplementedError(

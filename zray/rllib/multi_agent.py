@@ -139,7 +139,7 @@ def spaces_of(name: str, spec: PolicySpec, env: Any, mapping: Callable[[Any, Lif
     observation, action = spec.observation_space, spec.action_space
     agents = env.get_agent_ids() if observation is None or action is None else []
     if (observation is None or action is None) and not agents:
-        agents = list(reset_agents(env, 0))
+        agents = list(reset_agents(env, 0)[0])
     mine = [agent for agent in agents if mapping(agent, Life(0, 0, 0)) == name]
     for agent in mine or agents[:1]:
         observation = observation if observation is not None else env.get_observation_space(agent)
@@ -198,7 +198,8 @@ class SeveralAgents:
             }
         options = {"policies": policies, "mapping": mapping}
         made = PolicyMap(**options)
-        for policy in made.policies.values():
+        for name, policy in made.policies.items():
+            policy.algorithm_options = self.config_of(name, config)
             self.check_policy(policy)
         return made, {**options, "policy_class": PolicyMap}
 
@@ -316,7 +317,7 @@ class AgentsPlayer:
         Args:
             is_late: asked at each step; True: None is returned, and the episode is given up.
         """
-        observations = reset_agents(env, seed)
+        observations, _ = reset_agents(env, seed)
         life, total, length, is_over = Life(seed, 0, 0), 0.0, 0, False
         names: dict[Any, str] = {}
         owners: dict[Any, Policy] = {}
@@ -331,7 +332,7 @@ class AgentsPlayer:
                     states[agent] = owners[agent].get_initial_state()
                 found = owners[agent].act_with(observation, states[agent], self.explores, self.rng)
                 actions[agent], states[agent], _ = found
-            after, rewards, terminateds, truncateds, is_terminal, is_truncated = step_agents(env, actions)
+            after, rewards, terminateds, truncateds, is_terminal, is_truncated, _ = step_agents(env, actions)
             observations = {
                 agent: each for agent, each in after.items() if not (terminateds.get(agent) or truncateds.get(agent))
             }

@@ -85,9 +85,9 @@ def play(env: Any, seed: int, actions: Iterable[Any], frames: list[np.ndarray] |
     total, length = 0.0, 0
     for action in actions:
         if has_agents:
-            _, rewards, _, _, terminated, truncated = step_agents(filmed, action)
-            reward = 0.0
-            for each in rewards.values():  # in this order, and without compensation, as in training
+            step = step_agents(filmed, action)
+            terminated, truncated, reward = step.is_terminal, step.is_truncated, 0.0
+            for each in step.rewards.values():  # in this order, and without compensation, as in training
                 reward += float(each)
         else:
             _, reward, terminated, truncated, _ = filmed.step(action)

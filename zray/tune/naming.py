@@ -120,6 +120,16 @@ def folder_name(text: str, limit: int) -> str:
     return cut(re.sub(r"[^\w.,=+-]", "_", text), limit)
 
 
+def _default_name(trial: Trial) -> str:
+    """The name of a trial as in Ray: trainable, environment if the configuration has one, and id."""
+    env = trial.config.get("env")
+    env = env.__name__ if isinstance(env, type) else env
+    if not isinstance(env, str) or not env:
+        return f"{trial.trainable_name}_{trial.trial_id}"
+    ends = f"{trial.trainable_name}_", f"_{trial.trial_id}"
+    return cut(f"{ends[0]}{env}", max(NAME_MAX - len(ends[1]), len(ends[0].encode()))).replace("/", "_") + ends[1]
+
+
 def name_trial(
     trial: Trial, settings: Settings, now: float, taken: Container[str] = (), former: Container[str] = ()
 ) -> None:
@@ -133,7 +143,7 @@ def name_trial(
         ValueError: the user's function names a folder within another one.
     """
     trial.experiment_tag = tag_of(trial.index, trial.chosen)
-    name = settings.name_of(trial) if settings.name_of is not None else f"{trial.trainable_name}_{trial.trial_id}"
+    name = settings.name_of(trial) if settings.name_of is not None else _default_name(trial)
     trial.name = clean_texts(name)
     if settings.folder_of is not None:
         chosen = clean_texts(str(settings.folder_of(trial)))

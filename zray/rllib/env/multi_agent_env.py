@@ -93,17 +93,17 @@ class LimitedAgents(MultiAgentEnv):
         from ..agent_groups import reset_agents
 
         self.steps = 0
-        return reset_agents(self.env, seed), {}
+        return reset_agents(self.env, seed)
 
     def step(self, action: Any) -> Any:
         """Take the actions of agents."""
         from ..agent_groups import step_agents
 
-        observations, rewards, terminateds, truncateds, is_terminal, is_truncated = step_agents(self.env, action)
+        observations, rewards, terminateds, truncateds, is_terminal, is_truncated, infos = step_agents(self.env, action)
         self.steps += 1
         is_truncated = is_truncated or (self.steps == self.horizon and not is_terminal)
         ends = {**terminateds, "__all__": is_terminal}
-        return observations, rewards, ends, {**truncateds, "__all__": is_truncated}, {}
+        return observations, rewards, ends, {**truncateds, "__all__": is_truncated}, infos
 
     def get_agent_ids(self) -> list[Any]:
         """The agents that are known before the first episode."""
