@@ -19,6 +19,7 @@ from .actor_programs import (
     run_named,
     run_own_actors,
     run_patient,
+    run_rings,
     run_spread,
     run_survivors,
 )
@@ -185,6 +186,8 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         run_cancels,
         lambda random: (random.randint(1, 8), random.randint(1, 3), random.choice((0.0, 0.001, 0.02)), random.random()),
     ),
+    # Its actors have each other's handles.
+    "rings": (run_rings, lambda random: (random.randint(1, 2), random.randint(1, 4), random.choice((0.1, 0.7, 3.0)))),
     # Its tasks have many priorities.
     "priorities": (
         run_priorities,

@@ -44,6 +44,7 @@ from ..role import Role, on
 from .acks import Acks
 from .actor_logs.logs import Logs
 from .actors.calls import Calls
+from .actors.cycles import Cycles
 from .actors.ends import ActorEnds
 from .actors.guards import Guards
 from .actors.moves import ActorMoves
@@ -141,9 +142,9 @@ class LocalScheduler(Role):
         self.dispatch = Dispatch(self)
         self.calls = Calls(self)
         self.actor_room = ActorRoom(self)
-        self.ends, self.fates, self.cancels = ActorEnds(self), Fates(self), Cancels(self)
-        self.lifecycle, self.memory = Lifecycle(self), MemoryGuard(self)
-        self.function_table = Functions(self)
+        self.ends, self.cycles = ActorEnds(self), Cycles(self)
+        self.fates, self.cancels, self.lifecycle = Fates(self), Cancels(self), Lifecycle(self)
+        self.memory, self.function_table = MemoryGuard(self), Functions(self)
         self.lineage, self.undoing, self.task_states = Lineage(self), Undoing(self), TaskStates()
         self.remote = Remote(self)
         self.fetches, self.spilling = Fetches(self), Spilling(self)
@@ -380,6 +381,8 @@ class LocalScheduler(Role):
             self.bundles.release()
         if objects.bereft_actors or objects.freed_actors:
             self.ends.handles_gone()
+        if objects.fewer_holders:
+            self.cycles.look()
         if objects.abandoned:
             self.cancels.end_abandoned()
         if self.routes.touched:

@@ -166,16 +166,16 @@ class ActorEnds:
             return False
         return actor.is_going or actor in self.node.objects.freed_actors
 
-    def see_off(self, actor: Actor) -> None:
+    def see_off(self, actor: Actor, reason: str = "its last handle was dropped") -> None:
         """End an idle actor in order.  The name is free at once, even while shutdown code runs."""
         if actor.worker is not None and actor.state == ActorState.ALIVE:
             self._free_name(actor)
-            actor.killed = "its last handle was dropped"
+            actor.killed = reason
             self.node.pool.happened(actor.worker, "stops")
             self.stop(actor, actor.worker)
             actor.state = ActorState.DEAD
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
-            self.bury(actor, died(actor.options, "has ended: its last handle was dropped"))
+            self.bury(actor, died(actor.options, f"has ended: {reason}"))
 
     @on(KillActor)
     def kill(self, message: KillActor) -> None:

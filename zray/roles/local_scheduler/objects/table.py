@@ -190,6 +190,7 @@ class ObjectTable:
         self.freed_shared: list[bytes] = []
         self.freed_actors: list[Any] = []  # Actors of ours, Routes to others
         self.bereft_actors: list[Any] = []  # the same, where a process has died with the last handle
+        self.fewer_holders = False  # an actor that no other node knows has lost a holder, and is left with others
         self.is_by_death = False  # what is freed now goes with a process that has died
         self.unheld: list[bytes] = []  # known to others, and of a task that runs here again: nobody here wants them
         self.by_death: dict[bytes, None] = {}  # of `freed_shared`, and the shard has not heard of it: those that did
@@ -237,14 +238,16 @@ class ObjectTable:
             entry.pushed_to = None  # should it come back for it, it is sent again
         if holders is process:
             entry.holders = None
-            if not entry.count:
-                self._free(entry)
         elif type(holders) is set and process in holders:
             holders.discard(process)
             if not holders:
                 entry.holders = None
-                if not entry.count:
-                    self._free(entry)
+        else:
+            return
+        if entry.holders is None and not entry.count:
+            self._free(entry)
+        elif entry.actor is not None and entry.shared is None:
+            self.fewer_holders = True
 
     def release_all(self, object_ids: Iterable[bytes], process: Process) -> None:
         """Release the process's last refs on the objects; ignore objects without an entry."""
@@ -287,6 +290,8 @@ class ObjectTable:
         entry.count -= 1
         if not entry.count and entry.holders is None:
             self._free(entry)
+        elif entry.actor is not None and entry.shared is None:
+            self.fewer_holders = True
 
     def drop_all(self, object_ids: Iterable[bytes]) -> None:
         """Undo several retains."""
@@ -345,6 +350,8 @@ class ObjectTable:
                 inner.count -= 1
                 if not inner.count and inner.holders is None:
                     doomed.append(inner)
+                elif inner.actor is not None and inner.shared is None:
+                    self.fewer_holders = True
 
     def let_go(self, entry: ObjectEntry, shared: Shared) -> None:
         """Note for the shard that this node holds the object no more."""
