@@ -3,6 +3,7 @@
 import pytest
 
 from tests.roles.actor_desk import ActorDesk
+from zray.roles.local_scheduler.tasks.dispatch import LEASE_SECONDS
 from zray.wire.actors import StartActor
 from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskOptions, encode_options
 from zray.wire.tasks import StartTasks
@@ -94,3 +95,48 @@ def test_actor_waits_for_no_worker_that_cannot_be_had(monkeypatch):
     desk.give_birth()
     assert desk.begun() == [FIRST] and task in desk.scheduler.tasks
     desk.timer("ActorRoom.look_again")
+
+
+def in_turn(desk, count):
+    """What begins while the oldest running tasks end, one by one, and as many are asked for behind it."""
+    found = []
+    for _ in range(count):
+        desk.now += 2 * LEASE_SECONDS
+        running = [worker for worker in desk.queues if desk.inflight(worker)]
+        desk.task()
+        desk.finish_one(running[0])
+        found += desk.births() if desk.starting else desk.begun()
+    return found
+
+
+def test_actor_does_not_wait_for_tasks_that_are_asked_for_after_it():
+    desk = Bench(cpus=2)
+    for _ in range(4):
+        desk.task()
+    running = desk.births()
+    desk.create(FIRST, of_cpus(1))
+    later = in_turn(desk, 8)
+    assert len(running) == 2 and FIRST in later[:5]
+    assert len(later) > later.index(FIRST) + 1  # tasks go on beside it
+
+
+def test_tasks_go_first_where_the_actor_would_leave_no_cpu_for_them():
+    desk = Bench(cpus=1)
+    desk.task()
+    desk.births()
+    desk.create(FIRST, of_cpus(1))
+    assert FIRST not in in_turn(desk, 8)
+    desk.run_all()
+    assert desk.births()[-1:] == [FIRST]
+
+
+def test_tasks_of_all_kinds_begin_in_the_order_in_which_they_were_asked_for():
+    desk = Bench(cpus=1)
+    asked = [desk.task() for _ in range(4)]
+    begun = desk.births()
+    for _ in range(8):
+        desk.now += 2 * LEASE_SECONDS
+        asked.append(desk.task())
+        desk.finish_one(next(worker for worker in desk.queues if desk.inflight(worker)))
+        begun += desk.begun()
+    assert begun == asked[: len(begun)] and len(begun) == 9

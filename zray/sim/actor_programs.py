@@ -294,7 +294,7 @@ def run_survivors(actors: int, callers: int, count: int, size: int, seconds: flo
 
 
 @remote
-class Link:
+class RingMember:
     """An actor with the handle of another one."""
 
     def __init__(self, *others: Any) -> None:
@@ -318,7 +318,7 @@ def run_rings(rings: int, length: int, seconds: float) -> Script:
     for number in range(2 * rings):
         ring = []
         for _ in range(length):
-            ring.append((yield Create(Link, ())))
+            ring.append((yield Create(RingMember, ())))
         for place, link in enumerate(ring):
             refs.append((yield Call(link, "take", ([ring[place - 1]],))))
         if number % 2:

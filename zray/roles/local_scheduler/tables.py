@@ -90,10 +90,15 @@ class ReadyQueue(Struct, eq=False):
     is_in_group: bool = False  # `resources` are those of the bundle that the next lease takes of
     stays_until: float = 0.0  # all of it was placed here, or is retried here, when we looked: none goes up
     tasks: deque[Task] = field(default_factory=deque)
+    waits_since: int = 0  # the node's leases before it got its first task, or had one itself
     rank: tuple[int, int] = (0, 0)  # by priority, then by depth: the least one of a job is served first
 
     def __post_init__(self) -> None:
         self.rank = (-self.options.priority, -self.depth)
+
+    def waits(self, lease_count: int) -> None:
+        """Begin to wait for a lease, after so many of the node."""
+        self.waits_since = lease_count
 
 
 class WorkerState(enum.IntEnum):
@@ -158,6 +163,7 @@ class Worker(Struct, eq=False):
         """Begin a lease."""
         self.queue, self.leased_at, self.reach_us = queue, now, INFLIGHT_US_MAX
         self.was_served_at, queue.job.served_at = queue.job.served_at, lease_number
+        queue.waits(lease_number + 1)  # behind those that have waited meanwhile
 
     def gives_turn_back(self) -> None:
         """Leave the rest of the turn to tasks that a blocked worker waits for.  Once for each lease, or other jobs had

@@ -1,9 +1,9 @@
 """Room for actors beside the tasks of other jobs.
 
-A lease is temporary, but an actor holds its resources for life.  So tasks come first: tasks of the actor's own job, and
-tasks without room beside the actor.  But a job with endless tasks would lock out the actors of other jobs.  Therefore
-old leases end for the actor with the longest wait, as for other queues.  The freed resources are not leased again, or
-other tasks would take them before the actor's process has started.
+A lease is temporary, but an actor holds its resources for life.  So tasks come first: tasks of its job that were ready
+before the actor, and all tasks without room beside it.  But endless tasks would lock the actor out.  Therefore old
+leases end for the actor with the longest wait, as for other queues.  The freed resources are not leased again, or other
+tasks would take them before the actor's process has started.
 
 Actors of other nodes have the same right: a global scheduler offers an actor without room anywhere to a node that could
 make room (PlaceActor).  The node refuses, and keeps freed resources until the actor is offered again.
@@ -54,6 +54,7 @@ class Next(Struct, gc=False, eq=False):
     actor_id: bytes
     job_id: bytes
     amounts: Mapping[str, int]
+    is_here: bool  # else it is offered to this node, and all tasks of its job come first
 
 
 class ActorRoom:
@@ -116,11 +117,15 @@ class ActorRoom:
         queues = (queue for queue in self.node.dispatch.queues if queue.tasks and queue.job is actor.job)
         return [(queue, queue.tasks[-1]) for queue in queues if not wanted.isdisjoint(queue.resources)]
 
+    @staticmethod
+    def _still_ahead_of(actor: Actor) -> list[tuple[ReadyQueue, Task]]:
+        actor.behind = [(queue, task) for queue, task in actor.behind if task.state == TaskState.READY]
+        return actor.behind
+
     def overtakes(self, actor: Actor) -> bool:
         """Whether a task of its job, ready before, could begin now but not beside the actor."""
         node, free = self.node, self.node.resources.free
-        actor.behind = [(queue, task) for queue, task in actor.behind if task.state == TaskState.READY]
-        for queue, _ in actor.behind:
+        for queue, _ in self._still_ahead_of(actor):
             if queue.tasks and node.dispatch.fits(queue) and node.pool.may_have(queue):
                 wanted = actor.options.resources
                 if any(free.get(name, 0) - wanted.get(name, 0) < amount for name, amount in queue.resources.items()):
@@ -141,9 +146,9 @@ class ActorRoom:
     def _next_beside(self, queue: ReadyQueue) -> Next | None:
         """Return the next actor, if leases of the queue should make room for it."""
         found = self._next()
-        if found is None or found.job_id == queue.job.job_id or not self._leaves_room(found.amounts, queue):
+        if found is None or not self._leaves_room(found.amounts, queue):
             return None
-        return found
+        return found if found.is_here or found.job_id != queue.job.job_id else None
 
     def _next(self) -> Next | None:
         node, found = self.node, self.next
@@ -156,14 +161,16 @@ class ActorRoom:
         return actor_id in self.node.calls.wanting or actor_id in self.wishes
 
     def _find(self) -> Next | None:
-        """Find the first actor for which leases of other jobs should make room."""
+        """Find the first actor for which leases should make room."""
         node = self.node
         queues = [queue for queue in node.dispatch.queues if queue.tasks]
-        busy = {queue.job.job_id for queue in queues}  # tasks of its own job come first
+        busy = {queue.job.job_id for queue in queues}
         for actor_id, job_id, amounts in self._waiting():
-            if job_id not in busy and any(self._leaves_room(amounts, queue) for queue in queues):
+            actor = node.calls.wanting.get(actor_id)
+            has_tasks_ahead = job_id in busy if actor is None else bool(self._still_ahead_of(actor))
+            if not has_tasks_ahead and any(self._leaves_room(amounts, queue) for queue in queues):
                 if self._may_come_free(amounts):
-                    return Next(actor_id, job_id, amounts)
+                    return Next(actor_id, job_id, amounts, actor is not None)
         return None
 
     def _waiting(self) -> Iterator[tuple[bytes, bytes, Mapping[str, int]]]:

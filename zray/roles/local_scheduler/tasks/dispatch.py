@@ -282,6 +282,7 @@ class Dispatch:
             queue.is_choosy = queue.is_infeasible or where is not None
             queue.is_in_group = where is not None and bool(where.group)
         if not queue.tasks and queue not in self.queues:
+            queue.waits(self.node.pool.lease_count)
             self.queues.append(queue)
         return queue  # type: ignore[no-any-return]
 
@@ -358,7 +359,7 @@ class Dispatch:
         """Whether the lease should run out: its CPU is owed, tasks of the job wait that precede, or it is old and
         others wait.
 
-        Others are tasks, or an actor of another job.
+        Others are tasks, or an actor.
         """
         if self.lending.is_owed(worker.frames[0].resources):
             return True
@@ -427,12 +428,13 @@ class Dispatch:
         """Return the queues in order of service: first the job without a lease for the longest time.
 
         Within a job, the higher priority precedes.  Then children of running tasks precede unbegun tasks, because
-        workers wait for them.
+        workers wait for them.  Then the queue precedes that has waited longest for a lease.
         """
         if len(self.queues) == 1:
             return [self.queues[0]]
-        self.queues.rotate(-1)
-        return sorted(self.queues, key=lambda queue: (queue.job.served_at, queue.job.job_id, *queue.rank))
+        return sorted(
+            self.queues, key=lambda queue: (queue.job.served_at, queue.job.job_id, *queue.rank, queue.waits_since)
+        )
 
     # --- what comes back ---
 
