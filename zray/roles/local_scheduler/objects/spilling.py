@@ -16,6 +16,8 @@ Rule 2: Restored arguments of such tasks fill half of the store at most, unless 
 tasks get all arguments, and no argument is restored twice for one task.
 
 Rule 3: A task that was ready, and whose argument has left, waits again (`lacks`).
+
+Rule 4: While a process waits for a restored value, nothing is written ahead of need: both would share the disk.
 """
 
 from __future__ import annotations
@@ -84,10 +86,15 @@ class Spilling:
         """Spill, restore and answer what this turn has made possible."""
         if self.pullers:
             self._answer_pullers()  # before the values leave again: what is being read stays
-        if self.wanted:
+        if self.wanted and (self.is_lacking or not self._is_read_from_disk()):
             self._make_room()
         if self.to_restore and not self.is_lacking:  # else what is evicted for others would come back at once
             self._restore_some()
+
+    def _is_read_from_disk(self) -> bool:
+        """Return whether a process waits for a value that is being restored."""
+        on_disk = self.node.objects.on_disk
+        return any(is_urgent and object_id in on_disk for object_id, is_urgent in self.node.fetches.ordered.items())
 
     def _make_room(self) -> None:
         node, objects = self.node, self.node.objects
