@@ -156,6 +156,20 @@ def test_small_process_gives_nothing_back(monkeypatch):
     assert process.run(60, 0.0) == 0
 
 
+def test_pause_does_not_grow_with_the_wait_for_a_core(monkeypatch):
+    process = Process(monkeypatch)
+
+    def wait_for_a_core():
+        process.now += 10.0
+        process.given_back.release()
+
+    monkeypatch.setattr(malloc_tuning, "give_back", wait_for_a_core)
+    process.run(10, 1.0)
+    assert process.run(4, 0.0) == 1
+    process.run(int(malloc_tuning.PAUSE_SECONDS), 1.0)
+    assert process.run(4, 0.0) == 1
+
+
 def test_process_without_threads_to_be_had_goes_on(monkeypatch):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
