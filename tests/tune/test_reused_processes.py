@@ -56,10 +56,16 @@ def test_bundles_of_different_numbers_all_run(tmp_path):
     assert [result.metrics["bundles"] for result in results] == [1, 2, 1, 2]
 
 
-def test_process_waits_for_no_idle_one_where_others_hold_the_rest(tmp_path, monkeypatch):
-    """An actor of the user holds one of two CPUs: the second trial's process waits beside those that are used again."""
+@pytest.mark.parametrize("is_known", [True, False])
+def test_process_waits_for_no_idle_one_where_others_hold_the_rest(is_known, tmp_path, monkeypatch):
+    """An actor of the user holds one of two CPUs: the second trial's process waits beside those that are used again.
+
+    is_known: whether zray can say what the process waits for.
+    """
     monkeypatch.setattr(runner, "NODES_SECONDS", 0.1)
     monkeypatch.setattr(runner, "WAIT_SECONDS", 0.1)
+    if not is_known:
+        monkeypatch.setattr(runner, "reason_of", lambda text: "")
 
     @zray.remote(num_cpus=1)
     class Holder:

@@ -166,8 +166,8 @@ class Runner:
         if now - self._looked_at >= NODES_SECONDS:
             self.callbacks.save(self.path)
             self._ask_why()
-            if any(self.controller.waits.values()):
-                self._idle.end()  # they hold resources for which a process waits
+            if self._has_late_process():
+                self._idle.end()  # it may wait for their resources
             event = self._capacity_event()
             if event.trials != self.controller.capacity:
                 found.append(event)
@@ -232,11 +232,16 @@ class Runner:
     def _call(self, ref: Any, trial_id: str, method: str) -> None:
         self._calls[ref] = Call(trial_id, method, time.monotonic())
 
+    def _has_late_process(self) -> bool:
+        """Whether a process has not begun for long, for whatever reason."""
+        late = time.monotonic() - WAIT_SECONDS
+        return any(call.method == "begin" and call.at < late for call in self._calls.values())
+
     def _ask_why(self) -> None:
-        """Ask zray about the first process that has not begun for long and has not been asked about."""
+        """Ask zray about the first process that has not begun for long, until the reason is known."""
         waits, late = self.controller.waits, time.monotonic() - WAIT_SECONDS
         for ref, call in self._calls.items():
-            if call.method == "begin" and call.at < late and call.trial_id not in waits:
+            if call.method == "begin" and call.at < late and not waits.get(call.trial_id):
                 try:
                     zray.get(ref, timeout=ASK_SECONDS)
                 except GetTimeoutError as error:
