@@ -3,12 +3,17 @@
 import pathlib
 import pickle
 
+import cloudpickle
 import msgpack
 import msgpack_numpy
 import numpy as np
 import pytest
+import torch
 
+from zray import tune
 from zray.rllib.algorithm import STATE, Algorithm
+from zray.rllib.algorithms.dqn import DQNConfig
+from zray.rllib.algorithms.es import ESConfig
 from zray.rllib.algorithms.ppo import PPOConfig
 from zray.rllib.env.multi_agent_env import MultiAgentCartPole
 from zray.rllib.weight_files import FILE, read_weights
@@ -17,6 +22,38 @@ from zray.rllib.weight_files import FILE, read_weights
 def built(env="CartPole-v1", **options):
     config = PPOConfig().environment(env).env_runners(num_groups=1, rollout_fragment_length=8)
     return config.update_from_dict({"num_epochs": 1, **options}).build_algo()
+
+
+def of_two(agent, *_, **__):
+    return "a" if agent == 0 else "b"
+
+
+def kinds():
+    filtered = {"observation_filter": "MeanStdFilter"}
+    two = {"env_config": {"num_agents": 2}, "policies": ["a", "b"], "policy_mapping_fn": of_two}
+    yield "PPO", lambda: built(**filtered)
+    yield "several agents", lambda: built(MultiAgentCartPole, **two, **filtered)
+    yield "DQN", lambda: DQNConfig().environment("CartPole-v1").training(learning_starts=32).build_algo()
+    yield "ES", lambda: ESConfig().environment("CartPole-v1").training(episodes_per_batch=8).build_algo()
+
+
+each_kind = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in kinds()])
+
+
+def changed(folder, change):
+    """Change the content of the file as another program does, by plain msgpack."""
+    path = pathlib.Path(folder, FILE)
+    content = msgpack.unpackb(path.read_bytes(), object_hook=msgpack_numpy.decode)
+    change(content)
+    path.write_bytes(msgpack.packb(content, default=msgpack_numpy.encode))
+
+
+def bits(algo):
+    return {
+        (policy, name): (value.dtype, value.shape, value.tobytes())
+        for policy, weights in algo.get_weights().items()
+        for name, value in weights.items()
+    }
 
 
 def equal(first, second):
@@ -89,3 +126,184 @@ def test_damaged_state_of_an_algorithm_is_named(tmp_path, data, words):
         with pytest.raises(ValueError, match=f"{STATE} {words}"):
             restore(path)
     algo.stop()
+
+
+# --- the file as the one place of weights and filters ---
+
+
+@each_kind
+def test_algorithm_goes_on_bit_for_bit_from_the_file(make, tmp_path):
+    algo = make()
+    algo.train()
+    restored = Algorithm.from_checkpoint(algo.save(str(tmp_path)))
+    assert bits(restored) == bits(algo)
+    ends = [(each.train()["episode_reward_mean"], bits(each)) for each in (algo, restored)]
+    assert ends[0] == ends[1]
+    for each in (algo, restored):
+        each.stop()
+
+
+def test_weights_and_numbers_of_filters_are_not_in_the_pickle(tmp_path):
+    algo = built(observation_filter="MeanStdFilter")
+    algo.train()
+    algo.save(str(tmp_path))
+    pickled = (tmp_path / STATE).read_bytes()
+    arrays = [*algo.get_policy().get_weights().values(), algo.policy.filter.mean, algo.policy.filter.squares]
+    assert not any(array.any() and array.tobytes() in pickled for array in arrays)
+    algo.stop()
+
+
+@each_kind
+def test_changed_file_is_what_a_restored_algorithm_has(make, tmp_path):
+    algo = make()
+    algo.train()
+    path = algo.save(str(tmp_path))
+
+    def change(content):
+        for own in content.values():
+            own["weights"] = {name: np.full_like(value, 7) for name, value in own["weights"].items()}
+            own["filter"] = {name: value * 2 for name, value in own["filter"].items()}
+
+    changed(path, change)
+    restored = Algorithm.from_checkpoint(path)
+    algo.restore(path)
+    for each in (restored, algo):
+        assert all((value == 7).all() for own in each.get_weights().values() for value in own.values())
+    for name in algo.policy_ids():
+        assert vars(algo.get_policy(name).filter).keys() == vars(restored.get_policy(name).filter).keys()
+        if hasattr(algo.get_policy(name).filter, "count"):
+            assert algo.get_policy(name).filter.count == restored.get_policy(name).filter.count > 2
+    for each in (restored, algo):
+        each.train()
+        each.stop()
+
+
+@each_kind
+def test_former_checkpoint_with_weights_in_the_pickle_is_read(make, tmp_path):
+    algo = make()
+    algo.train()
+    path = algo.save(str(tmp_path))
+    state = pickle.loads((tmp_path / STATE).read_bytes())
+    state.update(weights=algo.policy.get_weights(), filter=algo.policy.filter)
+    (tmp_path / STATE).write_bytes(cloudpickle.dumps(state))
+    (tmp_path / FILE).unlink()  # the first checkpoints had none
+    restored = Algorithm.from_checkpoint(path)
+    ends = [(each.train()["episode_reward_mean"], bits(each)) for each in (algo, restored)]
+    assert ends[0] == ends[1]
+    for each in (algo, restored):
+        each.stop()
+
+
+def test_numbers_without_dimensions_and_of_each_type_keep_dtype_and_shape(tmp_path):
+    class Model(torch.nn.Module):
+        def __init__(self, observation_space, action_space, outputs):
+            super().__init__()
+            self.logits, self.values = torch.nn.Linear(4, outputs), torch.nn.Linear(4, 1)
+            for number, dtype in enumerate((torch.int64, torch.float64, torch.bool, torch.float16, torch.uint8)):
+                self.register_buffer(f"scalar_{number}", torch.ones((), dtype=dtype))
+                self.register_buffer(f"empty_{number}", torch.ones((0, 3), dtype=dtype))
+                self.register_buffer(f"turned_{number}", torch.ones((2, 3), dtype=dtype).T)
+
+        def forward(self, rows):
+            return self.logits(rows), self.values(rows)[:, 0]
+
+    algo = built(model={"custom_model": Model})
+    algo.train()
+    path = algo.save(str(tmp_path))
+    restored = Algorithm.from_checkpoint(path)
+    assert bits(restored) == bits(algo)
+    for name, value in algo.get_policy().get_weights().items():
+        found = read_weights(path)["default_policy"][name]
+        assert (found.dtype, found.shape) == (value.dtype, value.shape), name
+    for each in (algo, restored):
+        each.stop()
+
+
+def lacking(content):
+    del content["b"]
+
+
+def without_filter(content):
+    content["a"]["filter"] = {}
+
+
+def of_text(content):
+    content["a"]["filter"]["count"] = "many"
+
+
+def renamed(content):
+    content["a"]["filter"]["median"] = content["a"]["filter"].pop("mean")
+
+
+def of_objects(content):
+    content["a"]["weights"]["w"] = np.array([print], dtype=object)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: path.unlink(), "does not exist.*earlier checkpoint"),
+        (lambda path: path.write_bytes(b"garbage"), "is damaged.*earlier checkpoint"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-9]), "is damaged.*earlier checkpoint"),
+        (lambda path: path.write_bytes(msgpack.packb({"a": {"weights": 1}})), "is damaged.*earlier checkpoint"),
+        (lambda path: changed(path.parent, of_objects), "is damaged.*objects.*earlier checkpoint"),
+        (lambda path: changed(path.parent, lacking), "holds the policies a, where the checkpoint has a, b.*earlier"),
+        (
+            lambda path: changed(path.parent, without_filter),
+            "damaged: the filter of 'a' has no numbers, not .*mean.*earlier",
+        ),
+        (lambda path: changed(path.parent, of_text), "is damaged.*count of 'a' is no array of numbers.*earlier"),
+        (lambda path: changed(path.parent, renamed), "damaged: the filter of 'a' has .*median.*, not .*mean.*earlier"),
+    ],
+    ids=[
+        "absent",
+        "text",
+        "cut",
+        "of another form",
+        "objects",
+        "policy",
+        "no filter",
+        "text as a number",
+        "other filter",
+    ],
+)
+def test_damaged_file_is_named_before_anything_changes(tmp_path, damage, words):
+    algo = built(MultiAgentCartPole, policies=["a", "b"], observation_filter="MeanStdFilter", policy_mapping_fn=of_two)
+    path = algo.save_to_path(tmp_path)
+    algo.train()
+    before = bits(algo)
+    damage(tmp_path / FILE)
+    for restore in (algo.restore, algo.restore_from_path, Algorithm.from_checkpoint):
+        with pytest.raises((FileNotFoundError, ValueError), match=f"{FILE}.*{words}"):
+            restore(path)
+    assert bits(algo) == before and algo.iteration == 1
+    algo.stop()
+
+
+def test_weights_of_other_shapes_in_the_file_are_named(tmp_path):
+    algo = built()
+    path = algo.save_to_path(tmp_path)
+
+    def change(content):
+        content["default_policy"]["weights"]["policy.0.weight"] = np.zeros((2, 2), np.float32)
+
+    changed(path, change)
+    with pytest.raises(ValueError, match=r"other shapes.*policy.0.weight \(2, 2\) there"):
+        algo.restore(path)
+    algo.stop()
+
+
+def test_file_in_the_checkpoint_of_a_trial_is_what_the_trial_goes_on_with(tmp_path):
+    config = {"env": "CartPole-v1", "num_groups": 1, "rollout_fragment_length": 8, "num_epochs": 1, "lr": 0.0}
+    options = {"storage_path": str(tmp_path), "checkpoint_at_end": True, "verbose": 0}
+    first = tune.run("PPO", name="first", config=config, stop={"training_iteration": 1}, **options)
+    path = first.get_last_checkpoint(first.trials[0]).path
+
+    def change(content):
+        weights = content["default_policy"]["weights"]
+        content["default_policy"]["weights"] = {name: np.full_like(value, 0.5) for name, value in weights.items()}
+
+    changed(path, change)
+    second = tune.run("PPO", name="second", config=config, stop={"training_iteration": 2}, restore=path, **options)
+    found = read_weights(second.get_last_checkpoint(second.trials[0]))["default_policy"]
+    assert all((value == 0.5).all() for value in found.values())

@@ -1,4 +1,4 @@
-"""Checkpoints of algorithms: all state for the next iterations, in one file, and the weights beside it."""
+"""Checkpoints of algorithms: weights and filters in a file of msgpack, and the rest of the state in a pickle."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from .devices import on_cpu
 from .global_random import Streams
 from .other_environments import differing
 from .spellings import logger
-from .weight_files import FILE, write_weights
+from .weight_files import FILE, blanks, read_modules, write_weights
 
 __all__ = ["STATE", "Checkpoints", "read_state"]
 
 STATE = "algorithm_state.pkl"
 # Algorithms whose learners have states of their own form; classes of users may be derived from them.
 _LEARNERS = frozenset(("PPO", "A2C", "A3C", "DQN", "SAC", "ES"))
-# The parts that a checkpoint of each version has.
-_PARTS = ("weights", "filter", "learner", "rng", "torch", "episodes", "steps_sampled", "groups", "config", "algorithm")
+# The parts that the pickle of a checkpoint of each version has.
+_PARTS = ("filter", "learner", "rng", "torch", "episodes", "steps_sampled", "groups", "config", "algorithm")
 
 
 def read_state(folder: str) -> dict[str, Any]:
     """The state of an algorithm in the folder of a checkpoint.
 
     Raises:
-        FileNotFoundError: the folder has no such file.
-        ValueError: the file is damaged, is another program's, or needs a module that is not here.
+        FileNotFoundError: the folder lacks a file.
+        ValueError: a file is damaged, is another program's, or needs a module that is not here.
     """
     path = os.path.join(folder, STATE)
     if not os.path.exists(path):
@@ -53,6 +53,8 @@ def read_state(folder: str) -> dict[str, Any]:
             f"The file {path} holds no checkpoint of an algorithm but {type(state).__name__} without "
             f"{', '.join(lacks)}: another program has written it.  {advice}."
         )
+    if "weights" not in state:  # former checkpoints have them, and whole filters, in the pickle
+        state["weights"], state["filter"] = read_modules(folder, state["filter"])
     return state
 
 
@@ -146,8 +148,7 @@ class Checkpoints:
             self.check_is_live()  # the environments were in processes that have ended
         os.makedirs(checkpoint_dir, exist_ok=True)
         state = {
-            "weights": self.policy.get_weights(),
-            "filter": self.policy.filter,
+            "filter": blanks(self.policy.filter),
             "learner": on_cpu(self.learner_state()),
             "rng": self.rng,
             "streams": self.streams.states,
