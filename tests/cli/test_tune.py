@@ -25,9 +25,9 @@ from zray.tune.interrupts import how_to_go_on
 from zray.tune.journal import Journal
 from zray.tune.listing import usual_columns
 from zray.tune.running_experiment import RunningExperiment
-from zray.tune.schedulers import ASHAScheduler
+from zray.tune.schedulers import ASHAScheduler, FIFOScheduler
 from zray.tune.settings import Settings
-from zray.tune.spec_file import read_spec
+from zray.tune.spec_file import check_metric, read_spec
 from zray.tune.state_file import pickle_of, write_state
 
 
@@ -307,6 +307,18 @@ def test_lambdas_in_texts_are_functions_in_a_file_alone(tmp_path):
     assert made.spec["config"] == {"x": "lambda spec: 1"}
 
 
+def test_searcher_of_a_file_draws_the_distributions_of_the_file(tmp_path):
+    pytest.importorskip("optuna", reason="optuna is not installed here")
+    (tmp_path / "program.py").write_text("def train(config):\n    return {'loss': config['x']}\n")
+    text = "a: {run: 'program.py:train', search_alg: optuna, metric: loss, mode: min, num_samples: 3, "
+    text += f"storage_path: '{tmp_path}/results', config: {{x: {{eval: 'tune.uniform(2, 3)'}}}}}}"
+    (tmp_path / "spec.yaml").write_text(text)
+    done = in_a_process("tune", "run", tmp_path / "spec.yaml", "--num-cpus", "1")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(invoke("ls", tmp_path / "results" / "a", "--format", "json"))
+    assert len({row["x"] for row in rows}) == 3 and all(2 <= row["x"] == row["loss"] < 3 for row in rows)
+
+
 def test_expressions_in_a_file_may_be_distributions(tmp_path):
     path = tmp_path / "spec.yaml"
     path.write_text("a: {run: 'os.path:join', config: {x: {eval: 'tune.uniform(-3, -2)'}, y: {eval: 'tine.x'}}}")
@@ -316,11 +328,57 @@ def test_expressions_in_a_file_may_be_distributions(tmp_path):
         config["y"].sample()
 
 
-def test_missing_metric_is_said_in_the_words_of_the_file(tmp_path):
+@pytest.mark.parametrize(
+    ("keys", "options", "said"),
+    [
+        ("", ["--scheduler", "median_stopping_rule"], "MedianStoppingRule needs a metric and a mode.  Write {both}"),
+        ("scheduler: asha", [], "`scheduler: asha` needs a metric and a mode.  Write {both}"),
+        ("scheduler: HyperBand", [], "`scheduler: HyperBand` needs a metric and a mode.  Write {both}"),
+        ("search_alg: optuna", [], "`search_alg: optuna` needs a metric and a mode.  Write {both}"),
+        ("scheduler: asha, metric: loss", [], "The metric 'loss' has no mode.  Write {mode}"),
+        ("scheduler: fifo, metric: loss", ["--scheduler", "asha"], "The metric 'loss' has no mode.  Write {mode}"),
+        ("search_alg: optuna, metric: loss", [], "The metric 'loss' has no mode.  Write {mode}"),
+        ("metric: loss", [], "The metric 'loss' has no mode.  Write {mode}"),
+    ],
+)
+def test_missing_metric_or_mode_is_said_in_the_words_of_the_file(tmp_path, keys, options, said):
     path = tmp_path / "spec.yaml"
-    path.write_text("a: {run: 'os.path:join'}")
-    said = " ".join(invoke("run", path, "--scheduler", "median_stopping_rule", code=1).split())
-    assert "needs a metric and a mode. Write `metric: loss` and `mode: min` (or `max`) beside `run:`" in said
+    path.write_text(f"a: {{run: 'os.path:join', {keys}}}")
+    both = "`metric: loss` and `mode: min` (or `max`) beside `run:`."
+    wanted = said.format(both=both, mode="`mode: min` (or `max`) beside `metric:`.")
+    found = " ".join(invoke("run", path, *options, code=1).split())
+    assert f"Experiment 'a' in {path}: {wanted}".replace("  ", " ") in found
+
+
+@pytest.mark.parametrize(
+    ("keys", "scheduler"),
+    [
+        ("scheduler: asha, metric: loss, mode: min", FIFOScheduler()),
+        ("scheduler: fifo", ASHAScheduler()),
+        ("mode: min", ASHAScheduler()),  # the mode of the bare number that trials report
+        ("metric: loss", ASHAScheduler(mode="min")),
+        ("search_alg: random", FIFOScheduler()),
+        ("search_alg: optuna, metric: [a, b], mode: [min, max]", FIFOScheduler()),
+        ("", ASHAScheduler(metric="loss", mode="min")),
+    ],
+)
+def test_file_with_metric_and_mode_in_any_place_is_taken(tmp_path, keys, scheduler):
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"a: {{run: 'os.path:join', {keys}}}")
+    check_metric(read_spec(str(path)), scheduler, str(path))
+
+
+@pytest.mark.parametrize("name", ["my.train", "my", "my:train", "my.py:train", "os.path:absent"])
+def test_run_that_is_not_found_names_the_forms_of_the_file(tmp_path, name):
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"a: {{run: '{name}'}}")
+    said = " ".join(invoke("run", path, code=1).split())
+    assert f"`run: {name}` names nothing that can be run: " in said
+    assert said.endswith(
+        "Write `program.py:function` for a function or class of a program beside the file, `module:function` for one "
+        "of a module, or a registered name."
+    )
+    assert "register_trainable first" not in said
 
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"

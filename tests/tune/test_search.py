@@ -1,12 +1,24 @@
 """Searchers: Optuna's own sequence, limits, repetitions, any object that is asked and told."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from zray import tune
 from zray.tune.controller import Controller
+from zray.tune.evaluated import Evaluated
 from zray.tune.schedulers import FIFOScheduler
-from zray.tune.search import AskTellSearch, BasicVariantGenerator, ConcurrencyLimiter, Repeater, as_searcher
+from zray.tune.search import (
+    AskTellSearch,
+    BasicVariantGenerator,
+    ConcurrencyLimiter,
+    Repeater,
+    Searcher,
+    as_searcher,
+    hyperopt,
+)
+from zray.tune.search.searcher import set_search_properties
 from zray.tune.settings import Settings
 from zray.tune.simulation import Point, VirtualRun
 
@@ -203,3 +215,96 @@ def test_random_search_is_the_same_for_any_number_of_workers():
     runs = [search(BasicVariantGenerator(random_state=4), 9, capacity=capacity) for capacity in (1, 2, 8)]
     configs = [[trial.config for trial in run.controller.get_trials()] for run in runs]
     assert configs[0] == configs[1] == configs[2]
+
+
+# --- expressions of files and of configurations ---
+
+EXPRESSIONS = {
+    "x": {"eval": "tune.uniform(-5, 5)"},
+    "net": {
+        "width": tune.sample_from(Evaluated("tune.qrandint(8, 64, 8)")),  # as a file gives it
+        "act": {"eval": "tune.choice(['relu', 'tanh'])"},
+    },
+}
+
+
+def optuna_search(**options):
+    from zray.tune.search.optuna import OptunaSearch
+
+    return OptunaSearch(seed=3, **options)
+
+
+@pytest.mark.parametrize(
+    ("made", "space"),
+    [
+        (optuna_search, EXPRESSIONS),
+        (lambda: ConcurrencyLimiter(optuna_search(), 2), EXPRESSIONS),
+        (lambda: Repeater(ConcurrencyLimiter(optuna_search(), 2), 1, set_index=False), EXPRESSIONS),
+        (lambda: optuna_search(space=EXPRESSIONS), {}),
+    ],
+    ids=["searcher", "in a limiter", "in a repeater", "space of the searcher"],
+)
+def test_expression_that_is_a_distribution_is_drawn_as_that(made, space):
+    found = []
+    for searcher, own in ((optuna_search(), SPACE), (made(), space)):
+        set_search_properties(searcher, "loss", "min", own)
+        found.append([searcher.suggest(str(number)) for number in range(2)])
+    assert found[0] == found[1]
+
+
+def test_searcher_of_a_program_is_given_distributions():
+    class Mine(Searcher):
+        def set_search_properties(self, metric, mode, config):
+            self.config = config
+            return True
+
+    mine = Mine()
+    choice = tune.choice([{"eval": "tune.randint(0, 3)"}, 7])
+    given = {"each": [{"eval": "tune.randint(0, 3)"}, 5], "one": choice, "sum": {"eval": "spec.config.one + 1"}}
+    set_search_properties(mine, "loss", "min", given)
+    assert mine.config["each"][0].is_valid(2) and mine.config["each"][1] == 5
+    assert mine.config["one"].categories[0].is_valid(2) and mine.config["sum"] == given["sum"]
+    assert given["each"][0] == {"eval": "tune.randint(0, 3)"} and given["one"] is choice
+
+
+def test_expressions_of_random_search_are_drawn_as_before():
+    plain = BasicVariantGenerator(random_state=4)
+    set_search_properties(plain, "loss", "min", EXPRESSIONS)
+    assert plain.space is EXPRESSIONS
+
+
+@pytest.mark.parametrize(
+    ("expression", "error", "said"),
+    [
+        (
+            "random.uniform(0, 1)",
+            ValueError,
+            "Functions do not go with OptunaSearch, and x is one: write a distribution, as",
+        ),
+        ("tune.uniform(0, 1).sample() + random.random()", ValueError, "Functions do not go with OptunaSearch"),
+        ("tune.uniform(0, spec.config.y)", ValueError, "Functions do not go with OptunaSearch"),
+        ("tune.sample_from(lambda: 3)", ValueError, "Functions do not go with OptunaSearch"),
+        ("lambda spec: tune.uniform(0, 1)", ValueError, "Functions do not go with OptunaSearch"),
+        ("tune.grid_search([1, 2])", ValueError, "Grids do not go with OptunaSearch, and x is one: use tune.choice"),
+        ("tune.unifrm(0, 1)", tune.TuneError, "x cannot be evaluated: 'tune.unifrm.0, 1.': AttributeError"),
+    ],
+)
+def test_expression_that_is_no_distribution_is_an_error(expression, error, said):
+    searcher = optuna_search()
+    with pytest.raises(error, match=said):
+        set_search_properties(searcher, "loss", "min", {"x": {"eval": expression}, "y": 3})
+        searcher.suggest("a")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"eval": "random.random()"}, "Functions do not go with HyperOptSearch, and net/x is one: write"),
+        ({"grid_search": [1, 2]}, "Grids do not go with HyperOptSearch, and net/x is one: use tune.choice"),
+        (tune.sample_from(Evaluated("random.random()")), "HyperOpt has no Function"),
+    ],
+)
+def test_hyperopt_refuses_functions_and_grids(monkeypatch, value, said):
+    monkeypatch.setattr(hyperopt, "_hyperopt", lambda: SimpleNamespace(hp=None))
+    with pytest.raises(ValueError, match=said):
+        hyperopt._converted({"net": {"x": value}})

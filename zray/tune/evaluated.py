@@ -59,5 +59,20 @@ class Evaluated:
                 f"{', '.join(NAMES[:-1])} and {NAMES[-1]}: other parameters are spec.config.NAME."
             ) from error
 
+    def distribution(self) -> Any:
+        """The distribution, or the grid, that the expression is, as `tune.uniform(0, 1)`.
+
+        Returns:
+            None: the value is computed, or drawn, for each trial.
+        """
+        from .spaces import Domain, Function
+
+        names = compile(self.text, f"<{self.text}>", "eval").co_names
+        if self.is_lambda or "tune" not in names or "spec" in names or "random" in names:
+            return None
+        found = self()
+        is_grid = isinstance(found, Mapping) and set(found) == {"grid_search"}
+        return found if is_grid or isinstance(found, Domain) and not isinstance(found, Function) else None
+
     def _said(self) -> str:
         return self.place or "An `eval`"

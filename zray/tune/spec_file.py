@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import importlib.util
 import json
@@ -30,6 +29,11 @@ from .registry import trainable_of
 from .spaces import sample_from
 
 __all__ = ["check_metric", "read_spec"]
+
+FORMS = (
+    "Write `program.py:function` for a function or class of a program beside the file, `module:function` for one of a "
+    "module, or a registered name."
+)
 
 
 def read_spec(path: str) -> dict[str, dict[str, Any]]:
@@ -62,7 +66,7 @@ def read_spec(path: str) -> dict[str, dict[str, Any]]:
 
 
 def check_metric(experiments: Mapping[str, Mapping[str, Any]], scheduler: Any, path: str) -> None:
-    """Check before the first trial whether a scheduler has the required metric and mode.
+    """Check before the first trial whether schedulers and searchers have the required metric and mode.
 
     Args:
         experiments: of the file.
@@ -71,19 +75,24 @@ def check_metric(experiments: Mapping[str, Mapping[str, Any]], scheduler: Any, p
 
     Raises:
         TuneError: one is missing; says what to write into the file.
+        ValueError: no scheduler has the name.
     """
+    from .schedulers import create_scheduler
+
     for name, spec in experiments.items():
-        if spec.get("scheduler") is not None or not scheduler.needs_metric:
+        named, search = spec.get("scheduler"), spec.get("search_alg")
+        chosen = create_scheduler(named) if isinstance(named, str) else scheduler
+        metric, mode = spec.get("metric") or chosen.metric, spec.get("mode") or chosen.mode
+        askers = [f"`scheduler: {named}`" if named else type(chosen).__name__] if chosen.needs_metric else []
+        if str(search).lower() in ("optuna", "hyperopt"):
+            askers.append(f"`search_alg: {search}`")
+        if metric and not mode and (askers or isinstance(metric, str)):
+            wrong, place = f"The metric {metric!r} has no mode.  Write", "metric"
+        elif askers and not mode:
+            wrong, place = f"{askers[0]} needs a metric and a mode.  Write `metric: loss` and", "run"
+        else:  # a mode alone is that of the bare number that trials report
             continue
-        own = copy.deepcopy(scheduler)
-        own.set_search_properties(spec.get("metric"), spec.get("mode"))
-        try:
-            own.require_metric()
-        except ValueError:
-            raise TuneError(
-                f"Experiment {name!r} in {path}: {type(own).__name__} needs a metric and a mode.  Write `metric: loss` "
-                "and `mode: min` (or `max`) beside `run:`."
-            ) from None
+        raise TuneError(f"Experiment {name!r} in {path}: {wrong} `mode: min` (or `max`) beside `{place}:`.")
 
 
 def _yaml(text: str) -> Any:
@@ -119,7 +128,11 @@ def trainable_at(name: str, folder: str) -> Any:
     """
     place, separator, attribute = name.rpartition(":")
     if not separator:
-        return trainable_of(name)[0]
+        try:
+            return trainable_of(name)[0]
+        except TuneError as error:
+            said = str(error).partition("  Call register_trainable")[0]
+            raise TuneError(f"`run: {name}` names nothing that can be run: {said}  {FORMS}") from None
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
@@ -135,4 +148,4 @@ def trainable_at(name: str, folder: str) -> Any:
             module = importlib.import_module(place)
         return getattr(module, attribute)
     except (ImportError, FileNotFoundError, AttributeError) as error:
-        raise TuneError(f"`run: {name}` names nothing that can be run: {error}.") from error
+        raise TuneError(f"`run: {name}` names nothing that can be run: {error}.  {FORMS}") from error

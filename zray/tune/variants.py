@@ -15,7 +15,7 @@ import numpy as np
 
 from ..on_import import shadows
 from .evaluated import Evaluated, Unresolved, is_expression
-from .spaces import Domain, Function, generator_of, grid_search
+from .spaces import Categorical, Domain, Function, generator_of, grid_search
 
 __all__ = [
     "RecursiveDependencyError",
@@ -26,6 +26,7 @@ __all__ = [
     "has_unresolved_values",
     "space_of",
     "variant",
+    "with_distributions",
 ]
 
 Path = tuple[Any, ...]
@@ -224,6 +225,32 @@ def _assign(config: Any, path: Path, value: Any) -> None:
 def has_unresolved_values(space: Any) -> bool:
     """Whether a configuration holds grids, distributions or lambdas."""
     return any(True for _ in _leaves(space))
+
+
+def with_distributions(space: Any, path: Path = ()) -> Any:
+    """Return a configuration with the distributions that its expressions are, for searchers that draw these.
+
+    An expression that is a function of other parameters, or draws a value itself, stays.
+
+    Raises:
+        TuneError: an expression cannot be evaluated.
+    """
+    if is_expression(space):
+        return Evaluated(space["eval"], _name(path)).distribution() or space
+    if isinstance(space, Function) and isinstance(space.func, Evaluated):
+        return space.func.distribution() or space
+    if isinstance(space, Categorical):
+        inner = with_distributions(space.categories, path)
+        return space if inner is space.categories else Categorical(inner)
+    if isinstance(space, Mapping):
+        mapped = {key: with_distributions(item, (*path, key)) for key, item in space.items()}
+        return space if all(mapped[key] is item for key, item in space.items()) else mapped
+    if not isinstance(space, (list, tuple)):
+        return space
+    items = [with_distributions(item, (*path, index)) for index, item in enumerate(space)]
+    if all(mapped is item for mapped, item in zip(items, space, strict=True)):
+        return space
+    return _plain(_Tuple(items, type(space))) if isinstance(space, tuple) else items
 
 
 def grid_count(space: Any) -> int:

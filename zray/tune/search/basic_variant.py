@@ -27,6 +27,8 @@ class BasicVariantGenerator(Searcher):
         random_state: the seed; None: that of the experiment, or one from numpy's global state.
     """
 
+    takes_expressions = True
+
     def __init__(
         self,
         points_to_evaluate: list[dict[str, Any]] | None = None,

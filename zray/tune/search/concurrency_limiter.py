@@ -28,6 +28,8 @@ class ConcurrencyLimiter(Searcher):
         tune.TuneConfig(search_alg=ConcurrencyLimiter(OptunaSearch(), max_concurrent=4), num_samples=20)
     """
 
+    takes_expressions = True
+
     def __init__(self, searcher: Any, max_concurrent: int, batch: bool = False) -> None:
         from . import as_searcher
 

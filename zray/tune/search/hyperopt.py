@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..evaluated import is_expression
 from ..numbers import number, whole
 from ..spaces import Categorical, Domain, Float, Integer
 from ..unknown import checks_names
@@ -40,6 +41,13 @@ def _converted(space: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in space.items():
         name = f"{path}{key}"
+        if is_expression(value):
+            raise ValueError(
+                f"Functions do not go with HyperOptSearch, and {name} is one: write a distribution, as "
+                "tune.uniform(0, 1)."
+            )
+        if isinstance(value, Mapping) and set(value) == {"grid_search"}:
+            raise ValueError(f"Grids do not go with HyperOptSearch, and {name} is one: use tune.choice.")
         if isinstance(value, Mapping):
             found[key] = _converted(value, f"{name}/")
         elif isinstance(value, Categorical):

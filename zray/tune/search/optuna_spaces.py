@@ -62,7 +62,8 @@ def _distributions(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any
         raise ValueError(f"Grids do not go with OptunaSearch, and {name} is one: use tune.choice.")
     if isinstance(value, Function) or is_expression(value):
         raise ValueError(
-            f"Functions do not go with OptunaSearch, and {name} is one: pass a define-by-run function as space."
+            f"Functions do not go with OptunaSearch, and {name} is one: write a distribution, as tune.uniform(0, 1), "
+            "or pass a define-by-run function as space."
         )
     if _is_leaf(value):
         yield name, _distribution(name, value)

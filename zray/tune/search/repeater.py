@@ -24,6 +24,8 @@ class Repeater(Searcher):
         set_index: whether configurations have the number of the repetition, as `__trial_index__`.
     """
 
+    takes_expressions = True
+
     def __init__(self, searcher: Any, repeat: int = 1, set_index: bool = True) -> None:
         from . import as_searcher
 

@@ -10,7 +10,7 @@ from typing import Any
 from ...on_import import shadows
 from ..objective import Objective
 from ..spaces import global_seed
-from ..variants import has_unresolved_values
+from ..variants import has_unresolved_values, with_distributions
 
 __all__ = ["SearchAlgorithm", "Searcher", "learnt_values", "metrics_of", "set_search_properties", "settled_seed"]
 
@@ -37,6 +37,7 @@ class Searcher:
     """
 
     FINISHED = "FINISHED"
+    takes_expressions = False  # whether it draws {"eval": ...} itself, or passes it on to another searcher
 
     def __init__(self, metric: str | None = None, mode: str | None = None) -> None:
         if mode not in (None, "min", "max") and not isinstance(mode, list):
@@ -173,8 +174,14 @@ SearchAlgorithm = Searcher
 def set_search_properties(
     searcher: Searcher, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
 ) -> bool:
-    """Call the searcher's `set_search_properties`; subclasses of 2020 take no more than the three arguments."""
+    """Call the searcher's `set_search_properties`; subclasses of 2020 take no more than the three arguments.
+
+    Expressions that are distributions are given as these.
+    """
     import inspect
+
+    if not searcher.takes_expressions:
+        config = with_distributions(config)
 
     taken = inspect.signature(searcher.set_search_properties).parameters.values()
     takes_more = any(each.kind is each.VAR_KEYWORD for each in taken)
@@ -192,7 +199,7 @@ def space_for(searcher: Searcher, own: Any, config: dict[str, Any], has_taken: b
     Raises:
         ValueError: a second experiment has a space, too.
     """
-    is_space = has_unresolved_values(config)
+    own, is_space = with_distributions(own), has_unresolved_values(config)
     if has_taken and is_space:
         name = type(searcher).__name__
         raise ValueError(
