@@ -12,7 +12,7 @@ import click
 from zray.exceptions.printable import escaped, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from zray.tune.recorded import Recorded
 
@@ -95,7 +95,7 @@ def list_trials(
     experiment: str, form: str, sort: str | None, descending: bool, limit: int, columns: str | None
 ) -> None:
     """Show the trials of EXPERIMENT: states, parameters, last results, and what waiting trials wait for."""
-    from zray.tune.listing import listed, usual_columns
+    from zray.tune.listing import listed, metric_columns, parameter_columns, usual_columns
 
     found = read(experiment)
     names = [name.strip() for name in columns.split(",")] if columns and columns != "all" else None
@@ -118,30 +118,54 @@ def list_trials(
     title = f"{found.path}: {len(rows)} of {found.total()} trials"
     how = found.interrupted()
     kept = headings if columns or sys.stdout.isatty() else usual_columns(found, headings)
-    print_rows(title, kept, rows, is_picked=bool(columns))
+    metrics, parameters = metric_columns(found, headings), parameter_columns(found)
+    print_rows(title, kept, rows, is_picked=bool(columns), metrics=metrics, parameters=parameters)
     if len(kept) < len(headings):
         click.echo(f"{len(headings) - len(kept)} more columns: --columns all, or --format csv.")
     if how:
         click.echo(printable(f"The experiment is {how}."))
 
 
-def fitting(headings: list[str], cells: dict[str, list[str]], width: int) -> list[str]:
+def fitting(
+    headings: list[str],
+    cells: dict[str, list[str]],
+    width: int,
+    metrics: Sequence[str] = (),
+    parameters: Sequence[str] = (),
+) -> list[str]:
     """Return the columns that fit into a terminal: the first ones, and the reasons, cut to fit.
 
     Args:
         cells: the texts of each column.
         width: characters of a line.
+        metrics: columns for which the others, and the reasons, make room.
+        parameters: columns that come before the others.
     """
-    kept: list[str] = []
-    has_why = "why" in headings
-    room = width - 1 - (WHY_MIN + 3 if has_why else 0)
-    for heading in headings:
-        if heading != "why":
-            room -= 3 + max(map(len, (heading, *cells[heading])))
-            if room < 0 and kept:
-                break
-            kept.append(heading)
-    return [*kept, *(["why"] if has_why else [])]
+    has_why, room = "why" in headings, width - 1
+    kept: set[str] = set()
+    reserved = WHY_MIN + 3 if has_why else 0
+    before = [headings[0], *(name for name in (*metrics, "status") if metrics and name in headings)]
+    for heading in before:
+        needed = _width_of(heading, cells)
+        if not kept or heading not in kept and needed <= room:
+            kept.add(heading)
+            room -= needed
+    if metrics and room < reserved:
+        has_why, reserved = False, 0
+    room -= reserved
+    for heading in dict.fromkeys((*parameters, *headings)):
+        if heading == "why" or heading in kept or heading not in headings:
+            continue
+        room -= _width_of(heading, cells)
+        if room < 0:
+            break
+        kept.add(heading)
+    return [*(name for name in headings if name in kept), *(["why"] if has_why else [])]
+
+
+def _width_of(heading: str, cells: dict[str, list[str]]) -> int:
+    """The characters of a column and its border."""
+    return 3 + max(map(len, (heading, *cells[heading])))
 
 
 def short_names(names: list[str]) -> list[str]:
@@ -152,10 +176,19 @@ def short_names(names: list[str]) -> list[str]:
     return [name[len(start) + 1 :] for name in names] if len(names) > 1 and start else names
 
 
-def print_rows(title: str, headings: list[str], rows: list[dict[str, Any]], *, is_picked: bool = False) -> None:
+def print_rows(
+    title: str,
+    headings: list[str],
+    rows: list[dict[str, Any]],
+    *,
+    is_picked: bool = False,
+    metrics: Sequence[str] = (),
+    parameters: Sequence[str] = (),
+) -> None:
     """Print dicts as a table; on a terminal with the columns that fit.
 
     Args:
+        metrics, parameters: columns that a narrow terminal shows before others.
         is_picked: the user has named the columns: all of them are shown.
     """
     from rich.console import Console
@@ -171,8 +204,8 @@ def print_rows(title: str, headings: list[str], rows: list[dict[str, Any]], *, i
     if sys.stdout.isatty() and not is_picked and fitting(headings, cells, width) != headings:
         if "trial" in cells:
             cells["trial"] = short_names(cells["trial"])
-        kept = fitting(headings, cells, width)
-        left = width - 1 - sum(3 + max(map(len, (each, *cells[each]))) for each in kept if each != "why") - 3
+        kept = fitting(headings, cells, width, metrics, parameters)
+        left = width - 1 - sum(_width_of(each, cells) for each in kept if each != "why") - 3
         if "why" in kept:
             cells["why"] = [cell(text, max(WHY_MIN, left)) for text in cells["why"]]
         if len(kept) < len(headings):

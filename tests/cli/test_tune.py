@@ -23,7 +23,7 @@ from zray.tune.folder_lock import FolderLock
 from zray.tune.importances import importances
 from zray.tune.interrupts import how_to_go_on
 from zray.tune.journal import Journal
-from zray.tune.listing import usual_columns
+from zray.tune.listing import metric_columns, usual_columns
 from zray.tune.running_experiment import RunningExperiment
 from zray.tune.schedulers import ASHAScheduler, FIFOScheduler
 from zray.tune.settings import Settings
@@ -443,6 +443,41 @@ def test_narrow_terminal_gets_the_columns_that_fit_and_the_reasons():
     assert fitting(list(cells), cells, 20) == ["trial", "why"]
     assert short_names(["train_5070c_00001", "train_5070c_00002"]) == ["00001", "00002"]
     assert short_names(["one"]) == ["one"]
+
+
+def test_narrow_terminal_gets_the_metric_before_iteration_time_and_reasons():
+    cells = {
+        **{
+            "trial": ["00001"],
+            "status": ["TERMINATED"],
+            "iteration": ["3"],
+            "time_total_s": ["0.270616"],
+            "lr": ["0.1"],
+        },
+        **{"timesteps_total": ["768"], "episode_reward_mean": ["24.7857"], "why": ["x" * 100]},
+    }
+    given = {"metrics": ["episode_reward_mean"], "parameters": ["lr"]}
+    kept = ["trial", "status", "episode_reward_mean"]
+    assert fitting(list(cells), cells, 100, **given) == [*kept[:2], "iteration", "lr", kept[2], "why"]
+    assert fitting(list(cells), cells, 75, **given) == [*kept, "why"]
+    assert fitting(list(cells), cells, 70, **given) == [*kept[:2], "iteration", "lr", kept[2]]
+    assert fitting(list(cells), cells, 44, **given) == kept
+    assert fitting(list(cells), cells, 40, **given) == ["trial", "lr", "episode_reward_mean"]
+    assert fitting(list(cells), cells, 25, **given) == ["trial", "status"]
+    assert fitting(list(cells), cells, 200, **given) == list(cells)
+
+
+@pytest.mark.parametrize(
+    ("metric", "headings", "found"),
+    [
+        ("loss", ["trial", "mean_loss", "loss"], ["loss"]),
+        (None, ["trial", "time_total_s", "timesteps_total", "a", "episode_reward_mean"], ["episode_reward_mean"]),
+        (None, ["trial", "time_total_s", "a"], []),
+        ("absent", ["trial", "episode_reward_mean"], []),
+    ],
+)
+def test_metric_of_a_table_is_that_of_the_experiment_or_a_usual_one(metric, headings, found):
+    assert metric_columns(SimpleNamespace(metric=metric), headings) == found
 
 
 def test_interrupted_experiment_says_so_and_how_to_go_on(tmp_path):

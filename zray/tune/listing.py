@@ -12,10 +12,13 @@ from .reporters.rows import DEFAULT_METRICS, PARAMETERS_MAX
 from .trial import Trial, TrialState, headline
 from .waits import state_in_words, why_waiting
 
-__all__ = ["listed", "state_of", "usual_columns"]
+__all__ = ["listed", "metric_columns", "parameter_columns", "state_of", "usual_columns"]
 
 # A table with more columns than these has the usual ones alone.
 COLUMNS_MAX = 16
+
+# Usual metrics that say how far a trial is, and not how good.
+_COUNTS = ("training_iteration", "time_total_s", "timesteps_total")
 
 # Of a trial that ran when its program ended.
 INTERRUPTED = "interrupted: no program runs the experiment"
@@ -86,13 +89,28 @@ def usual_columns(recorded: Recorded, headings: list[str]) -> list[str]:
     """
     if len(headings) <= COLUMNS_MAX:
         return headings
-    names = dict.fromkeys(name for trial in recorded.trials for name in flattened(trial.parameters))
-    kept = {"trial", "status", "iteration", "time_total_s", "why", *list(names)[:PARAMETERS_MAX], *DEFAULT_METRICS}
+    kept = {"trial", "status", "iteration", "time_total_s", "why", *parameter_columns(recorded), *DEFAULT_METRICS}
     kept.add(recorded.metric or "")
     counted = {recorded.metric, *DEFAULT_METRICS} - {"time_total_s"}
     if counted.isdisjoint(headings):
         kept.update(headings[:COLUMNS_MAX])  # nothing says which metrics count
     return [heading for heading in headings if heading in kept]
+
+
+def parameter_columns(recorded: Recorded) -> list[str]:
+    """The columns of the first parameters."""
+    names = dict.fromkeys(name for trial in recorded.trials for name in flattened(trial.parameters))
+    return list(names)[:PARAMETERS_MAX]
+
+
+def metric_columns(recorded: Recorded, headings: list[str]) -> list[str]:
+    """The column of the experiment's metric, in a list; without one that of a usual metric, as the return of RLlib.
+
+    Args:
+        headings: all columns.
+    """
+    names = [recorded.metric] if recorded.metric else [name for name in DEFAULT_METRICS if name not in _COUNTS]
+    return [name for name in names if name in headings][:1]
 
 
 def listed(
