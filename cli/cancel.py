@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from .tables import counted
+
 # So many characters of an id name a task; fewer could be the name of a function.
 ID_CHARACTERS_MIN = 6
 NO_SESSION = "No session runs on this machine: run the command on a machine of the cluster."
@@ -31,14 +33,9 @@ def cancel(target: str, force: bool, no_recursive: bool, session: str | None) ->
         tasks, calls = cancel_all(target, force, not no_recursive)
     finally:
         zray.shutdown()
-    counts = [in_words(tasks, "task")] if tasks or not calls else []
-    counts += [in_words(calls, "call")] if calls else []
+    counts = [counted(tasks, "task")] if tasks or not calls else []
+    counts += [counted(calls, "call")] if calls else []
     click.echo(f"Cancelled {' and '.join(counts)}.")
-
-
-def in_words(count: int, noun: str) -> str:
-    """A number with its noun."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def address_of(name: str | None) -> str:

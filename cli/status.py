@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from .tables import counted
+
 # Counts of a session, each with its meaning.
 ROWS = {
     "jobs": "programs with work on this node",
@@ -202,8 +204,9 @@ def line_of(fact: dict[str, Any]) -> str:
     """Return a line for a session: resources and work."""
     counts = fact["counts"]
     used, capacity = (counts.get(f"store_{name}_bytes", 0) / 1e6 for name in ("used", "capacity"))
-    parts = [f"{len(fact['programs'])} programs"]
-    parts += [f"{counts.get(name, 0):,} {name}" for name in ("workers", "actors", "tasks", "ready", "finished")]
+    parts = [counted(len(fact["programs"]), "program")]
+    parts += [counted(counts.get(f"{name}s", 0), name) for name in ("worker", "actor", "task")]
+    parts += [f"{counts.get(name, 0):,} {name}" for name in ("ready", "finished")]
     parts += [f"{amount} {name}" for name, amount in shown(fact["resources"])]
     parts.append(f"store {used:,.1f} of {capacity:,.0f} MB")
     return f"session {fact['session']}, since {fact['started']}: {', '.join(parts)}"
@@ -243,7 +246,7 @@ def cluster_line(fact: dict[str, Any]) -> str:
             summed = total.setdefault(name, {"total": 0, "free": 0})
             summed["total"] += amount["total"]
             summed["free"] += amount["free"]
-    parts = [f"{len(nodes):,} node{'' if len(nodes) == 1 else 's'}"]
+    parts = [counted(len(nodes), "node")]
     if draining := sum(node["is_draining"] for node in nodes):
         parts.append(f"{draining:,} draining")
     parts += [f"{amount} {name}" for name, amount in shown(total)]

@@ -1,4 +1,4 @@
-"""Tables for people: as wide as the terminal; in a pipe or a file each row is one line, whole."""
+"""Tables for people: as wide as the terminal; in a pipe or a file each row is one line, whole; and counts in words."""
 
 from __future__ import annotations
 
@@ -19,3 +19,8 @@ def show(table: Table) -> None:
     for column in table.columns:
         column.overflow = "fold"  # by default an ellipsis takes the place of what has no room
     Console(width=None if sys.stdout.isatty() else WIDE).print(table)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun, as "1 task" and "2 tasks"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -30,10 +30,10 @@ def test_session_in_a_line():
         "started": "today",
         "programs": [{}],
         "resources": {"CPU": {"total": 4, "free": 1}},
-        "counts": {"tasks": 7, "store_used_bytes": 1e6, "store_capacity_bytes": 2e9},
+        "counts": {"actors": 1, "tasks": 7, "store_used_bytes": 1e6, "store_capacity_bytes": 2e9},
     }
     assert module.line_of(fact) == (
-        "session abc, since today: 1 programs, 0 workers, 0 actors, 7 tasks, 0 ready, 0 finished, 3 of 4 CPU, "
+        "session abc, since today: 1 program, 0 workers, 1 actor, 7 tasks, 0 ready, 0 finished, 3 of 4 CPU, "
         "store 1.0 of 2,000 MB"
     )
 
