@@ -121,6 +121,23 @@ def test_unknown_option_names_the_nearest_and_its_method(name, message):
         PPOConfig().training(**{name: 1})
 
 
+@pytest.mark.parametrize(
+    "config, name, message",
+    [
+        (SACConfig, "ent_coef", r"SACConfig.training has no option 'ent_coef'.  It is 'alpha' here, of training\(\).$"),
+        (DQNConfig, "exploration_initial_eps", r"It is 'epsilon' here, .*, as \[\[0, 1.0\], \[10000, 0.05\]\].$"),
+        (DQNConfig, "start_e", r"It is 'epsilon' here, of training\(\), as"),
+        (DQNConfig, "ent_coef", r"has no option 'ent_coef'.  It is 'entropy_coeff' of A2C and A3C and PPO.$"),
+        (PPOConfig, "exploration_initial_eps", "It is 'epsilon' of DQN.$"),
+        (SACConfig, "target_update_interval", "It is 'target_network_update_freq' of DQN.$"),
+        (ESConfig, "gae_lambda", r"It is 'lambda_' of A2C and A3C and PPO.$"),
+    ],
+)
+def test_unknown_option_of_another_library_is_named_as_the_algorithm_has_it(config, name, message):
+    with pytest.raises(TypeError, match=message):
+        config().training(**{name: 1})
+
+
 def test_options_that_are_not_there_yet_say_what_to_do():
     with pytest.raises(NotImplementedError, match="option 'input_' of rllib yet.  Train from an environment"):
         PPOConfig().offline_data(input_="/tmp/recorded")

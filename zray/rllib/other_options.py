@@ -247,7 +247,7 @@ FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "_use_beta_distribution": ((False,), "The policy of SAC is normal, squashed to the bounds."),
 }
 
-# Names of other libraries, and the option that means the same: for messages.
+# Names of other libraries, and the options that mean the same, of which an algorithm has one: for messages.
 OTHERS = {
     "learning_rate": "lr",
     "n_steps": "rollout_fragment_length",
@@ -259,7 +259,7 @@ OTHERS = {
     "net_arch": "model",
     "clip_range": "clip_param",
     "clip_coef": "clip_param",
-    "ent_coef": "entropy_coeff",
+    "ent_coef": "entropy_coeff alpha",
     "vf_coef": "vf_loss_coeff",
     "gae_lambda": "lambda_",
     "n_epochs": "num_epochs",
@@ -267,6 +267,9 @@ OTHERS = {
     "target_kl": "kl_target",
     "gradient_steps": "updates_per_iteration",
     "target_update_interval": "target_network_update_freq",
+    "exploration_initial_eps": "epsilon",
+    "start_e": "epsilon",
+    "end_e": "epsilon",
     "discount": "gamma",
     "discount_factor": "gamma",
 }

@@ -432,10 +432,14 @@ def _algorithms_with(name: str) -> list[str]:
 def unknown(place: str, name: str, options: Mapping[str, Any]) -> str:
     """Return the message for an unknown option: the nearest option, and the owning method."""
     today = {*options, *OPTIONS}
-    if OTHERS.get(name) in today:
-        own = OTHERS[name]
-        owner = OPTIONS[own].owner if own in OPTIONS else "training"
-        return f"{place} has no option {name!r}.  It is {own!r} here, of {owner}()."
+    meant = OTHERS.get(name, "").split()
+    for own in meant:
+        if own in options:
+            owner = OPTIONS[own].owner if own in OPTIONS else "training"
+            form = f", as {options[own]}" if isinstance(options[own], list) else ""
+            return f"{place} has no option {name!r}.  It is {own!r} here, of {owner}(){form}."
+    if meant and (names := _algorithms_with(meant[0])):
+        return f"{place} has no option {name!r}.  It is {meant[0]!r} of {' and '.join(names)}."
     if names := _algorithms_with(name):
         return f"{place} has no option {name!r}.  It is one of {' and '.join(names)}."
     near = difflib.get_close_matches(name, sorted(today), 1) or difflib.get_close_matches(name, sorted(_FORMER), 1)
