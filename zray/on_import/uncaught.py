@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -16,6 +16,9 @@ def install() -> None:
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None and shell.showtraceback.__module__ != __name__:
+        _cut_in(shell)
 
 
 def uninstall() -> None:
@@ -37,16 +40,28 @@ def cut(trace: TracebackType | None) -> None:
         last.tb_next = None
 
 
+def _cut_in(shell: Any) -> None:
+    """Let a shell of IPython, or of a notebook, cut each error that it shows: only shells tell of its display."""
+    shown = shell.showtraceback
+
+    def showtraceback(exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
+        cut_all((exc_tuple or sys.exc_info())[1])
+        shown(exc_tuple, *args, **kwargs)
+
+    shell.showtraceback = showtraceback
+
+
 def lines_for_ipython(error: BaseException) -> list[str]:
-    """Return the traceback as in IPython, also for notebooks, without the zray frames that raised the error."""
+    """Return the traceback of an error of zray as IPython shows it, for shells that begin after `import zray`."""
     cut_all(error)
     shell = sys.modules["IPython"].get_ipython()
     lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
     return lines
 
 
-def cut_all(error: BaseException) -> None:
-    """Cut the traceback of an error, and the tracebacks of all causes."""
+def cut_all(error: BaseException | None) -> None:
+    """Cut the traceback of an error, and the tracebacks of all causes and members."""
+    from ..exceptions.parts import is_group
     from ..store.folding import shows_all
 
     seen: set[int] = set()
@@ -56,7 +71,8 @@ def cut_all(error: BaseException) -> None:
         if part is not None and id(part) not in seen:
             seen.add(id(part))
             cut(part.__traceback__)
-            todo += [part.__cause__, part.__context__]
+            members: Any = part
+            todo += [part.__cause__, part.__context__, *(members.exceptions if is_group(type(part)) else ())]
 
 
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
