@@ -1,6 +1,7 @@
 """Options of RLlib: defaults in docstrings against the code, and the tables of docs/rllib.md against the docstrings."""
 
 import inspect
+import pydoc
 import re
 
 import pytest
@@ -21,6 +22,11 @@ METHODS = [
     *("environment", "env_runners", "training", "evaluation", "multi_agent", "debugging", "reporting", "resources"),
     *("fault_tolerance", "callbacks", "framework"),
 ]
+
+
+@pytest.mark.parametrize("config", [AlgorithmConfig, *CONFIGS.values()], ids=lambda config: config.__name__)
+def test_help_shows_no_address_for_an_option_that_is_not_given(config):
+    assert " at 0x" not in pydoc.render_doc(config) and "= <default>" in pydoc.render_doc(config.training)
 
 
 def documented(method):

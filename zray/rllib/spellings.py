@@ -19,7 +19,15 @@ __all__ = ["ABSENT", "CONVERTED", "IGNORED", "OPTIONS", "common_defaults", "tran
 
 logger = logging.getLogger("zray.rllib")
 
-UNSET = object()
+
+class _Unset:
+    """The default of an option that is not given, short in help()."""
+
+    def __repr__(self) -> str:
+        return "<default>"
+
+
+UNSET = _Unset()
 _STEPS = Range(0, 1e18)
 
 
