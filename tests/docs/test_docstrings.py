@@ -20,10 +20,26 @@ UNNAMED = ("self", "cls", "options", "ignored", "further", "former", "args", "kw
 MADE_BY_ZRAY = {
     "zray.actor.ActorHandle",
     "zray.actor.ActorMethod",
+    "zray.api.generators.ObjectRefGenerator",
+    "zray.dag.ClassMethodNode",
+    "zray.dag.ClassNode",
+    "zray.dag.CompiledDAG",
+    "zray.dag.DAGInputData",
+    "zray.dag.FunctionNode",
+    "zray.dag.InputAttributeNode",
+    "zray.exceptions.ActorClassInheritanceException",
+    "zray.object_ref.DynamicObjectRefGenerator",
     "zray.object_ref.ObjectRef",
     "zray.remote_function.RemoteFunction",
+    "zray.rllib.callbacks.BaseEnv",
+    "zray.rllib.modules.LearnerGroup",
     "zray.runtime_context.RuntimeContext",
+    "zray.tune.errors.TuneError",
+    "zray.util.check_serialize.FailureTuple",
     "zray.util.placement_group.PlacementGroup",
+    "zray.util.placement_group.PlacementGroupID",
+    "zray.util.queue.Empty",
+    "zray.util.queue.Full",
 }
 BAD_BEGINS = PRONOUNS | set("of as by to in on at from with among beside between behind beyond".split())
 

@@ -76,6 +76,9 @@ def ask_for_nodes(*, with_dead: bool = False) -> list[Any]:
 def timeline(filename: str | None = None) -> Any:
     """Absent: a trace of the tasks that ran.
 
+    Args:
+        filename: accepted for Ray's programs.
+
     Raises:
         NotImplementedError: always; says what to do instead.
     """

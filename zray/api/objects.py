@@ -232,11 +232,9 @@ def cancel(ref: ObjectRef[Any] | ObjectRefGenerator[Any], *, force: bool = False
         ValueError: `force` for an actor's call: see kill().
 
     Example:
-        >>> ref = simulate.remote(hours=10)
-        >>> zray.cancel(ref)
-        >>> zray.get(ref)
-        Traceback (most recent call last):
-        zray.exceptions.TaskCancelledError: Task simulate was cancelled
+        ref = simulate.remote(hours=10)
+        zray.cancel(ref)
+        zray.get(ref)  # raises TaskCancelledError
     """
     from ..ids import is_put, task_of
     from ..options.remote_options import check_flag

@@ -39,7 +39,14 @@ class Columns:
 
 @dataclasses.dataclass
 class DefaultModelConfig:
-    """Options of the model, for `config.rl_module(model_config=...)`; None: the default of the algorithm."""
+    """Options of the model, for `config.rl_module(model_config=...)`; None: the default of the algorithm.
+
+    Args:
+        fcnet_hiddens, fcnet_activation: sizes and activation of layers.
+        conv_filters, conv_activation: the same for images.
+        vf_share_layers: whether the value has the layers of the policy.
+        use_lstm, lstm_cell_size, max_seq_len: whether the model is recurrent, its size, and the length of sequences.
+    """
 
     fcnet_hiddens: list[int] | None = None
     fcnet_activation: str | None = None
@@ -126,11 +133,20 @@ class RLModule:
     forward_exploration = forward_inference
 
     def forward_train(self, batch: Mapping[str, Any], **ignored: Any) -> dict[str, Any]:
-        """Outputs of the model for observations, with gradients."""
+        """Outputs of the model for observations, with gradients.
+
+        Args:
+            batch: as for `forward_inference`.
+        """
         return self._forward(batch)
 
     def compute_values(self, batch: Mapping[str, Any], embeddings: Any = None) -> Any:
-        """The values of states."""
+        """Values of states.
+
+        Args:
+            batch: as for `forward_inference`.
+            embeddings: accepted for Ray's programs.
+        """
         return self._forward(batch)["vf_preds"]
 
     def get_inference_action_dist_cls(self) -> Any:
@@ -157,7 +173,11 @@ class RLModule:
         return dict(self.policy.get_weights())
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take parameters of the model."""
+        """Take parameters of the model.
+
+        Args:
+            state: arrays by name, as of `get_state`.
+        """
         self.policy.set_weights(state)
 
     def parameters(self) -> Any:
@@ -212,7 +232,11 @@ class LearnerGroup:
         return found
 
     def set_weights(self, weights: Mapping[str, Any]) -> None:
-        """Take parameters, by policy and name."""
+        """Take parameters of the models.
+
+        Args:
+            weights: arrays by policy and name, as of `get_weights`.
+        """
         self.algorithm.set_weights(weights)
 
     def get_state(self, *args: Any, **ignored: Any) -> dict[str, Any]:
@@ -221,14 +245,22 @@ class LearnerGroup:
         return {"learner": own}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take a state of `get_state`."""
+        """Take a state.
+
+        Args:
+            state: as of `get_state`.
+        """
         own = state["learner"]
         self.set_weights(own["rl_module"])
         if "state" in own:
             self.algorithm.set_learner_state(own["state"])
 
     def foreach_learner(self, func: Any, **ignored: Any) -> list[Any]:
-        """The results of a function, which is called with an object that has `module` and the weights' methods."""
+        """Call a function for the learner, and return its results as a list.
+
+        Args:
+            func: a function of an object that has `module` and the methods of this class.
+        """
         return [func(self)]
 
     @property

@@ -40,7 +40,10 @@ class Replay:
         self.size = self.place = 0
 
     def add(self, rows: dict[str, np.ndarray]) -> np.ndarray:
-        """Add transitions: arrays of equal length, by name.
+        """Add transitions.
+
+        Args:
+            rows: arrays of equal length, by name.
 
         Returns:
             Their places.
@@ -58,7 +61,12 @@ class Replay:
         return places
 
     def draw(self, count: int, beta: float = 0.0) -> dict[str, np.ndarray]:
-        """A batch, with "weights" and "places"."""
+        """Draw a batch, with "weights" and "places".
+
+        Args:
+            count: transitions.
+            beta: of no use here: each weight is 1.
+        """
         del beta
         places = self.rng.integers(self.size, size=count)
         return self._rows(places, np.ones(count, np.float32))
@@ -68,7 +76,12 @@ class Replay:
         return {**rows, "weights": weights, "places": places}
 
     def update(self, places: np.ndarray, errors: np.ndarray) -> None:
-        """Take the errors of a batch: they are of no use here."""
+        """Take the errors of a batch, which are of no use here.
+
+        Args:
+            places: of its transitions.
+            errors: one for each place.
+        """
 
     def reseed(self, seed: int) -> None:
         """Draw by other random numbers."""
@@ -98,6 +111,10 @@ class PrioritizedReplay(Replay):
         w_i  = (N P(i))^-beta / max w
 
     A sum tree finds a transition in log2(capacity) steps; a batch is drawn from equal segments of the total.
+
+    Args:
+        capacity, seed: as of `Replay`.
+        alpha, epsilon: as in the formula.
     """
 
     def __init__(self, capacity: int, seed: int = 0, alpha: float = 0.6, epsilon: float = 1e-6) -> None:
@@ -108,6 +125,14 @@ class PrioritizedReplay(Replay):
         self.largest = 1.0
 
     def add(self, rows: dict[str, np.ndarray]) -> np.ndarray:
+        """Add transitions.
+
+        Args:
+            rows: arrays of equal length, by name.
+
+        Returns:
+            Their places.
+        """
         places = super().add(rows)
         self._set(places, np.full(len(places), self.largest**self.alpha))
         return places
@@ -121,6 +146,12 @@ class PrioritizedReplay(Replay):
             nodes = np.unique(nodes >> 1)
 
     def draw(self, count: int, beta: float = 0.4) -> dict[str, np.ndarray]:
+        """Draw a batch, with "weights" and "places".
+
+        Args:
+            count: transitions.
+            beta: as in the formula.
+        """
         total = self.tree[1]
         wanted = (np.arange(count) + self.rng.random(count)) * (total / count)
         nodes: np.ndarray = np.ones(count, dtype=np.int64)
@@ -135,6 +166,12 @@ class PrioritizedReplay(Replay):
         return self._rows(places, (weights / weights.max()).astype(np.float32))
 
     def update(self, places: np.ndarray, errors: np.ndarray) -> None:
+        """Take the errors of a batch, which are the priorities of its transitions from now on.
+
+        Args:
+            places: of its transitions.
+            errors: one for each place.
+        """
         priorities = np.abs(errors) + self.epsilon
         self.largest = max(self.largest, float(priorities.max()))
         self._set(places, priorities**self.alpha)

@@ -249,7 +249,11 @@ StatusReporter = Reporter
 
 
 def function(func: Callable[..., Any]) -> Callable[..., Any]:
-    """A function as a value of a configuration, which is passed on and not called, as in 2018 and 2019."""
+    """A function as a value of a configuration, which is passed on and not called, as in 2018 and 2019.
+
+    Args:
+        func: the function.
+    """
     return functools.partial(func)
 
 

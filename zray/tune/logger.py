@@ -189,7 +189,11 @@ class Logger:
         raise NotImplementedError(f"{type(self).__name__} has no method on_result: define it.")
 
     def update_config(self, config: dict[str, Any]) -> None:
-        """Take another configuration."""
+        """Take another configuration.
+
+        Args:
+            config: the configuration from now on.
+        """
         self.config = config
 
     def flush(self) -> None:
@@ -200,14 +204,22 @@ class Logger:
 
 
 class NoopLogger(Logger):
-    """A logger that writes nothing."""
+    """A logger that writes nothing.
+
+    Args:
+        config, logdir, trial: as of `Logger`.
+    """
 
     def on_result(self, result: dict[str, Any]) -> None:
         """Do nothing."""
 
 
 class JsonLogger(Logger):
-    """Writes params.json, and result.json with one result a line."""
+    """Writes params.json, and result.json with one result a line.
+
+    Args:
+        config, logdir, trial: as of `Logger`.
+    """
 
     def _init(self) -> None:
         os.makedirs(self.logdir, exist_ok=True)
@@ -235,7 +247,11 @@ class JsonLogger(Logger):
 
 
 class CSVLogger(Logger):
-    """Writes progress.csv, with the columns of the first result."""
+    """Writes progress.csv, with the columns of the first result.
+
+    Args:
+        config, logdir, trial: as of `Logger`.
+    """
 
     def _init(self) -> None:
         os.makedirs(self.logdir, exist_ok=True)
@@ -266,7 +282,11 @@ class CSVLogger(Logger):
 
 
 class TBXLogger(Logger):
-    """Writes TensorBoard's events."""
+    """Writes TensorBoard's events.
+
+    Args:
+        config, logdir, trial: as of `Logger`.
+    """
 
     def _init(self) -> None:
         os.makedirs(self.logdir, exist_ok=True)
@@ -296,6 +316,7 @@ class UnifiedLogger(Logger):
     Args:
         config, logdir, trial: as of `Logger`.
         loggers: classes; None: those of DEFAULT_LOGGERS.
+        sync_function: accepted for programs of 2018.
     """
 
     def __init__(

@@ -60,7 +60,16 @@ DEFAULT_RESULTS_DIR = os.environ.get("TUNE_RESULT_DIR") or os.path.expanduser("~
 
 
 class TrainingResult(NamedTuple):
-    """A result of a step, as returned by classes of 2017 and 2018. None fields are left out."""
+    """A result of a step, as returned by classes of 2017 and 2018.  A field that is None is left out.
+
+    Args:
+        timesteps_total, done, info: steps so far; whether the trial ends; anything else.
+        episode_reward_mean, episode_reward_min, episode_reward_max: returns of episodes.
+        policy_reward_mean, episode_len_mean, episodes_total: returns by policy, steps of an episode, episodes so far.
+        mean_accuracy, mean_validation_accuracy, mean_loss, neg_mean_loss: metrics of supervised learning.
+        experiment_id, training_iteration, timesteps_this_iter: the experiment, the number and the steps of the result.
+        time_this_iter_s, time_total_s, pid, date, timestamp, hostname, node_ip, config: filled in by Tune.
+    """
 
     timesteps_total: int | None = None
     done: bool | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from ..on_import import shadows
@@ -137,7 +137,7 @@ def checkpoint_dir(step: int | None = None) -> Iterator[str]:
 
 
 class TuneContext:
-    """Return facts of the current trial; outside of a trial: None."""
+    """Facts of the current trial; outside of a trial: None."""
 
     def _fact(self, name: str) -> Any:
         session = current()
@@ -218,7 +218,9 @@ def get_trial_dir() -> str | None:
     return get_context().get_trial_dir()
 
 
-get_trial_resources: Callable[[], Any] = TuneContext().get_trial_resources
+def get_trial_resources() -> Any:
+    """Return the resources of the current trial."""
+    return get_context().get_trial_resources()
 
 
 def is_session_enabled() -> bool:

@@ -15,8 +15,9 @@ TRIALS_MAX = 10_000
 
 
 class FailureTuple:
-    """A part that cannot be serialized.  `obj`: the part; `name`: how to find the part; `parent`: the enclosing
-    object.
+    """A part that cannot be serialized.
+
+    `obj`: the part; `name`: how to find the part; `parent`: the enclosing object.
     """
 
     def __init__(self, obj: Any, name: str, parent: Any) -> None:

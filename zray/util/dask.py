@@ -98,6 +98,9 @@ def disable_dask_on_ray() -> Any:
 class RayDaskCallback:
     """Ray's callback around dask tasks, missing in zray so far.
 
+    Args:
+        callbacks, named: functions of Ray's programs.
+
     Raises:
         NotImplementedError: always; says what to do instead.
     """

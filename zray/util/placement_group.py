@@ -223,6 +223,9 @@ def placement_group(
 def validate_placement_group(bundles: Any, strategy: str = PACK, lifetime: str | None = None) -> bool:
     """Check the arguments of placement_group(), and return True.
 
+    Args:
+        bundles, strategy, lifetime: as of placement_group().
+
     Raises:
         ValueError, TypeError: placement_group() would raise the same.
     """

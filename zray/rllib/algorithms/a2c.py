@@ -109,7 +109,11 @@ class A2CConfig(AlgorithmConfig):
 
 
 class A2C(Algorithm):
-    """A2C."""
+    """Algorithm A2C, a trainable of Tune.  `A2CConfig` has its options.
+
+    Args:
+        config, env, logger_creator: as of `Algorithm`.
+    """
 
     config_class = A2CConfig
 

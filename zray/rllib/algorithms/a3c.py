@@ -191,7 +191,11 @@ class GradientHost(GroupHost):
 
 
 class A3C(Algorithm):
-    """A3C."""
+    """Algorithm A3C, a trainable of Tune.  `A3CConfig` has its options.
+
+    Args:
+        config, env, logger_creator: as of `Algorithm`.
+    """
 
     config_class = A3CConfig
     host_class = GradientHost

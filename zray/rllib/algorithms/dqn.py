@@ -212,7 +212,11 @@ class DQNConfig(AlgorithmConfig):
 
 
 class DQN(Algorithm):
-    """DQN."""
+    """Algorithm DQN, a trainable of Tune.  `DQNConfig` has its options.
+
+    Args:
+        config, env, logger_creator: as of `Algorithm`.
+    """
 
     config_class = DQNConfig
     policy_class = QPolicy

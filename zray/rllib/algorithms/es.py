@@ -191,7 +191,11 @@ def pair_weights(returns: np.ndarray, mode: str, top_directions: int | None) -> 
 
 
 class ES(Algorithm):
-    """ES."""
+    """Algorithm ES, a trainable of Tune.  `ESConfig` has its options.
+
+    Args:
+        config, env, logger_creator: as of `Algorithm`.
+    """
 
     config_class = ESConfig
     takes_custom_models = False

@@ -161,7 +161,11 @@ class PPOConfig(AlgorithmConfig):
 
 
 class PPO(Algorithm):
-    """PPO."""
+    """Algorithm PPO, a trainable of Tune.  `PPOConfig` has its options.
+
+    Args:
+        config, env, logger_creator: as of `Algorithm`.
+    """
 
     config_class = PPOConfig
     takes_sequences = takes_agents = takes_losses = True

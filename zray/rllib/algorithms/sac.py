@@ -277,7 +277,11 @@ class SACPolicy(Policy):
 
 
 class SAC(Algorithm):
-    """SAC."""
+    """Algorithm SAC, a trainable of Tune.  `SACConfig` has its options.
+
+    Args:
+        config, env, logger_creator: as of `Algorithm`.
+    """
 
     config_class = SACConfig
     policy_class = SACPolicy

@@ -110,7 +110,10 @@ class SampleBatch(dict[str, Any]):
 
 
 def concat_samples(samples: Sequence[SampleBatch]) -> SampleBatch:
-    """The steps of all batches, in their order.
+    """Join batches: the steps of all, in their order.
+
+    Args:
+        samples: batches with the same columns.
 
     Raises:
         ValueError: the batches differ in their columns.

@@ -19,7 +19,6 @@ __all__ = [
     "Repeater",
     "SearchAlgorithm",
     "Searcher",
-    "as_searcher",
     "create_searcher",
     "grid_search",
 ]
