@@ -63,3 +63,7 @@ def test_page_has_at_most_1200_words(page):
 def test_site_has_each_page_in_its_navigation():
     nav = (ROOT / "mkdocs.yml").read_text()
     assert set(re.findall(r": ([\w/-]+\.md)$", nav, re.M)) == {str(page.relative_to(DOCS)) for page in PAGES}
+
+
+def test_cpu_build_of_torch_has_a_command():
+    assert "pip install torch --index-url https://download.pytorch.org/whl/cpu" in (DOCS / "install.md").read_text()
