@@ -67,3 +67,10 @@ def test_site_has_each_page_in_its_navigation():
 
 def test_cpu_build_of_torch_has_a_command():
     assert "pip install torch --index-url https://download.pytorch.org/whl/cpu" in (DOCS / "install.md").read_text()
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.stem)
+def test_commands_install_zray_from_a_clone_or_a_wheel(page):
+    """No package index has zray."""
+    for command in re.findall(r"pip install ([^`\n]+)", page.read_text()):
+        assert "zray" not in command or "dist/zray-" in command, command
