@@ -35,6 +35,22 @@ def test_task_takes_values_refs_and_keywords():
     assert zray.get([add.remote(index) for index in range(20)]) == list(range(1, 21))
 
 
+def test_names_of_a_local_function_are_without_its_function():
+    @zray.remote
+    def local(value):
+        raise ValueError(zray.get_runtime_context().get_task_name())
+
+    ref = local.remote(1)
+    with pytest.raises(TaskError) as found:
+        zray.get(ref)
+    assert found.value.function_name == "local" and str(found.value.cause) == "local"
+    assert repr(local) == "RemoteFunction(local)"
+    for call in (local, local.remote):
+        with pytest.raises(TypeError, match=r"(^|function )local\b") as refused:
+            call()
+        assert "<locals>" not in str(refused.value)
+
+
 def test_task_returns_several_values_or_none():
     @zray.remote(num_returns=2)
     def divide(a, b):

@@ -312,3 +312,5 @@ def test_names_of_a_local_class_are_without_its_function():
 
     actor = Local.remote()
     assert zray.get(actor.name.remote()) == "Local.name" and repr(actor).startswith("Actor(Local, ")
+    with pytest.raises(TypeError, match=r"^Local\.name is a method of actors: Local\.remote"):
+        Local.name()

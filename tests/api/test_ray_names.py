@@ -146,7 +146,7 @@ def test_state_of_tasks_and_calls(gate):
     states = [found[task_id].state for task_id in ids]
     assert states[:1] + states[2:] == ["RUNNING", "PENDING_ARGS_AVAIL", "RUNNING"]
     assert states[1] in ("PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER")
-    names = [found[task_id].name.rpartition("<locals>.")[2] for task_id in ids]
+    names = [found[task_id].name for task_id in ids]
     assert names == ["waits", "waits", "take", "Named.__ray_call__"]
     assert found[ids[3]].type == "ACTOR_TASK" and found[ids[3]].actor_id == actor._actor_id.hex()
     assert found[ids[0]].type == "NORMAL_TASK" and found[ids[0]].actor_id is None

@@ -36,7 +36,7 @@ from .actor_handle import (
     find_actor,
 )
 from .introspection import OfInstance, shows_signature, signature_of_constructor
-from .remote_function import NAME_CHARACTERS_MAX, Code, RemoteFunction, configured, serialize_call, with_captured
+from .remote_function import Code, RemoteFunction, configured, name_of, serialize_call, with_captured
 from .signatures import check_arguments, implementations_of, parameters_of, signature_of
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class ActorClass(Generic[C]):
                 raise ActorClassInheritanceException("An actor class cannot be inherited from.")
         self.__cls = cls
         self.__options = options
-        self.__name = cls.__qualname__.rpartition("<locals>.")[2][:NAME_CHARACTERS_MAX]  # for people
+        self.__name = name_of(cls)
         self.__doc__ = cls.__doc__
         self.__name__ = cls.__name__
         self.__qualname__ = cls.__qualname__
@@ -415,7 +415,7 @@ class ClassFunction:
     options = remote
 
     def _how_to_call(self) -> str:
-        cls, name = self._cls.__qualname__, self._name
+        cls, name = name_of(self._cls), self._name
         return (
             f"{cls}.{name} is a method of actors: {cls}.remote(...) creates an actor and returns its handle, and "
             f"handle.{name}.remote(...) calls it."

@@ -62,7 +62,7 @@ class RemoteFunction(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
-        self._name = str(options.get("name") or getattr(function, "__qualname__", repr(function)))[:NAME_CHARACTERS_MAX]
+        self._name = str(options.get("name") or name_of(function))[:NAME_CHARACTERS_MAX]
         self._num_returns = returns_of(options, is_generator=inspect.isgeneratorfunction(function))
         self._blob: bytes | None = None
         self._mark: object = None  # of the runtime that the next two are of
@@ -151,7 +151,7 @@ class RemoteFunction(Generic[P, R]):
     def code(self) -> Code:
         """The pickled function, made on first use, so that it may refer to names defined after it."""
         if self._code is None:
-            self._code = Code(self._function, str(getattr(self._function, "__qualname__", self._name)))
+            self._code = Code(self._function, name_of(self._function))
         return self._code
 
     def remote(self, /, *args: P.args, **kwargs: P.kwargs) -> ObjectRef[R]:
@@ -266,6 +266,12 @@ class RemoteFunction(Generic[P, R]):
 
 
 shows_signature(RemoteFunction.remote)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function or class for people: without enclosing functions."""
+    name = str(getattr(function, "__qualname__", None) or repr(function))
+    return name.rpartition("<locals>.")[2][:NAME_CHARACTERS_MAX]
 
 
 class Code:
