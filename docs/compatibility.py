@@ -92,7 +92,7 @@ def _state(error: Exception) -> str:
     text = str(error)
     if any(text.endswith(advice) for advice in absent.NAMES.values()):
         return "absent"
-    missing = getattr(error, "name", None)
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
     return "extra" if missing and not missing.startswith("zray") else "unknown"
 
 

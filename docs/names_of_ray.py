@@ -37,7 +37,8 @@ NAMES = {
     "": "available_resources cancel cluster_resources get get_actor get_gpu_ids get_runtime_context init "
     "is_initialized kill method nodes put remote shutdown timeline wait ObjectRef ObjectID ObjectRefGenerator "
     "DynamicObjectRefGenerator ActorID ActorClassID FunctionID JobID NodeID PlacementGroupID TaskID UniqueID WorkerID "
-    "LoggingConfig Language LOCAL_MODE SCRIPT_MODE WORKER_MODE actor air autoscaler client cloudpickle cpp_function "
+    "ClientBuilder LoggingConfig Language LOCAL_MODE SCRIPT_MODE WORKER_MODE actor air autoscaler client cloudpickle "
+    "cpp_function "
     "cross_language dag dashboard data exceptions experimental internal java_actor_class java_function "
     "job_submission llm runtime_env serve show_in_dashboard train tune util widgets workflow __version__",
     "actor": "ActorClass ActorHandle ActorMethod exit_actor method",
@@ -61,6 +62,9 @@ NAMES = {
     "experimental.internal_kv": "_internal_kv_get _internal_kv_put",
     "experimental.locations": "get_object_locations",
     "experimental.queue": "Queue",
+    "experimental.compiled_dag_ref": "CompiledDAGRef",
+    "experimental.packaging": "",
+    "experimental.tf_utils": "TensorFlowVariables",
     "experimental.shuffle": "simple_shuffle",
     "experimental.state.api": "list_actors list_nodes list_tasks",
     "experimental.tqdm_ray": "tqdm",
@@ -74,12 +78,16 @@ NAMES = {
     "dashboard.utils": "",
     "data": "Dataset from_items range read_csv read_parquet",
     "llm": "",
+    "operator": "",
     "profiling": "profile",
+    "projects": "",
+    "ray_constants": "",
     "remote_function": "RemoteFunction",
     "runtime_context": "RuntimeContext get_runtime_context",
     "runtime_env": "RuntimeEnv RuntimeEnvConfig",
     "serve": "deployment run",
     "state": "actors nodes timeline",
+    "streaming": "StreamingContext",
     "types": "ObjectRef",
     "widgets": "Template",
     "worker": "get put wait",
@@ -123,7 +131,8 @@ NAMES = {
     "util.tpu": "SlicePlacementGroup slice_placement_group",
     "util.tracing": "",
     "util.tracing.setup_local_tmp_tracing": "setup_tracing",
-    "tune": f"{_SPACES} {_STOPPERS} {_CONFIGS} Analysis CLIReporter Callback Checkpoint Experiment ExperimentAnalysis "
+    "tune": f"{_SPACES} {_STOPPERS} {_CONFIGS} Analysis DurableTrainable CLIReporter Callback Checkpoint Experiment "
+    "ExperimentAnalysis "
     "ExportFormat JupyterNotebookReporter PlacementGroupFactory ProgressReporter ResultGrid Result ResumeConfig "
     "SyncConfig Trainable TuneConfig TuneContext TuneError Tuner checkpoint_dir create_scheduler create_searcher "
     "durable function get_checkpoint get_context get_trial_dir get_trial_id get_trial_name get_trial_resources "
@@ -155,8 +164,8 @@ NAMES = {
     "tune.integration.pytorch_lightning": "TuneReportCallback TuneReportCheckpointCallback TuneCallback",
     "tune.integration.ray_train": "TuneReportCallback",
     "tune.integration.tensorflow": "DistributedTrainableCreator",
-    "tune.integration.torch": "DistributedTrainableCreator",
-    "tune.integration.wandb": "WandbLoggerCallback wandb_mixin WandbTrainableMixin",
+    "tune.integration.torch": "DistributedTrainableCreator is_distributed_trainable",
+    "tune.integration.wandb": "WandbLogger WandbLoggerCallback wandb_mixin WandbTrainableMixin",
     "tune.integration.xgboost": "TuneReportCallback TuneReportCheckpointCallback",
     "tune.logger": "CSVLogger CSVLoggerCallback JsonLogger JsonLoggerCallback Logger LoggerCallback MLFLowLogger "
     "NoopLogger TBXLogger TBXLoggerCallback UnifiedLogger pretty_print DEFAULT_LOGGERS "
@@ -171,7 +180,8 @@ NAMES = {
     "tune.logger.tensorboardx": "TBXLoggerCallback",
     "tune.logger.unified": "UnifiedLogger",
     "tune.logger.wandb": "WandbLoggerCallback",
-    "tune.progress_reporter": "CLIReporter JupyterNotebookReporter ProgressReporter TuneReporterBase",
+    "tune.progress_reporter": "CLIReporter JupyterNotebookReporter ProgressReporter RemoteReporterMixin "
+    "TuneReporterBase",
     "tune.ray_trial_executor": "RayTrialExecutor",
     "tune.registry": "get_trainable_cls is_function_trainable register_env register_input register_trainable "
     "validate_trainable",
@@ -184,7 +194,7 @@ NAMES = {
     "tune.sample": "Categorical Domain Float Function Integer Quantized",
     "tune.schedulers": "ASHAScheduler AsyncHyperBandScheduler FIFOScheduler HyperBandForBOHB HyperBandScheduler "
     "MedianStoppingRule PB2 PopulationBasedTraining PopulationBasedTrainingReplay ResourceChangingScheduler "
-    "TrialScheduler create_scheduler",
+    "SCHEDULER_IMPORT TrialScheduler create_scheduler",
     "tune.schedulers.async_hyperband": "ASHAScheduler AsyncHyperBandScheduler",
     "tune.schedulers.hb_bohb": "HyperBandForBOHB",
     "tune.schedulers.hyperband": "HyperBandScheduler",
@@ -194,7 +204,8 @@ NAMES = {
     "tune.schedulers.resource_changing_scheduler": "DistributeResources DistributeResourcesToTopJob "
     "ResourceChangingScheduler",
     "tune.schedulers.trial_scheduler": "FIFOScheduler TrialScheduler",
-    "tune.search": "BasicVariantGenerator ConcurrencyLimiter DEFAULT_MODE Repeater SearchAlgorithm SearchGenerator "
+    "tune.search": "BasicVariantGenerator ConcurrencyLimiter DEFAULT_MODE Repeater SEARCH_ALG_IMPORT SearchAlgorithm "
+    "SearchGenerator "
     "Searcher UNDEFINED_METRIC_MODE UNDEFINED_SEARCH_SPACE UNRESOLVED_SEARCH_SPACE create_searcher grid_search",
     "tune.search.basic_variant": "BasicVariantGenerator",
     "tune.search.concurrency_limiter": "ConcurrencyLimiter",
@@ -283,7 +294,8 @@ NAMES = {
     "train.sklearn": "SklearnTrainer",
     "train.tensorflow": "TensorflowCheckpoint TensorflowConfig TensorflowTrainer prepare_dataset_shard",
     "train.tensorflow.keras": "ReportCheckpointCallback",
-    "train.torch": "TorchCheckpoint TorchConfig TorchTrainer accelerate backward enable_reproducibility get_device "
+    "train.torch": "TorchCheckpoint TorchConfig TorchPredictor TorchTrainer accelerate backward "
+    "enable_reproducibility get_device "
     "get_devices prepare_data_loader prepare_model prepare_optimizer",
     "train.torch.xla": "TorchXLAConfig",
     "train.trainer": "GenDataset TrainingIterator",

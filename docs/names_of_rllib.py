@@ -19,11 +19,13 @@ _ALGORITHMS = {**_HERE, **_ABSENT}
 
 # Modules behind `ray.`, and their names.
 NAMES = {
-    "rllib": "BaseEnv EnvContext MultiAgentEnv Policy RolloutWorker SampleBatch ExternalEnv VectorEnv",
+    "rllib": "BaseEnv EnvContext MultiAgentEnv Policy RolloutWorker SampleBatch ExternalEnv VectorEnv "
+    "TFPolicy TorchPolicy algorithms rollout train",
     "rllib.algorithms": "Algorithm AlgorithmConfig "
     + " ".join(f"{name} {name}Config" for name in _ALGORITHMS.values()),
     **{f"rllib.algorithms.{module}": f"{name} {name}Config" for module, name in _ALGORITHMS.items()},
     **{f"rllib.agents.{module}": f"{name}Trainer DEFAULT_CONFIG" for module, name in _HERE.items()},
+    "rllib.agents.dqn": "DQNTrainer DEFAULT_CONFIG ApexTrainer",
     **{f"rllib.agents.{module}": f"{name}Trainer" for module, name in _ABSENT.items()},
     "rllib.algorithms.algorithm": "Algorithm",
     "rllib.algorithms.algorithm_config": "AlgorithmConfig",
@@ -46,23 +48,27 @@ NAMES = {
     "rllib.core.rl_module.rl_module": "RLModule RLModuleSpec SingleAgentRLModuleSpec",
     "rllib.core.rl_module.torch.torch_rl_module": "TorchRLModule",
     "rllib.env": "BaseEnv EnvContext MultiAgentEnv VectorEnv ExternalEnv ExternalMultiAgentEnv PolicyClient "
-    "PolicyServerInput TaskSettableEnv",
+    "PolicyServerInput TaskSettableEnv RemoteVectorEnv RemoteBaseEnv PettingZooEnv ParallelPettingZooEnv",
     "rllib.env.base_env": "BaseEnv",
     "rllib.env.env_context": "EnvContext",
     "rllib.env.external_env": "ExternalEnv",
-    "rllib.env.multi_agent_env": "MultiAgentEnv make_multi_agent",
+    "rllib.env.multi_agent_env": "ENV_STATE MultiAgentEnv make_multi_agent",
     "rllib.env.multi_agent_episode": "MultiAgentEpisode",
     "rllib.env.policy_client": "PolicyClient",
     "rllib.env.policy_server_input": "PolicyServerInput",
     "rllib.env.single_agent_env_runner": "SingleAgentEnvRunner",
     "rllib.env.single_agent_episode": "SingleAgentEpisode",
     "rllib.env.vector_env": "VectorEnv",
-    "rllib.evaluation": "Episode MultiAgentEpisode RolloutWorker collect_metrics",
+    "rllib.evaluation": "Episode MultiAgentBatch MultiAgentEpisode PolicyEvaluator PolicyGraph RolloutWorker "
+    "SampleBatch "
+    "TFPolicyGraph TorchPolicyGraph collect_metrics",
+    "rllib.evaluation.metrics": "collect_metrics",
     "rllib.evaluation.episode": "Episode",
-    "rllib.evaluation.postprocessing": "compute_advantages Postprocessing",
+    "rllib.evaluation.postprocessing": "compute_advantages compute_gae_for_sample_batch Postprocessing",
     "rllib.evaluation.rollout_worker": "RolloutWorker get_global_worker",
     "rllib.evaluation.worker_set": "WorkerSet",
-    "rllib.examples.env.multi_agent": "MultiAgentCartPole",
+    "rllib.evaluate": "run",
+    "rllib.examples.env.multi_agent": "GuessTheNumberGame MultiAgentCartPole MultiAgentMountainCar MultiAgentPendulum",
     "rllib.examples.env.random_env": "RandomEnv",
     "rllib.examples.env.stateless_cartpole": "StatelessCartPole",
     "rllib.examples.envs.classes.multi_agent": "MultiAgentCartPole",
@@ -70,16 +76,20 @@ NAMES = {
     "rllib.examples.policy.random_policy": "RandomPolicy",
     "rllib.examples.rl_modules.classes": "ActionMaskingRLModule",
     "rllib.execution": "",
-    "rllib.models": "ActionDistribution MODEL_DEFAULTS ModelCatalog ModelV2",
+    "rllib.models": "ActionDistribution MODEL_DEFAULTS Model ModelCatalog ModelV2 Preprocessor",
     "rllib.models.catalog": "MODEL_DEFAULTS ModelCatalog",
     "rllib.models.modelv2": "ModelV2",
-    "rllib.models.preprocessors": "get_preprocessor",
+    "rllib.models.misc": "normc_initializer",
+    "rllib.models.model": "Model",
+    "rllib.models.preprocessors": "AtariRamPreprocessor DictFlatteningPreprocessor GenericPixelPreprocessor "
+    "MultiBinaryPreprocessor NoPreprocessor OneHotPreprocessor Preprocessor TupleFlatteningPreprocessor "
+    "get_preprocessor",
     "rllib.models.tf.tf_modelv2": "TFModelV2",
     "rllib.models.torch.attention_net": "GTrXLNet",
     "rllib.models.torch.complex_input_net": "ComplexInputNetwork",
     "rllib.models.torch.fcnet": "FullyConnectedNetwork",
     "rllib.models.torch.misc": "SlimFC normc_initializer",
-    "rllib.models.torch.recurrent_net": "RecurrentNetwork",
+    "rllib.models.torch.recurrent_net": "LSTMWrapper RecurrentNetwork",
     "rllib.models.torch.torch_action_dist": "TorchCategorical TorchDiagGaussian TorchDistributionWrapper "
     "TorchMultiCategorical TorchDeterministic",
     "rllib.models.torch.torch_modelv2": "TorchModelV2",
@@ -90,22 +100,38 @@ NAMES = {
     "rllib.policy": "Policy TFPolicy TorchPolicy build_policy_class build_tf_policy",
     "rllib.policy.policy": "Policy PolicySpec",
     "rllib.policy.sample_batch": "DEFAULT_POLICY_ID MultiAgentBatch SampleBatch concat_samples",
+    "rllib.policy.tf_policy_template": "build_tf_policy",
     "rllib.policy.torch_policy": "TorchPolicy",
     "rllib.policy.torch_policy_v2": "TorchPolicyV2",
     "rllib.policy.view_requirement": "ViewRequirement",
-    "rllib.utils": "add_mixins check_learning_achieved deep_update deprecation_warning force_list merge_dicts override "
-    "sigmoid softmax try_import_torch",
+    "rllib.rollout": "create_parser rollout",
+    "rllib.train": "create_parser run_rllib",
+    "rllib.utils": "FilterManager add_mixins check_env check_learning_achieved deep_update deprecation_warning "
+    "force_list merge_dicts override "
+    "sigmoid softmax try_import_jax try_import_tf try_import_tfp try_import_torch",
     "rllib.utils.annotations": "override PublicAPI DeveloperAPI",
     "rllib.utils.exploration": "EpsilonGreedy StochasticSampling",
     "rllib.utils.exploration.curiosity": "Curiosity",
-    "rllib.utils.filter": "MeanStdFilter NoFilter",
-    "rllib.utils.framework": "try_import_tf try_import_torch",
-    "rllib.utils.metrics": "",
-    "rllib.utils.numpy": "sigmoid softmax convert_to_numpy one_hot fc",
+    "rllib.utils.filter": "MeanStdFilter NoFilter RunningStat",
+    "rllib.utils.framework": "TensorType try_import_jax try_import_tf try_import_tfp try_import_torch",
+    "rllib.utils.metrics": "ENV_RUNNER_RESULTS EPISODE_LEN_MEAN EPISODE_RETURN_MAX EPISODE_RETURN_MEAN "
+    "EPISODE_RETURN_MIN EVALUATION_RESULTS LEARNER_RESULTS NUM_AGENT_STEPS_SAMPLED "
+    "NUM_AGENT_STEPS_SAMPLED_LIFETIME NUM_ENV_STEPS_SAMPLED NUM_ENV_STEPS_SAMPLED_LIFETIME NUM_EPISODES "
+    "NUM_EPISODES_LIFETIME",
+    "rllib.utils.metrics.stats": "Stats",
+    "rllib.utils.numpy": "LARGE_INTEGER MAX_LOG_NN_OUTPUT MIN_LOG_NN_OUTPUT SMALL_NUMBER convert_to_numpy fc one_hot "
+    "relu sigmoid softmax",
+    "rllib.utils.check_env": "check_env",
+    "rllib.utils.deprecation": "DEPRECATED_VALUE Deprecated deprecation_warning",
+    "rllib.utils.memory": "ray_get_and_free",
+    "rllib.utils.minibatch_utils": "",
+    "rllib.utils.spaces.repeated": "Repeated",
+    "rllib.utils.spaces.simplex": "Simplex",
     "rllib.utils.replay_buffers": "PrioritizedReplayBuffer ReplayBuffer EpisodeReplayBuffer "
     "PrioritizedEpisodeReplayBuffer MultiAgentReplayBuffer MultiAgentPrioritizedReplayBuffer "
     "MultiAgentEpisodeReplayBuffer FifoReplayBuffer ReservoirReplayBuffer StorageUnit",
-    "rllib.utils.spaces.space_utils": "clip_action flatten_space flatten_to_single_ndarray normalize_action unbatch "
+    "rllib.utils.spaces.space_utils": "clip_action convert_element_to_space_type flatten_space "
+    "flatten_to_single_ndarray normalize_action unbatch "
     "unsquash_action",
     "rllib.utils.test_utils": "check_learning_achieved add_rllib_example_script_args "
     "run_rllib_example_script_experiment check check_train_results check_compute_single_action",

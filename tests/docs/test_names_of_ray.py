@@ -17,6 +17,16 @@ def test_name_of_ray_works_or_says_what_to_do_instead(module):
     assert [name for name, state in walked.items() if state == "unknown"] == []
 
 
+def test_name_of_a_package_without_it_is_unknown():
+    """An AttributeError has the name of the attribute, which is the name of no missing package."""
+    walked = dict(compatibility.walk({"rllib": "NoSuch", "rllib.utils": "no_such", "tune": "Tuner"}))
+    assert [name for name, state in walked.items() if state != "works"] == [
+        "zray.rllib.NoSuch",
+        "zray.rllib.utils.no_such",
+    ]
+    assert walked["zray.rllib.NoSuch"] == walked["zray.rllib.utils.no_such"] == "unknown"
+
+
 def test_list_has_the_names_that_programs_use():
     names = {f"{module}.{name}".lstrip(".") for module, found in compatibility.NAMES.items() for name in found.split()}
     assert len(names) > 700
@@ -39,6 +49,10 @@ def test_page_is_what_the_script_writes():
         "import zray.dashboard.modules.job.sdk",
         "import zray.experimental.channel.shared_memory_channel",
         "from zray.util.tracing.setup_local_tmp_tracing import setup_tracing",
+        "from zray.rllib import ExternalEnv",
+        "from zray.tune import PB2",
+        "import zray.rllib.utils.check_env",
+        "from zray.rllib.train import create_parser",
     ],
 )
 def test_import_of_a_name_from_any_module_of_its_library_says_the_sentence(statement):
@@ -105,3 +119,32 @@ def test_import_of_a_misspelt_name_says_which_one_is_like_it():
 
 def test_question_whether_a_module_is_there_gets_no_error():
     assert compatibility.importlib.util.find_spec("zray.tune.no_such") is None
+
+
+@pytest.mark.parametrize(
+    "former, own",
+    [
+        ("rllib.env.PettingZooEnv", "rllib.env.wrappers.pettingzoo_env.PettingZooEnv"),
+        ("rllib.evaluation.SampleBatch", "rllib.policy.sample_batch.SampleBatch"),
+        ("rllib.evaluation.MultiAgentBatch", "rllib.policy.sample_batch.MultiAgentBatch"),
+        ("rllib.models.Preprocessor", "rllib.models.preprocessors.Preprocessor"),
+        ("rllib.models.preprocessors.OneHotPreprocessor", "rllib.models.preprocessors.FlatteningPreprocessor"),
+        ("rllib.utils.check_learning_achieved", "rllib.utils.test_utils.check_learning_achieved"),
+        ("rllib.utils.try_import_tf", "rllib.utils.framework.try_import_tf"),
+    ],
+)
+def test_name_in_another_module_is_the_same_object(former, own):
+    load = compatibility.importlib.import_module
+    found = [getattr(load(f"zray.{name.rpartition('.')[0]}"), name.rpartition(".")[2]) for name in (former, own)]
+    assert found[0] is found[1]
+
+
+def test_small_helpers_of_rllib_have_the_values_of_ray():
+    from zray.rllib.utils import deprecation, framework, metrics, numpy
+
+    assert numpy.relu([-1.0, 2.0]).tolist() == [0.0, 2.0]
+    assert deprecation.DEPRECATED_VALUE == -1
+    assert (metrics.LEARNER_RESULTS, metrics.NUM_EPISODES) == ("learners", "num_episodes")
+    assert framework.try_import_jax() == (None, None)
+    with pytest.raises(ImportError, match="models on torch only"):
+        framework.try_import_jax(error=True)

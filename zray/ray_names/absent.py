@@ -83,11 +83,12 @@ def row_of(full: str) -> str | None:
     """Return the row of NAMES for a full name; None: no row.
 
     Ray has many names in several modules, so a row of the same library that ends in the same name speaks for it.
+    In the library itself that holds for classes: a module of that name may be there, and not be imported yet.
     """
     if full in NAMES:
         return full
     parts = full.split(".")
-    if len(parts) < 4 or parts[1] not in LIBRARIES:
+    if len(parts) < (3 if parts[-1][:1].isupper() else 4) or parts[1] not in LIBRARIES:
         return None
     begin, end = f"zray.{parts[1]}.", f".{parts[-1]}"
     return next((row for row in NAMES if row.startswith(begin) and row.endswith(end)), None)

@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
 
     if name in _PLACES:
         return doors.value_at(_PLACES[name], __name__)
-    if name in doors.MODULES and "." not in name:
+    if (name in doors.MODULES and "." not in name) or name in ("algorithms", "rollout", "train"):
         from importlib import import_module
 
         return import_module(f"{__name__}.{name}")

@@ -35,11 +35,17 @@ _EVALUATION = {
     "SingleAgentEnvRunner": "groups:Group",
     "WorkerSet": "rollouts:Rollouts",
     "compute_advantages": "advantages:generalized_advantages",
+    "SampleBatch": "policy.sample_batch:SampleBatch",
+    "MultiAgentBatch": "policy.sample_batch:MultiAgentBatch",
+    "PolicyEvaluator": "groups:Group",
+    "PolicyGraph": "policies:Policy",
 }
 _ENVIRONMENTS = {
     "BaseEnv": "callbacks:BaseEnv",
     "EnvContext": "environments:EnvContext",
     "MultiAgentEnv": "env.multi_agent_env:MultiAgentEnv",
+    "PettingZooEnv": "env.wrappers.pettingzoo_env:PettingZooEnv",
+    "ParallelPettingZooEnv": "env.wrappers.pettingzoo_env:ParallelPettingZooEnv",
     **_EVALUATION,
 }
 _REGISTRY = {
@@ -63,8 +69,15 @@ _HELPERS = {
         "override",
         "sigmoid",
         "softmax",
+        "relu",
+        "check_learning_achieved",
+        "DEPRECATED_VALUE",
+        "LARGE_INTEGER",
+        "MAX_LOG_NN_OUTPUT",
+        "MIN_LOG_NN_OUTPUT",
+        "SMALL_NUMBER",
     )
-}
+} | {name: f"utils.framework:{name}" for name in ("try_import_jax", "try_import_tf", "try_import_tfp")}
 _TYPES = {name: "typing:Any" for name in ("AgentID", "EnvConfigDict", "EnvID", "EnvType", "ModelConfigDict")} | {
     name: "typing:Any"
     for name in ("AlgorithmConfigDict", "EpisodeID", "MultiAgentDict", "MultiEnvDict", "PartialAlgorithmConfigDict")

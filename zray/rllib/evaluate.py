@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ..on_import import shadows
+
 __all__ = ["main"]
 
 
@@ -14,3 +16,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 if __name__ == "__main__":
     main()
+else:
+    shadows.name_absent(__name__)

@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "DEPRECATED_VALUE",
     "Deprecated",
     "DeveloperAPI",
     "ExperimentalAPI",
+    "LARGE_INTEGER",
+    "MAX_LOG_NN_OUTPUT",
+    "MIN_LOG_NN_OUTPUT",
     "NotProvided",
     "OldAPIStack",
     "OverrideToImplementCustomLogic",
     "PublicAPI",
+    "SMALL_NUMBER",
     "add_mixins",
     "check_learning_achieved",
     "deep_update",
@@ -25,9 +30,16 @@ __all__ = [
     "force_list",
     "merge_dicts",
     "override",
+    "relu",
     "sigmoid",
     "softmax",
 ]
+
+
+# Values that programs compare with, or take as limits.
+DEPRECATED_VALUE = -1
+SMALL_NUMBER, LARGE_INTEGER = 1e-6, 100_000_000
+MIN_LOG_NN_OUTPUT, MAX_LOG_NN_OUTPUT = -5, 2
 
 
 class NotProvided:
@@ -111,6 +123,11 @@ def softmax(x: Any, axis: int = -1) -> np.ndarray:
 def sigmoid(x: Any) -> np.ndarray:
     """1 / (1 + exp(-x))."""
     return np.asarray(1.0 / (1.0 + np.exp(-np.asarray(x))))
+
+
+def relu(x: Any, alpha: float = 0.0) -> np.ndarray:
+    """x where it is positive, alpha * x elsewhere."""
+    return np.maximum(np.asarray(x), np.asarray(x) * alpha)
 
 
 def explained_variance(y: Any, pred: Any) -> float:

@@ -8,9 +8,11 @@ import gymnasium
 
 from ..environments import EnvContext, make_environment
 
-__all__ = ["LimitedAgents", "MultiAgentCartPole", "MultiAgentDict", "MultiAgentEnv", "make_multi_agent"]
+__all__ = ["ENV_STATE", "LimitedAgents", "MultiAgentCartPole", "MultiAgentDict", "MultiAgentEnv", "make_multi_agent"]
 
 MultiAgentDict = dict[Any, Any]
+# Key of observations with the state of all agents, which QMix reads in Ray.
+ENV_STATE = "state"
 
 
 class MultiAgentEnv(gymnasium.Env[Any, Any]):

@@ -4,8 +4,9 @@ from typing import Any
 
 from .catalog import MODEL_DEFAULTS, ModelCatalog
 from .modelv2 import ModelV2
+from .preprocessors import Preprocessor
 
-__all__ = ["MODEL_DEFAULTS", "ModelCatalog", "ModelV2"]
+__all__ = ["MODEL_DEFAULTS", "ModelCatalog", "ModelV2", "Preprocessor"]
 
 
 def __getattr__(name: str) -> Any:

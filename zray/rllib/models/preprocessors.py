@@ -7,7 +7,20 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-__all__ = ["FlatteningPreprocessor", "NoPreprocessor", "Preprocessor", "get_preprocessor"]
+from ...on_import import shadows
+
+__all__ = [
+    "DictFlatteningPreprocessor",
+    "FlatteningPreprocessor",
+    "MultiBinaryPreprocessor",
+    "NoPreprocessor",
+    "OneHotPreprocessor",
+    "Preprocessor",
+    "TupleFlatteningPreprocessor",
+    "get_preprocessor",
+]
+
+shadows.name_absent(__name__)
 
 
 class Preprocessor:
@@ -64,6 +77,11 @@ class FlatteningPreprocessor(Preprocessor):
     def transform(self, observation: Any) -> np.ndarray:
         row: np.ndarray = np.asarray(gymnasium.spaces.flatten(self._obs_space, observation), dtype=np.float32)
         return row
+
+
+# Ray has a class for each kind of space.
+OneHotPreprocessor = DictFlatteningPreprocessor = TupleFlatteningPreprocessor = FlatteningPreprocessor
+MultiBinaryPreprocessor = FlatteningPreprocessor
 
 
 def get_preprocessor(space: gymnasium.Space[Any]) -> type[Preprocessor]:

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ....on_import import shadows
 from .torch_modelv2 import TorchModelV2
 
 __all__ = ["RecurrentNetwork"]
+
+shadows.name_absent(__name__)
 
 
 class RecurrentNetwork(TorchModelV2):
