@@ -198,7 +198,8 @@ def test_trial_knows_environments_and_models_by_the_names_of_the_program(session
 
 
 ABSENT = """from_state import_model import_policy_model_from_h5 train_buffered get_metrics validate_config validate_env
-try_recover_from_step_attempt restore_workers restore_env_runners local_replay_buffer""".split()
+try_recover_from_step_attempt restore_workers restore_env_runners local_replay_buffer local_worker
+offline_data remote_workers reward_estimators export_to""".split()
 
 
 def test_attributes_of_algorithms_are_there_or_have_a_sentence():

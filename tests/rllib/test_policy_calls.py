@@ -6,8 +6,12 @@ import pytest
 import torch
 
 from zray.rllib.algorithms.dqn import QPolicy
+from zray.rllib.algorithms.es import ESConfig
+from zray.rllib.algorithms.ppo import PPOConfig
 from zray.rllib.algorithms.sac import SACConfig, SACPolicy
+from zray.rllib.env.multi_agent_env import MultiAgentEnv
 from zray.rllib.policies import Policy
+from zray.rllib.vector_policy import VectorPolicy
 
 BOX = gymnasium.spaces.Box(-1, 1, (4,))
 MODEL = {"fcnet_hiddens": [8], "fcnet_activation": "tanh"}
@@ -96,8 +100,6 @@ def test_calls_of_a_program_leave_the_random_numbers_of_training():
 
 
 def test_weights_are_by_policy_as_in_ray():
-    from zray.rllib.algorithms.ppo import PPOConfig
-
     algo = PPOConfig().environment("CartPole-v1").training(model={"fcnet_hiddens": [4]}).build_algo()
     own = algo.get_policy().get_weights()
     found = algo.get_weights()
@@ -113,3 +115,73 @@ def test_weights_are_by_policy_as_in_ray():
         with pytest.raises(ValueError, match="No policy is called 'other'.  The policies are: default_policy"):
             wrong()
     algo.stop()
+
+
+class Pair(MultiAgentEnv):
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+    possible_agents = ["left", "right"]
+
+
+def test_policies_have_the_facts_of_ray():
+    policy = policy_of(DISCRETE)
+    recurrent = Policy(BOX, DISCRETE, {**MODEL, "use_lstm": True, "lstm_cell_size": 8})
+    assert [each.is_recurrent() for each in (policy, recurrent)] == [False, True]
+    assert [each.num_state_tensors() for each in (policy, recurrent)] == [0, 2]
+    assert policy.framework == "torch" and not policy.is_stateful()
+
+
+def test_actions_of_a_dict_are_those_of_its_observations():
+    policy = policy_of(DISCRETE)
+    found = policy.compute_actions_from_input_dict({"obs": ROWS}, explore=False)
+    assert np.array_equal(found[0], policy.compute_actions(ROWS, explore=False)[0])
+    recurrent = Policy(BOX, DISCRETE, {**MODEL, "use_lstm": True, "lstm_cell_size": 8})
+    states = [np.ones((5, 8), np.float32), np.ones((5, 8), np.float32)]
+    given = {"obs": ROWS, "state_in_0": states[0], "state_in_1": states[1]}
+    expected = recurrent.compute_actions(ROWS, states, explore=False)
+    assert np.array_equal(recurrent.compute_actions_from_input_dict(given)[1][0], expected[1][0])
+
+
+@pytest.mark.parametrize("space", [DISCRETE, SEVERAL, gymnasium.spaces.Box(-np.inf, np.inf, (2,))])
+def test_distribution_of_a_policy_has_its_probabilities(space):
+    policy = policy_of(space)
+    actions, _, info = policy.compute_actions(ROWS)
+    own = np.stack([policy.distribution.from_environment(each) for each in actions])
+    distribution = policy.dist_class(torch.from_numpy(info["action_dist_inputs"]))
+    assert np.allclose(distribution.logp(torch.from_numpy(own)).numpy(), info["action_logp"], atol=1e-4)
+
+
+@pytest.mark.parametrize("policy_class", [Policy, VectorPolicy])
+@pytest.mark.parametrize(
+    "name", ["learn_on_batch", "postprocess_trajectory", "compute_gradients", "apply_gradients", "loss", "get_session"]
+)
+def test_attributes_of_policies_that_are_absent_have_a_sentence(policy_class, name):
+    policy = policy_of(gymnasium.spaces.Discrete(2), policy_class)
+    with pytest.raises(AttributeError, match=rf"^zray's policies have no {name!r}\.  [A-Z].*\.$"):
+        getattr(policy, name)
+    assert not hasattr(policy, name)
+
+
+def test_policy_of_evolution_has_the_calls_of_the_others():
+    algo = ESConfig().environment("CartPole-v1").training(episodes_per_batch=10, noise_size=10_000).build_algo()
+    policy = algo.get_policy()
+    actions, states, _ = policy.compute_actions(ROWS, explore=False)
+    assert actions[0] == policy.compute_single_action(ROWS[0], explore=False)[0] == algo.compute_single_action(ROWS[0])
+    assert states == [] and policy.is_recurrent() is False and policy.config["noise_size"] == 10_000
+    policy.set_state(policy.get_state())
+    with pytest.raises(AttributeError, match="numbers without a module of torch: policy.theta"):
+        policy.dist_class  # noqa: B018
+    algo.stop()
+
+
+def test_configurations_have_the_facts_of_ray():
+    config = PPOConfig().environment("CartPole-v1").env_runners(rollout_fragment_length=7)
+    assert (config.framework_str, config.is_atari, config.is_offline) == ("torch", False, False)
+    assert config.get_rollout_fragment_length() == 7
+    assert config.evaluation(evaluation_config={"explore": True}).get_evaluation_config_object()["explore"] is True
+    config.multi_agent(policies={"a", "b"}, policies_to_train=["b"], policy_mapping_fn=lambda agent, *args, **more: "a")
+    specs, learns = config.get_multi_agent_setup(env=Pair())
+    assert list(specs) == ["a", "b"] and specs["a"].observation_space == Pair.observation_space
+    assert [learns(name) for name in specs] == [False, True]
+    for name in ("serialize", "pop", "learner_class"):
+        with pytest.raises(AttributeError, match=rf"PPOConfig has no attribute {name!r}\.  [A-Z].*\.$"):
+            getattr(config, name)

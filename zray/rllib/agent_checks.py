@@ -62,7 +62,7 @@ def of_agents(algorithm: Any, steps: int, of_learner: Callable[[Any], Iterator[C
         policy = algorithm.policy.policies[name]
         found = list(of_batch(policy, batch))
         observations = [each for agent, each in last if owners.get(agent) == name]
-        if observations and not policy.is_recurrent:
+        if observations and not policy.has_state:
             _, expected = policy.forward(filters[name](policy.flatten(observations)))
             behind = batch.next_values[(batch.ended > 0) & (batch.terminated == 0)]
             nearest = behind[np.abs(behind - expected[:, np.newaxis]).argmin(axis=1)]

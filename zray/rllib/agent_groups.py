@@ -336,7 +336,7 @@ def _batch_of(policy: Policy, tracks: list[list[Step]], counted: Any) -> Batch:
         counted,
         column("next_row") if policy.wants_next_observations else None,
     )
-    if not policy.is_recurrent:
+    if not policy.has_state:
         return batch
     sequences = sequences_of(batch.ended, policy.max_seq_len)
     states = [

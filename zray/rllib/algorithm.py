@@ -201,7 +201,7 @@ class Algorithm(Views, Checkpoints, Trainable):
                 f"{type(self).__name__} does not call custom_loss of {type(policy.model.inner).__name__} yet: use PPO, "
                 "or derive an algorithm and change its update."
             )
-        if policy.is_recurrent and not self.takes_sequences:
+        if policy.has_state and not self.takes_sequences:
             raise NotImplementedError(f"{type(self).__name__} {NO_STATE}")
         self.check_unread(policy)
 
@@ -380,7 +380,7 @@ class Algorithm(Views, Checkpoints, Trainable):
         policy = self.get_policy(policy_id)
         is_drawn = self.config["explore"] if explore is None else explore
         found = policy.act_with(observation, state or policy.get_initial_state(), is_drawn, self.rng, full_fetch)
-        return found if full_fetch or policy.is_recurrent else found[0]
+        return found if full_fetch or policy.has_state else found[0]
 
     compute_action = compute_single_action
 

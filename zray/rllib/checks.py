@@ -139,7 +139,7 @@ def of_batch(policy: Policy, batch: Batch) -> Generator[Check, None, list[np.nda
     yield equal(
         "a step's next value is that of the next step", batch.next_values[:-1][inside], batch.values[1:][inside]
     )
-    if policy.is_recurrent:
+    if policy.has_state:
         assert batch.sequences is not None and batch.states is not None
         begins = [np.stack([each[begin, env] for env, begin, _ in batch.sequences]) for each in before]
         for number, (found, expected) in enumerate(zip(batch.states, begins, strict=True)):
@@ -197,7 +197,7 @@ def _of_ppo(algorithm: Any) -> Iterator[Check]:
         log_p = policy.distribution.log_probability(parameters, log_std, rows["actions"])
     ratio = torch.exp(log_p - rows["old_log_p"]).cpu().numpy()
     yield equal("the ratio is 1 in the first minibatch", ratio, np.ones_like(ratio), 1e-3)
-    if policy.is_recurrent:
+    if policy.has_state:
         together, alone = _beside_others_and_alone(policy, rows)
         yield equal("padding is masked: a sequence alone has the same values", alone, together)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Va
 from typing import TYPE_CHECKING, Any
 
 from . import spellings
+from .config_views import ABSENT, ConfigViews
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -18,7 +19,7 @@ NOT_GIVEN: Any = spellings.UNSET  # the default of an argument: the option keeps
 _OWN = ("algo_class", "is_frozen", "options")
 
 
-class AlgorithmConfig:
+class AlgorithmConfig(ConfigViews):
     """Options of an algorithm.  Methods return the configuration itself, so that they can be chained.
 
     An option is an attribute and an item too, in each of its spellings: `config.lr`, `config["num_workers"]`.
@@ -357,42 +358,14 @@ class AlgorithmConfig:
         today = spellings.today_name(name, options)
         if today in options:
             return options[today]
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+        words = f"  {ABSENT[name]}" if name in ABSENT else ""
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.{words}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _OWN or name.startswith("_"):
             object.__setattr__(self, name, value)
         else:
             self._set("update_from_dict", {name: value})
-
-    # --- what follows from options ---
-
-    @property
-    def is_multi_agent(self) -> bool:
-        """Whether policies are named."""
-        return bool(self.options["policies"])
-
-    @property
-    def total_train_batch_size(self) -> int:
-        """Return the steps of an iteration's batch, for the one learner; `train_batch_size`, or the rollouts' size."""
-        given = self.options.get("train_batch_size")
-        if given:
-            return int(given)
-        names = ("num_groups", "num_envs_per_env_runner", "rollout_fragment_length")
-        groups, envs, steps = (self.options[name] for name in names)
-        return int(groups * envs * steps)
-
-    @property
-    def num_learners(self) -> int:
-        """0: the learner is the process of the algorithm."""
-        return 0
-
-    @property
-    def rl_module_spec(self) -> Any:
-        """The options of the model, as a specification of a module."""
-        from .modules import RLModuleSpec
-
-        return RLModuleSpec(model_config=self.options["model"])
 
     # --- what is made of it ---
 

@@ -109,7 +109,7 @@ class RLModule:
         if not (isinstance(rows, np.ndarray) and rows.shape[1:] == policy.row_shape):  # a row is flat already
             rows = policy.flatten(list(rows))
         tensors = {"observations": policy.tensor(np.asarray(policy.filter(np.asarray(rows, policy.row_dtype))))}
-        if policy.is_recurrent:
+        if policy.has_state:
             given = batch.get("state_in") or [np.stack([each] * len(rows)) for each in policy.initial_state]
             states = [torch.as_tensor(np.asarray(each)) for each in given]
             lengths = torch.ones(len(rows), dtype=torch.int64)
@@ -166,7 +166,7 @@ class RLModule:
 
     def is_stateful(self) -> bool:
         """Whether the model is recurrent."""
-        return bool(self.policy.is_recurrent)
+        return bool(self.policy.has_state)
 
     def get_state(self, *args: Any, **ignored: Any) -> dict[str, Any]:
         """The parameters of the model, by name."""

@@ -42,7 +42,7 @@ class PolicyMap:
     """
 
     group_class = AgentGroup
-    is_recurrent = False  # each policy says for itself
+    has_state = False  # each policy says for itself
 
     def __init__(self, policies: dict[str, dict[str, Any]], mapping: Any) -> None:
         self.policies: dict[str, Policy] = {}
@@ -150,6 +150,20 @@ def spaces_of(name: str, spec: PolicySpec, env: Any, mapping: Callable[[Any, Lif
             f"or give {type(env).__name__} observation_spaces and action_spaces, as dicts by agent."
         )
     return observation, action
+
+
+def specs_with_spaces(specs: dict[str, PolicySpec], env: Any, mapping: Any) -> dict[str, PolicySpec]:
+    """Specifications whose spaces are their own, else those of an environment, of several agents or of one."""
+    found = {}
+    adapted = _adapted(mapping, list(specs))
+    for name, spec in specs.items():
+        if hasattr(env, "get_agent_ids"):
+            observation, action = spaces_of(name, spec, env, adapted)
+        else:
+            observation = spec.observation_space if spec.observation_space is not None else env.observation_space
+            action = spec.action_space if spec.action_space is not None else env.action_space
+        found[name] = PolicySpec(spec.policy_class, observation, action, spec.config)
+    return found
 
 
 class Member:

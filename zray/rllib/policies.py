@@ -111,22 +111,6 @@ class Policy(PolicyCalls):
         space = self.observation_space
         return np.stack([one_hot(space, each) for each in observations]).astype(np.float32)
 
-    algorithm_options: dict[str, Any] | None = None  # given by the algorithm, in its own process
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The options of the algorithm for this policy, by name.
-
-        Raises:
-            NotImplementedError: the policy is not the algorithm's own, but a copy in a process of environments.
-        """
-        if self.algorithm_options is None:
-            raise NotImplementedError(
-                "policy.config is there for algo.get_policy() alone, not for its copies in processes of environments "
-                "yet: callbacks read algorithm.config in on_algorithm_init and on_train_result."
-            )
-        return self.algorithm_options
-
     wants_next_observations = False  # whether the learner reads the state that a step led to
 
     def draw(self, parameters: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -134,7 +118,7 @@ class Policy(PolicyCalls):
         return self.distribution.draw(parameters, self.log_std(), rng)
 
     @property
-    def is_recurrent(self) -> bool:
+    def has_state(self) -> bool:  # type: ignore[override]
         """Whether actions depend on a state beside the observation."""
         return bool(self.initial_state)
 

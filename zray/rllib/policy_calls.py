@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from .exports import Exports
+from .policy_views import PolicyViews
 from .spaces import check_finite
 
 __all__ = ["PolicyCalls"]
 
 
-class PolicyCalls(Exports):
+class PolicyCalls(PolicyViews):
     """Ray's methods of a policy, over the methods of this package.
 
     Example:
@@ -24,9 +24,12 @@ class PolicyCalls(Exports):
 
     def facts(self: Any, parameters: np.ndarray, values: np.ndarray, actions: np.ndarray) -> dict[str, np.ndarray]:
         """Facts of a model beside actions: an array for each name, with a row for each action."""
-        logs = self.log_probabilities(parameters, actions)
+        logs, log_std = self.log_probabilities(parameters, actions), self.log_std()
+        inputs = parameters
+        if log_std is not None:  # as Ray has them: means, and behind them log standard deviations
+            inputs = np.concatenate([parameters, np.broadcast_to(log_std, parameters.shape)], axis=-1)
         return {
-            "action_dist_inputs": parameters,
+            "action_dist_inputs": inputs,
             "action_logp": logs,
             "action_prob": np.exp(logs),
             "vf_preds": np.asarray(values),
@@ -82,25 +85,6 @@ class PolicyCalls(Exports):
         found: tuple[Any, Any, list[np.ndarray]] = self.forward_states(rows, [np.asarray(each) for each in states])
         return found
 
-    def compute_single_action(
-        self: Any, obs: Any, state: list[Any] | None = None, *args: Any, explore: bool = True, **ignored: Any
-    ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
-        """The action of an observation, as the environment takes it.
-
-        Args:
-            obs: the observation.
-            state: the recurrent state; None: that of an episode's start.
-            explore: whether the action is drawn; False: the most likely one.
-
-        Returns:
-            The action; the next state; and by name, as for `compute_actions`, the outputs of the model.
-        """
-        del args, ignored
-        found: tuple[Any, list[np.ndarray], dict[str, Any]] = self.act_with(
-            obs, state or self.initial_state, explore, self.own_rng, is_full=True
-        )
-        return found
-
     def compute_log_likelihoods(
         self: Any, actions: Any, obs_batch: Any, state_batches: list[Any] | None = None, *args: Any, **ignored: Any
     ) -> np.ndarray:
@@ -117,23 +101,3 @@ class PolicyCalls(Exports):
         parameters, _, _ = self._outputs(obs_batch, state_batches)
         own = np.stack([self.distribution.from_environment(each) for each in actions])
         return self.log_probabilities(parameters, own)
-
-    @property
-    def own_rng(self) -> np.random.Generator:
-        """Random numbers of calls by a program, seeded by torch's: training does not read them."""
-        if "_rng" not in vars(self):
-            self._rng = np.random.default_rng(torch.initial_seed() % 2**63)
-        return self._rng
-
-    def get_state(self: Any) -> dict[str, Any]:
-        """The parameters of the model, and the filter of observations."""
-        return {"weights": self.get_weights(), "filter": self.filter}
-
-    def set_state(self: Any, state: dict[str, Any]) -> None:
-        """Take a state of `get_state`."""
-        self.set_weights(state["weights"])
-        self.filter = state.get("filter", self.filter)
-
-    def is_stateful(self: Any) -> bool:
-        """Whether the policy is recurrent."""
-        return bool(self.is_recurrent)

@@ -9,18 +9,20 @@ import gymnasium
 import numpy as np
 
 from .boxes import BoxActions
-from .exports import Exports
 from .filters import filter_of
 from .masks import LOWEST, mask_of
 from .model_keys import ReadKeys
+from .policy_views import PolicyViews
 from .spaces import check_finite, flat_size, one_hot
+from .views import Absent
 
 __all__ = ["VectorPolicy"]
 
+_NUMBERS = "Those of ES are numbers without a module of torch: policy.theta, and policy.forward(row)."
 _ACTIVATIONS = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0), "linear": None}
 
 
-class VectorPolicy(Exports):
+class VectorPolicy(PolicyViews):
     """A linear policy or a multilayer perceptron, as one vector of parameters.
 
     A Discrete action is the one with the largest output.  A Box action is the outputs, with noise if it explores,
@@ -40,7 +42,11 @@ class VectorPolicy(Exports):
         action = policy.act(observation, explore=False, rng=np.random.default_rng(1))
     """
 
-    is_recurrent = False
+    has_state, framework = False, "numpy"
+    model = Absent(_NUMBERS, "policies")
+    device = Absent(_NUMBERS, "policies")
+    dist_class: Any = Absent(_NUMBERS, "policies")
+    compute_log_likelihoods = Absent("Its actions have no probabilities.", "policies")
 
     def __init__(
         self,
@@ -141,6 +147,14 @@ class VectorPolicy(Exports):
     ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
         """The action for one observation, no recurrent state, and no other output."""
         return self.act(observation, explore, rng), [], {}
+
+    def compute_actions(
+        self, obs_batch: Any, state_batches: Any = None, *args: Any, explore: bool = True, **ignored: Any
+    ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
+        """Actions of observations, as the environment takes them; no state, and no other output."""
+        del state_batches, args, ignored
+        actions = [self.act(each, explore, self.own_rng) for each in obs_batch]
+        return np.asarray(actions), [], {}
 
     def get_initial_state(self) -> list[np.ndarray]:
         """No recurrent state."""

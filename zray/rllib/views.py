@@ -11,20 +11,22 @@ __all__ = ["Absent", "PolicyWeights", "Views"]
 
 
 class Absent:
-    """An attribute that algorithms of Ray have, and that is an AttributeError with a sentence here.
+    """An attribute that algorithms or policies of Ray have, and that is an AttributeError with a sentence here.
 
     Args:
         words: what to use instead.
+        owners: "algorithms" or "policies".
+        name: of the attribute; "": the one that the body of a class gives it.
     """
 
-    def __init__(self, words: str) -> None:
-        self.words, self.name = words, ""
+    def __init__(self, words: str, owners: str = "algorithms", name: str = "") -> None:
+        self.words, self.owners, self.name = words, owners, name
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
     def __get__(self, algorithm: Any, owner: Any = None) -> Any:
-        raise AttributeError(f"zray's algorithms have no {self.name!r}.  {self.words}")
+        raise AttributeError(f"zray's {self.owners} have no {self.name!r}.  {self.words}")
 
 
 class PolicyWeights(dict[str, Any]):
@@ -41,6 +43,7 @@ def _leaves(weights: Any) -> Iterator[Any]:
         yield from _leaves(each) if isinstance(each, Mapping) else (each,)
 
 
+_OFFLINE = "Train from an environment: recorded steps are not read yet."
 _CHECKPOINTS = "Keep a checkpoint: algo.save(folder), and Algorithm.from_checkpoint(folder)."
 
 
@@ -117,13 +120,7 @@ class Views:
     @property
     def evaluation_config(self: Any) -> Any:
         """The configuration of evaluations: that of the training, with what `evaluation_config` changes."""
-        from .playing import EVALUATED, options_of_evaluation
-
-        found = self.algorithm_config.copy()
-        options = options_of_evaluation(self.config, type(self).__name__)
-        found.options.update({name: options[name] for name in EVALUATED if name in found.options})
-        found.freeze()
-        return found
+        return self.algorithm_config.get_evaluation_config_object()
 
     @property
     def eval_env_runner_group(self: Any) -> Any:
@@ -142,6 +139,14 @@ class Views:
     from_state = Absent(_CHECKPOINTS)
     import_model = Absent("Set the parameters: algo.set_weights(weights).")
     import_policy_model_from_h5 = Absent("Set the parameters: algo.set_weights(weights).")
+    export_to = Absent("Call algo.get_policy().export_model(folder).")
+    get_metadata = Absent("Read algo.config, and the dict that algo.train() returns.")
+    local_worker = Absent("Call algo.workers.local_worker(), where num_env_runners=0.")
+    remote_workers = Absent("Call algo.workers.foreach_worker(function).")
+    eval_env_runner = Absent("algo.evaluate() plays in this process: act on it in on_evaluate_start, on_evaluate_end.")
+    offline_data = Absent(_OFFLINE)
+    evaluation_dataset = Absent(_OFFLINE)
+    reward_estimators = Absent(_OFFLINE)
     train_buffered = Absent("Call algo.train() in a loop.")
     get_metrics = Absent("Read the dict that algo.train() returns.")
     validate_config = Absent("Call config.validate(), which the algorithm calls as well.")
@@ -197,6 +202,8 @@ class Views:
             "another algorithm with all policies: other.set_weights({**other.get_weights(), **algo.get_weights()})."
         )
 
+    add_module = add_policy
+
     def remove_policy(self, policy_id: str = "default_policy", **options: Any) -> Any:
         """One policy less: not there.
 
@@ -207,3 +214,5 @@ class Views:
             "zray does not remove policies from an algorithm that is built yet.  Let policy_mapping_fn name others "
             f"than {policy_id!r}: a policy without agents costs its memory alone."
         )
+
+    remove_module = remove_policy

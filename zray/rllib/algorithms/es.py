@@ -223,6 +223,7 @@ class ES(Algorithm):
         }
         close_all([probe], name_of(config["env"]))
         self.policy: Any = VectorPolicy(**options)
+        self.policy.algorithm_options = dict(config)
         self.check_unread(self.policy)
         if config["noise_size"] < self.policy.size:
             raise ValueError(

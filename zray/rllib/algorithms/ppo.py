@@ -238,7 +238,7 @@ class PPO(Algorithm):
     def _minibatches(self, data: dict[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
         """The minibatches of an epoch: all rows in random order; of a recurrent model, whole sequences."""
         size = self.config["minibatch_size"]
-        if not self.policy.is_recurrent:
+        if not self.policy.has_state:
             order = self.policy.tensor(self.rng.permutation(len(data["advantages"])))
             for places in order.split(size):
                 yield {key: value[places] for key, value in data.items()}
