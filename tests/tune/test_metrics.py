@@ -62,6 +62,7 @@ NUMBERS = [
     (np.array(0.5), 0.5),
     (np.array([[0.5]]), 0.5),
     (np.array([0.5], dtype=np.longdouble), 0.5),
+    (np.ma.array([0.5, 2.0], mask=[False, True]).mean(), 0.5),
     (Tensor(0.5), 0.5),
     (decimal.Decimal("0.5"), 0.5),
     (fractions.Fraction(1, 2), 0.5),
@@ -81,6 +82,15 @@ def test_numbers_of_every_library_are_numbers_of_python(value, number):
 
 class Stack(list):
     """A list of the user's own kind."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.ma.masked, np.ma.array([1.0, 1.0], mask=True).mean(), np.ma.array([3], mask=[True]), np.ma.array(2, mask=True)],
+)
+def test_masked_number_is_no_number(value):
+    """The number behind a mask, 0 for instance, is no result."""
+    assert np.isnan(as_number(value)) and np.isnan(recordable({"loss": value})["loss"])
 
 
 @pytest.mark.parametrize("kind", ["numpy", "objects", "torch", "gradient", "frame", "list", "view"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import numbers
 from collections.abc import Mapping
 from typing import Any
@@ -153,7 +154,10 @@ def _refusal(value: Any, name: str, why: str) -> str:
 
 
 def as_number(value: Any) -> int | float | bool | None:
-    """Return a number of any library, or an array or tensor of one element, as Python's number; None: no number."""
+    """Return a number of any library, or an array or tensor of one element, as Python's number; None: no number.
+
+    A masked number is NaN.
+    """
     kind = type(value)
     if kind is float or kind is int or kind is bool:
         return value  # type: ignore[no-any-return]
@@ -163,6 +167,8 @@ def as_number(value: Any) -> int | float | bool | None:
         if hasattr(value, "dtype"):
             if _count(value) != 1:
                 return None
+            if _is_masked(value):
+                return math.nan  # item() gives the number behind the mask
             item = value.item() if hasattr(value, "item") else value.numpy().item()
             if isinstance(item, (bool, int, float)):
                 return item
@@ -176,6 +182,12 @@ def as_number(value: Any) -> int | float | bool | None:
         if hasattr(kind, "__float__"):  # also a decimal, a fraction, a number of the user's
             return float(value)
     return None
+
+
+def _is_masked(value: Any) -> bool:
+    """Whether a number of numpy.ma is behind a mask; `mask` is a method in other libraries."""
+    mask = getattr(value, "mask", None)
+    return getattr(mask, "dtype", None) is not None and bool(mask)  # type: ignore[arg-type]
 
 
 def _is_decimal(value: Any) -> bool:
