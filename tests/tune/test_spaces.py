@@ -219,7 +219,31 @@ def names_a_parent_first(trial):
     trial.suggest_float("b/x", 0, 1)
 
 
-@pytest.mark.parametrize("define", [returns_a_list, names_a_value_and_its_parent, names_a_parent_first])
+def returns_another_value(trial):
+    trial.suggest_float("b", 0, 1)
+    return {"b": 7}
+
+
+def returns_a_dict_for_a_value(trial):
+    trial.suggest_float("b", 0, 1)
+    return {"b": {"x": 1}}
+
+
+WRONG = [
+    returns_a_list,
+    names_a_value_and_its_parent,
+    names_a_parent_first,
+    returns_another_value,
+    returns_a_dict_for_a_value,
+]
+
+
+def test_define_by_run_function_may_return_a_value_that_it_was_given():
+    (config,) = by_optuna(lambda trial: {"b": trial.suggest_float("b", 0, 1), "c": 5}, 1)
+    assert 0 <= config["b"] <= 1 and config["c"] == 5
+
+
+@pytest.mark.parametrize("define", WRONG)
 def test_wrong_define_by_run_function_is_a_type_error(define):
     with pytest.raises(TypeError, match=f"^The function {define.__name__}"):
         by_optuna(define, 1)

@@ -12,7 +12,7 @@ from typing import Any
 from ..numbers import whole
 from ..unknown import checks_names
 from .former import flat_config, former_trials
-from .optuna_spaces import distributions_of, flat_point, nested, values_of
+from .optuna_spaces import distributions_of, flat_point, is_same, nested, values_of
 from .points import check_points
 from .searcher import Searcher, learnt_values, metrics_of, settled_seed, space_for
 
@@ -254,6 +254,12 @@ class OptunaSearch(Searcher):
                 f"{place} returns {type(constants).__name__}: return a dict of constants, or nothing.  Suggested "
                 "values are in the configuration by themselves."
             )
+        for name, value in (constants or {}).items():
+            if name in trial.params and not is_same(value, trial.params[name]):
+                raise TypeError(
+                    f"{place} returns {value!r:.60} for {name!r}, which Optuna has suggested as "
+                    f"{trial.params[name]!r:.60}: the search would learn from another value.  Return constants alone."
+                )
         self.chosen = {**trial.params, **(constants or {})}
         return nested(self.chosen, place)
 

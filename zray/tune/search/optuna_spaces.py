@@ -12,7 +12,7 @@ from ..evaluated import is_expression
 from ..spaces import Categorical, Domain, Float, Function, Integer, multiple
 from ..variants import has_unresolved_values
 
-__all__ = ["distributions_of", "flat_point", "holds_distributions", "nested", "values_of"]
+__all__ = ["distributions_of", "flat_point", "holds_distributions", "is_same", "nested", "values_of"]
 
 
 def _module() -> Any:
@@ -180,6 +180,11 @@ def _is_of(category: Any, value: Any) -> bool:
         return bool(parts is own and category == value)
     found = dict(own)
     return found.keys() == dict(parts).keys() and all(_is_of(item, found[key]) for key, item in parts)
+
+
+def is_same(left: Any, right: Any) -> bool:
+    """Whether two values of a parameter are one."""
+    return left is right or (type(left) is type(right) and bool(left == right))
 
 
 def nested(flat: Mapping[str, Any], place: str) -> dict[str, Any]:
