@@ -2,6 +2,7 @@
 
 import os
 import stat
+import threading
 import warnings
 
 import pytest
@@ -144,6 +145,39 @@ def test_restored_experiment_has_its_callbacks_with_their_states(tmp_path):
     assert (tmp_path / "count").read_text() == "3"
     tune.Tuner.restore(str(tmp_path / "counted"), train).fit()
     assert (tmp_path / "count").read_text() == "6"
+
+
+class Keeping(tune.Callback):
+    """A callback whose state is wrong in one way."""
+
+    def __init__(self, wrong):
+        self.wrong = wrong
+
+    def get_state(self):
+        if self.wrong == "get_state":
+            raise OSError("wrong callback")
+        return {"lock": threading.Lock()} if self.wrong == "pickle" else {"n": 1}
+
+    def set_state(self, state):
+        if self.wrong == "set_state":
+            raise ValueError("wrong callback")
+
+
+@pytest.mark.parametrize(
+    "wrong, words", [("get_state", "OSError: wrong callback"), ("pickle", "TypeError: cannot pickle")]
+)
+def test_error_in_the_state_of_a_callback_names_it_and_keeps_the_results(tmp_path, wrong, words):
+    with pytest.raises(tune.TuneError, match=f"The callback Keeping.get_state failed with {words}"):
+        tune.run(train, name="kept", callbacks=[Keeping(wrong)], local_dir=str(tmp_path))
+    until(nothing_is_held)
+    analysis = tune.run(train, name="kept", resume=True, local_dir=str(tmp_path))
+    assert [trial.last_result["step"] for trial in analysis.trials] == [1]
+
+
+def test_error_of_a_callback_that_gets_its_state_back_names_it(tmp_path):
+    tune.run(train, name="kept", callbacks=[Keeping("")], local_dir=str(tmp_path))
+    with pytest.raises(tune.TuneError, match="The callback Keeping.set_state failed with ValueError: wrong callback"):
+        tune.run(train, name="kept", resume=True, callbacks=[Keeping("set_state")], local_dir=str(tmp_path))
 
 
 def test_states_of_callbacks_are_for_their_user_alone_and_synced_before_they_replace_others(tmp_path, monkeypatch):

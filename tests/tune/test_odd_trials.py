@@ -59,6 +59,19 @@ def test_name_of_a_trial_that_is_no_utf8_is_written_with_escapes(tmp_path, creat
     assert [result.path for result in again] == [result.path for result in results]
 
 
+def raises(trial):
+    raise ZeroDivisionError("no name")
+
+
+@pytest.mark.parametrize("creator", ["trial_name_creator", "trial_dirname_creator"])
+@pytest.mark.parametrize(
+    "function, words", [(raises, "failed with ZeroDivisionError: no name"), (lambda trial: None, "returned None")]
+)
+def test_function_that_gives_a_trial_no_name_is_named(tmp_path, creator, function, words):
+    with pytest.raises(tune.TuneError, match=f"^{creator} {words}"):
+        fit(lambda config: tune.report({"loss": 1.0}), tmp_path, tune_config={creator: function})
+
+
 ODD = {
     "text": lambda: "diverged",
     "list": lambda: [1.0],

@@ -20,6 +20,7 @@ from .unknown import shown
 __all__ = ["Callback", "CallbackList", "check_callbacks", "pickled", "unpickled"]
 
 # The file with the states of callbacks, in the experiment's folder.
+STOPPED = "The experiment has stopped: correct the callback, then go on with Tuner.restore."
 STATES = "callbacks.pkl"
 
 
@@ -145,9 +146,7 @@ class CallbackList:
                 else:
                     method(**arguments)
             except Exception as error:
-                raise _failure(
-                    method, error, "The experiment has stopped: correct the callback, then go on with Tuner.restore."
-                ) from error
+                raise _failure(method, error, STOPPED) from error
 
     def _call_with_result(self, method: Any, arguments: dict[str, Any]) -> None:
         """Call a method with a result of its own; the one change that counts asks the trial for a checkpoint."""
@@ -169,13 +168,35 @@ class CallbackList:
         self._has_begun = True
 
     def save(self, folder: str) -> None:
-        """Keep the states of all callbacks with a state. The file may hold their keys, so only its user can read it."""
+        """Keep the states of all callbacks with a state. The file may hold their keys, so only its user can read it.
+
+        Raises:
+            TuneError: a callback gives no state, or one that cannot be pickled.
+        """
         if not self._has_begun:
             return  # states of callbacks that were not told theirs would replace those of the former run
-        states = [(_name(method), method()) for method in self.methods("get_state")]
-        if states and (data := dumps(states)) != self._saved:
+        states = [(_name(method), self._of(method)) for method in self.methods("get_state")]
+        if states and (data := self._pickled(states)) != self._saved:
             write_aside(os.path.join(folder, STATES), data, 0o600)
             self._saved = data
+
+    def _of(self, method: Any, *state: Any) -> Any:
+        """The state that a callback gives, or takes."""
+        try:
+            return method(*state)
+        except Exception as error:
+            raise _failure(method, error, STOPPED) from error
+
+    def _pickled(self, states: list[tuple[str, Any]]) -> bytes:
+        try:
+            return dumps(states)
+        except Exception:
+            for method, state in zip(self.methods("get_state"), states, strict=True):
+                try:
+                    dumps(state)
+                except Exception as error:
+                    raise _failure(method, error, STOPPED) from error
+            raise
 
     def _load(self, folder: str) -> None:
         """Give the callbacks their states back, except to callbacks of other classes."""
@@ -187,7 +208,7 @@ class CallbackList:
             if place is not None:
                 state = states.pop(place)[1]
                 if state is not None:
-                    method(state)
+                    self._of(method, state)
 
     def end(self, trials: list[Trial]) -> TuneError | None:
         """Call `on_experiment_end` of all; the first error is returned."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
+from .errors import TuneError
 from .metrics import clean_texts, text_of
 
 if TYPE_CHECKING:
@@ -130,6 +131,23 @@ def _default_name(trial: Trial) -> str:
     return cut(f"{ends[0]}{env}", max(NAME_MAX - len(ends[1]), len(ends[0].encode()))).replace("/", "_") + ends[1]
 
 
+def _named(option: str, function: Any, trial: Trial) -> str:
+    """The text that a function of the program gives for a trial.
+
+    Raises:
+        TuneError: the function has raised an error, or gives None.
+    """
+    advice = "It returns a text for each trial: correct it, then go on with Tuner.restore."
+    try:
+        found = function(trial)
+        text = str(found)
+    except Exception as error:
+        raise TuneError(f"{option} failed with {type(error).__name__}: {error}.  {advice}") from error
+    if found is None:
+        raise TuneError(f"{option} returned None.  {advice}")
+    return str(clean_texts(text))
+
+
 def name_trial(
     trial: Trial, settings: Settings, now: float, taken: Container[str] = (), former: Container[str] = ()
 ) -> None:
@@ -140,13 +158,16 @@ def name_trial(
         former: the folders of runs before this one, which only the user's function may name again.
 
     Raises:
+        TuneError: a function of the program gives no name.
         ValueError: the user's function names a folder within another one.
     """
     trial.experiment_tag = tag_of(trial.index, trial.chosen)
-    name = settings.name_of(trial) if settings.name_of is not None else _default_name(trial)
-    trial.name = clean_texts(name)
+    if settings.name_of is not None:
+        trial.name = _named("trial_name_creator", settings.name_of, trial)
+    else:
+        trial.name = clean_texts(_default_name(trial))
     if settings.folder_of is not None:
-        chosen = clean_texts(str(settings.folder_of(trial)))
+        chosen = _named("trial_dirname_creator", settings.folder_of, trial)
         if os.sep in chosen or chosen in ("", ".", ".."):
             raise ValueError(
                 f"trial_dirname_creator names one folder below the experiment's, without {os.sep!r}, not {chosen!r}."

@@ -425,9 +425,14 @@ class Runner:
                 process.end(kills=True)
         self._processes.clear()
         self._idle.end()
-        with contextlib.suppress(OSError):
+        failed: Exception | None = None
+        try:
             self.callbacks.save(self.path)
-        problem = self.records.close()
+        except TuneError as error:
+            failed = error
+        except OSError:
+            pass
+        problem = self.records.close() or failed
         try:
             for event in (sealed := self.records.sealed(self.controller.now)):
                 self.controller.handle(event)
