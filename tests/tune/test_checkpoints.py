@@ -104,6 +104,17 @@ def test_trials_count_on_from_the_checkpoint_they_begin_with(tmp_path, form):
 
 
 @pytest.mark.usefixtures("session")
+@pytest.mark.parametrize("is_file", [False, True])
+def test_function_that_begins_with_a_checkpoint_needs_its_folder(tmp_path, is_file):
+    place = tmp_path / "given"
+    if is_file:
+        place.touch()
+    options = {"local_dir": str(tmp_path), "raise_on_failed_trial": False}
+    (trial,) = tune.run(lambda config: {"x": 1}, name="then", restore=str(place), **options).trials
+    assert trial.status == "ERROR" and "FileNotFoundError" in trial.error and str(place) in trial.error
+
+
+@pytest.mark.usefixtures("session")
 def test_first_result_behind_a_checkpoint_has_the_metric(tmp_path):
     options = {"local_dir": str(tmp_path), "checkpoint_at_end": True, "stop": {"training_iteration": 3}}
     (first,) = tune.run(Stepping, name="first", **options).trials

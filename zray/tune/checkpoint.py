@@ -163,6 +163,20 @@ def check(checkpoint: Any) -> None:
         )
 
 
+def check_folder(path: str) -> None:
+    """Refuse a path that is no folder, with which a function would begin.
+
+    Raises:
+        FileNotFoundError: it is a file, or nothing is there.
+    """
+    if not os.path.isdir(path):
+        kind = "is a file" if os.path.exists(path) else "is not there"
+        raise FileNotFoundError(
+            f"The checkpoint {path} {kind}, and a trainable function begins with the folder of one.  Give restore= the "
+            "folder that a checkpoint was written into."
+        )
+
+
 def persist(checkpoint: Checkpoint | str, target: str) -> None:
     """Put a checkpoint into a trial's folder: under another name first, so a kill leaves no partial checkpoint."""
     source = Checkpoint(checkpoint) if isinstance(checkpoint, str) else checkpoint

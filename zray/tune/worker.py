@@ -12,7 +12,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from . import naming, session, storage
-from .checkpoint import Checkpoint, persist
+from .checkpoint import Checkpoint, check_folder, persist
 from .functions import FunctionRun
 from .metrics import recordable
 from .output import TrialOutput
@@ -129,6 +129,8 @@ class TrialActor:
         if is_class(trainable):
             self._begin_class(trainable, assignment["config"], facts, path)
         else:
+            if checkpoint is not None:
+                check_folder(checkpoint.path)
             self._function = FunctionRun(trainable, assignment["config"], facts, checkpoint, self._persist)
             self._function.start()
         batch = self._next(False)
