@@ -137,3 +137,13 @@ def test_spaces_are_flattened_and_actions_scaled():
     assert unsquash_action([0.0], box) == [150.0] and normalize_action(np.array([200.0]), box) == [1.0]
     assert clip_action({"a": [300.0], "b": ([0.0], 1)}, both) == {"a": [200.0], "b": ([100.0], 1)}
     assert unbatch({"a": [1, 2], "b": ([3, 4],)}) == [{"a": 1, "b": (3,)}, {"a": 2, "b": (4,)}]
+
+
+def test_name_of_a_policy_that_is_absent_is_an_error_with_the_names():
+    algo = PPOConfig().environment("CartPole-v1").build_algo()
+    calls = (algo.get_policy, algo.get_module, lambda name: algo.compute_single_action([0.0] * 4, policy_id=name))
+    for call in calls:
+        with pytest.raises(ValueError, match="No policy is called 'nope'.  The policies are: default_policy."):
+            call("nope")
+    assert algo.get_policy("default_policy") is algo.get_policy() is algo.policy
+    algo.stop()

@@ -402,7 +402,12 @@ class Algorithm(Views, Checkpoints, Trainable):
         return cls.config_class(cls)
 
     def get_policy(self, policy_id: str = "default_policy") -> Policy:
-        """Return the policy `policy_id`; with one agent "default_policy" is the only one."""
+        """Return the policy `policy_id`; with one agent "default_policy" is the only one.
+
+        Raises:
+            ValueError: no policy has the name.
+        """
+        self._check_policy_names([policy_id])
         return self.policy
 
     def check(self, verbose: bool = True) -> Any:
