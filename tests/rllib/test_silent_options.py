@@ -205,3 +205,36 @@ def test_option_with_a_near_name_that_means_something_else_is_told_apart(said):
 def test_option_of_another_algorithm_is_named_with_it(call, message):
     with pytest.raises(TypeError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"log_level": "X"}, 'log_level is one of "DEBUG", "INFO", .*, not \'X\'.'),
+        ({"log_level": True}, "log_level is one of .*, not True."),
+        ({"preprocessor_pref": "junk"}, 'preprocessor_pref is "deepmind", "rllib" or None, not \'junk\'.'),
+        ({"rl_module_spec": 1}, "rl_module_spec is an RLModuleSpec, .*, not 1."),
+        ({"rl_module_spec": {"fcnet_hiddens": [4]}}, "rl_module_spec is an RLModuleSpec, .*, not {'fcnet_hiddens'"),
+    ],
+)
+def test_junk_in_an_option_is_refused_with_what_it_takes(options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        PPOConfig().environment("CartPole-v1").update_from_dict(options).validate()
+
+
+def test_junk_as_the_options_of_a_module_is_refused():
+    with pytest.raises(TypeError, match="model_config is a dict or a DefaultModelConfig, not 1."):
+        PPOConfig().rl_module(model_config=1)
+    assert PPOConfig().rl_module(rl_module_spec=None)["model"] == PPOConfig()["model"]
+
+
+@pytest.mark.parametrize("level", ["INFO", "info", "WARNING", 20, None])
+def test_log_level_is_a_name_or_a_number_of_logging(level):
+    from zray.rllib.spellings import logger
+
+    before = logger.level
+    try:
+        PPOConfig().environment("CartPole-v1").debugging(log_level=level).build_algo().stop()
+        assert logger.level == {"WARNING": 30, None: before}.get(level, 20)
+    finally:
+        logger.setLevel(before)

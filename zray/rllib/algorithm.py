@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import Any
 
@@ -20,6 +19,7 @@ from .env.multi_agent_env import MultiAgentEnv
 from .environments import EnvContext, Limited, check_spaces, make_environment, name_of, portable
 from .global_random import Streams
 from .groups import Batch, Episode
+from .limits import level_of
 from .lives import close_all
 from .model_keys import check_keys, refuse_absent
 from .models.catalog import custom_model_of
@@ -146,8 +146,8 @@ class Algorithm(Views, Checkpoints, Trainable):
         self.env = environment_of(config)
         if config["clip_rewards"] is None:
             config["clip_rewards"] = is_atari_id(config["env"])
-        if config["log_level"] != "WARN":
-            logger.setLevel(getattr(logging, str(config["log_level"]), logging.WARNING))
+        if config["log_level"] not in ("WARN", None):
+            logger.setLevel(level_of(config["log_level"]))
         self.events = events_of(config["callbacks"])
         self.metrics, self.streams = MetricsLogger(), Streams(config["seed"])
         self.rng = np.random.default_rng([config["seed"], 1_000_003])

@@ -215,14 +215,14 @@ class AlgorithmConfig(ConfigViews):
         self,
         *,
         seed: int | None = NOT_GIVEN,
-        log_level: str = NOT_GIVEN,
+        log_level: str | int | None = NOT_GIVEN,
         **former: Any,
     ) -> Self:
         """Set options for runs that are looked into.
 
         Args:
             seed: seed of everything that is drawn; None: 0, or the number of the trial.  Default: None.
-            log_level: level of the logger `zray.rllib`, as "INFO".  Default: "WARN".
+            log_level: level of the logger `zray.rllib`, as "INFO", or its number.  Default: "WARN".
         """
         return self._given("debugging", locals())
 
@@ -279,6 +279,8 @@ class AlgorithmConfig(ConfigViews):
     def rl_module(self, model_config: Any = None, **options: Any) -> Any:
         """The options of the model, as `training(model=...)` takes them."""
         if model_config is not None and not isinstance(model_config, Mapping):  # DefaultModelConfig, a dataclass
+            if not hasattr(model_config, "__dataclass_fields__"):
+                raise TypeError(f"model_config is a dict or a DefaultModelConfig, not {model_config!r}.")
             model_config = {name: value for name, value in vars(model_config).items() if value is not None}
         return self._set("rl_module", {**({"model": model_config} if model_config else {}), **options})
 

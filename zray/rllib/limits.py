@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from .ranges import COUNT, NUMBER, OPTIONAL, SHARE, SIZE, Range, check
 from .schedules import check_points
 from .spellings import common_defaults, once
 
-__all__ = ["LIMITS", "check_limits", "check_numbers", "say_unread"]
+__all__ = ["LIMITS", "check_limits", "check_numbers", "level_of", "say_unread"]
 
 LIMITS: dict[str, Range] = {
     **dict.fromkeys(("num_groups", "num_envs_per_env_runner", "rollout_fragment_length", "minibatch_size"), COUNT),
@@ -34,6 +35,8 @@ LIMITS: dict[str, Range] = {
     "top_directions": Range(1, is_whole=True, is_optional=True),
     "fan_in": Range(2, is_whole=True),
 }
+# Names of the levels of a logger.
+LEVELS = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL")
 # The bound of rewards: finite in 32 bits.
 CLIP = Range(0, FLOAT_MAX)
 # Options that are schedules, and the range of their values.
@@ -64,6 +67,21 @@ def check_numbers(options: Mapping[str, Any], name: str) -> None:
             check(f"The option {option!r} of {name}", options[option], own)
 
 
+def level_of(value: Any) -> int:
+    """The number of a level of the logger.
+
+    Raises:
+        ValueError: `logging` has no such level.
+    """
+    if value is None or type(value) is int:
+        return logging.WARNING if value is None else int(value)
+    name = str(value).upper()
+    if name not in LEVELS:
+        names = ", ".join(f'"{level}"' for level in LEVELS)
+        raise ValueError(f"The option log_level is one of {names}, or a number of `logging`, not {value!r}.")
+    return int(getattr(logging, name))
+
+
 def check_limits(options: Mapping[str, Any], name: str) -> None:
     """Compare options with their limits, and the layers of `model`.
 
@@ -76,6 +94,9 @@ def check_limits(options: Mapping[str, Any], name: str) -> None:
         ValueError: a number is out of its range.
     """
     check_numbers(options, name)
+    level_of(options.get("log_level"))
+    if (preferred := options.get("preprocessor_pref")) not in ("deepmind", "rllib", None):
+        raise ValueError(f'The option preprocessor_pref is "deepmind", "rllib" or None, not {preferred!r}.')
     clip = options.get("clip_rewards")
     if clip is not None and not isinstance(clip, bool):
         check(f"The option 'clip_rewards' of {name} is True, for the signs of rewards, or", clip, CLIP)

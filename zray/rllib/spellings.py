@@ -258,6 +258,10 @@ def _pytorch(value: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _specified(value: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """`rl_module_spec`: the options of the model."""
+    if value is not None and not hasattr(value, "model_config"):
+        raise TypeError(
+            f"rl_module_spec is an RLModuleSpec, as RLModuleSpec(model_config={{'use_lstm': True}}), not {value!r}."
+        )
     model = getattr(value, "model_config", None) or {}
     if not isinstance(model, Mapping):  # DefaultModelConfig
         model = {name: each for name, each in vars(model).items() if each is not None}
