@@ -127,6 +127,17 @@ def test_trial_that_is_ended_by_others_is_done():
     assert trial.last_result["done"] is True
 
 
+def test_trial_that_fails_is_done():
+    from tests.tune.test_reporters import experiment, report
+
+    controller = experiment(2, 2)
+    trial = report(controller, 0, 1, 0.5)
+    first = trial.last_result
+    controller.handle(ev.Failed(1020.0, trial.trial_id, "wrong"))
+    assert trial.is_over and trial.last_result["done"] is True
+    assert first["done"] is False  # the result as it is recorded
+
+
 @pytest.mark.parametrize("name", ["mine", None])
 def test_runs_of_one_name_and_seed_in_one_second_share_no_folder(tmp_path, monkeypatch, name):
     """Ids of trials follow from the seed, and names of folders have whole seconds."""

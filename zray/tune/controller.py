@@ -361,6 +361,8 @@ class Controller(ControllerNames):
         if was_running and (self.is_ending or not error_pickle):  # else its process has ended
             self._halt(trial, "error", save=False)
         self._move(trial, TrialState.ERROR)
+        if trial.last_result:  # a copy: the result is recorded as it was
+            trial.last_result = {**trial.last_result, "done": True}
         trial.error, trial.error_pickle, trial.ended_at = error, error_pickle, self.now
         self._explain(trial, "ERROR", headline(error))
         self.actions.append(ev.Ended(trial.trial_id))
