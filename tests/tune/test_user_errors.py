@@ -67,6 +67,18 @@ def test_class_that_is_no_trainable_is_not_registered():
         (train, {"config": [1]}, ValueError, "The config of experiment 'a' is a dict, not list"),
         (train, {"checkpoint_at_end": True}, ValueError, "checkpoint_at_end is for class trainables"),
         (train, {"checkpoint_freq": 3}, ValueError, "checkpoint_frequency .* is for class trainables"),
+        (
+            train,
+            {"checkpoint_config": tune.CheckpointConfig(checkpoint_frequency=2)},
+            ValueError,
+            "checkpoint_frequency .* is for class trainables",
+        ),
+        (
+            train,
+            {"checkpoint_config": tune.CheckpointConfig(checkpoint_at_end=True)},
+            ValueError,
+            "checkpoint_at_end is for class trainables",
+        ),
         (train, {"stopp": {}}, TuneError, "has no key 'stopp'.  Did you mean 'stop'"),
     ],
 )

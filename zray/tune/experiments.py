@@ -15,7 +15,7 @@ from .result import EPISODE_REWARD_MEAN
 from .results import ExperimentAnalysis
 from .running_experiment import JOURNAL, STATE, RunningExperiment
 from .schedulers.trial_scheduler import TrialScheduler
-from .spellings import configs_of, tell_ignored, translated
+from .spellings import checkpoint_config_of, configs_of, tell_ignored, translated
 from .stoppers import stopper_of
 from .trainable import Trainable
 from .trial import Trial
@@ -55,7 +55,8 @@ class Experiment:
         config = self.spec.get("config")
         if config is not None and not isinstance(config, Mapping) and not hasattr(config, "to_dict"):
             raise ValueError(f"The config of experiment {name!r} is a dict, not {shown(config)}.")
-        check_saving(run, self.spec.get("checkpoint_frequency"), self.spec.get("checkpoint_at_end"))
+        saving = checkpoint_config_of(self.spec)
+        check_saving(run, saving.checkpoint_frequency, saving.checkpoint_at_end)
         stopper_of(self.spec.get("stop"))
 
     @staticmethod

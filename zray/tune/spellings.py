@@ -13,7 +13,7 @@ from typing import Any
 from .config import CheckpointConfig, FailureConfig, RunConfig, SyncConfig, TuneConfig
 from .unknown import unknown_name
 
-__all__ = ["IGNORED", "OPTIONS", "RENAMED", "configs_of", "tell_ignored", "translated"]
+__all__ = ["IGNORED", "OPTIONS", "RENAMED", "checkpoint_config_of", "configs_of", "tell_ignored", "translated"]
 
 # Options of an experiment, in the spelling of `tune.run` today.
 OPTIONS = (
@@ -150,12 +150,12 @@ def configs_of(options: Mapping[str, Any]) -> tuple[dict[str, Any], TuneConfig, 
             callbacks=callbacks,
             sync_config=options.get("sync_config") or SyncConfig(upload_dir=options.get("upload_dir")),
             failure_config=FailureConfig(options.get("max_failures", 0), options.get("fail_fast", False)),
-            checkpoint_config=_checkpoint_config(options),
+            checkpoint_config=checkpoint_config_of(options),
         ),
     )
 
 
-def _checkpoint_config(options: Mapping[str, Any]) -> CheckpointConfig:
+def checkpoint_config_of(options: Mapping[str, Any]) -> CheckpointConfig:
     """The options of checkpoints: those of 2019 beside the configuration of today."""
     saving = options.get("checkpoint_config") or CheckpointConfig()
     score, order = saving.checkpoint_score_attribute, saving.checkpoint_score_order
