@@ -10,6 +10,7 @@ from zray import tune
 from zray.tune import schedulers, search
 from zray.tune.schedulers import ASHAScheduler
 from zray.tune.search import BasicVariantGenerator
+from zray.tune.trial_results import missing_metric, missing_time
 from zray.tune.variants import RecursiveDependencyError
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -203,6 +204,17 @@ def test_metric_that_is_never_reported_is_an_error_of_the_trial(tmp_path):
     with pytest.raises(ValueError, match="now they are 'loss' and 'maximum'"):
         results.get_best_result("loss", "maximum")
     until(nothing_is_held, 10)
+
+
+@pytest.mark.parametrize("metric, result", [("loss", {"loss": None}), ("a/b", {"a": {"b": None}})])
+def test_none_in_the_place_of_a_metric_is_said(metric, result):
+    words = missing_metric(result, {"TuneConfig": metric})
+    assert words.startswith(f"The trial reported None as {metric!r}, where TuneConfig needs a number.  Report ")
+
+
+def test_none_in_the_place_of_a_time_is_said():
+    scheduler = tune.schedulers.ASHAScheduler(time_attr="step")
+    assert "The first result has None as 'step', which is no number" in missing_time({"step": None}, scheduler)
 
 
 def test_stop_criterion_that_is_never_reported_is_an_error(tmp_path):

@@ -11,7 +11,7 @@ from .events import Report
 from .objective import LAST, Objective, number_of
 from .records.files import flattened
 from .result import DEFAULT_METRIC
-from .trial import SavedCheckpoint, Trial, value_of
+from .trial import SavedCheckpoint, Trial, has_key, value_of
 from .unknown import nearest
 
 if TYPE_CHECKING:
@@ -82,6 +82,11 @@ def missing_metric(result: dict[str, Any], wanted: Mapping[str, str | None]) -> 
     """
     for user, key in wanted.items():
         if isinstance(key, str) and key not in ("", DEFAULT_METRIC) and value_of(result, key) is None:
+            if has_key(result, key):
+                return (
+                    f"The trial reported None as {key!r}, where {user} needs a number.  Report one in each result, "
+                    "float('nan') for a value that is not known, or name another metric."
+                )
             own = [name for name in result if name not in naming.AUTO_KEYS]
             return (
                 f"The trial reported no {key!r}, which {user} needs: it reported {', '.join(own) or 'nothing'}.  "
@@ -100,7 +105,7 @@ def missing_time(result: Mapping[str, Any], scheduler: Any) -> str:
         return ""
     name = type(scheduler).__name__
     found = value_of(dict(result), key)
-    lack = f"no {key!r}" if found is None else f"{found!r:.40} as {key!r}, which is no number"
+    lack = f"no {key!r}" if not has_key(dict(result), key) else f"{found!r:.40} as {key!r}, which is no number"
     return (
         f"The first result has {lack}, by which {name} measures time (time_attr): {name} does not look at such results."
         f"  The result has {', '.join(map(str, result))}.  Report {key!r}, or pass another time_attr to {name}."
