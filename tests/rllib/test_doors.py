@@ -213,7 +213,8 @@ def test_attributes_of_algorithms_are_there_or_have_a_sentence():
         assert not hasattr(algo, name)
     assert isinstance(algo.callbacks, Own)
     algo.train()
-    counts = {"num_env_steps_sampled": algo.steps_sampled, "num_agent_steps_sampled": algo.steps_sampled}
+    names = [f"num_{whose}_steps_{what}" for whose in ("env", "agent") for what in ("sampled", "trained")]
+    counts = dict.fromkeys(names, algo.steps_sampled)
     assert algo._counters == counts and algo.steps_sampled > 0
     assert algo.merge_algorithm_configs({"a": {"b": 1}}, {"a": {"c": 2}}) == {"a": {"b": 1, "c": 2}}
     assert isinstance(algo.get_policy(), algo.get_default_policy_class(algo.config))

@@ -8,6 +8,7 @@ from zray.rllib.algorithms.a2c import A2CConfig
 from zray.rllib.algorithms.dqn import DQNConfig
 from zray.rllib.algorithms.es import ESConfig
 from zray.rllib.algorithms.ppo import PPOConfig
+from zray.rllib.algorithms.sac import SACConfig
 from zray.rllib.env.multi_agent_env import MultiAgentEnv, make_multi_agent
 
 
@@ -117,7 +118,12 @@ env_runners/episode_return_mean env_runners/episode_return_max env_runners/episo
 env_runners/num_episodes env_runners/num_episodes_lifetime env_runners/num_env_steps_sampled
 evaluation/episode_reward_mean evaluation/episode_reward_max evaluation/episode_len_mean
 evaluation/hist_stats/episode_reward evaluation/env_runners/episode_return_mean evaluation/env_runners/num_episodes
-evaluation/env_runners/episode_len_mean evaluation/episodes_this_iter""".split()
+evaluation/env_runners/episode_len_mean evaluation/episodes_this_iter
+counters/num_env_steps_sampled counters/num_env_steps_trained num_env_steps_trained num_agent_steps_trained
+num_steps_trained_this_iter num_env_steps_trained_this_iter num_env_steps_sampled_this_iter num_healthy_workers
+timers/training_iteration_time_ms timers/sample_time_ms timers/learn_time_ms perf/cpu_util_percent perf/ram_util_percent
+sampler_results/episode_reward_mean sampler_results/episode_len_mean sampler_results/episodes_this_iter
+policy_reward_mean sampler_results/policy_reward_mean info/num_env_steps_trained""".split()
 
 
 def test_results_have_the_keys_of_all_years():
@@ -131,6 +137,27 @@ def test_results_have_the_keys_of_all_years():
     assert result["num_env_steps_sampled"] == 32 and result["env_runners"]["num_env_steps_sampled"] == 16
     assert first["env_runners"]["num_episodes"] == 0 and result["env_runners"]["num_episodes_lifetime"] == 2
     assert result["hist_stats"] == {"episode_reward": [10.0, 10.0], "episode_lengths": [10, 10]}
+    assert result["num_env_steps_trained"] == 32 and result["num_steps_trained_this_iter"] == 16
+    assert result["policy_reward_mean"] == {} and result["num_healthy_workers"] == 0
+    times = result["timers"]
+    assert times["sample_time_ms"] + times["learn_time_ms"] == pytest.approx(times["training_iteration_time_ms"])
+
+
+@pytest.mark.parametrize("config_class, env", [(DQNConfig, "CartPole-v1"), (SACConfig, "Pendulum-v1")])
+def test_steps_of_minibatches_are_counted_as_trained(config_class, env, tmp_path):
+    batch = 8
+    config = config_class().environment(env, horizon=10)
+    config.training(train_batch_size=batch, updates_per_iteration=3, learning_starts=0)
+    algo = config.build_algo()
+    assert [algo.train()["num_env_steps_trained"] for _ in range(2)] == [3 * batch, 6 * batch]
+    path = algo.save(str(tmp_path / "saved"))
+    algo.stop()
+    again = config.copy().build_algo()
+    again.restore(path)
+    result = again.train()
+    again.stop()
+    assert (result["num_env_steps_trained"], result["num_steps_trained_this_iter"]) == (9 * batch, 3 * batch)
+    assert result["counters"]["num_env_steps_trained"] == 9 * batch
 
 
 def test_steps_of_agents_are_counted_apart():
@@ -138,6 +165,7 @@ def test_steps_of_agents_are_counted_apart():
     result = algo.train()
     algo.stop()
     assert result["num_env_steps_sampled"] == 16 and result["num_agent_steps_sampled"] == 48
+    assert result["num_env_steps_trained"] == 16 and result["num_agent_steps_trained"] == 48
 
 
 class Pair(MultiAgentEnv):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import Any
 
@@ -14,6 +15,7 @@ from .atari import environment_of, is_atari_id
 from .callbacks import Events, MetricsLogger, events_of
 from .checkpoints import STATE, Checkpoints, number_of
 from .config import AlgorithmConfig
+from .counts import SAMPLED, Counts, counters
 from .devices import fit_threads, learner_device
 from .env.multi_agent_env import MultiAgentEnv
 from .environments import EnvContext, Limited, check_spaces, make_environment, name_of, portable
@@ -39,7 +41,7 @@ NO_STATE = (
 )
 
 
-class Algorithm(Views, Checkpoints, Trainable):
+class Algorithm(Counts, Views, Checkpoints, Trainable):
     """An algorithm: `train()` is one iteration.
 
     Subclasses define `config_class`, `setup_learner` and `training_step`.
@@ -244,11 +246,13 @@ class Algorithm(Views, Checkpoints, Trainable):
     def step(self) -> dict[str, Any]:
         """Run one iteration, and return metrics in the spellings of 2018 and of today."""
         with self.streams:
-            return self._iterated()
+            result = self._iterated()
+        result["sampler_results"] = {name: result[name] for name in SAMPLED if name in result}
+        return result
 
     def _iterated(self) -> dict[str, Any]:
-        before = self.steps_sampled
-        self.last_episodes, self.num_failed = [], 0
+        before, begin, counted = self.steps_sampled, time.perf_counter(), counters(self)
+        self.last_episodes, self.num_failed, self.sample_s = [], 0, 0.0
         learner = self.training_step()
         while self.steps_sampled - before < self.config["min_sample_timesteps_per_iteration"]:
             learner = self.training_step()
@@ -256,29 +260,13 @@ class Algorithm(Views, Checkpoints, Trainable):
         result["config"] = self.algorithm_config.options
         result["episodes_this_iter"], result["num_faulty_episodes"] = len(self.last_episodes), self.num_failed
         result.update(summary([each.episode_return for each in self.episodes], [each.length for each in self.episodes]))
-        self._add_counts(result)
+        self._add_counts(result, counted, time.perf_counter() - begin)
+        add_learners(result, self)
         if (interval := self.config["evaluation_interval"]) and (self.iteration + 1) % interval == 0:
             result["evaluation"] = self.evaluate()
         if self.events is not None:
             self._add_metrics(result)
         return result
-
-    def _add_counts(self, result: dict[str, Any]) -> None:
-        """Counts of steps and episodes, in the spellings of all years, and the learner's metrics by policy."""
-        steps, episodes = result["timesteps_this_iter"], result["episodes_this_iter"]
-        agent_steps = self.agent_steps_sampled or self.steps_sampled
-        totals = {"num_env_steps_sampled": self.steps_sampled, "num_agent_steps_sampled": agent_steps}
-        result.update(totals, num_env_steps_sampled_lifetime=self.steps_sampled)
-        result["info"].update(totals)
-        result["env_runners"].update(
-            num_env_steps_sampled=steps,
-            num_env_steps_sampled_lifetime=self.steps_sampled,
-            num_agent_steps_sampled_lifetime=agent_steps,
-            num_episodes=episodes,
-            num_faulty_episodes=self.num_failed,
-            num_episodes_lifetime=(self._episodes_total or 0) + episodes,
-        )
-        add_learners(result, self)
 
     def train(self) -> dict[str, Any]:
         """Train one iteration: rollouts, then updates.
@@ -323,8 +311,9 @@ class Algorithm(Views, Checkpoints, Trainable):
 
     def collect(self, steps: int) -> list[Batch]:
         """A rollout of each group, with the current weights."""
-        weights = self.policy.get_weights()
+        begin, weights = time.perf_counter(), self.policy.get_weights()
         batches = self.rollouts.collect(weights, self.policy.filter, steps, self.config["clip_rewards"])
+        self.sample_s += time.perf_counter() - begin
         self.policy.filter.merge([batch.counted for batch in batches])
         for batch in batches:
             self.episodes.extend(batch.episodes)

@@ -279,9 +279,23 @@ class SeveralAgents:
             self.members[name].set_learner_state(each["own"])
             self.members[name].rng = each["rng"]
 
-    def step(self: Any) -> dict[str, Any]:
+    @property
+    def steps_trained(self: Any) -> int:
+        """The steps in the batches of updates so far: of the policy with the most, where each draws its own."""
+        return max(self._drawn(), default=int(self.steps_sampled))
+
+    @property
+    def agent_steps_trained(self: Any) -> int:
+        """The same, of all policies."""
+        return sum(self._drawn()) if self._drawn() else int(self.agent_steps_sampled)
+
+    def _drawn(self: Any) -> list[int]:
+        """The steps that each policy has drawn from its replay memory; empty: the policies have none."""
+        return [vars(each)["steps_trained"] for each in self.members.values() if "steps_trained" in vars(each)]
+
+    def _iterated(self: Any) -> dict[str, Any]:
         """Run an iteration; returns of policies are means over the agents of the last episodes."""
-        result: dict[str, Any] = super().step()  # type: ignore[misc]
+        result: dict[str, Any] = super()._iterated()  # type: ignore[misc]
         returns: dict[str, list[float]] = {}
         for episode in self.episodes:
             for name, values in (episode.policy_returns or {}).items():

@@ -175,8 +175,9 @@ class Views:
     @property
     def _counters(self: Any) -> dict[str, int]:
         """The steps so far, by Ray's names."""
-        steps = self.steps_sampled
-        return {"num_env_steps_sampled": steps, "num_agent_steps_sampled": self.agent_steps_sampled or steps}
+        from .counts import counters
+
+        return counters(self)
 
     @classmethod
     def merge_algorithm_configs(cls, config1: Mapping[str, Any], config2: Mapping[str, Any], *args: Any) -> Any:

@@ -221,6 +221,7 @@ class DQN(Algorithm):
     config_class = DQNConfig
     policy_class = QPolicy
     takes_agents = True
+    steps_trained = 0  # drawn from D
 
     def setup(self, config: dict[str, Any]) -> None:
         config["model"]["dueling"] = config["dueling"]
@@ -239,6 +240,7 @@ class DQN(Algorithm):
         self.target = copy.deepcopy(self.policy.model)
         self.optimizer = torch.optim.Adam(self.policy.model.parameters(), lr=config["lr"], eps=1.5e-4)
         self.target_age = 0  # steps of environments since theta- = theta
+        self.steps_trained = 0
 
     def before_rollout(self) -> None:
         """Give the policy the epsilon of this rollout."""
@@ -269,8 +271,10 @@ class DQN(Algorithm):
             return metrics
         set_learning_rate(self.optimizer, config, self.steps_sampled)
         last: dict[str, torch.Tensor] = {}
-        for _ in range(updates_of(config, steps)):
+        count = updates_of(config, steps)
+        for _ in range(count):
             last = self._update() or last
+        self.steps_trained += count * config["train_batch_size"]
         metrics.update({name: float(value) for name, value in last.items()})
         self.target_age += steps
         if self.target_age >= config["target_network_update_freq"]:
@@ -309,6 +313,7 @@ class DQN(Algorithm):
             "target": self.target.state_dict(),
             "memory": self.memory.state(),
             "target_age": self.target_age,
+            "steps_trained": self.steps_trained,
         }
 
     def set_learner_state(self, state: dict[str, Any]) -> None:
@@ -316,6 +321,7 @@ class DQN(Algorithm):
         self.target.load_state_dict(state["target"])
         self.memory.set_state(state["memory"])
         self.target_age = state["target_age"]
+        self.steps_trained = state.get("steps_trained", 0)  # absent in former checkpoints
 
 
 shadows.name_absent(__name__)

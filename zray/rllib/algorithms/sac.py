@@ -286,6 +286,7 @@ class SAC(Algorithm):
     config_class = SACConfig
     policy_class = SACPolicy
     takes_custom_models = False
+    steps_trained = 0  # drawn from D
     unread_options = dict.fromkeys(
         ("normalize_actions", "clip_actions"), "actions of SAC are always scaled to the bounds of their space"
     )
@@ -293,7 +294,7 @@ class SAC(Algorithm):
     def setup_learner(self, config: dict[str, Any]) -> None:
         """Make the memory D, theta_1 and theta_2, theta-, alpha, and an Adam for each of theta, phi and alpha."""
         outputs = self.policy.distribution.outputs
-        self.memory = Replay(config["capacity"], config["seed"])
+        self.memory, self.steps_trained = Replay(config["capacity"], config["seed"]), 0
         self.q = TwinQ(self.policy.inputs, outputs, config["model"]).to(self.policy.device)
         self.target_q = copy.deepcopy(self.q).requires_grad_(False)
         # Pairs of theta- and theta, parameter by parameter.
@@ -338,6 +339,7 @@ class SAC(Algorithm):
             losses = self._update({name: policy.tensor(value) for name, value in drawn.items()})
             for key, value in losses.items():
                 totals[key] = totals.get(key, 0.0) + value
+        self.steps_trained += count * config["train_batch_size"]
         return {key: value / count for key, value in totals.items()}
 
     def _noise(self, rows: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -394,7 +396,8 @@ class SAC(Algorithm):
 
     def learner_state(self) -> dict[str, Any]:
         own = {name: module.state_dict() for name, module in self._modules().items()}
-        return {**own, "log_alpha": self.log_alpha.detach().clone(), "memory": self.memory.state()}
+        facts = {"memory": self.memory.state(), "steps_trained": self.steps_trained}
+        return {**own, **facts, "log_alpha": self.log_alpha.detach().clone()}
 
     def set_learner_state(self, state: dict[str, Any]) -> None:
         for name, module in self._modules().items():
@@ -405,6 +408,7 @@ class SAC(Algorithm):
         with torch.no_grad():
             self.log_alpha.copy_(state["log_alpha"])
         self.memory.set_state(state["memory"])
+        self.steps_trained = state.get("steps_trained", 0)  # absent in former checkpoints
 
 
 shadows.name_absent(__name__)
