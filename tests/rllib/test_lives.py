@@ -10,8 +10,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 import zray  # noqa: E402
 from zray.rllib import lives  # noqa: E402
+from zray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
 from zray.rllib.algorithms.es import ESConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
+from zray.rllib.algorithms.sac import SACConfig  # noqa: E402
 from zray.rllib.env.multi_agent_env import MultiAgentEnv  # noqa: E402
 from zray.rllib.environments import EnvContext, InvalidEnvironmentError  # noqa: E402
 from zray.rllib.other_environments import differing  # noqa: E402
@@ -169,6 +171,38 @@ def test_program_keeps_its_random_numbers_and_the_curve_follows_from_the_seed():
     random.seed(5), np.random.seed(5)
     assert drawn == (random.random(), np.random.rand())
     assert first == curve(1) != curve(2)
+
+
+def test_program_keeps_the_random_numbers_of_torch(tmp_path):
+    def rest_of(*calls):
+        torch.manual_seed(5)
+        for call in calls:
+            call()
+        return torch.rand(2).tolist()
+
+    algo = small(draws=1).debugging(seed=1).build_algo()
+    path = algo.save(str(tmp_path / "saved"))
+    others = [SACConfig().environment("Pendulum-v1"), DQNConfig().environment("CartPole-v1")]
+    builds = [lambda config=config: config.build_algo().stop() for config in (small(draws=1), *others)]
+    kept = rest_of()
+    for call in (*builds, algo.train, algo.evaluate, lambda: algo.restore(path)):
+        assert rest_of(call) == kept
+    algo.stop()
+
+
+def test_curve_and_weights_follow_from_the_seed_whatever_the_program_draws_from_torch():
+    def found(config, seed, own):
+        torch.manual_seed(own)
+        algo = config.copy().debugging(seed=seed).build_algo()
+        torch.rand(own)
+        result, weights = algo.train(), np.asarray(algo.get_weights()["default_policy"])
+        torch.rand(own)
+        drawn = algo.get_policy().compute_actions(np.zeros((20, *algo.policy.row_shape), np.float32))[0]
+        algo.stop()
+        return result["episode_reward_mean"], weights.tolist(), np.ravel(drawn).tolist()
+
+    for config in (small(draws=1), SACConfig().environment("Pendulum-v1", horizon=8).training(learning_starts=0)):
+        assert found(config, 1, 3) == found(config, 1, 4) != found(config, 2, 3)
 
 
 def test_environments_in_workers_live_as_in_the_program(tmp_path):

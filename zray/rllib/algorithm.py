@@ -83,8 +83,8 @@ class Algorithm(Counts, Views, Checkpoints, Trainable):
         self.begin(config)
         with self.streams:
             self._make_parts(config)
-        fit_threads()
-        self.setup_learner(config)
+            fit_threads()
+            self.setup_learner(config)
         self._tell("on_algorithm_init")
 
     def probed(self, config: dict[str, Any]) -> Any:
@@ -240,6 +240,14 @@ class Algorithm(Counts, Views, Checkpoints, Trainable):
     def set_learner_state(self, state: dict[str, Any]) -> None:
         """Go on from a state of `learner_state`."""
         raise NotImplementedError
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Go on from a checkpoint.  The program keeps its own random numbers of torch."""
+        own = torch.get_rng_state()
+        try:
+            super().load_checkpoint(checkpoint)
+        finally:
+            torch.set_rng_state(own)
 
     # --- iterations ---
 

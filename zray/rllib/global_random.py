@@ -1,4 +1,4 @@
-"""The random numbers that environments take from `random` and `numpy.random`, shared with the program."""
+"""The random numbers that an algorithm takes from `random`, `numpy.random` and torch, shared with the program."""
 
 from __future__ import annotations
 
@@ -26,24 +26,29 @@ def _seeds(seed: int, worker_index: int) -> Any:
 
 
 class Streams:
-    """States of `random` and `numpy.random` within a `with`; the program's own are restored at the end.
+    """States of `random`, `numpy.random` and torch within a `with`; the program's own are restored at the end.
 
     Args:
         seed: of the states.
     """
 
     def __init__(self, seed: int) -> None:
-        first, second, _ = (int(each) for each in _seeds(seed, 0))
-        self.states: tuple[Any, Any] = (
+        import torch
+
+        first, second, third = (int(each) for each in _seeds(seed, 0))
+        self.states: tuple[Any, ...] = (
             random.Random(first).getstate(),
             np.random.RandomState(second).get_state(legacy=False),
+            torch.Generator().manual_seed(third).get_state(),
         )
         self._depth, self._outside = 0, self.states
 
     @staticmethod
-    def of_process() -> tuple[Any, Any]:
+    def of_process() -> tuple[Any, ...]:
         """The states as they are now."""
-        return random.getstate(), np.random.get_state(legacy=False)  # else a list of 624 numbers is made
+        numpy_state = np.random.get_state(legacy=False)  # else a list of 624 numbers is made
+        of_torch = sys.modules["torch"].get_rng_state() if "torch" in sys.modules else None  # workers of ES have none
+        return random.getstate(), numpy_state, of_torch
 
     def __enter__(self) -> Streams:
         self._depth += 1
@@ -59,9 +64,11 @@ class Streams:
             self.states = swap(self._outside)
 
 
-def swap(states: tuple[Any, Any]) -> tuple[Any, Any]:
+def swap(states: tuple[Any, ...]) -> tuple[Any, ...]:
     """Set the states of the process, and return the former states."""
     before = Streams.of_process()
     random.setstate(states[0])
     np.random.set_state(states[1])
+    if len(states) > 2 and states[2] is not None:  # absent in former checkpoints
+        sys.modules["torch"].set_rng_state(states[2])
     return before

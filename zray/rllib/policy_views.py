@@ -116,11 +116,13 @@ class PolicyViews(Exports):
 
     @property
     def own_rng(self: Any) -> np.random.Generator:
-        """Random numbers of calls by a program, seeded by torch's: training does not read them."""
+        """Random numbers of calls by a program: training does not read them."""
         if "_rng" not in vars(self):
             import torch
 
-            self._rng = np.random.default_rng(torch.initial_seed() % 2**63)
+            options = self.algorithm_options
+            seed = torch.initial_seed() if options is None else int(options["seed"]) + 1_000_003
+            self._rng = np.random.default_rng(seed % 2**63)
         rng: np.random.Generator = self._rng
         return rng
 
