@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..tune.saving import complete_save
 from .devices import on_cpu
 from .global_random import Streams
 from .other_environments import differing
@@ -31,7 +32,7 @@ def read_state(folder: str) -> dict[str, Any]:
         FileNotFoundError: the folder lacks a file.
         ValueError: a file is damaged, is another program's, or needs a module that is not here.
     """
-    path = os.path.join(folder, STATE)
+    path = os.path.join(complete_save(folder), STATE)
     if not os.path.exists(path):
         raise FileNotFoundError(_no_checkpoint(folder))
     advice = f"Start from an earlier checkpoint; {FILE} beside it has the weights alone (read_weights)"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..tune.saving import complete_save
 from .models.torch.torch_action_dist import TorchCategorical, TorchDiagGaussian, TorchMultiCategorical
 
 __all__ = ["Columns", "DefaultModelConfig", "LearnerGroup", "RLModule", "RLModuleSpec"]
@@ -199,7 +200,7 @@ class RLModule:
         from .algorithm import STATE, Algorithm
 
         given = folder = os.path.abspath(os.fspath(getattr(path, "path", path)).removeprefix("file://"))
-        while not os.path.exists(os.path.join(folder, STATE)):
+        while not os.path.exists(os.path.join(complete_save(folder), STATE)):
             above = os.path.dirname(folder)
             if above == folder:
                 raise FileNotFoundError(f"{given} is no checkpoint of an algorithm: no {STATE} is in it.")

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .pickles import dump, load
+from .saving import complete_save
 from .storage import temporary_folder
 
 __all__ = ["Checkpoint"]
@@ -70,6 +71,8 @@ class Checkpoint:
             self._path = temporary_folder("checkpoint")
             self._is_temporary = True
             self._write_data(self._path)
+        elif not os.path.exists(self._path):
+            complete_save(self._path)
         return self._path
 
     def _write_data(self, folder: str) -> None:

@@ -21,7 +21,6 @@ __all__ = [
     "process_folder",
     "receive",
     "refusal",
-    "saving_aside",
     "sweep",
     "sync_folder",
     "sync_tree",
@@ -157,37 +156,6 @@ def write_aside(path: str, data: bytes, mode: int = 0o644) -> None:
     except OSError:
         with contextlib.suppress(OSError):
             os.remove(unfinished)
-        raise
-
-
-@contextlib.contextmanager
-def saving_aside(target: str) -> Iterator[str]:
-    """A folder beside a checkpoint's; its files replace the former ones when all are written.
-
-    Args:
-        target: the folder of the checkpoint; other files that it has stay.
-
-    Raises:
-        OSError: it cannot be written; what was there is as it was before.
-    """
-    target = target.rstrip("/") or target
-    unfinished = f"{target}.unfinished"
-    try:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        os.makedirs(unfinished)
-        yield unfinished
-        if not os.path.isdir(target) or not os.listdir(target):
-            os.rename(unfinished, target)
-            return
-        sync_tree(unfinished)  # before the former files go
-        for folder, _, names in os.walk(unfinished):
-            place = os.path.normpath(os.path.join(target, os.path.relpath(folder, unfinished)))
-            os.makedirs(place, exist_ok=True)
-            for name in names:
-                os.replace(os.path.join(folder, name), os.path.join(place, name))
-        shutil.rmtree(unfinished, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
         raise
 
 

@@ -17,7 +17,8 @@ from .checkpoint import CLASS_DICT_FILE, Checkpoint
 from .naming import date_of
 from .parameters import with_parameters
 from .pickles import dump, load
-from .storage import pack, refusal, saving_aside, temporary_prefix, unpack
+from .saving import complete_save, saving_aside
+from .storage import pack, refusal, temporary_prefix, unpack
 
 __all__ = ["Trainable", "with_parameters"]
 
@@ -253,9 +254,10 @@ class Trainable:
         Raises:
             FileNotFoundError: nothing is there.
         """
-        path = getattr(checkpoint_path, "path", None) or os.fspath(checkpoint_path)
+        path = complete_save(getattr(checkpoint_path, "path", None) or os.fspath(checkpoint_path))
         # In 2018 a checkpoint might be what the names of files begin with.
-        if not os.path.exists(path) and not glob.glob(f"{glob.escape(path)}*"):
+        near = (each for each in glob.iglob(f"{glob.escape(path)}*") if not each.endswith(".unfinished"))
+        if not os.path.exists(path) and not any(near):
             raise FileNotFoundError(
                 f"The path {path} does not exist: there is no checkpoint of {type(self).__name__} to restore.  Pass "
                 "the path that save() returned."
