@@ -16,6 +16,7 @@ import msgspec
 
 from ..exceptions import RuntimeEnvSetupError
 from ..wire.limits import CHARACTERS_MAX
+from .package_passwords import Passwords, masked
 
 # A setup of more packages is an image, and no environment.
 LINES_MAX = 2_000
@@ -26,7 +27,8 @@ SETUP_SECONDS = 600.0
 _VARIABLES = ("PIP_", "UV_")
 # Options that a requirements file may have as lines.
 _SOURCES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
-_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]*@")
+# Options whose values may be addresses, as they are spelt in variables of the installers.
+_LONG = ("--index-url", "--extra-index-url", "--find-links", "--proxy", "--constraint", "--requirement")
 _INCLUDE = re.compile(r"(?:-r|--requirement)[ =]\s*(\S+)$")
 _OPTION_WITH_PATH = re.compile(r"(-e|--editable|-f|--find-links|-c|--constraint)([ =]\s*)(\S+)$")
 
@@ -65,12 +67,15 @@ def request_of(tool: str, given: Any, env_vars: Mapping[str, str], seconds: floa
     """The text for a checked field of a runtime_env.
 
     Raises:
-        ValueError: a requirements file cannot be read, the request is too long, or an option would show a password.
+        ValueError: a requirements file cannot be read, the request is too long, or others could read a password.
     """
     fields = given if isinstance(given, Mapping) else {"packages": given}
     lines = tuple(requirement_lines(fields.get("packages") or ()))
     given_options = fields.get("pip_install_options" if tool == "pip" else "uv_pip_install_options") or ()
     sources, options = _without_sources(tool, list(given_options))
+    passwords = Passwords({})
+    for line in (*sources, *lines):
+        passwords.line(line)  # refused here, before a node tries
     request = PackageRequest(
         tool=tool,
         lines=(*sources, *lines),
@@ -104,15 +109,22 @@ def _without_sources(tool: str, given: list[str]) -> tuple[tuple[str, ...], tupl
             option = f"{name}={value}" if name.startswith("--") else f"{name}{value}"
         if name in _SOURCES and value and not re.search(r"\s", value):
             lines.append(f"{name} {value}")
-        elif _PASSWORD.search(option):
-            variable = f"{tool.upper()}_{name.strip('-').upper().replace('-', '_')}"
-            raise ValueError(
-                f"The option {name} of {tool} has an address with a password, which all users of the machine could "
-                f"read: give it as {variable} in env_vars."
-            )
+        elif masked(option) != option:
+            raise ValueError(_refusal(tool, option if option.startswith("-") else (options or [""])[-1]))
         else:
             options.append(option)
     return tuple(lines), tuple(options)
+
+
+def _refusal(tool: str, option: str) -> str:
+    """The message about an option with a password; option: with or without its value."""
+    name = option.partition("=")[0] if option.startswith("--") else option[:2]
+    whole = next((each for each in _LONG if len(name) > 3 and each.startswith(name)), name)
+    variable = f"{tool.upper()}_{whole.strip('-').upper().replace('-', '_')}"
+    return (
+        f"The option {name} of {tool} has an address with a password, which all users of the machine could read: give "
+        f"it as {variable if whole in _LONG else f'a variable of {tool}'} in env_vars."
+    )
 
 
 def given_by(text: str) -> dict[str, Any]:
@@ -148,7 +160,7 @@ def _lines_of_file(path: str, depth: int) -> list[str]:
         with open(path, encoding="utf-8") as file:
             text = file.read(CHARACTERS_MAX * 16)
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"The requirements file {path} cannot be read: {error}.") from error
+        raise ValueError(masked(f"The requirements file {path} cannot be read: {error}.")) from error
     lines = (re.sub(r"(^|\s)#.*$", "", line).strip() for line in text.replace("\\\n", " ").splitlines())
     return [found for line in lines if line for found in _resolved(line, os.path.dirname(path), depth)]
 

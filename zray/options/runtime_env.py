@@ -176,8 +176,10 @@ def path_of_module(item: Any) -> str:
 
 def _refuse_address(path: str, name: str) -> None:
     if "://" in path:
+        from .package_passwords import masked
+
         row = "addresses in `working_dir` and `py_modules`"
-        raise absent.not_built(absent.ABILITIES, row, f"addresses as `{name}` ({path!r})")
+        raise absent.not_built(absent.ABILITIES, row, f"addresses as `{name}` ({masked(path)!r})")
 
 
 def _check_patterns(name: str, value: Any) -> None:

@@ -27,6 +27,7 @@ from msgspec import msgpack
 from msgspec.structs import replace
 
 from ...exceptions import RuntimeEnvSetupError
+from ...options.package_passwords import installer_files, masked
 from ...options.package_requests import PackageRequest, parse_request
 from .. import context
 from ..process.process_utils import adopt_orphans, end_children, end_with_parent, last_lines, wait_for_end
@@ -84,15 +85,12 @@ class Installer:
         venv.create(folder, symlinks=True)
         with open(os.path.join(packages_of(folder), "_zray_parent.pth"), "w", encoding="utf-8") as file:
             file.writelines(f"import site; site.addsitedir({place!r})\n" for place in parent_folders())
-        requirements = f"{folder}/requirements.txt"
-        with open(os.open(requirements, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in self.request.lines)
-        install, check = self._commands(python_of(folder))
-        tool = os.path.basename(install[0]) if install[0] != python_of(folder) else "pip"
-        self.run(tool, [*install, "-r", requirements, *self.request.options])
-        if self.request.is_checked:
-            self.run(f"{tool} check", check)
-        os.unlink(requirements)  # an address in the file may have a password
+        with installer_files(folder, self.request.lines, self.environment) as requirements:
+            install, check = self._commands(python_of(folder))
+            tool = os.path.basename(install[0]) if install[0] != python_of(folder) else "pip"
+            self.run(tool, [*install, "-r", requirements, *self.request.options])
+            if self.request.is_checked:
+                self.run(f"{tool} check", check)
 
     def _commands(self, python: str) -> tuple[list[str], list[str]]:
         """How packages are installed, and checked."""
@@ -152,7 +150,7 @@ class Installer:
         return f"{self.request.seconds:g} s (`setup_timeout_seconds` of `config`)"
 
     def _last_lines(self) -> str:
-        text = last_lines(self.log, TOLD_LINES_MAX).strip()
+        text = masked(last_lines(self.log, TOLD_LINES_MAX).strip())
         return f"; its last lines:\n{text}" if text else ""
 
 
