@@ -224,7 +224,7 @@ def test_a_package_with_too_much_data_travels_without_it(main_in, monkeypatch):
 
 def test_package_of_pythonpath_travels_whole_or_not_at_all(main_in, monkeypatch, tmp_path_factory):
     monkeypatch.setattr(module_discovery, "BUNDLE_BYTES_MAX", 2_000)
-    monkeypatch.setattr(module_discovery, "too_large", {})
+    monkeypatch.setattr(module_discovery, "stayed", {})
     other = make(
         tmp_path_factory.mktemp("target"),
         {f"{name}/__init__.py": "" for name in ("big", "named", "small")},
@@ -247,3 +247,77 @@ def test_package_of_pythonpath_travels_whole_or_not_at_all(main_in, monkeypatch,
     assert f"{other}/big does not travel" in str(error) and "PYTHONPATH" in str(error)
     for name in ("big", "small"):
         sys.modules.pop(name, None)
+
+
+FROM_FILES = "from pathlib import Path\nvalue = (Path(__file__).parent / '{}').read_text()"
+
+
+@pytest.fixture
+def python_path(main_in, tmp_path_factory, monkeypatch):
+    """A folder that PYTHONPATH names; the modules in it are forgotten afterwards."""
+    monkeypatch.setattr(module_discovery, "stayed", {})
+    other = tmp_path_factory.mktemp("target")
+    make(main_in, {"main.py": ""})
+    monkeypatch.setenv("PYTHONPATH", str(other))
+    monkeypatch.syspath_prepend(str(other))
+    before = set(sys.modules)
+    yield other
+    for name in set(sys.modules) - before:
+        if str(other) in f"{getattr(sys.modules[name], '__file__', '')} {getattr(sys.modules[name], '__path__', '')}":
+            del sys.modules[name]
+
+
+def taken_of(folder, *names):
+    """What travels of a folder after the imports, with the bundle's paths."""
+    for name in names:
+        __import__(name)
+    return paths(file for file in Project().take() if str(folder) in file.source)
+
+
+def test_namespace_package_of_pythonpath_travels_with_its_data(python_path):
+    files = {"google/thing/__init__.py": FROM_FILES.format("data/t.txt"), "google/thing/data/t.txt": "ns"}
+    files |= {"flat/part.py": FROM_FILES.format("t.txt"), "flat/t.txt": "ns"}
+    make(python_path, files)
+    assert taken_of(python_path, "google.thing", "flat.part") == sorted(files)
+
+
+def test_namespace_package_of_pythonpath_that_is_too_large_stays(python_path, monkeypatch):
+    monkeypatch.setattr(module_discovery, "BUNDLE_BYTES_MAX", 2_000)
+    make(python_path, {"google/thing/__init__.py": "", "google/thing/data": "x" * 1_001})
+    assert taken_of(python_path, "google.thing") == []
+    assert "google does not travel" in module_discovery.stayed["google"]
+
+
+@pytest.mark.parametrize("name", ["single.txt", "data/single.txt"])
+def test_module_of_pythonpath_that_reads_files_beside_it_stays(python_path, name):
+    make(python_path, {"single.py": FROM_FILES.format(name), name: "s", "plain.py": ""})
+    assert taken_of(python_path, "single", "plain") == ["plain.py"]
+    error = TaskError("f", "ModuleNotFoundError: x", ImportError("No module named 'single'"))
+    note_missing_module(error)
+    assert f"{python_path}/single.py does not travel to other nodes: it reads files beside it" in str(error)
+
+
+def test_module_of_pythonpath_that_names_its_file_among_code_travels(python_path):
+    make(python_path, {"single.py": "here = __file__", "beside_it/__init__.py": "", "x-1.dist-info/RECORD": ""})
+    assert taken_of(python_path, "single") == ["single.py"]
+
+
+def test_libraries_beside_a_package_of_pythonpath_travel_with_it(python_path, monkeypatch):
+    monkeypatch.setattr(module_discovery, "BUNDLE_BYTES_MAX", 2_000)
+    make(
+        python_path,
+        {
+            "top/__init__.py": FROM_FILES.format("../small.libs/l.so"),
+            "small.libs/l.so": "s",
+            "compiled/__init__.py": "",
+            "compiled/fast.so": b"\x7fELF $ORIGIN/../large.libs\0",
+            "large.libs/l.so": "x" * 1_001,
+            "plain/__init__.py": "",
+        },
+    )
+    assert taken_of(python_path, "top", "compiled", "plain") == [
+        "plain/__init__.py",
+        "small.libs/l.so",
+        "top/__init__.py",
+    ]
+    assert "compiled does not travel" in module_discovery.stayed["compiled"]

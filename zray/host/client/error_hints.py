@@ -69,13 +69,12 @@ def _say_left_behind(error: TaskError, text: str) -> None:
     found = re.search(r"No module named '([\w.]+)'|cannot import name '(\w+)' from '[\w.]+'", text)
     if found is None:
         return
-    from ..code.module_discovery import BUNDLE_BYTES_MAX, left_behind, too_large
+    from ..code.module_discovery import left_behind, stayed
 
-    if (folder := too_large.get((found[1] or "").partition(".")[0])) is not None:
+    if (words := stayed.get((found[1] or "").partition(".")[0])) is not None:
         error.traceback_str = (
-            f"{error.traceback_str.rstrip()}\n{folder} does not travel to other nodes: it is larger than "
-            f"{BUNDLE_BYTES_MAX // 2:,} bytes, and PYTHONPATH names it.  Have it on each node by the same PYTHONPATH, "
-            "or install it there.\n"
+            f"{error.traceback_str.rstrip()}\n{words}.  Have it on each node by the same PYTHONPATH, or install it "
+            "there.\n"
         )
         return
     path = left_behind.get((found[1] or found[2]).rpartition(".")[2])

@@ -121,8 +121,8 @@ CODE_SUFFIXES = (".py", ".pyi", ".so", ".pyd")
 # Modules and folders excluded by patterns, by last names, for the error of a task that lacks one.
 left_behind: dict[str, str] = {}
 LEFT_BEHIND_MAX = 10_000
-# Packages of PYTHONPATH too large to be sent whole, and their folders, for the error of a task that lacks one.
-too_large: dict[str, str] = {}
+# Packages and modules of PYTHONPATH that cannot be sent whole, and why, for the error of a task that lacks one.
+stayed: dict[str, str] = {}
 _IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+([^\n#;]+)", re.MULTILINE)
 _ZRAY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -321,7 +321,7 @@ class Project:
                 path = self._found_by_import(name)
                 if not path or is_installed(path):
                     return []
-                return self._fitting(path, name) if os.path.isdir(path) else files_at(path)
+                return self._fitting(path, name)
             return self._files_of_module(name, module)
         except OSError:
             return []  # the file was removed after the import
@@ -342,7 +342,7 @@ class Project:
             if is_installed(file) or os.path.basename(file).partition(".")[0] != name or not os.path.isfile(file):
                 return []
             self._add_root(os.path.dirname(file))
-            return [File(os.path.basename(file), file)]
+            return self._fitting(file, name)
         files: list[File] = []
         for folder in map(os.path.abspath, folders):
             if is_installed(folder + os.sep) or os.path.basename(folder) != name or not os.path.isdir(folder):
@@ -352,18 +352,51 @@ class Project:
             files += self._fitting(folder, name, code_only=is_namespace)
         return files
 
-    def _fitting(self, folder: str, name: str, *, code_only: bool = False) -> list[File]:
-        """Return a package's files.  If too large, the program's own package goes without its data.
+    def _fitting(self, path: str, name: str, *, code_only: bool = False) -> list[File]:
+        """Return a package's or module's files.  If too large, the program's own package goes without its data.
 
-        A large package of PYTHONPATH stays behind: it is not the program's, and other nodes may have the same path.
+        A part of PYTHONPATH travels whole or stays: it is not the program's, and other nodes may have the same path.
         """
-        files = files_below(folder, name + "/", code_only=code_only)
-        if not code_only and sum(file.size for file in files) > BUNDLE_BYTES_MAX // 2:
-            if os.path.dirname(folder) in self.python_path:
-                too_large[name] = folder
-                return []
+        if os.path.dirname(path) in self.python_path:
+            files = _with_libraries(path)
+            why = "it reads files beside it" if _reads_beside(path) else ""
+            if sum(file.size for file in files) > BUNDLE_BYTES_MAX // 2:
+                why = f"it is larger than {BUNDLE_BYTES_MAX // 2:,} bytes"
+            if why:
+                stayed[name] = f"{path} does not travel to other nodes: {why}, and PYTHONPATH names it"
+            return [] if why else files
+        if not os.path.isdir(path):
+            return files_at(path)
+        files = files_below(path, name + "/", code_only=code_only)
+        if sum(file.size for file in files) > BUNDLE_BYTES_MAX // 2:
             files = [file for file in files if file.path.endswith(CODE_SUFFIXES)]
         return files
+
+
+def _with_libraries(path: str) -> list[File]:
+    """Return a package's or module's files, and those of folders with libraries that wheels put beside it."""
+    files, beside = files_at(path), os.path.dirname(path)
+    libraries = [name for name in sorted(os.listdir(beside)) if name.endswith(".libs")]
+    if libraries and sum(file.size for file in files) <= BUNDLE_BYTES_MAX // 2:
+        contents = [read_file(file.source) for file in files]
+        for name in libraries:
+            if any(name.encode() in content for content in contents):
+                files += files_at(os.path.join(beside, name))
+    return files
+
+
+def _reads_beside(path: str) -> bool:
+    """Whether a module names its own file, and its folder holds more than code."""
+    if not path.endswith(".py") or not re.search(rb"\b__file__\b|\bresources\b|\bpkgutil\b", read_file(path)):
+        return False
+    folder = os.path.dirname(path)
+    return any(
+        not name.startswith(".")
+        and name not in EXCLUDED
+        and not name.endswith((*CODE_SUFFIXES, *EXCLUDED_SUFFIXES, ".dist-info", ".libs"))
+        and not os.path.exists(os.path.join(folder, name, "__init__.py"))
+        for name in os.listdir(folder)
+    )
 
 
 def imports_of(source: str) -> set[str]:
