@@ -6,6 +6,7 @@ from zray.roles.local_scheduler.reporting.notices import NOTICE_SECONDS, NOTICES
 from zray.roles.work_effects import WriteLine
 from zray.sim.trace import name_of
 from zray.wire.gcs import NodeLost
+from zray.wire.output import FlushOutput, OutputFlushed
 from zray.wire.scheduling import JobFacts, JobNotice
 from zray.wire.task_spec import TaskOptions, encode_options
 from zray.wire.tasks import SubmitTasks
@@ -66,6 +67,17 @@ def test_notices_beyond_a_few_are_counted():
     assert node.notices() == ["3 further notices in 10 s left out here"]
     node.crash(1)
     assert len(node.notices()) == 1
+
+
+def test_count_of_further_notices_is_told_to_a_program_that_ends_sooner():
+    node = Node()
+    node.crash(NOTICES_MAX + 3)
+    node.take_sent()
+    node.tell(DRIVER, FlushOutput(JOB))
+    told = [type(message) for target, message in node.take_sent() if target == DRIVER]
+    assert told == [JobNotice, OutputFlushed]
+    node.time_passes()
+    assert not node.notices()
 
 
 def test_program_that_wants_no_output_of_workers_gets_no_notice():

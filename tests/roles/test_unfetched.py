@@ -129,12 +129,55 @@ def test_node_tells_of_failures_that_no_process_has_a_ref_on(how):
     assert node.notices() == ([SAID] if how in ("dropped", "recorded") else [])
 
 
+DEATH = encode_system_error(
+    "ActorDiedError",
+    f"The actor C died in its constructor: task C.__init__ (pid=7) raised:\n{TRACEBACK}",
+    {"pid": 7, "node": "abc", "exit_text": "its constructor raised"},
+)
+ENDED = "task C.__init__ failed, and nobody has fetched its result: ValueError: no (program.py:3, pid=7, node=abc)"
+
+
+class ProgramWithActor(Program):
+    """A program with a failed actor and two calls on it."""
+
+    def __init__(self):
+        super().__init__()
+        self.actor = return_id(b"actor-0123456789"[:16], 1)
+        self.client.expect_actor(self.actor)
+        self.calls = [self.submit(), self.submit()]
+        self.arrive(self.actor, *self.calls, value=DEATH)
+
+
+@pytest.mark.parametrize("dropped", [(), (0,), (1, 0), (2, 0, 1)], ids=str)
+def test_failed_constructor_is_told_once_for_the_actor_and_its_calls(dropped):
+    program = ProgramWithActor()
+    objects = [program.actor, *program.calls]
+    program.drop(*(objects[number] for number in dropped))
+    assert program.said() + program.said(TELL_SECONDS, is_last=True) == [ENDED]
+
+
+@pytest.mark.parametrize("way", ["raised", "in a list", "passed on"])
+def test_failed_constructor_that_somebody_has_heard_of_is_not_told(way):
+    program = ProgramWithActor()
+    unfetched = program.client.unfetched
+    if way == "raised":
+        unfetched.heard(program.calls[1], DEATH)
+        program.drop(program.actor)
+    elif way == "in a list":
+        unfetched.fetched.update(program.calls[1:])
+    else:
+        unfetched.handed.add(program.actor)
+        program.drop(program.actor)
+    program.drop(program.calls[1])
+    assert program.said(is_last=True) == []
+
+
 def test_line_of_a_failure():
     assert unheard(failure()) == SAID
     died = encode_system_error("WorkerCrashedError", "The worker that ran task f died.")
     said = "a task failed, and nobody has fetched its result: WorkerCrashedError: The worker that ran task f died."
     assert unheard(died) == said
-    assert unheard(encode_system_error("ActorDiedError", "It was killed.")) == ""
+    assert unheard(encode_system_error("ActorDiedError", "It was killed.")) == "" and unheard(DEATH) == ENDED
     assert unheard(bytes((TASK_ERROR,)) + b"\xc1") == ""
     long = bytes((TASK_ERROR,)) + msgspec.msgpack.encode(("f", "X: " + "a" * 10_000, 7, "", b""))
     assert len(unheard(long)) < 400

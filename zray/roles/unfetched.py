@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder
@@ -27,21 +28,35 @@ _decode = Decoder().decode
 _UNASKED = frozenset(
     {"NodeDiedError", "OutOfMemoryError", "RuntimeEnvSetupError", "TaskUnschedulableError", "WorkerCrashedError"}
 )
+# Ends of actors that a program has not asked for either: all calls get the same error.
+_CONSTRUCTORS = frozenset({"its constructor raised", "its state could not be restored"})
 _UNHEARD_CHARACTERS_MAX = 300
+
+
+def of_constructor(error: bytes) -> bool:
+    """Whether a failure is that of an actor's constructor, which all calls on the actor get."""
+    try:
+        return error[0] == SYSTEM_ERROR and _decode(memoryview(error)[1:])[2].get("exit_text") in _CONSTRUCTORS
+    except (MsgspecError, TypeError, ValueError, AttributeError, IndexError):
+        return False
 
 
 def unheard(error: bytes) -> str:
     """Describe a failure in a line, for a program that never fetched the value; "" if no line is needed."""
     try:
         if error[0] == SYSTEM_ERROR:
-            class_name, message, _ = _decode(memoryview(error)[1:])
+            class_name, message, details = _decode(memoryview(error)[1:])
             name, said = "a task", f"{class_name}: {message}" if class_name in _UNASKED else ""
             where = ""
+            if of_constructor(error):
+                name = f"task {message.partition(': task ')[2].partition(' (')[0]}"
+                said, line = _end_of(message)
+                where = f"{line}, pid={details['pid']}, node={details['node']}"
         else:
             name, text, pid, node, *_ = _decode(memoryview(error)[1:])
             name, (said, line) = f"task {name}", _end_of(text)
             where = ", ".join(part for part in (line, f"pid={pid}", f"node={node}" if node else "") if part)
-    except (MsgspecError, TypeError, ValueError, AttributeError):
+    except (MsgspecError, TypeError, ValueError, AttributeError, KeyError):
         return ""
     if not said:
         return ""
@@ -64,15 +79,21 @@ def _end_of(traceback: str) -> tuple[str, str]:
     return lines[-1], place
 
 
+def _key(task_id: bytes, error: bytes) -> bytes:
+    """What a failure is known by: its task, or its actor."""
+    return sha256(error).digest() if of_constructor(error) else task_id
+
+
 class Unfetched:
     """The failures of a process's tasks whose values were never fetched."""
 
-    LASTING = {"fetched": "held", "lines": "LINES_MAX"}
+    LASTING = {"fetched": "held", "actors": "held", "lines": "LINES_MAX"}
 
     def __init__(self, held: Mapping[bytes, bytes]) -> None:
         self.held = held  # the client's
         self.fetched: set[bytes] = set()  # failures that somebody has heard of here
         self.handed: set[bytes] = set()  # objects that others may ask for
+        self.actors: set[bytes] = set()  # objects behind the handles of actors that were made here
         self.known: Latest[bytes, None] = Latest(KNOWN_MAX)
         # Objects whose last ref went before their value came: the node may have sent that already.
         self.crossing: Latest[bytes, None] = Latest(CROSSING_MAX)
@@ -83,11 +104,22 @@ class Unfetched:
     def gone(self, object_id: bytes, error: bytes) -> None:
         """Report a failure whose last ref is gone, unless the error was fetched or the object handed on."""
         task_id = object_id[:TASK_ID_BYTES]
-        if object_id in self.fetched or object_id in self.handed:
-            self.known[task_id] = None
+        if self._may_be_heard(object_id, error):
+            self.known[_key(task_id, error)] = None
         elif object_id[TASK_ID_BYTES:] == FIRST_RETURN or return_id(task_id, 1) not in self.held:
             self._failed(task_id, error)
         # Else one of several returns: the first one may still be asked for.
+
+    def _may_be_heard(self, object_id: bytes, error: bytes) -> bool:
+        if object_id in self.actors and not of_constructor(error):
+            return True  # by the calls
+        return object_id in self.fetched or object_id in self.handed
+
+    def heard(self, object_id: bytes, error: bytes) -> None:
+        """Note that the program gets an error."""
+        self.fetched.add(object_id)
+        if of_constructor(error):  # of all calls on the actor
+            self.known[_key(object_id, error)] = None
 
     def left(self, object_id: bytes) -> None:
         """Note the end of an object's last ref before the arrival of the value."""
@@ -105,18 +137,28 @@ class Unfetched:
             self.handed.difference_update(object_ids)
         if self.fetched:
             self.fetched.difference_update(object_ids)
+        if self.actors:
+            self.actors.difference_update(object_ids)
 
     def end(self, values: Iterable[tuple[bytes, object]]) -> None:
         """Report unfetched failures among the values at the end of the process."""
-        for object_id, value in values:
-            if type(value) is bytes and FIRST_MARK <= value < PAST_MARKS:
-                if object_id not in self.fetched and object_id not in self.handed:
-                    self._failed(object_id[:TASK_ID_BYTES], value)
+        failures = [
+            (object_id, value)
+            for object_id, value in values
+            if type(value) is bytes and FIRST_MARK <= value < PAST_MARKS
+        ]
+        # Those that are known first: the error of an actor's constructor is that of several calls.
+        for object_id, error in sorted(failures, key=lambda each: not self._may_be_heard(*each)):
+            if self._may_be_heard(object_id, error):
+                self.known[_key(object_id[:TASK_ID_BYTES], error)] = None
+            else:
+                self._failed(object_id[:TASK_ID_BYTES], error)
 
     def _failed(self, task_id: bytes, error: bytes) -> None:
-        if task_id in self.known:
+        key = _key(task_id, error)
+        if key in self.known:
             return
-        self.known[task_id] = None
+        self.known[key] = None
         text = unheard(error)
         if not text:
             return

@@ -111,7 +111,7 @@ class Driver(Runtime):
         super().__init__(connection, session.name, welcome.inline_bytes_max, root, session.folder)
         self.job_id, self.node_id, self.runtime_env = job_id, welcome.node_id, runtime_env
         self.facts, self.namespace = hello.facts, hello.facts.namespace
-        self.said_goodbye = self.has_all_output = False  # the latter: output of other nodes, in the logs
+        self.said_goodbye = self.has_all_output = self.has_notices = False  # the second: of other nodes, in the logs
         self.on_other = self._on_other
         self.watch = ReloadWatch(self._has_reloaded)
         self.sources = Sources(session.job_sources(job_id))
@@ -192,8 +192,9 @@ class Driver(Runtime):
         return shipper.refs() if (shipper := self.shipper) is not None else []
 
     def ask_for_output(self) -> FlushOutput | None:
-        """Return the request for all output of other nodes; None: no other nodes, or output is not wanted."""
-        return FlushOutput(self.job_id) if self.logs is not None and self.shipper is not None else None
+        """Return the request for all output of other nodes, and for the count of notices; None: nothing may come."""
+        may_come = self.shipper is not None or self.has_notices
+        return FlushOutput(self.job_id) if self.logs is not None and may_come else None
 
     def _submit_with_code(self, spec: TaskSpec, num_returns: int) -> bytes:
         """Submit a task in a cluster: arguments may be of modules imported meanwhile."""
@@ -207,6 +208,7 @@ class Driver(Runtime):
         elif type(message) is OutputFlushed:
             self.has_all_output = True
         elif type(message) is JobNotice:
+            self.has_notices = True
             print(f"zray: {printable(message.text)}", file=sys.stderr, flush=True)
         elif type(message) is ProcessDropped:
             self.connection.over = f"The node has ended the link to this process: {message.reason}."

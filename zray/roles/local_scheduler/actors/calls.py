@@ -293,6 +293,7 @@ class Calls:
         actor = self.actors.get(message.actor_id)
         if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
             self.node.pool.kill(actor.worker)
+            self.node.notices.constructor_failed(actor, message.error)
             self.node.ends.bury(actor, message.error)
 
     def creation_done(self, actor: Actor, value: bytes) -> None:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from ....exceptions import FIRST_MARK, PAST_MARKS
 from ....wire.amounts import name_of
 from ....wire.scheduling import JobNotice
-from ...unfetched import unheard
+from ...unfetched import of_constructor, unheard
 from ...work_effects import WriteLine
 from ..tables import in_words
 
@@ -63,7 +63,7 @@ class Notices:
 
     def failed(self, task: Task, value: object) -> None:
         """Report a failed local task to the user, if no ref can fetch the error."""
-        if not (type(value) is bytes and FIRST_MARK <= value < PAST_MARKS) or task.origin:
+        if not (type(value) is bytes and FIRST_MARK <= value < PAST_MARKS) or task.origin or of_constructor(value):
             return
         returns = self.node.lifecycle.returns_of(task)
         if all(entry.actor is entry.holders is entry.watchers is None and not entry.count for entry in returns):
@@ -71,6 +71,14 @@ class Notices:
             is_known_elsewhere = task.entry.is_recorded and task.entry.shared is not None
             if not is_known_elsewhere and (text := unheard(value)):
                 self.tell(task.job, text)
+
+    def constructor_failed(self, actor: Actor, error: bytes) -> None:
+        """Report a failed constructor to the user, if no ref can fetch the error, from a call or later."""
+        tasks = (actor.creation, *actor.inflight.values(), *actor.queue)
+        entries = [entry for task in tasks for entry in self.node.lifecycle.returns_of(task) if entry is not None]
+        if all(entry.holders is entry.watchers is None and not entry.count for entry in entries):
+            if not any(task.origin for task in tasks):
+                self.tell(actor.job, unheard(error))
 
     def _retried(self, task: Task, why: str) -> None:
         name = task.options.name or task.options.method or self.node.lifecycle.function_name(task.spec.function_id)

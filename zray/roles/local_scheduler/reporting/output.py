@@ -117,6 +117,7 @@ class Output:
         """FlushOutput, from a local driver or its node."""
         node, job_id = self.node, message.job_id
         process = node.processes.get(node.sender)
+        node.notices.end_window(job_id)
         if process is None:
             self._flush_here(job_id)
             return
