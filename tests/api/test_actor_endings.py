@@ -63,6 +63,34 @@ def test_a_name_is_free_again_after_the_end():
     assert zray.get(until(second).value.remote()) == 2
 
 
+def test_actor_that_a_call_is_about_to_end_is_not_found(gate):
+    for number in range(10):
+        actor = Counter.options(name="terminated", get_if_exists=True).remote(number)
+        assert zray.get(actor.value.remote()) == number
+        actor.__ray_terminate__.remote()
+    busy = Counter.options(name="busy").remote(1)
+    waits, last = busy.wait_at.remote(gate), busy.__ray_terminate__.remote()
+    other = Counter.options(name="busy", get_if_exists=True).remote(2)
+    with pytest.raises(ValueError, match="no living actor"):
+        zray.get_actor("busy")
+    value = other.value.remote()
+    gate.open()
+    assert zray.get([waits, value]) == [1, 2]
+    with pytest.raises(ActorDiedError):
+        zray.get(last)
+
+
+def test_actor_whose_last_call_was_cancelled_is_found(gate):
+    actor = Counter.options(name="goes on").remote(1)
+    waits, last = actor.wait_at.remote(gate), actor.__ray_terminate__.remote()
+    zray.cancel(last)
+    with pytest.raises(zray.exceptions.TaskCancelledError):
+        zray.get(last)
+    gate.open()
+    same = Counter.options(name="goes on", get_if_exists=True).remote(2)
+    assert zray.get([waits, same.value.remote()]) == [1, 1]
+
+
 def test_names_are_separate_in_each_namespace():
     here = Counter.options(name="shared").remote(1)
     there = Counter.options(name="shared", namespace="elsewhere").remote(2)

@@ -324,7 +324,7 @@ class Runtime:
                 return self._read_place(object_id, value, writable=writable)  # type: ignore[arg-type]
             self.waiting.for_values([object_id], None)  # its place was returned to the node
         if is_error(value):
-            self.client.unfetched.heard(object_id, value)
+            self.client.unfetched.heard(object_id, value)  # type: ignore[arg-type]
             raise deserialize_error(value)
         return deserialize_writable(value) if writable else deserialize(value)
 

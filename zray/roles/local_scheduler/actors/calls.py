@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 # Calls sent to a serial actor ahead of the one that runs.  They can go nowhere else, so only memory bounds it.
 CALLS_IN_FLIGHT_MAX = 512
+# The method of each actor that ends it.
+TERMINATE = "__ray_terminate__"
 
 
 def _never(task: Task, batch: dict[bytes, Task]) -> bool:
@@ -318,6 +320,8 @@ class Calls:
             return
         if actor.down_since is not None and self.node.ends.restarts.refuses(actor, task):
             return
+        if task.options.method == TERMINATE and actor.options.name:
+            self.node.names.last_calls[actor_id] = task
         actor.queue.append(task)
         self.touched[actor_id] = None
 

@@ -188,6 +188,7 @@ class ActorMoves:
             # Should that node die before it can say so itself, the name must not be said to be ours.
             node.names.register(ask.actor, home, node.address if is_guarded else "")
             node.names.left[ask.actor.actor_id] = home
+            node.names.last_calls.pop(ask.actor.actor_id, None)
         node.routes.settle(self._leaves(ask.actor), home)
         spec = ask.actor.creation.spec
         if is_guarded:

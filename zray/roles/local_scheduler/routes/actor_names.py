@@ -32,6 +32,7 @@ from ...kept import Latest
 from ...role import on
 from ..objects.table import ObjectEntry
 from ..tables import Actor, ActorState, Process
+from ..task import Task
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
@@ -143,13 +144,14 @@ class Listing(Struct, eq=False):
 class ActorNames:
     """Pending requests for names."""
 
-    PASSING = {"finding listings": None}
+    PASSING = {"finding listings": None, "last_calls": None}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.finding: dict[tuple[str, str], list[tuple[Process, actors.FindActor]]] = {}
         self.listings: dict[int, Listing] = {}
         self.killed: Latest[bytes, float] = Latest(KILLED_MAX)  # actors of other nodes, by processes of ours -> when
+        self.last_calls: dict[bytes, Task] = {}  # unfinished calls that end a local actor
         self.count = 0  # of listings, so far
         # Actors that have left for another node -> which: an answer that names this one may have been on its way.
         self.left: Latest[bytes, str] = Latest(LEFT_MAX)
@@ -174,7 +176,7 @@ class ActorNames:
     def name_taken(self, message: actors.ActorNameTaken) -> None:
         """ActorNameTaken."""
         actor = self._registering(message.actor_id)
-        if actor is not None and self._was_killed(message.holder):
+        if actor is not None and self._is_ending(message.holder):
             self.node.after(REGISTER_AGAIN_SECONDS, self.register_again, message.actor_id)
         elif actor is not None:
             name = actor.options.name
@@ -191,9 +193,20 @@ class ActorNames:
         actor: Actor | None = self.node.calls.actors.get(actor_id)
         return actor if actor is not None and actor.state == ActorState.REGISTERING else None
 
-    def _was_killed(self, actor_id: bytes) -> bool:
+    def _is_ending(self, actor_id: bytes) -> bool:
+        """Whether a process of ours has killed the actor, or a call that ends it has come."""
+        if actor_id in self.last_calls:
+            return True
         at = self.killed.get(actor_id)
         return at is not None and self.node.now - at < KILLED_SECONDS
+
+    def call_failed(self, task: Task) -> None:
+        """Forget the last call of an actor: it was cancelled, or the actor has ended, and its name is free soon."""
+        actor_id = task.options.actor_id
+        if self.last_calls.get(actor_id) is task:
+            del self.last_calls[actor_id]
+            if actor_id not in self.node.calls.actors:
+                self.ends_elsewhere(actor_id)
 
     def ends_elsewhere(self, actor_id: bytes) -> None:
         """Note that another node's actor is about to end: no longer found, with a name soon free."""
@@ -228,7 +241,7 @@ class ActorNames:
         is_here = home == self.node.address and actor_id not in self.node.guards.guarded
         if is_here if here is None else self.node.ends.is_ending(here):
             actor_id = b""  # it died, or began to leave, while we asked
-        if self._was_killed(actor_id):
+        if self._is_ending(actor_id):
             actor_id = b""
         if question.is_weak:
             home = home if here is None else self.node.address

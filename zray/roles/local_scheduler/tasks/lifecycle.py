@@ -341,6 +341,7 @@ class Lifecycle:
     def fail_with(self, task: Task, error: bytes) -> None:
         """End the task with the error value in each return."""
         self.node.small_values.forget_task(task.spec.task_id)
+        self.node.names.call_failed(task)
         self.finish(task, [error] * max(1, task.options.num_returns))
 
     def function_name(self, function_id: bytes) -> str:
