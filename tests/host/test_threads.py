@@ -68,6 +68,38 @@ def test_libraries_that_are_loaded_are_told_once(fresh, monkeypatch):
     assert told == [4, 1]
 
 
+@pytest.mark.parametrize("variable, module", [("MKL_NUM_THREADS", "torch"), ("NUMEXPR_NUM_THREADS", "numexpr")])
+def test_own_variable_of_a_loaded_library_holds_for_it(fresh, monkeypatch, variable, module):
+    told = {"torch": [], "numexpr": []}
+    for name, numbers in told.items():
+        library = type(name, (), {"set_num_threads": staticmethod(numbers.append)})
+        monkeypatch.setitem(threads_module.sys.modules, name, library)
+    fresh.begin()
+    monkeypatch.setenv(variable, "2")
+    fresh.user_has_set([variable])
+    assert told.pop(module) == [2] and list(told.values()) == [[]]
+    fresh.fit(cpus(4))
+    assert list(told.values()) == [[4]] and os.environ[variable] == "2" and fresh.count == 4
+
+
+@zray.remote
+def threads_of_numpy():
+    import numpy  # noqa: F401
+    import threadpoolctl
+
+    found = {each["num_threads"] for each in threadpoolctl.threadpool_info() if each["internal_api"] == "openblas"}
+    return found, os.environ["OPENBLAS_NUM_THREADS"]
+
+
+def test_number_for_openblas_in_env_vars_holds_for_numpy(start, monkeypatch):
+    pytest.importorskip("threadpoolctl")
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    start(num_cpus=1)
+    two = threads_of_numpy.options(runtime_env={"env_vars": {"OPENBLAS_NUM_THREADS": "2"}})
+    assert zray.get([two.remote(), threads_of_numpy.remote()]) == [({2}, "2"), ({1}, "1")]
+
+
 @zray.remote
 def look():
     return [os.environ[name] for name in VARIABLES]
