@@ -45,14 +45,18 @@ OUT = click.option("--out", metavar="FILE", help="File of the GIF; by default ep
 TRIAL = click.option("--trial", metavar="NAME", help="Trial, where RUN has several: number or name.")
 
 
-def import_modules(modules: tuple[str, ...]) -> None:
-    """Import modules and programs, which register environments and models."""
+def import_modules(modules: tuple[str, ...], *, is_program: bool = False) -> None:
+    """Import modules and programs, which register environments and models.
+
+    Args:
+        is_program: the working directory is that of the program; else it may be any, and installed modules come first.
+    """
     import importlib
     import os
     import runpy
     import sys
 
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0 if is_program else len(sys.path), os.getcwd())
     for module in modules:
         runpy.run_path(module) if module.endswith(".py") else importlib.import_module(module)
 
@@ -144,7 +148,7 @@ def train(
     from zray.tune.schedulers import create_scheduler
     from zray.tune.spec_file import read_spec
 
-    import_modules(given["modules"])
+    import_modules(given["modules"], is_program=True)
     wanted = {
         "num_samples": given["num_samples"],
         "storage_path": given["storage"] and os.path.abspath(given["storage"]),

@@ -158,6 +158,16 @@ def test_evaluate_plays_the_policy_of_a_checkpoint(folder):
     assert "Mean return of 2 episodes" in invoke("evaluate", folder, "--trial", 0, "--episodes", 2)
 
 
+@pytest.mark.parametrize("words", [["evaluate"], ["replay", "--episode", "0"]], ids=lambda words: words[0])
+def test_modules_beside_a_run_are_not_run_in_place_of_installed_ones(tmp_path, words):
+    for name in ("torch", "gymnasium", "numpy"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    program = "import sys; del sys.path[0]; from cli.main import main; main()"  # as the installed command
+    line = [sys.executable, "-c", program, "rllib", *words, "absent"]
+    done = subprocess.run(line, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "absent" in done.stderr and done.returncode == 1 and not (tmp_path / "ran").exists()
+
+
 def test_several_agents_are_evaluated_and_played_again(tmp_path):
     config = PPOConfig().environment(Roles).env_runners(num_groups=1, rollout_fragment_length=16)
     config.multi_agent(policies={"same", "other"}, policy_mapping_fn=lambda agent_id, *args, **kwargs: agent_id)
