@@ -110,6 +110,17 @@ def test_damaged_journal_names_the_offset_and_keeps_what_is_before(finished):
         tuner.fit()
 
 
+@pytest.mark.parametrize("kept", [None, 0, 3], ids=["missing", "empty", "cut"])
+def test_journal_without_records_beside_trials_is_named(finished, kept):
+    path = finished / JOURNAL
+    if kept is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:kept])
+    with pytest.warns(JournalWarning, match=f"{path} holds no records, though folders of trials are beside it"):
+        tune.Tuner.restore(str(finished), lambda config: {"y": config["x"]}).fit()
+
+
 def test_record_cut_short_is_dropped(finished):
     path = finished / JOURNAL
     events, end, _ = read_journal(str(path))

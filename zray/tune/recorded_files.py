@@ -51,7 +51,7 @@ def trials_of_files(path: str) -> tuple[list[Trial], str]:
     problem = ""
     if os.path.exists(os.path.join(path, JOURNAL)):
         events, _, problem = read_journal(os.path.join(path, JOURNAL))
-    folders = list(_folders_of_trials(path))
+    folders = list(folders_of_trials(path))
     if any(isinstance(event, ev.Suggested) for event in events):
         trials = _trials_of_journal(path, events)
         others = set(folders) - {os.path.basename(trial.path) for trial in trials}
@@ -64,7 +64,8 @@ def trials_of_files(path: str) -> tuple[list[Trial], str]:
     return trials, note
 
 
-def _folders_of_trials(path: str) -> Iterator[str]:
+def folders_of_trials(path: str) -> Iterator[str]:
+    """The names of the folders of trials in an experiment's folder."""
     for name in sorted(os.listdir(path)):
         if any(os.path.isfile(os.path.join(path, name, each)) for each in OF_TRIALS):
             yield name

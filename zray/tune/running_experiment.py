@@ -24,6 +24,7 @@ from .journal import JOURNAL, Journal, JournalWarning, read_journal
 from .logger import formats_of
 from .numbers import whole
 from .outcomes import best_trial_of, rows_of, settle_metric
+from .recorded_files import folders_of_trials
 from .records.files import TrialFiles
 from .recovery import FolderRepair
 from .refs import has_lost_refs, refs_in
@@ -264,6 +265,13 @@ class RunningExperiment:
             warnings.warn(
                 f"The journal {path} is damaged at offset {offset}: {problem}.  All records before it are kept.  "
                 "When the experiment goes on, the bytes behind it are kept in a file beside the journal.",
+                JournalWarning,
+                stacklevel=3,
+            )
+        elif not recorded and any(folders_of_trials(self.path)):
+            warnings.warn(
+                f"The journal {path} holds no records, though folders of trials are beside it: it was emptied or "
+                "removed, and all trials run again.  Put a copy of the journal back to go on with them.",
                 JournalWarning,
                 stacklevel=3,
             )
