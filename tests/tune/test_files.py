@@ -399,6 +399,19 @@ def test_folder_of_a_loose_trainable_goes_at_its_end_unless_it_holds_a_checkpoin
     assert os.listdir(tmp_path) == [os.path.basename(saved.logdir)] and os.path.isdir(path)
 
 
+def test_folders_of_loose_trainables_of_ended_processes_go_unless_they_hold_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "getpid", lambda: 2**22 + 1)  # of no process
+    empty, saved, killed = Saving({"text": "one"}), Saving({"text": "two"}), storage.temporary_folder("checkpoint")
+    assert os.path.isdir(empty.logdir)
+    path = saved.save()
+    monkeypatch.undo()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = Saving({"text": "three"}).logdir
+    assert {*os.listdir(tmp_path)} == {os.path.basename(each) for each in (own, saved.logdir)} and os.path.isdir(path)
+    assert not os.path.exists(killed)
+
+
 def test_state_of_an_experiment_can_be_read_by_its_user_alone(tmp_path):
     made = experiment(tmp_path, "private")
     begin_folder(made, pickle_of(made)).close()

@@ -15,6 +15,7 @@ __all__ = [
     "MARKER",
     "default_storage_path",
     "is_shared",
+    "loose_folder",
     "mark",
     "pack",
     "prefix",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 _PROCESS_PREFIX = "zray-tune-"
+_LOOSE = "loose"  # the name of folders of trainables outside of experiments
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # The file by which a worker knows that it sees the experiment's folder of the program.
@@ -176,6 +178,12 @@ def prefix() -> str:
     return f"{_PROCESS_PREFIX}{os.stat('/proc/self/ns/pid').st_ino:x}-"
 
 
+def loose_folder() -> str:
+    """Return a new folder for a trainable outside of an experiment."""
+    sweep()
+    return temporary_folder(_LOOSE)
+
+
 def process_folder(name: str) -> str:
     """Return a new folder of the process on a machine without access to the program's folder.
 
@@ -185,7 +193,7 @@ def process_folder(name: str) -> str:
 
 
 def sweep() -> None:
-    """Remove such folders of the user's killed processes."""
+    """Remove such folders of the user's ended processes; those of loose trainables only if they are empty."""
     import tempfile
 
     base, own = tempfile.gettempdir(), prefix()
@@ -197,7 +205,11 @@ def sweep() -> None:
         if name.startswith(own) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
             path = os.path.join(base, name)
             with contextlib.suppress(OSError):
-                if os.lstat(path).st_uid == os.getuid():
+                if os.lstat(path).st_uid != os.getuid():
+                    continue
+                if name.startswith(f"{own}{pid}-{_LOOSE}-"):  # it may hold a checkpoint, or files of the user
+                    os.rmdir(path)
+                else:
                     shutil.rmtree(path, ignore_errors=True)
 
 

@@ -18,7 +18,7 @@ from .naming import date_of
 from .parameters import with_parameters
 from .pickles import dump, load
 from .saving import complete_save, saving_aside
-from .storage import pack, refusal, temporary_prefix, unpack
+from .storage import loose_folder, pack, refusal, temporary_prefix, unpack
 
 __all__ = ["Trainable", "with_parameters"]
 
@@ -332,7 +332,7 @@ class Trainable:
     def logdir(self) -> str:
         """The trial's folder."""
         if not self._logdir:
-            self._logdir = self._made_logdir = tempfile.mkdtemp(prefix="zray-trainable-")
+            self._logdir = self._made_logdir = loose_folder()
         return self._logdir
 
     @property
