@@ -418,6 +418,17 @@ def test_state_of_an_experiment_can_be_read_by_its_user_alone(tmp_path):
     assert stat.S_IMODE(os.stat(os.path.join(made.path, STATE)).st_mode) == 0o600
 
 
+def test_states_of_searchers_and_schedulers_are_for_their_user_alone(tmp_path):
+    searcher = tune.search.basic_variant.BasicVariantGenerator()
+    for part, path in ((searcher, tmp_path / "searcher"), (tune.schedulers.FIFOScheduler(), tmp_path / "scheduler")):
+        part.save(str(path))
+        part.restore(str(path))
+    searcher.save_to_dir(str(tmp_path / "folder"))
+    searcher.restore_from_dir(str(tmp_path / "folder"))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 3 and {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
 @pytest.mark.parametrize("data", [b"", b"hello", b"\x80\x04}\x94."], ids=["empty", "text", "another pickle"])
 def test_damaged_state_of_an_experiment_is_named(tmp_path, data):
     (tmp_path / STATE).write_bytes(data)

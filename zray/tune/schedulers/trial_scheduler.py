@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..decisions import CONTINUE, NOOP, PAUSE, STOP, Decision
 from ..objective import LAST, Objective
+from ..storage import write_aside
 from ..trial import Trial
 
 if TYPE_CHECKING:
@@ -164,11 +165,10 @@ class TrialScheduler:
         return {}
 
     def save(self, checkpoint_path: str) -> None:
-        """Write the state into a file."""
+        """Write the state into a file, which only the user may read."""
         import cloudpickle
 
-        with open(checkpoint_path, "wb") as file:
-            cloudpickle.dump(self.__dict__, file)
+        write_aside(checkpoint_path, cloudpickle.dumps(self.__dict__), 0o600)
 
     def restore(self, checkpoint_path: str) -> None:
         """Read the state from a file of `save`."""

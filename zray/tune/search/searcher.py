@@ -10,6 +10,7 @@ from typing import Any
 from ...on_import import shadows
 from ..objective import Objective
 from ..spaces import global_seed
+from ..storage import write_aside
 from ..variants import has_unresolved_values, with_distributions
 
 __all__ = ["SearchAlgorithm", "Searcher", "learnt_values", "metrics_of", "set_search_properties", "settled_seed"]
@@ -122,11 +123,10 @@ class Searcher:
         self.__dict__.update(state)
 
     def save(self, checkpoint_path: str) -> None:
-        """Write the state into the file `checkpoint_path`, by `get_state`."""
+        """Write the state into the file `checkpoint_path`, by `get_state`.  Only the user may read it."""
         import cloudpickle
 
-        with open(checkpoint_path, "wb") as file:
-            cloudpickle.dump(self.get_state(), file)
+        write_aside(checkpoint_path, cloudpickle.dumps(self.get_state()), 0o600)
 
     def restore(self, checkpoint_path: str) -> None:
         """Read the state from the file `checkpoint_path` of `save`, by `set_state`."""
