@@ -43,6 +43,15 @@ def test_error_of_a_failed_trial_is_shown_once_with_its_trial_and_file(given, li
     ]
 
 
+def test_error_of_an_experiment_names_its_trials_in_printable_text(tmp_path):
+    def fail(config):
+        raise RuntimeError(f"no {ESCAPE}")
+
+    with pytest.raises(tune.TuneError, match="1 of 1 have failed") as caught:
+        tune.run(fail, trial_name_creator=lambda trial: f"trial{ESCAPE}", storage_path=str(tmp_path), verbose=0)
+    assert "\x1b" not in str(caught.value) and "trial\\x1b]0;owned" in str(caught.value)
+
+
 @pytest.mark.parametrize("verbose", [1, 2, 3])
 def test_every_verbosity_but_0_shows_errors(verbose):
     assert reporter_of(None, verbose).results is not None
