@@ -1,6 +1,10 @@
 """Charts of the plot pages: what a reader of the picture would see."""
 
+import math
 import re
+import warnings
+
+import pytest
 
 from zray.tune.drawing import (
     AXES_MAX,
@@ -14,6 +18,7 @@ from zray.tune.drawing import (
     parallel_coordinates,
     ticks,
 )
+from zray.tune.importances import importances
 
 
 def axis_names(drawn):
@@ -57,6 +62,22 @@ def test_axis_of_a_choice_among_numbers_has_these_as_its_marks():
 def test_values_at_the_end_of_floats_are_drawn():
     lines = [Line("t0", "one", 0.0, [(0.0, 1e308), (1.0, -1e308), (2.0, 1.0)])]
     assert "inf" not in curves(lines, "x", "y") and "nan" not in curves(lines, "x", "y")
+
+
+def test_scores_whose_squares_are_no_floats_have_importances():
+    pytest.importorskip("optuna")
+    parameters = {"a": [1, 2, 3, 4, 5, 6], "b": [0.1, 0.5, 0.3, 0.7, 0.2, 0.9]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = importances(parameters, [1.0, 2.0, 3.0, 4.0, math.inf, math.nan], "min")
+        large = importances(parameters, [1e307, 2e307, 3e307, 4e307, math.inf, math.nan], "min")
+        ends = importances(parameters, [1.7e308, -1.7e308, 5e-324, 1.0, 2.0, math.inf], "min")
+    assert large == pytest.approx(found) and set(ends) == {"a", "b"}
+
+
+def test_texts_of_a_chart_have_no_control_characters():
+    drawn = curves([Line("t0", "name\x1b[2J<b>", 0.0, [(1.0, 1.0), (2.0, 2.0)])], "x\x07", "y\x1b]0;")
+    assert "\x1b" not in drawn and "\x07" not in drawn and "name\\x1b[2J&lt;b&gt;" in drawn
 
 
 def test_legend_names_both_ends_of_the_colours():

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
-from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from zray.exceptions.printable import escaped
+
 from .reporters.rows import cell
 
-__all__ = ["Line", "axes", "bars", "colour_bar", "curves", "parallel_coordinates"]
+__all__ = ["Line", "axes", "bars", "colour_bar", "curves", "escape", "parallel_coordinates"]
 
 WIDTH, HEIGHT = 960, 360
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 16, 44
@@ -24,6 +26,11 @@ LARGEST = 1e307
 VALUES_MAX, MARK = 10, 14
 # Pixels of a letter, and of the longest name of an axis.
 LETTER, NAME = 6.2, 150
+
+
+def escape(text: str) -> str:
+    """The text as a part of a page: markup and control characters in it have no effect."""
+    return html.escape(escaped(text))
 
 
 class Line(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ __all__ = ["importances"]
 TRIALS_MIN = 4
 # The time of the forest that Optuna grows is more than linear: 3 s for so many.  More trials change little.
 TRIALS_MAX = 300
+# Squares of larger scores are no floats; the shares are those of scores in any unit.
+SQUARED_MAX = 1e150
 
 
 def importances(parameters: dict[str, list[Any]], scores: Sequence[float | None], mode: str | None) -> dict[str, float]:
@@ -18,14 +21,15 @@ def importances(parameters: dict[str, list[Any]], scores: Sequence[float | None]
 
     Args:
         parameters: the values of each parameter, in the order of the trials.
-        scores: the best value of each trial; None: it has none.  Of more than TRIALS_MAX, some are used, evenly spread.
+        scores: the best value of each trial; None, inf or nan: it has none.  Of more than TRIALS_MAX, some are used,
+            evenly spread.
         mode: "min" or "max".
 
     Raises:
         ValueError: nothing can be said, and why.
         ImportError: Optuna is not installed.
     """
-    kept = [place for place, score in enumerate(scores) if score is not None]
+    kept = [place for place, score in enumerate(scores) if score is not None and math.isfinite(score)]
     if len(kept) < TRIALS_MIN:
         raise ValueError(f"{len(kept)} trials have a score, and importances need {TRIALS_MIN}.")
     if len(kept) > TRIALS_MAX:
@@ -47,9 +51,12 @@ def importances(parameters: dict[str, list[Any]], scores: Sequence[float | None]
     if not distributions:
         raise ValueError("No parameter differs between the trials.")
     study = optuna.create_study(direction="maximize" if mode == "max" else "minimize")
-    for row, place in enumerate(kept):
+    numbers = [float(score) for place in kept if (score := scores[place]) is not None]
+    largest = max(map(abs, numbers))
+    for row, number in enumerate(numbers):
         params = {name: values[row] for name, values in columns.items()}
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=scores[place]))
+        value = number / largest if largest > SQUARED_MAX else number
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=value))
     try:
         found = optuna.importance.get_param_importances(
             study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from html import escape
 from typing import Any
 
-from .drawing import Line, bars, colour_bar, curves, parallel_coordinates
+from .drawing import Line, bars, colour_bar, curves, escape, parallel_coordinates
 from .importances import TRIALS_MAX, importances
 from .listing import listed
 from .objective import Objective, number_of
