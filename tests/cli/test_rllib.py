@@ -26,6 +26,7 @@ from zray import tune  # noqa: E402
 from zray.rllib.algorithm import Algorithm  # noqa: E402
 from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
 from zray.rllib.runs import episode_of, read_run  # noqa: E402
+from zray.tune.folder_lock import FolderLock  # noqa: E402
 from zray.tune.interrupts import command_to_resume, how_to_go_on  # noqa: E402
 
 
@@ -88,6 +89,17 @@ def test_train_writes_an_experiment_of_each_seed(folder):
     runs = [read_run(str(folder), str(number)) for number in range(2)]
     assert [run.config["seed"] for run in runs] == [0, 1]
     assert all(len(run.results) == 4 and [each.iteration for each in run.checkpoints] == [2, 4] for run in runs)
+
+
+def test_second_training_in_a_folder_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "held").mkdir()
+    lock = FolderLock(str(tmp_path / "held"))
+    given = ("--config", json.dumps(CONFIG), "--stop", '{"training_iteration": 1}')
+    where = ("--local-dir", tmp_path, "--experiment-name", "held", "--verbose", 0)
+    with zray.init(num_cpus=1, log_to_driver=False):
+        said = invoke("train", "--run", "PPO", "--env", ENV, *given, *where, code=1)
+    lock.release()
+    assert f"Error: Another process runs the experiment 'held' in {tmp_path}/held: pid {os.getpid()} on " in said
 
 
 def recorded_episodes(**options):

@@ -1,9 +1,11 @@
 """Files of an experiment: one program a folder, damaged journals and checkpoints, power cuts, other users."""
 
 import contextlib
+import fcntl
 import os
 import stat
 import tempfile
+import time
 import zlib
 
 import pytest
@@ -15,7 +17,7 @@ from zray.tune import events as ev
 from zray.tune.beginning import ExperimentWarning, begin_folder
 from zray.tune.durability import Durability, digest_of, size_of
 from zray.tune.errors import NoExperimentError, TuneError
-from zray.tune.folder_lock import JournalInUse, is_running
+from zray.tune.folder_lock import LOCK, FolderLock, JournalInUse, is_running
 from zray.tune.journal import _FORMER_MAGIC, _HEAD, JOURNAL, MAGIC, Journal, read_journal
 from zray.tune.recovery import CheckpointRepair, CheckpointWarning
 from zray.tune.running_experiment import RunningExperiment
@@ -356,6 +358,24 @@ def test_save_replaces_a_checkpoint_when_the_new_one_is_whole(tmp_path):
     restored.restore(str(folder))
     assert restored.loaded == ["two", "two"] and (folder / "notes").read_text() == "mine"
     assert os.listdir(tmp_path) == ["saved"]
+
+
+def test_program_is_not_refused_by_a_mere_look(tmp_path, monkeypatch):
+    (tmp_path / LOCK).write_text("pid 1 on a host that was killed")
+    with open(tmp_path / LOCK) as look:
+        fcntl.flock(look, fcntl.LOCK_SH)
+        monkeypatch.setattr(time, "sleep", lambda seconds: fcntl.flock(look, fcntl.LOCK_UN))
+        lock = FolderLock(str(tmp_path))
+        assert is_running(str(tmp_path))
+        lock.release()
+
+
+def test_looks_that_do_not_end_refuse_a_program(tmp_path, monkeypatch):
+    monkeypatch.setattr("zray.tune.folder_lock.LOOKS_SECONDS", 0.0)
+    with open(tmp_path / LOCK, "w") as look:
+        fcntl.flock(look, fcntl.LOCK_SH)
+        with pytest.raises(JournalInUse):
+            FolderLock(str(tmp_path))
 
 
 def test_folder_to_which_nothing_can_be_saved_is_named(tmp_path):

@@ -10,6 +10,9 @@ import contextlib
 import fcntl
 import os
 import socket
+import time
+
+from .errors import TuneError
 
 __all__ = ["LOCK", "FolderLock", "JournalInUse", "is_running"]
 
@@ -17,7 +20,11 @@ __all__ = ["LOCK", "FolderLock", "JournalInUse", "is_running"]
 LOCK = ".zray_lock"
 
 
-class JournalInUse(RuntimeError):
+# A look at a folder shares the lock for some microseconds.
+LOOKS_SECONDS, LOOK_SECONDS = 2.0, 0.001
+
+
+class JournalInUse(TuneError, RuntimeError):
     """Another process runs the experiment."""
 
 
@@ -34,16 +41,20 @@ class FolderLock:
     def __init__(self, folder: str) -> None:
         path = os.path.join(folder, LOCK)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.read(self._file, 300).decode(errors="replace")
+        deadline = time.monotonic() + LOOKS_SECONDS
+        while not (is_held := _try(self._file, fcntl.LOCK_EX)):
+            if not _try(self._file, fcntl.LOCK_SH) or time.monotonic() > deadline:
+                break  # another program holds it, or looks do not end
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            time.sleep(LOOK_SECONDS)
+        if not is_held:
+            owner = os.pread(self._file, 300, 0).decode(errors="replace")
             os.close(self._file)
             raise JournalInUse(
                 f"Another process runs the experiment {os.path.basename(folder)!r} in {folder}"
                 f"{f': {owner}' if owner.isprintable() and owner else ''}.  Wait for its end, or take another name "
                 "(RunConfig(name=...))."
-            ) from None
+            )
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"pid {os.getpid()} on {socket.gethostname()}".encode(), 0)
 
@@ -64,9 +75,14 @@ def is_running(folder: str) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        return not _try(file, fcntl.LOCK_SH)
     finally:
         os.close(file)
-    return False
+
+
+def _try(file: int, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
