@@ -213,7 +213,7 @@ def print_rows(
         headings = kept
     table = Table(title=Text(printable(title)), title_justify="left")
     for heading in headings:
-        table.add_column(Text(printable(heading)))
+        table.add_column(Text(cell(heading, 120)))
     texts = {heading: iter(cells[heading]) for heading in headings}
     for _ in rows:
         table.add_row(*(Text(next(texts[heading])) for heading in headings))

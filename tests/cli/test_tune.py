@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import zray
-from cli.tune import fitting, modules_here, short_names
+from cli.tune import fitting, modules_here, print_rows, short_names
 from cli.tune import tune as command
 from tests.cli.commands import environment
 from tests.cli.commands import zray as in_a_process
@@ -434,6 +434,11 @@ def test_modules_beside_the_results_are_not_run(text_files, monkeypatch):
     line = [sys.executable, "-c", program, "tune", "ls", ".", "--format", "csv"]
     done = subprocess.run(line, env=environment(), cwd=text_files, capture_output=True, text=True, timeout=60)
     assert "loss" in done.stdout and not (text_files / "ran").exists()
+
+
+def test_long_heading_is_cut(capsys):
+    print_rows("title", ["trial", "x" * 200_000], [{"trial": "t", "x" * 200_000: 1.0}], is_picked=True)
+    assert "xxx..." in (said := capsys.readouterr().out) and len(said) < 5_000
 
 
 def test_narrow_terminal_gets_the_columns_that_fit_and_the_reasons():
