@@ -297,8 +297,22 @@ def test_module_of_pythonpath_that_reads_files_beside_it_stays(python_path, name
     assert f"{python_path}/single.py does not travel to other nodes: it reads files beside it" in str(error)
 
 
+def test_module_of_pythonpath_that_reads_nothing_travels_without_data_beside_it(python_path):
+    make(python_path, {"single.py": "resources = {'GPU': 1}", "data.txt": "s", "README.md": ""})
+    assert taken_of(python_path, "single") == ["single.py"]
+
+
 def test_module_of_pythonpath_that_names_its_file_among_code_travels(python_path):
-    make(python_path, {"single.py": "here = __file__", "beside_it/__init__.py": "", "x-1.dist-info/RECORD": ""})
+    make(
+        python_path,
+        {
+            "single.py": "here = __file__",
+            "beside_it/__init__.py": "",
+            "x-1.dist-info/RECORD": "",
+            "README.md": "",
+            "setup.cfg": "",
+        },
+    )
     assert taken_of(python_path, "single") == ["single.py"]
 
 

@@ -123,6 +123,9 @@ left_behind: dict[str, str] = {}
 LEFT_BEHIND_MAX = 10_000
 # Packages and modules of PYTHONPATH that cannot be sent whole, and why, for the error of a task that lacks one.
 stayed: dict[str, str] = {}
+# How a module finds files beside it, and files of a project that no module reads.
+_READS = re.compile(rb"\b__file__\b|\bimportlib\.resources\b|\bimportlib import resources\b|\bpkgutil\b")
+_PROJECT_FILES = ("LICENSE", "Makefile", "pyproject.toml", "requirements.txt", "setup.cfg")
 _IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+([^\n#;]+)", re.MULTILINE)
 _ZRAY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -387,13 +390,13 @@ def _with_libraries(path: str) -> list[File]:
 
 def _reads_beside(path: str) -> bool:
     """Whether a module names its own file, and its folder holds more than code."""
-    if not path.endswith(".py") or not re.search(rb"\b__file__\b|\bresources\b|\bpkgutil\b", read_file(path)):
+    if not path.endswith(".py") or not _READS.search(read_file(path)):
         return False
     folder = os.path.dirname(path)
     return any(
         not name.startswith(".")
-        and name not in EXCLUDED
-        and not name.endswith((*CODE_SUFFIXES, *EXCLUDED_SUFFIXES, ".dist-info", ".libs"))
+        and name not in (*EXCLUDED, *_PROJECT_FILES)
+        and not name.endswith((*CODE_SUFFIXES, *EXCLUDED_SUFFIXES, ".dist-info", ".libs", ".md", ".rst"))
         and not os.path.exists(os.path.join(folder, name, "__init__.py"))
         for name in os.listdir(folder)
     )
