@@ -61,7 +61,7 @@ def policy_after(row: dict[str, Any], steps: int) -> dict[str, np.ndarray]:
     algo = get_algorithm_class(row["run"])(config=row["config"], env=row["env"])
     while algo.steps_sampled < steps:
         algo.train()
-    weights: dict[str, np.ndarray] = algo.get_weights()
+    weights: dict[str, np.ndarray] = algo.get_policy().get_weights()
     algo.stop()
     return weights
 

@@ -82,3 +82,13 @@ def test_ppo_reports_the_share_of_clipped_ratios_and_the_explained_variance():
     assert found["explained_variance"] == pytest.approx(0.75)
     assert found["curr_kl_coeff"] == algo.kl_coeff != 0.5  # the mean of kl is far from its target
     algo.stop()
+
+
+def test_benchmark_of_rollouts_takes_the_weights_of_a_trained_policy():
+    from benchmarks.rllib_learning import policy_after
+    from benchmarks.rllib_loads import Sampler
+    from zray.rllib.tuned import TUNED
+
+    weights = policy_after(TUNED["cartpole-ppo"], 1)
+    policy = Sampler("CartPole-v1", 2, weights).policy
+    assert all((value == weights[name]).all() for name, value in policy.get_weights().items())
