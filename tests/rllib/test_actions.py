@@ -157,3 +157,25 @@ def test_actions_of_the_environment_have_numbers_of_the_policy(space, action):
     again = distribution.to_environment(distribution.from_environment(action))
     for found, expected in zip(np.atleast_1d(again) if isinstance(again, np.ndarray) else again, action, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gymnasium.spaces.Discrete(3, start=2),
+        gymnasium.spaces.Box(-2, 5, (2, 3)),
+        gymnasium.spaces.Box(-2, 5, ()),
+        gymnasium.spaces.Box(-1, 1, (2,)),
+        gymnasium.spaces.Box(-np.inf, np.inf, (2,)),
+    ],
+    ids=str,
+)
+def test_actions_of_all_rows_are_those_of_each(space):
+    distribution = distribution_of(space)
+    rows = np.linspace(-1.5, 1.5, 4 * distribution.width, dtype=np.float32).reshape(4, -1)
+    if not distribution.is_continuous:
+        rows = np.arange(3)
+    for one, row in zip(distribution.rows_to_environment(rows), rows, strict=True):
+        alone = distribution.to_environment(row)
+        assert type(one) is type(alone) and np.asarray(one).dtype == np.asarray(alone).dtype
+        assert np.shape(one) == np.shape(alone) and np.array_equal(one, alone)

@@ -31,7 +31,14 @@ class BoxActions:
 
     def __call__(self, numbers: Any) -> np.ndarray:
         """An action as the environment takes it."""
-        action: Any = np.reshape(numbers, self.shape)
+        return self._scaled(np.reshape(numbers, self.shape))
+
+    def of_rows(self, numbers: np.ndarray) -> list[np.ndarray]:
+        """Actions of several environments, one for each row: a call of numpy costs as much for one as for all."""
+        actions = self._scaled(np.reshape(numbers, (len(numbers), *self.shape)))
+        return [actions[row, ...] for row in range(len(actions))]
+
+    def _scaled(self, action: Any) -> np.ndarray:
         if self.half is not None:
             action = np.clip(self.low + (action + 1.0) * self.half, self.low, self.high)
             return np.asarray((np.rint(action) if self.is_whole else action).astype(self.dtype))

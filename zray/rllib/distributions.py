@@ -12,7 +12,7 @@ import torch
 from .boxes import BoxActions
 from .masks import LOWEST
 
-__all__ = ["Categorical", "Gaussian", "Joint", "MultiCategorical", "distribution_of"]
+__all__ = ["Categorical", "Gaussian", "Joint", "MultiCategorical", "distribution_of", "rows_to_environment"]
 
 # Values of all numbers of an integer Box, at most, for which each value has an output of the model.
 VALUES_MAX = 1024
@@ -54,6 +54,11 @@ class Categorical:
     def to_environment(self, action: Any) -> Any:
         """An action as the environment takes it."""
         return int(action) + self.start
+
+    def rows_to_environment(self, actions: np.ndarray) -> list[int]:
+        """Actions of several environments, one for each row."""
+        found: list[int] = (actions + self.start).tolist()
+        return found
 
     def from_environment(self, action: Any) -> Any:
         """An action of the environment as the distribution has it."""
@@ -149,6 +154,7 @@ class Gaussian:
         self.shape = space.shape
         self.outputs = self.width = int(np.prod(space.shape))
         self.to_environment = BoxActions(space, normalize, clip)
+        self.rows_to_environment = self.to_environment.of_rows
         self.dtype: Any = np.float32
 
     def draw(self, means: np.ndarray, log_std: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -285,3 +291,10 @@ def _has_few_values(space: Any) -> bool:
     if not isinstance(space, gymnasium.spaces.Box) or not np.issubdtype(space.dtype, np.integer):
         return False
     return float((space.high.astype(np.float64) - space.low + 1).sum()) <= VALUES_MAX
+
+
+def rows_to_environment(distribution: Any, actions: np.ndarray) -> list[Any]:
+    """Actions as environments take them, one for each row; some distributions have one call for all rows."""
+    together = getattr(distribution, "rows_to_environment", None)
+    found: list[Any] = together(actions) if together is not None else list(map(distribution.to_environment, actions))
+    return found

@@ -15,6 +15,7 @@ import numpy as np
 
 from .batches import FLOAT_MAX, Batch, Cut, Episode, clipped, copied, is_finite, whole_episodes
 from .callbacks import BaseEnv, Events, LiveEpisode, MetricsLogger
+from .distributions import rows_to_environment
 from .environments import (
     EnvContext,
     InvalidEnvironmentError,
@@ -254,13 +255,12 @@ class Group(Places):
             InvalidEnvironmentError: an environment raised, or gave what is no number; or an episode does not end.
         """
         self._start_states(policy)
-        size, to_environment = self.size, policy.distribution.to_environment
+        size, distribution = self.size, policy.distribution
         returns, lengths, observations = self.returns, self.lengths, self.observations
         # Environments that are stepped; looked up once: a step takes microseconds.
         active = [(place, env.step) for place, env in enumerate(self.envs)]
         most = sys.float_info.max if clip_rewards else FLOAT_MAX
-        has_events, counted = self.events is not None, policy.filter.fresh()
-        keeps_actions = self.taken is not None
+        has_events, keeps_actions, counted = self.events is not None, self.taken is not None, policy.filter.fresh()
         rewards, terminated, ended = _zeros(steps, size)
         lists: list[list[np.ndarray]] = [[] for _ in range(5)]  # of each step
         rows, actions, logs, parameters, values = lists
@@ -282,15 +282,16 @@ class Group(Places):
             values.append(value)
             actions.append(action)
             logs.append(log_probability)
+            taken_by_all = rows_to_environment(distribution, action)
             for place, env_step in active:
-                taken = to_environment(action[place])
+                taken = taken_by_all[place]
                 if keeps_actions:
                     self._keep(place, taken)
                 try:
                     observation, reward, is_terminal, is_truncated, info = env_step(taken)
                 except Exception as error:
                     observation, reward, is_terminal, is_truncated, info = self._failed(place, taken, error, active)
-                observation = copied(observation)
+                observation = observation.copy() if type(observation) is np.ndarray else copied(observation)
                 if not is_finite(reward, most):
                     raise self._no_number(place, reward)
                 if has_events:
