@@ -232,6 +232,7 @@ class Controller(ControllerNames):
             event.checkpoint, event.iteration, _total_time(trial), score, trial.last_result, event.size
         )
         self._keep(trial, saved)
+        self.scheduler.on_trial_saved(self, trial)
 
     def _on_finished(self, event: ev.Finished) -> None:
         trial = self.trials[event.trial_id]

@@ -182,6 +182,8 @@ class PopulationBasedTraining(TrialScheduler):
         self.require_attrs, self.seed = require_attrs, seed
         self.scores: dict[str, float] = {}
         self.ready_at: dict[str, float] = {}  # trial -> time at its last look
+        self.asked: dict[str, int] = {}  # trial -> iteration at which it was last asked for a checkpoint
+        self.waiting: dict[str, str] = {}  # paused trial -> the trial whose checkpoint it goes on from
         self.num_checkpoints = self.num_perturbations = 0
 
     def on_trial_add(self, controller: Controller, trial: Trial) -> None:
@@ -193,6 +195,8 @@ class PopulationBasedTraining(TrialScheduler):
         return missing_values(config, self.mutations, rng)
 
     def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision:
+        if trial.iteration > self.asked.get(trial.trial_id, trial.iteration):
+            self._release(controller, trial)  # its checkpoint was not made
         t, score = number_of(value_of(result, self.time_attr)), self.score(result)
         if score is None and value_of(result, self.metric or "") is not None:
             score = LAST  # a text, or another value that is no number, comes last as NaN does
@@ -208,12 +212,51 @@ class PopulationBasedTraining(TrialScheduler):
         if self.synch:
             return Decision(PAUSE, f"it waits for the population at {self.time_attr} {t:g}")
         lower, upper = self.quantiles(controller)
-        if trial in lower:
-            self._exploit(controller, trial, upper)
+        found = self._donor(controller, trial, upper) if trial in lower else None
+        if found is not None and self._is_saving(controller, found[0]):
+            self.waiting[trial.trial_id] = found[0].trial_id
+            return Decision(PAUSE, f"it waits for the checkpoint of {found[0].trial_id}")
+        if found is not None:
+            self._exploit(controller, trial, *found)
         self.num_checkpoints += trial in upper
+        if controller.settings.saves_when_paused and trial in upper:
+            self.asked[trial.trial_id] = trial.iteration
         if self._others_wait(controller, trial):
             return Decision(PAUSE, f"at {self.time_attr} {t:g} it lets others take their turn")
         return Decision(save=trial in upper)
+
+    def on_trial_saved(self, controller: Controller, trial: Trial) -> None:
+        if not self._is_saving(controller, trial):
+            self._release(controller, trial)
+
+    def on_trial_complete(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> None:
+        self._release(controller, trial)
+
+    def on_trial_error(self, controller: Controller, trial: Trial) -> None:
+        self._release(controller, trial)
+
+    def on_trial_remove(self, controller: Controller, trial: Trial) -> None:
+        self._release(controller, trial)
+
+    def _release(self, controller: Controller, donor: Trial) -> None:
+        """Let trials that wait for a donor's checkpoint go on: from it, or from their own."""
+        for trial_id in [trial_id for trial_id, awaited in self.waiting.items() if awaited == donor.trial_id]:
+            del self.waiting[trial_id]
+            trial = controller.trials[trial_id]
+            if trial.is_over:
+                continue
+            if (
+                donor.is_over
+                or self._is_saving(controller, donor)
+                or not self._exploit(controller, trial, donor, self._random(trial))
+            ):
+                controller.unpause(trial, f"{donor.trial_id} has no checkpoint to go on from")
+
+    def _is_saving(self, controller: Controller, trial: Trial) -> bool:
+        """Whether a checkpoint that the trial was asked for is still to come."""
+        is_there = trial.state is TrialState.RUNNING or trial.trial_id in controller.halting
+        saved = trial.saved.iteration if trial.saved is not None else 0
+        return is_there and self.asked.get(trial.trial_id, 0) > saved
 
     def _others_wait(self, controller: Controller, trial: Trial) -> bool:
         """Whether others have no process, or have not begun: the population takes turns and advances together."""
@@ -229,7 +272,9 @@ class PopulationBasedTraining(TrialScheduler):
             return super().choose_trial_to_run(controller)
         if not controller.has_no_new and controller.settings.num_samples >= 0:
             return None
-        candidates = [*controller.pending(), *controller.resumable()]
+        candidates = [
+            each for each in (*controller.pending(), *controller.resumable()) if each.trial_id not in self.waiting
+        ]
         return min(candidates, key=lambda trial: (self.ready_at[trial.trial_id], trial.index), default=None)
 
     def quantiles(self, controller: Controller) -> tuple[list[Trial], list[Trial]]:
@@ -243,14 +288,29 @@ class PopulationBasedTraining(TrialScheduler):
         count = min(int(np.ceil(len(ranked) * self.quantile_fraction)), len(ranked) // 2)
         return ranked[:count], ranked[len(ranked) - count :]
 
-    def _exploit(self, controller: Controller, trial: Trial, upper: list[Trial]) -> None:
+    def _random(self, trial: Trial) -> np.random.Generator:
+        return np.random.default_rng([self.seed, self.num_perturbations, trial.index])
+
+    def _donor(
+        self, controller: Controller, trial: Trial, upper: list[Trial]
+    ) -> tuple[Trial, np.random.Generator] | None:
+        """A trial at the top that a trial goes on from, and the generator for its new configuration."""
         donors = [
-            each for each in upper if each is not trial and each.has_checkpoint() and self.scores[each.trial_id] > LAST
+            each
+            for each in upper
+            if each is not trial
+            and (each.has_checkpoint() or self._is_saving(controller, each))
+            and self.scores[each.trial_id] > LAST
         ]
-        if not donors:
-            return
-        rng = np.random.default_rng([self.seed, self.num_perturbations, trial.index])
-        donor = donors[int(rng.integers(len(donors)))]
+        rng = self._random(trial)
+        return (donors[int(rng.integers(len(donors)))], rng) if donors else None
+
+    def _exploit(self, controller: Controller, trial: Trial, donor: Trial, rng: np.random.Generator) -> bool:
+        """Let a trial go on from a donor's checkpoint, unless the trial itself is better than that."""
+        score = self.score(donor.saved.metrics) if donor.saved is not None and donor.saved.metrics else None
+        score = self.scores[donor.trial_id] if score is None else score  # of what is in the checkpoint
+        if score < self.scores[trial.trial_id]:
+            return False
         config, changes = explore(donor.config, self.mutations, self.resample_probability, self.factors, rng)
         if self.custom_explore_fn is not None:
             config = self.custom_explore_fn(config)
@@ -258,16 +318,19 @@ class PopulationBasedTraining(TrialScheduler):
                 raise TypeError(f"custom_explore_fn returns a configuration, not {type(config).__name__}.")
         reason = (
             f"{self.value_in_words(self.scores[trial.trial_id])} is at the bottom: goes on from "
-            f"{donor.trial_id} with {self.shown(self.scores[donor.trial_id])}; {', '.join(changes)}"
+            f"{donor.trial_id} with {self.shown(score)}; {', '.join(changes)}"
         )
-        if controller.exploit(trial, donor, config, reason):
-            self.num_perturbations += 1
+        is_done = controller.exploit(trial, donor, config, reason)
+        self.num_perturbations += is_done
+        return is_done
 
     def on_idle(self, controller: Controller) -> None:
         """All live trials wait: with synch, this is the moment of the exchange."""
+        self.waiting.clear()
         lower, upper = self.quantiles(controller)
         for trial in sorted(lower, key=lambda each: each.index):
-            self._exploit(controller, trial, upper)
+            if (found := self._donor(controller, trial, upper)) is not None:
+                self._exploit(controller, trial, *found)
         for trial in controller.get_trials():
             controller.unpause(trial, "all trials have reached the exchange")
 

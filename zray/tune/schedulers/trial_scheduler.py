@@ -115,6 +115,9 @@ class TrialScheduler:
             trial: the new one.
         """
 
+    def on_trial_saved(self, controller: Controller, trial: Trial) -> None:
+        """Take note of a checkpoint that a trial was asked for: `trial.saved`."""
+
     def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision | str:
         """Decide about a running trial after a result.
 
