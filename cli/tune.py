@@ -424,7 +424,8 @@ def simulate(
         raise click.UsageError("--option belongs to --scheduler: name the scheduler too.")
     found = read(experiment, metric, mode)
     facts = facts_of(found)
-    outcome = simulate(found, time_budget_s=time_budget, facts=facts, **given)
+    with contextlib.redirect_stdout(sys.stderr):  # the scheduler may be the program's
+        outcome = simulate(found, time_budget_s=time_budget, facts=facts, **given)
     rows, notes = compared(found, facts, outcome)
     if form == "json":
         names = {"recorded": 0, "simulated": 1}

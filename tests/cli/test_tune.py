@@ -485,6 +485,22 @@ def test_metric_of_a_table_is_that_of_the_experiment_or_a_usual_one(metric, head
     assert metric_columns(SimpleNamespace(metric=metric), headings) == found
 
 
+class Talkative(tune.schedulers.FIFOScheduler):
+    def on_trial_result(self, controller, trial, result):
+        print("the scheduler talks")
+        return super().on_trial_result(controller, trial, result)
+
+
+def test_output_of_the_programs_scheduler_is_not_that_of_a_command(tmp_path, capfd):
+    config = tune.TuneConfig(scheduler=Talkative(), metric="loss", mode="min")
+    run_config = tune.RunConfig(name="talk", storage_path=str(tmp_path), verbose=0)
+    grid = tune.Tuner(lambda config: {"loss": 1.0}, tune_config=config, run_config=run_config).fit()
+    capfd.readouterr()
+    assert json.loads(invoke("ls", tmp_path / "talk", "--format", "json"))[0]["loss"] == 1.0
+    assert grid.get_best_result(scope="all").metrics["loss"] == 1.0
+    assert "the scheduler talks" not in capfd.readouterr().out
+
+
 def test_interrupted_experiment_says_so_and_how_to_go_on(tmp_path):
     settings = Settings(metric="loss", mode="min", num_samples=24)
     made = RunningExperiment(

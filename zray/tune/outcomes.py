@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,7 +67,8 @@ def _results_of_journal(folder: str, modified_at: int, size: int) -> _Results:
     from .running_experiment import RunningExperiment
 
     found = _Results()
-    RunningExperiment.load(folder, replays=False).replay(found)
+    with contextlib.redirect_stdout(sys.stderr):  # the program's searcher and scheduler are called again
+        RunningExperiment.load(folder, replays=False).replay(found)
     return found
 
 

@@ -5,7 +5,9 @@ The state and the journal have everything.  Without the state, the other files a
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from typing import Any, NamedTuple
 
 from .errors import TuneError
@@ -119,7 +121,8 @@ def read_experiment(path: str, metric: str | None = None, mode: str | None = Non
     experiment, note, planned = None, "", 0
     if has_state(path):
         try:
-            experiment = RunningExperiment.load(path)
+            with contextlib.redirect_stdout(sys.stderr):  # the program's searcher and scheduler are called again
+                experiment = RunningExperiment.load(path)
         except Exception as error:  # a class whose module is not here, for example
             note = f"Only its other files could be read, since the state could not: {error}"
     else:
