@@ -499,6 +499,7 @@ def test_output_of_the_programs_scheduler_is_not_that_of_a_command(tmp_path, cap
     assert json.loads(invoke("ls", tmp_path / "talk", "--format", "json"))[0]["loss"] == 1.0
     assert grid.get_best_result(scope="all").metrics["loss"] == 1.0
     assert "the scheduler talks" not in capfd.readouterr().out
+    zray.shutdown()
 
 
 def test_interrupted_experiment_says_so_and_how_to_go_on(tmp_path):
