@@ -1,12 +1,13 @@
 """The simulator's own parts: links that break, faults that show, failures that can be replayed."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
 
 from zray.exceptions import encode_system_error
 from zray.ids import return_id
-from zray.roles.local_scheduler import scheduler
+from zray.roles.local_scheduler.tasks import lending
 from zray.sim import task_programs
 from zray.sim.checkers import Checkers
 from zray.sim.main import main, run_options
@@ -166,9 +167,9 @@ def test_a_leak_is_found(monkeypatch):
 
 def test_what_outgrows_its_bound_is_found(monkeypatch):
     """A planted bound that nothing can keep."""
-    monkeypatch.setattr(scheduler, "ENDED_JOBS_MAX", -1)
+    monkeypatch.setattr(lending, "FRAMES_COUNT_MAX", 0)
     outcome = run_options(Options(seed=3, programs=("fan_in",)))
-    assert "LocalScheduler.ended_jobs.entries at n1/local, at most -1 allowed" in outcome.error
+    assert re.search(r"1 LocalScheduler\.pool\.workers\[.*\]\.frames at n1/local, at most 0 allowed", outcome.error)
 
 
 def test_a_seed_says_everything():

@@ -13,13 +13,13 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from urllib.parse import unquote
 
 from ..exceptions import RuntimeEnvSetupError
 
 # <kind>+<scheme>://<user>:<password>@<host><path>
 _ADDRESS = re.compile(r"(\w+\+)?(https?)://([^/\s]+)@([^/\s]+)(/[^\s#]*)?")
 _SHOWN = re.compile(r"(?<!ssh)://[^/\s]+@")
+_QUOTED = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _EMPTY = '""'  # in a netrc file
 # A netrc file has no form for these that all of its readers know.
@@ -29,6 +29,11 @@ _UNFIT = re.compile(r"[\s\"'\\]")
 def masked(text: str) -> str:
     """The text without the users and passwords of its addresses."""
     return _SHOWN.sub("://****@", text)
+
+
+def _unquoted(text: str) -> str:
+    """The text of a part of an address, without the quoting by percent signs (RFC 3986, 2.1)."""
+    return _QUOTED.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode(errors="replace"), text)
 
 
 class Passwords:
@@ -66,7 +71,7 @@ class Passwords:
                 "machine: leave it out, and give it in the settings of that program."
             )
         else:
-            self._keep(host.partition(":")[0], unquote(user), unquote(password))
+            self._keep(host.partition(":")[0], _unquoted(user), _unquoted(password))
         return f"{kind}{scheme}://{host}{path}"
 
     def _keep(self, host: str, user: str, password: str) -> None:
