@@ -268,7 +268,7 @@ def python_path(main_in, tmp_path_factory, monkeypatch):
 
 
 def taken_of(folder, *names):
-    """What travels of a folder after the imports, with the bundle's paths."""
+    """The files of a folder that travel after the imports, by their paths in the bundle."""
     for name in names:
         __import__(name)
     return paths(file for file in Project().take() if str(folder) in file.source)

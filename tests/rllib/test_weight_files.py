@@ -131,16 +131,21 @@ def test_damaged_state_of_an_algorithm_is_named(tmp_path, data, words):
 # --- the file as the one place of weights and filters ---
 
 
+def assert_equal_next_iteration(algo, restored):
+    """Both algorithms train once more, to the same return and weights, and stop."""
+    ends = [(each.train()["episode_reward_mean"], bits(each)) for each in (algo, restored)]
+    assert ends[0] == ends[1]
+    for each in (algo, restored):
+        each.stop()
+
+
 @each_kind
 def test_algorithm_goes_on_bit_for_bit_from_the_file(make, tmp_path):
     algo = make()
     algo.train()
     restored = Algorithm.from_checkpoint(algo.save(str(tmp_path)))
     assert bits(restored) == bits(algo)
-    ends = [(each.train()["episode_reward_mean"], bits(each)) for each in (algo, restored)]
-    assert ends[0] == ends[1]
-    for each in (algo, restored):
-        each.stop()
+    assert_equal_next_iteration(algo, restored)
 
 
 def test_weights_and_numbers_of_filters_are_not_in_the_pickle(tmp_path):
@@ -188,10 +193,7 @@ def test_former_checkpoint_with_weights_in_the_pickle_is_read(make, tmp_path):
     (tmp_path / STATE).write_bytes(cloudpickle.dumps(state))
     (tmp_path / FILE).unlink()  # the first checkpoints had none
     restored = Algorithm.from_checkpoint(path)
-    ends = [(each.train()["episode_reward_mean"], bits(each)) for each in (algo, restored)]
-    assert ends[0] == ends[1]
-    for each in (algo, restored):
-        each.stop()
+    assert_equal_next_iteration(algo, restored)
 
 
 def test_numbers_without_dimensions_and_of_each_type_keep_dtype_and_shape(tmp_path):

@@ -98,7 +98,7 @@ def test_actor_waits_for_no_worker_that_cannot_be_had(monkeypatch):
 
 
 def in_turn(desk, count):
-    """What begins while the oldest running tasks end, one by one, and as many are asked for behind it."""
+    """Tasks and actors that begin while the oldest running tasks end, one by one, and as many are asked for."""
     found = []
     for _ in range(count):
         desk.now += 2 * LEASE_SECONDS

@@ -20,7 +20,7 @@ OWN_FILE = OWN_FOLDER + "api/objects.py"
 
 
 class Shell:
-    """As much of IPython's shell as shows errors."""
+    """The part of IPython's shell that shows errors."""
 
     def __init__(self):
         self.InteractiveTB = SimpleNamespace(structured_traceback=traceback.format_exception)

@@ -39,7 +39,7 @@ class BoxActions:
         return [actions[row, ...] for row in range(len(actions))]
 
     def _within(self, action: Any) -> Any:
-        """As np.clip, which takes longer than a step of many environments."""
+        """Clip an action to the bounds: np.clip takes longer than a step of many environments."""
         return np.minimum(np.maximum(action, self.low), self.high)
 
     def _scaled(self, action: Any) -> np.ndarray:

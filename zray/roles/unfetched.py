@@ -80,7 +80,7 @@ def _end_of(traceback: str) -> tuple[str, str]:
 
 
 def _key(task_id: bytes, error: bytes) -> bytes:
-    """What a failure is known by: its task, or its actor."""
+    """The key by which a failure is known: the same for all calls on an actor whose constructor failed."""
     return sha256(error).digest() if of_constructor(error) else task_id
 
 
@@ -147,7 +147,7 @@ class Unfetched:
             for object_id, value in values
             if type(value) is bytes and FIRST_MARK <= value < PAST_MARKS
         ]
-        # Those that are known first: the error of an actor's constructor is that of several calls.
+        # Failures that are known come first: the error of an actor's constructor is that of several calls.
         for object_id, error in sorted(failures, key=lambda each: not self._may_be_heard(*each)):
             if self._may_be_heard(object_id, error):
                 self.known[_key(object_id[:TASK_ID_BYTES], error)] = None
