@@ -320,7 +320,7 @@ class Calls:
             return
         if actor.down_since is not None and self.node.ends.restarts.refuses(actor, task):
             return
-        if task.options.method == TERMINATE and actor.options.name:
+        if actor.options.name and task.options.method == TERMINATE:  # most actors have no name
             self.node.names.last_calls[actor_id] = task
         actor.queue.append(task)
         self.touched[actor_id] = None
