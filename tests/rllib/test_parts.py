@@ -1,5 +1,6 @@
 """Parts of RLlib against plain recomputations: advantages, returns, replay, filters, configurations."""
 
+import copy
 import itertools
 
 import gymnasium
@@ -91,6 +92,19 @@ def test_memory_is_a_ring_and_goes_on_from_its_state():
     other = Replay(10, seed=2)
     other.set_state(memory.state())
     assert (other.draw(5)["x"] == memory.draw(5)["x"]).all()
+
+
+def test_filter_follows_each_change_of_its_statistics():
+    rng = np.random.default_rng(0)
+    rows, used = rng.standard_normal((5, 3)).astype(np.float32), MeanStdFilter((3,))
+    for scale in (1.0, 10.0, 100.0):
+        used.observe(scale * rng.standard_normal((50, 3)))
+        unused = MeanStdFilter((3,))
+        unused.count, unused.mean, unused.squares = used.count, used.mean, used.squares
+        assert np.array_equal(used(rows), unused(rows))
+    copied = copy.copy(used)
+    copied.squares = used.squares * 4
+    assert np.abs(copied(rows) - used(rows)).max() > 1e-6
 
 
 def test_merged_filters_are_one_filter():

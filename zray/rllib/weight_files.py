@@ -35,7 +35,11 @@ class Blank(NamedTuple):
 
 def _numbers_of(observation_filter: Any) -> dict[str, Any]:
     facts = getattr(observation_filter, "__dict__", {})
-    return {name: value for name, value in facts.items() if isinstance(value, (float, np.ndarray))}
+    return {
+        name: value
+        for name, value in facts.items()
+        if isinstance(value, (float, np.ndarray)) and not name.startswith("_")
+    }
 
 
 def blanks(observation_filter: Any) -> Any:
