@@ -255,9 +255,9 @@ class Group(Places):
             InvalidEnvironmentError: an environment raised, or gave what is no number; or an episode does not end.
         """
         self._start_states(policy)
-        size, distribution = self.size, policy.distribution
-        returns, lengths, observations = self.returns, self.lengths, self.observations
-        # Environments that are stepped; looked up once: a step takes microseconds.
+        size, distribution, observations = self.size, policy.distribution, self.observations
+        returns, lengths = self.returns, self.lengths
+        # Environments that are stepped; looked up once: a step takes microseconds, and so do calls for each reward.
         active = [(place, env.step) for place, env in enumerate(self.envs)]
         most = sys.float_info.max if clip_rewards else FLOAT_MAX
         has_events, keeps_actions, counted = self.events is not None, self.taken is not None, policy.filter.fresh()
@@ -292,7 +292,6 @@ class Group(Places):
                 except Exception as error:
                     observation, reward, is_terminal, is_truncated, info = self._failed(place, taken, error, active)
                 observation = observation.copy() if type(observation) is np.ndarray else copied(observation)
-                # A call for each usual reward would cost 1 % of CartPole's steps.
                 if not (type(reward) is float and -most <= reward <= most) and not is_finite(reward, most):
                     raise self._no_number(place, reward)
                 if has_events:
