@@ -17,6 +17,7 @@ from .controller import Controller
 from .errors import TuneError
 from .journal import read_journal
 from .objective import Objective
+from .output import printed_aside
 from .recorded import Recorded, best_value
 from .resources import capacity, resources_of
 from .running_experiment import JOURNAL, RunningExperiment
@@ -133,6 +134,7 @@ class _RecordedRun(VirtualRun):
         super()._step(trial_id, delay)
 
 
+@printed_aside()
 def facts_of(recorded: Recorded) -> Facts:
     """The curves of an experiment, and how much time its machine took beside training."""
     if recorded.experiment is None:
@@ -216,6 +218,7 @@ def _facts_of_files(recorded: Recorded) -> Facts:
     )
 
 
+@printed_aside()
 def simulate(
     recorded: Recorded,
     *,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from . import events as ev
 from .journal import JOURNAL
 from .objective import Objective, number_of
+from .output import printed_aside
 from .records.files import flattened, read_results
 from .result import DEFAULT_METRIC
 from .settings import Settings
@@ -67,7 +66,7 @@ def _results_of_journal(folder: str, modified_at: int, size: int) -> _Results:
     from .running_experiment import RunningExperiment
 
     found = _Results()
-    with contextlib.redirect_stdout(sys.stderr):  # the program's searcher and scheduler are called again
+    with printed_aside():
         RunningExperiment.load(folder, replays=False).replay(found)
     return found
 

@@ -1,15 +1,24 @@
-"""Standard output and error of trials, in files of the trial's folder."""
+"""Standard output and error: of trials in files of the trial's folder, of a program's classes beside a command's."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["TrialOutput", "names_of"]
+__all__ = ["TrialOutput", "names_of", "printed_aside"]
 
 # Text that waits for the next answer where folders are not shared; what is beyond is left out, with a note.
 TEXT_MAX = 1 << 20
+
+
+@contextlib.contextmanager
+def printed_aside() -> Iterator[None]:
+    """Send what a program's searcher and scheduler print to standard error: standard output is the command's own."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
 def names_of(log_to_file: Any) -> tuple[str, str] | None:

@@ -5,9 +5,7 @@ The state and the journal have everything.  Without the state, the other files a
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 from typing import Any, NamedTuple
 
 from .errors import TuneError
@@ -15,6 +13,7 @@ from .folder_lock import is_running
 from .journal import JOURNAL
 from .objective import Objective
 from .outcomes import history
+from .output import printed_aside
 from .recorded_files import read_decisions, trials_of_files
 from .records.files import read_results
 from .reporters.rows import cell
@@ -121,7 +120,7 @@ def read_experiment(path: str, metric: str | None = None, mode: str | None = Non
     experiment, note, planned = None, "", 0
     if has_state(path):
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # the program's searcher and scheduler are called again
+            with printed_aside():
                 experiment = RunningExperiment.load(path)
         except Exception as error:  # a class whose module is not here, for example
             note = f"Only its other files could be read, since the state could not: {error}"
