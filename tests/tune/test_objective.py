@@ -222,13 +222,31 @@ def test_decisions_about_no_number_are_sentences():
         HyperBandScheduler(metric="m", mode="min"),
     ):
         scheduler.require_metric()
-        assert scheduler.value_in_words(-0.5) == "m = 0.5"
-        assert scheduler.value_in_words(scheduler.score({"m": float("nan")})) == "m, NaN or infinite,"
+        assert scheduler.value_in_words(-0.5, {"m": 0.5}) == "m = 0.5"
+        for value, text in ((math.nan, "nan"), (-math.inf, "-inf"), ("x" * 99, "x" * 40)):
+            said = scheduler.value_in_words(-math.inf, {"m": value})
+            assert said == f"m = {text}, which is no finite number,"
     scheduler = ASHAScheduler(metric="m", mode="min", grace_period=1, max_t=9, reduction_factor=2)
     said = []
-    for index, value in enumerate([0.5, 0.25, math.nan, 0.75]):
+    for index, value in enumerate([math.nan, math.inf, 0.5, 0.25, math.nan, 0.75]):
         trial = Trial(f"t{index}", "f", {}, {}, index=index)
         scheduler.on_trial_add(None, trial)
         said.append(scheduler.on_trial_result(None, trial, {"m": value, "training_iteration": 1}).reason)
-    assert said[2].startswith("stopped at training_iteration 1: m, NaN or infinite, is behind 0.")
-    assert said[3].startswith("stopped at training_iteration 1: m = 0.75 is above 0.")
+    assert said[0].endswith("passes the rung of 1 with 1 trials: it is the first")
+    assert said[1] == (
+        "m = inf, which is no finite number, passes the rung of 1 with 2 trials: no trial before it has a finite number"
+    )
+    assert said[4].startswith("stopped at training_iteration 1: m = nan, which is no finite number, is behind 0.")
+    assert said[5].startswith("stopped at training_iteration 1: m = 0.75 is above 0.")
+
+
+def test_reason_of_the_median_rule_about_no_number_is_true():
+    rule = MedianStoppingRule("training_iteration", "m", "min", grace_period=0, min_samples_required=1)
+    for index, value in enumerate([0.5, math.nan]):
+        trial = Trial(f"t{index}", "f", {}, {}, index=index)
+        said = rule.on_trial_result(None, trial, {"m": value, "training_iteration": 1})
+    assert said == "STOP"
+    assert said.reason == (
+        "at training_iteration 1 no m of it so far is a finite number, and 0.5 is the median of the averages of "
+        "1 trials"
+    )

@@ -109,6 +109,26 @@ def test_population_that_fits_never_pauses():
     assert all(decision.action != "PAUSE" for decision in run.decisions)
 
 
+@pytest.mark.parametrize("is_synchronous", [False, True])
+@pytest.mark.parametrize(("capacity", "limit", "size"), [(3, 0, 3), (2, 6, 6), (1, 4, 4), (4, 2, 2)])
+def test_population_without_end_of_samples_is_the_trials_at_once(capacity, limit, size, is_synchronous):
+    scheduler = population(synch=is_synchronous)
+    run = experiment(scheduler, -1, 30, capacity, max_concurrent=limit, time_budget_s=400.0)
+    assert scheduler.num_perturbations > 8
+    begun, ended = set(), set()
+    for result in run.results:  # in the order of time
+        begun.add(result.trial_id)
+        ended |= {result.trial_id} if result.result["training_iteration"] == 30 else set()
+        assert len(begun - ended) <= size
+    assert len(ended) > size
+
+
+@pytest.mark.parametrize("capacity", [1, 2])
+def test_paused_trials_go_on_before_new_ones_where_samples_have_no_end(capacity):
+    run = experiment(Pausing(), -1, length=5, capacity=capacity, time_budget_s=50.0)
+    assert sum(trial.iteration == 5 for trial in run.controller.get_trials()) >= 8
+
+
 @pytest.mark.parametrize("kind", [VirtualRun, Failing])
 @pytest.mark.parametrize("samples", [9, 14, 20])
 def test_brackets_larger_than_the_machine_advance_by_pauses_as_on_a_large_one(samples, kind):
@@ -163,6 +183,27 @@ class Pausing(FIFOScheduler):
 
     def on_trial_result(self, controller, trial, result):
         return self.PAUSE if result["training_iteration"] % 2 == 0 else self.CONTINUE
+
+
+class Speechless(FIFOScheduler):
+    """A scheduler of the program that pauses, lets go on, and stops, without a reason."""
+
+    def on_trial_result(self, controller, trial, result):
+        for other in controller.get_trials():
+            controller.unpause(other)
+        return {2: self.PAUSE, 3: self.STOP}.get(result["training_iteration"], self.CONTINUE)
+
+
+def test_decision_without_a_reason_names_the_scheduler():
+    run = experiment(Speechless(), 3, length=5, capacity=1)
+    reasons = {decision.action: decision.reason for decision in run.decisions}
+    assert reasons == {
+        "PAUSE": "Speechless has paused it, and gives no reason",
+        "UNPAUSE": "Speechless lets it go on, and gives no reason",
+        "STOP": "Speechless has stopped it, and gives no reason",
+    }
+    words = {state_in_words(run.controller, trial) for trial in run.controller.get_trials()}
+    assert words == {"TERMINATED after 3 results: Speechless has stopped it, and gives no reason."}
 
 
 @pytest.mark.parametrize("capacity", [1, 2])

@@ -15,7 +15,7 @@ from typing import Any
 from . import backoff, naming
 from . import events as ev
 from .controller_names import ControllerNames
-from .decisions import NOOP, PAUSE, STOP, Decision
+from .decisions import NOOP, PAUSE, STOP, UNEXPLAINED, Decision
 from .new_trials import made_trial, suggested
 from .objective import number_of
 from .resuming import repeat, resume
@@ -387,6 +387,9 @@ class Controller(ControllerNames):
             trial.is_cut_off = cuts_off
 
     def _explain(self, trial: Trial, action: str, reason: str) -> None:
+        """Record a decision; a scheduler that gives no reason is named."""
+        if not reason and action in UNEXPLAINED:
+            reason = f"{type(self.scheduler).__name__} {UNEXPLAINED[action]}"
         trial.reason = reason
         self.actions.append(ev.Explained(trial.trial_id, trial.iteration, action, reason))
 
@@ -432,6 +435,8 @@ class Controller(ControllerNames):
         count = len(self.trials)
         if self.is_exhausted or (0 <= self.settings.num_samples <= count):
             self.is_exhausted = True
+            return None
+        if not self.scheduler.takes_new(self):
             return None
         trial_id = naming.trial_id(self.settings.experiment_id, count)
         suggestion = suggested(self.searcher, trial_id)

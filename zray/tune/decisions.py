@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CONTINUE", "NOOP", "PAUSE", "STOP", "Decision"]
+__all__ = ["CONTINUE", "NOOP", "PAUSE", "STOP", "UNEXPLAINED", "Decision"]
 
 CONTINUE, PAUSE, STOP, NOOP = "CONTINUE", "PAUSE", "STOP", "NOOP"
+# Reasons of decisions without one, behind the name of the scheduler.
+UNEXPLAINED = {
+    "STOP": "has stopped it, and gives no reason",
+    "PAUSE": "has paused it, and gives no reason",
+    "UNPAUSE": "lets it go on, and gives no reason",
+    "EXPLOIT": "lets it go on from another trial's checkpoint, and gives no reason",
+}
 
 
 class Decision(str):

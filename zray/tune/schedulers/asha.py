@@ -156,7 +156,7 @@ class AsyncHyperBandScheduler(TrialScheduler):
             return Decision()
         if self.is_promotion:
             return Decision(PAUSE, f"it waits in the rung of {rung.resource:g} with {len(rung.scores)} trials")
-        return self._stop_or_go(trial, rung, t, score)
+        return self._stop_or_go(result, rung, t, score)
 
     def _record(self, trial: Trial, t: float, score: float) -> Rung | None:
         """Enter a trial in the highest newly reached rung; None: in none."""
@@ -171,16 +171,17 @@ class AsyncHyperBandScheduler(TrialScheduler):
 
     _cut: float | None = None
 
-    def _stop_or_go(self, trial: Trial, rung: Rung, t: float, score: float) -> Decision:
+    def _stop_or_go(self, result: dict[str, Any], rung: Rung, t: float, score: float) -> Decision:
         where = f"the rung of {rung.resource:g} with {len(rung.scores)} trials"
         if self._cut is None or score >= self._cut:
-            cut = "it is the first" if self._cut is None else f"the cut is {self.shown(self._cut)}"
-            return Decision(CONTINUE, f"{self.value_in_words(score)} passes {where}: {cut}")
+            none = "it is the first" if len(rung.scores) == 1 else "no trial before it has a finite number"
+            cut = none if self._cut is None else f"the cut is {self.shown(self._cut)}"
+            return Decision(CONTINUE, f"{self.value_in_words(score, result)} passes {where}: {cut}")
         self.num_stopped += 1
         side = "behind" if score == LAST else "above" if self.mode == "min" else "below"
         return Decision(
             STOP,
-            f"stopped at {self.time_attr} {t:g}: {self.value_in_words(score)} is {side} "
+            f"stopped at {self.time_attr} {t:g}: {self.value_in_words(score, result)} is {side} "
             f"{self.shown(self._cut)}, the cut of {where}",
         )
 

@@ -164,7 +164,7 @@ class HyperBandScheduler(TrialScheduler):
     def _reason(self, bracket: Bracket, trial: Trial) -> str:
         cut, count, size, resource = self._cut
         score = self.score(trial.last_result)
-        value = f"{self.metric} = missing" if score is None else self.value_in_words(score)
+        value = f"{self.metric} = missing" if score is None else self.value_in_words(score, trial.last_result)
         return (
             f"stopped at {self.time_attr} {resource:g}: {value} is not among the best {count} of "
             f"{size} in bracket {bracket.s}, whose last has {self.shown(cut)}"

@@ -88,10 +88,11 @@ class MedianStoppingRule(TrialScheduler):
         if self.best[key] >= median:
             return Decision()
         self.num_stopped += 1
-        reason = (
-            f"at {self.time_attr} {t:g} {self.value_in_words(self.best[key], f'its best {self.metric}')} is worse than "
-            f"{self.shown(median)}, the median of the averages of {len(averages)} trials"
-        )
+        best, others = self.best[key], f"the median of the averages of {len(averages)} trials"
+        side = f"its best {self.metric} = {self.shown(best)} is worse than {self.shown(median)}, {others}"
+        if best == LAST:
+            side = f"no {self.metric} of it so far is a finite number, and {self.shown(median)} is {others}"
+        reason = f"at {self.time_attr} {t:g} {side}"
         return Decision(STOP if self.hard_stop else PAUSE, reason)
 
     def _record(self, key: str, t: float, score: float) -> None:

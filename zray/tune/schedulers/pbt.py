@@ -106,6 +106,9 @@ def _shown(value: Any) -> str:
 class PopulationBasedTraining(TrialScheduler):
     """Population based training: the worst trials go on from checkpoints of the best, with perturbed parameters.
 
+    With `num_samples=-1` the population has `max_concurrent_trials` trials, or as many as fit the resources.  A new
+    trial takes the place of one that has ended.
+
     Args:
         time_attr: the result's key that measures progress, as "time_total_s" (seconds) or "training_iteration".
         metric: the result's key that is compared; None: that of TuneConfig.
@@ -260,17 +263,28 @@ class PopulationBasedTraining(TrialScheduler):
 
     def _others_wait(self, controller: Controller, trial: Trial) -> bool:
         """Whether others have no process, or have not begun: the population takes turns and advances together."""
-        to_come = 0 if controller.is_exhausted else max(0, controller.settings.num_samples - len(controller.trials))
-        live = controller.live_trials()
+        settings, live = controller.settings, controller.live_trials()
+        known = len(controller.trials) if settings.num_samples >= 0 else len(live)
+        to_come = 0 if controller.is_exhausted else max(0, self._population(controller) - known)
         if len(live) + to_come <= controller.places:
             return False
         return bool(to_come) or any(each is not trial and each.state is not TrialState.RUNNING for each in live)
+
+    @staticmethod
+    def _population(controller: Controller) -> int:
+        """Return the size of the population: without an end of samples it is the bound on trials at once."""
+        settings = controller.settings
+        return settings.num_samples if settings.num_samples >= 0 else settings.max_concurrent or controller.places
+
+    def takes_new(self, controller: Controller) -> bool:
+        """Whether the population has room: without an end of samples, a trial that has ended makes room for another."""
+        return controller.settings.num_samples >= 0 or len(controller.live_trials()) < self._population(controller)
 
     def choose_trial_to_run(self, controller: Controller) -> Trial | None:
         """Return a new trial, then the least advanced trial."""
         if self.synch:
             return super().choose_trial_to_run(controller)
-        if not controller.has_no_new and controller.settings.num_samples >= 0:
+        if not controller.has_no_new and self.takes_new(controller):
             return None
         candidates = [
             each for each in (*controller.pending(), *controller.resumable()) if each.trial_id not in self.waiting
@@ -317,7 +331,7 @@ class PopulationBasedTraining(TrialScheduler):
             if not isinstance(config, dict):
                 raise TypeError(f"custom_explore_fn returns a configuration, not {type(config).__name__}.")
         reason = (
-            f"{self.value_in_words(self.scores[trial.trial_id])} is at the bottom: goes on from "
+            f"{self.value_in_words(self.scores[trial.trial_id], trial.last_result)} is at the bottom: goes on from "
             f"{donor.trial_id} with {self.shown(score)}; {', '.join(changes)}"
         )
         is_done = controller.exploit(trial, donor, config, reason)

@@ -15,9 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..decisions import CONTINUE, NOOP, PAUSE, STOP, Decision
+from ..metrics import text_of
 from ..objective import LAST, Objective
 from ..storage import write_aside
-from ..trial import Trial
+from ..trial import Trial, value_of
 
 if TYPE_CHECKING:
     from ..controller import Controller
@@ -100,12 +101,13 @@ class TrialScheduler:
 
     def shown(self, score: float) -> str:
         """A score as the value of the metric, for a reason."""
-        return f"{self.objective.sign * score:.6g}" if score > LAST else "NaN or infinite"
+        return f"{self.objective.sign * score:.6g}" if score > LAST else "no finite number"
 
-    def value_in_words(self, score: float, name: str = "") -> str:
-        """Return a score with the metric's name, as the subject of a sentence."""
-        name = name or str(self.metric)
-        return f"{name} = {self.shown(score)}" if score > LAST else f"{name}, NaN or infinite,"
+    def value_in_words(self, score: float, result: dict[str, Any]) -> str:
+        """Return a score with the metric's name, as the subject of a sentence; `result` is where the score is from."""
+        if score > LAST:
+            return f"{self.metric} = {self.shown(score)}"
+        return f"{self.metric} = {text_of(value_of(result, str(self.metric))):.40}, which is no finite number,"
 
     def on_trial_add(self, controller: Controller, trial: Trial) -> None:
         """Take a new trial.
@@ -159,9 +161,14 @@ class TrialScheduler:
             A trial in state PENDING; a paused one, where no new one can begin; None: a new one.
         """
         trial = next(iter(controller.pending()), None)
-        if trial is None and controller.has_no_new and self.resumes_paused:
+        has_no_new = controller.has_no_new or controller.settings.num_samples < 0  # else paused ones would never go on
+        if trial is None and has_no_new and self.resumes_paused:
             trial = next(iter(controller.resumable()), None)
         return trial
+
+    def takes_new(self, controller: Controller) -> bool:
+        """Whether a new trial may begin, after `choose_trial_to_run` has chosen none."""
+        return True
 
     def first_values(self, config: dict[str, Any], index: int) -> dict[str, Any]:
         """Return values, by their path as "a/b", of parameters missing in a new trial's configuration."""
