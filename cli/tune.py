@@ -109,10 +109,13 @@ def list_trials(
     if form == "csv":
         import csv
 
+        from zray.tune.numbers import is_beyond_float, shown
+
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow([escaped(heading) for heading in headings])
         for row in rows:
             values = [row.get(heading, "") for heading in headings]
+            values = [shown(value) if is_beyond_float(value) else value for value in values]
             writer.writerow([escaped(value) if isinstance(value, str) else value for value in values])
         return
     title = f"{found.path}: {len(rows)} of {found.total()} trials"
@@ -230,6 +233,7 @@ def why(experiment: str, trial: str, form: str) -> None:
     TRIAL is an id, a name, the number of a trial, or how its id begins or ends.
     """
     from zray.tune.listing import state_of
+    from zray.tune.numbers import shown
 
     found = read(experiment)
     one = found.trial(trial)
@@ -241,7 +245,7 @@ def why(experiment: str, trial: str, form: str) -> None:
         return
     click.secho(printable(str(one)), bold=True)
     for name, value in one.parameters.items():
-        click.echo(printable(f"  {name} = {value!r}"))
+        click.echo(printable(f"  {name} = {shown(value)}"))
     click.echo(printable(state))
     if not decisions:
         click.echo("No decision with a reason was recorded: it went on after each result.")
@@ -424,8 +428,7 @@ def simulate(
         raise click.UsageError("--option belongs to --scheduler: name the scheduler too.")
     found = read(experiment, metric, mode)
     facts = facts_of(found)
-    with contextlib.redirect_stdout(sys.stderr):  # the scheduler may be the program's
-        outcome = simulate(found, time_budget_s=time_budget, facts=facts, **given)
+    outcome = simulate(found, time_budget_s=time_budget, facts=facts, **given)
     rows, notes = compared(found, facts, outcome)
     if form == "json":
         names = {"recorded": 0, "simulated": 1}

@@ -194,6 +194,23 @@ def test_why_says_what_a_waiting_trial_waits_for(tmp_path):
     assert rows[1]["why"] == "it waits for 1 GPU"
 
 
+def huge(config):
+    tune.report({"loss": 1.0})
+
+
+def test_integers_that_no_float_can_hold_are_short_cells_everywhere(tmp_path):
+    with zray.init(num_cpus=1, log_to_driver=False):
+        run = tune.RunConfig(name="huge", storage_path=str(tmp_path), verbose=0)
+        space = {"x": tune.grid_search([10**400, 10**5000])}
+        config = tune.TuneConfig(metric="loss", mode="min", scheduler=Talkative())
+        tune.Tuner(huge, param_space=space, tune_config=config, run_config=run).fit()
+    folder, words = tmp_path / "huge", "an integer of 1,329 bits"
+    assert f"x = {words}" in invoke("why", folder, "0")
+    assert words in invoke("ls", folder) and f'"{words}"' in invoke("ls", folder, "--format", "csv")
+    assert words in (invoke("plot", folder) and (folder / "plots.html").read_text())
+    assert json.loads(invoke("simulate", folder, "--format", "json"))["simulated"]["trials"] == 2  # nothing beside it
+
+
 def test_plot_writes_one_file_that_needs_no_network(folder, tmp_path):
     path = tmp_path / "page.html"
     assert invoke("plot", folder, "-o", path) == f"{path}\n"

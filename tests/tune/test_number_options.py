@@ -2,10 +2,12 @@
 
 import datetime
 
+import numpy as np
 import pytest
 
 from zray import tune
 from zray.tune import schedulers, search, stoppers
+from zray.tune.resources import resources_of
 
 NAN = float("nan")
 MUTATED = {"hyperparam_mutations": {"lr": [1, 2]}}
@@ -154,3 +156,49 @@ def test_limit_of_a_searcher_of_the_program_is_looked_at_too():
 
     with pytest.raises(ValueError, match="max_concurrent of Own is at least 0"):
         tune.Tuner(lambda config: {"loss": 1.0}, tune_config=tune.TuneConfig(search_alg=Own()))
+
+
+HUGE = 10**5000  # Python refuses its decimals
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        (lambda: tune.TuneConfig(num_samples=-HUGE), "num_samples"),
+        (lambda: tune.TuneConfig(time_budget_s=HUGE), "time_budget_s"),
+        (lambda: schedulers.ASHAScheduler(max_t=HUGE), "max_t"),
+        (lambda: pbt(perturbation_factors=(HUGE, 1)), "perturbation_factors"),
+        (lambda: tune.uniform(0, HUGE), "interval of floats"),
+        (lambda: tune.quniform(0, 1, HUGE), "interval of floats"),
+        (lambda: tune.randn(HUGE), "interval of floats"),
+        (lambda: tune.randint(0, HUGE), "range of integers"),
+        (lambda: tune.lograndint(1, HUGE), "range of integers"),
+        (lambda: tune.choice(HUGE), "choice"),
+        (lambda: stoppers.stopper_of({"loss": HUGE}), "'loss'"),
+        (lambda: resources_of(run, {"cpu": HUGE}, {}), "'cpu'"),
+    ],
+)
+def test_integer_that_no_float_can_hold_is_a_short_error_that_names_its_place(made, name):
+    with pytest.raises((TypeError, ValueError, tune.TuneError), match=f"{name}.* an integer of 16,610 bits") as caught:
+        made()
+    assert len(str(caught.value)) < 120
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: tune.randint(0, 2**63 + 1), "64 bits"),
+        (lambda: tune.randint(-(2**64), 0), "64 bits"),
+        (lambda: tune.randint(0, float("inf")), "integers, not inf"),
+        (lambda: tune.randint(NAN, 3), "integers, not nan"),
+    ],
+)
+def test_range_of_integers_that_cannot_be_drawn_from_is_an_error(made, words):
+    with pytest.raises(ValueError, match=words):
+        made()
+
+
+def test_ranges_of_integers_up_to_64_bits_are_drawn_from():
+    rng = np.random.default_rng(1)
+    assert tune.randint(2**63 - 1, 2**63).draw(rng) == 2**63 - 1
+    assert 1 <= tune.lograndint(1, 10**30).draw(rng) < 10**30

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from zray.exceptions.printable import escaped
 
+from .numbers import is_beyond_float
 from .reporters.rows import cell
 
 __all__ = ["Line", "axes", "bars", "colour_bar", "curves", "escape", "parallel_coordinates"]
@@ -171,6 +172,7 @@ class Axis:
     def __init__(self, name: str, values: Sequence[Any], *, is_metric: bool = False) -> None:
         self.name = name
         numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+        numbers = [value for value in numbers if not is_beyond_float(value)]  # a text has a place in any case
         self.is_number = bool(numbers) and len(numbers) == sum(value is not None for value in values)
         ends = (HEIGHT - BOTTOM, TOP + 14)
         if self.is_number:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .numbers import is_beyond_float, shown
+
 __all__ = ["importances"]
 
 # Below this, any answer is noise.
@@ -79,6 +81,7 @@ def _ped_anova(optuna: Any) -> Any:
 def _distribution(optuna: Any, values: list[Any]) -> tuple[Any, list[Any]] | None:
     """Return the possible distribution of a parameter's values, and the values within; None: all are equal."""
     distributions = optuna.distributions
+    values = [shown(value) if is_beyond_float(value) else value for value in values]  # no distribution has such bounds
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         low, high = min(values), max(values)
         return None if low == high else (distributions.IntDistribution(low, high), values)

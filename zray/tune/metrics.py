@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from .numbers import is_beyond_float, shown
 from .result import DEFAULT_METRIC
 
 __all__ = ["as_metrics", "as_number", "clean_texts", "encode_other", "recordable", "text_of"]
@@ -139,16 +140,16 @@ def _float(value: int, name: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise ValueError(_refusal(value, name, f"has {value.bit_length():,} bits, and a float holds 1,024")) from None
+        raise ValueError(_refusal(value, name, "is no number that a float can hold")) from None
 
 
 def _refusal(value: Any, name: str, why: str) -> str:
-    shown = f"0x{value:x}" if type(value) is int else text_of(value)  # decimals of a long integer are refused
-    shown = shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}..."
+    text = text_of(value)
+    text = text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
     metric, *keys = name.split(_BELOW)
     where = f" at {'/'.join(keys)[:SHOWN_MAX]!r}" if keys else ""
     return (
-        f"The metric {metric!r} cannot be recorded: its value{where} {shown} ({type(value).__name__}) {why}.  Report "
+        f"The metric {metric!r} cannot be recorded: its value{where} {text} ({type(value).__name__}) {why}.  Report "
         "another."
     )
 
@@ -243,7 +244,9 @@ def clean_texts(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A value as text, whatever its methods do."""
+    """A value as text, whatever its methods do; of an integer that no float can hold, its size."""
+    if is_beyond_float(value):
+        return shown(value)
     try:
         return str(value)
     except Exception as error:

@@ -14,6 +14,7 @@ from typing import Any
 from .drawing import Line, bars, colour_bar, curves, escape, parallel_coordinates
 from .importances import TRIALS_MAX, importances
 from .listing import listed
+from .metrics import text_of
 from .objective import Objective, number_of
 from .recorded import Recorded, best_value
 from .reporters.rows import cell, counts, counts_in_words, duration
@@ -188,7 +189,7 @@ def _table(recorded: Recorded, limit: int) -> str:
 def _cell(value: Any) -> str:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     kind = ' class="number"' if is_number else ""
-    full = "" if value is None else str(value)
+    full = "" if value is None else text_of(value)
     shown = cell(value, 120)
     title = f' title="{escape(full)}"' if shown.endswith("...") else ""
     return f'<td{kind} data-value="{escape(full)}"{title}>{escape(shown)}</td>'

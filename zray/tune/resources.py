@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ..on_import import shadows
 from .errors import TuneError
+from .numbers import is_beyond_float, shown
 from .unknown import nearest, unknown_name
 
 __all__ = [
@@ -116,8 +117,9 @@ def as_request(resources: Any) -> PlacementGroupFactory:
         if key == "extra_custom_resources":
             extra.update(value)
             continue
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or value < 0:
-            raise TuneError(f"The amount of {key!r} of a trial is a number of at least 0, not {value!r}.")
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and not is_beyond_float(value)
+        if not is_number or value < 0:
+            raise TuneError(f"The amount of {key!r} of a trial is a number of at least 0, not {shown(value)}.")
         if key in ("extra_cpu", "extra_gpu"):
             extra[_NAMES[key.removeprefix("extra_")]] = value
         elif key in _NAMES:

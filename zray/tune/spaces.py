@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..on_import import shadows
+from .numbers import is_beyond_float, shown
 
 __all__ = [
     "Categorical",
@@ -103,6 +104,17 @@ def _multiples(lower: float, upper: float, step: float) -> tuple[int, int]:
     return first, last
 
 
+def _check_bounds(kind: str, *numbers: Any) -> None:
+    """Refuse integers that no float can hold: nothing can be computed with them.
+
+    Raises:
+        ValueError: one of the numbers is such an integer.
+    """
+    for each in numbers:
+        if is_beyond_float(each):
+            raise ValueError(f"{kind} has numbers that a float can hold, not {shown(each)}.")
+
+
 class Float(Domain):
     """A real number between two bounds, or normally distributed.
 
@@ -123,6 +135,7 @@ class Float(Domain):
         step: float | None = None,
         normal: tuple[float, float] | None = None,
     ) -> None:
+        _check_bounds("An interval of floats", lower, upper, step, *(normal or ()))
         if normal is None and not (math.isfinite(lower) and math.isfinite(upper) and lower <= upper):
             raise ValueError(f"An interval of floats needs finite bounds in order, not [{lower}, {upper}].")
         if is_log and lower <= 0:
@@ -201,16 +214,19 @@ class Integer(Domain):
     """
 
     def __init__(self, lower: int, upper: int, *, is_log: bool = False, step: int = 1) -> None:
+        _check_bounds("A range of integers", lower, upper, step)
         if is_log and lower <= 0:
             raise ValueError(f"A logarithmic range of integers begins above 0, not at {lower}.")
         if step < 1:
             raise ValueError(f"The step is a positive integer, not {step}.")
         for bound in (lower, upper):
-            if int(bound) != bound:
+            if not math.isfinite(bound) or int(bound) != bound:
                 raise ValueError(f"The bounds of a range of integers are integers, not {bound}: use tune.uniform.")
         self.lower, self.upper, self.is_log, self.step = int(lower), int(upper), is_log, int(step)
         if self.largest < self.lower:
             raise ValueError(f"A range of integers has at least one, and [{lower}, {upper}) has none.")
+        if not is_log and not -(1 << 63) <= self.lower <= self.largest < 1 << 63:
+            raise ValueError(f"A range of integers lies within 64 bits with a sign, and [{lower}, {upper}) does not.")
         self.multiples  # noqa: B018 raises where there are none
 
     @property
@@ -252,7 +268,7 @@ class Categorical(Domain):
 
     def __init__(self, categories: Sequence[Any]) -> None:
         if not isinstance(categories, Iterable):
-            raise TypeError(f"A choice takes a list of values, as tune.choice([1, 2]), not {categories!r}.")
+            raise TypeError(f"A choice takes a list of values, as tune.choice([1, 2]), not {shown(categories)}.")
         self.categories = list(categories)
         if not self.categories:
             raise ValueError("A choice has at least one value.")

@@ -16,7 +16,7 @@ from typing import Any
 from ..on_import import shadows
 from .errors import TuneError
 from .metrics import text_of
-from .numbers import number, seconds, whole
+from .numbers import number, seconds, shown, whole
 from .objective import LAST, Objective, number_of
 from .trial import has_key, value_of
 from .trial_results import result_for
@@ -366,6 +366,10 @@ def _thresholds(stop: Mapping[Any, Any], path: str = "") -> dict[str, Any]:
             raise TypeError(
                 f"The stop criterion {path + key!r} is a number that the result has to reach, not {value!r}.  Pass a "
                 "function of (trial_id, result) for anything else."
+            ) from None
+        except OverflowError:
+            raise ValueError(
+                f"The stop criterion {path + key!r} is {shown(value)}, which no result reaches: results hold floats."
             ) from None
         if value != value:
             raise ValueError(f"The stop criterion {path + key!r} is {value!r}, which no result reaches.")
