@@ -312,7 +312,15 @@ def _check_observation(space: Any, name: str, observation: Any, where: str) -> N
                 said += f" with values from {converted.min():g} to {converted.max():g}"
     elif space.contains(observation):
         return
+    more = ""
+    if isinstance(space, (gymnasium.spaces.Dict, gymnasium.spaces.Tuple)):
+        from .spaces import OutsideSpace, check_form
+
+        try:
+            check_form(space, observation)
+        except OutsideSpace as error:  # names the part
+            more = f"  {error}"
     raise InvalidEnvironmentError(
         f"{where} of environment {name} returned an observation outside of its space: "
-        f"{type(observation).__name__}{said}, where the space is {space}."
+        f"{type(observation).__name__}{said}, where the space is {space}.{more}"
     )

@@ -19,6 +19,7 @@ from .environments import EnvContext, InvalidEnvironmentError, check_environment
 from .global_random import seed_process
 from .lives import RESTARTS_MAX, close_all, close_at_end, closed
 from .old_environments import settled
+from .spaces import OutsideSpace
 from .vector_policy import VectorPolicy
 
 logger = logging.getLogger("zray.rllib")
@@ -167,7 +168,8 @@ class Evolver:
                 with np.errstate(all="ignore"):  # what is no number is looked for afterwards, and named
                     return self.policy.play(self.env, seed, rng, self.options["horizon"] or np.inf)
             except Exception as error:
-                problem = InvalidEnvironmentError(f"{type(error).__name__}: {error}, in {where}.")
+                said = f"{error} of" if isinstance(error, OutsideSpace) else f"{type(error).__name__}: {error}, in"
+                problem = InvalidEnvironmentError(f"{said} {where}.")
                 if attempt == RESTARTS_MAX or not self.options.get("restarts"):
                     raise problem from error
                 logger.warning("The environment is made anew, and the episode begins again: %s", problem)

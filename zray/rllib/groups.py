@@ -193,18 +193,14 @@ class Group(Places):
         """
         try:
             return policy.flatten(observations)
-        except Exception as error:
+        except OutsideSpace as error:
             for number, observation in enumerate(observations):
                 try:
                     policy.flatten([observation])
-                except Exception as own:
+                except OutsideSpace as own:
                     place, owner = self._owner_of(number, there)
-                    said = f"is {type(observation).__name__} of shape {np.shape(observation)}, where the space is "
-                    text = f"The observation{owner} {said}{policy.observation_space}, in {self._where(place)}."
-                    if isinstance(own, OutsideSpace):
-                        said = str(own).rstrip(".").replace("observation", f"observation{owner}", 1)
-                        text = f"{said}, in {self._where(place)}."
-                    raise InvalidEnvironmentError(text) from error
+                    said = str(own).rstrip(".").replace("observation", f"observation{owner}", 1)
+                    raise InvalidEnvironmentError(f"{said}, in {self._where(place)}.") from error
             raise
 
     def _numbers(
@@ -262,8 +258,7 @@ class Group(Places):
         most = sys.float_info.max if clip_rewards else FLOAT_MAX
         has_events, keeps_actions, counted = self.events is not None, self.taken is not None, policy.filter.fresh()
         rewards, terminated, ended = _zeros(steps, size)
-        lists: list[list[np.ndarray]] = [[] for _ in range(5)]  # of each step
-        rows, actions, logs, parameters, values = lists
+        rows, actions, logs, parameters, values = (list[np.ndarray]() for _ in range(5))  # of each step
         before: list[list[np.ndarray]] = []  # the recurrent states of each step
         cut: list[Cut] = []
         episodes: list[Episode] = []

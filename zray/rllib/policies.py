@@ -16,7 +16,7 @@ from .model_keys import ReadKeys, refuse_absent
 from .networks import ActorCritic
 from .policy_calls import PolicyCalls
 from .small_networks import SmallNetwork
-from .spaces import OutsideSpace, check_finite, flat_size, one_hot
+from .spaces import OutsideSpace, check_finite, flat_size, misfit, one_hot
 
 __all__ = ["Policy"]
 
@@ -105,10 +105,19 @@ class Policy(PolicyCalls):
     outputs_are_action_values = False  # whether the model gives a value for each action
 
     def flatten(self, observations: list[Any]) -> np.ndarray:
-        """Observations as rows of numbers; images stay images."""
-        if self.is_box:
-            return np.asarray(observations, dtype=self.row_dtype).reshape(len(observations), *self.row_shape)
+        """Observations as rows of numbers; images stay images.
+
+        Raises:
+            OutsideSpace: an observation does not fit the observation space.
+        """
         space = self.observation_space
+        if self.is_box:
+            try:
+                return np.asarray(observations, dtype=self.row_dtype).reshape(len(observations), *self.row_shape)
+            except (TypeError, ValueError) as error:
+                if len(observations) == 1:
+                    raise misfit(space, observations[0]) from error
+                return np.concatenate([self.flatten([each]) for each in observations])  # one of them raises
         return np.stack([one_hot(space, each) for each in observations]).astype(np.float32)
 
     wants_next_observations = False  # whether the learner reads the state that a step led to
@@ -193,18 +202,10 @@ class Policy(PolicyCalls):
             is_full: whether the probability of the action is wanted too.
         """
         states = [np.asarray(each, dtype=np.float32)[np.newaxis] for each in state]
-        try:
-            row = self.flatten([observation])
-        except OutsideSpace:
-            raise
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"The observation is {type(observation).__name__} of shape {np.shape(observation)}, where the space is "
-                f"{self.observation_space}."
-            ) from error
+        row = self.flatten([observation])
         check_finite(row)
         if self.mask is not None and self.mask.nothing_allowed(row) is not None:
-            raise ValueError("The action_mask of the observation allows no action.")
+            raise OutsideSpace("The action_mask of the observation allows no action.")
         parameters, values, after = self.forward_states(self.filter(row), states)
         if explore:
             actions, _ = self.draw(parameters, rng)

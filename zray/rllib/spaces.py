@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from .environments import InvalidEnvironmentError
+
 __all__ = [
-    "check_finite",
     "OutsideSpace",
     "batch",
+    "check_finite",
+    "check_form",
     "clip_action",
     "flat_size",
     "flatten_space",
     "flatten_to_single_ndarray",
+    "misfit",
     "normalize_action",
     "one_hot",
     "unbatch",
@@ -23,8 +27,8 @@ __all__ = [
 ]
 
 
-class OutsideSpace(ValueError):
-    """An observation has a value that its space does not have."""
+class OutsideSpace(InvalidEnvironmentError, ValueError):
+    """An observation has a form or a value that its space does not have."""
 
 
 def flat_size(space: gymnasium.Space[Any]) -> int:
@@ -47,37 +51,80 @@ def check_finite(rows: np.ndarray) -> None:
     """Look at the observations that a program asks for actions.
 
     Raises:
-        ValueError: one of them holds NaN or infinity.
+        OutsideSpace: one of them holds NaN or infinity.
     """
     if not np.isfinite(rows).all():
         number = int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
         which = f" {number} of {len(rows)}" if len(rows) > 1 else ""
-        raise ValueError(f"The observation{which} holds NaN or infinity.")
+        raise OutsideSpace(f"The observation{which} holds NaN or infinity.")
+
+
+def misfit(space: gymnasium.Space[Any], value: Any, part: str = "") -> OutsideSpace:
+    """The error about an observation, or about a part of one, of another form than its space."""
+    try:
+        shape = f" of shape {np.shape(value)}"
+    except ValueError:  # lists of several lengths
+        shape = " without a shape"
+    return OutsideSpace(f"The observation{part} is {type(value).__name__}{shape}, where the space is {space}.")
 
 
 def one_hot(space: gymnasium.Space[Any], observation: Any) -> np.ndarray:
     """An observation as one row, with the discrete parts one-hot.
 
     Raises:
-        OutsideSpace: a discrete part has a value outside of its space.  numpy would count a negative one from the end.
+        OutsideSpace: the observation has other keys, parts or shapes than its space, or a discrete part has a value
+            outside of its space.  numpy would count a negative one from the end.
     """
-    _check_discrete(space, observation, "")
+    check_form(space, observation)
     return np.asarray(gymnasium.spaces.flatten(space, observation))
 
 
-def _check_discrete(space: gymnasium.Space[Any], value: Any, part: str) -> None:
+def check_form(space: gymnasium.Space[Any], value: Any, part: str = "") -> None:
+    """Compare the form of an observation with its space: keys, lengths and shapes, and the values of discrete parts.
+
+    Args:
+        part: of an observation, as "['action_mask']".
+
+    Raises:
+        OutsideSpace: names the part.
+    """
     if isinstance(space, gymnasium.spaces.Dict):
+        if not isinstance(value, Mapping):
+            raise misfit(space, value, part)
+        if value.keys() != space.spaces.keys():
+            missing = [repr(key) for key in space.spaces if key not in value]
+            more = [repr(key) for key in value if key not in space.spaces]
+            said = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(more)} too"
+            raise OutsideSpace(f"The observation{part} {said}, where the space is {space}.")
         for key, each in space.spaces.items():
-            _check_discrete(each, value[key], f"{part}[{key!r}]")
+            check_form(each, value[key], f"{part}[{key!r}]")
     elif isinstance(space, gymnasium.spaces.Tuple):
+        if not isinstance(value, (tuple, list, np.ndarray)) or len(value) != len(space.spaces):
+            raise misfit(space, value, part)
         for number, each in enumerate(space.spaces):
-            _check_discrete(each, value[number], f"{part}[{number}]")
-    elif isinstance(space, (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete)):
+            check_form(each, value[number], f"{part}[{number}]")
+    else:
+        _check_part(space, value, part)
+
+
+def _check_part(space: gymnasium.Space[Any], value: Any, part: str) -> None:
+    try:
         values = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        raise misfit(space, value, part) from None
+    is_wrong: Any = False
+    if isinstance(space, (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete)):
         past: Any = space.start + (space.n if isinstance(space, gymnasium.spaces.Discrete) else space.nvec)
-        if values.dtype.kind not in "iub" or not np.all((values >= space.start) & (values < past)):
-            bounds = f": {space.start} to {past - 1}" if np.ndim(past) == 0 else ""
-            raise OutsideSpace(f"The observation{part} is {str(value)[:200]}, which is not in {space}{bounds}.")
+        is_wrong = values.dtype.kind not in "iub" or not np.all((values >= space.start) & (values < past))
+        bounds = f": {space.start} to {past - 1}" if np.ndim(past) == 0 else ""
+    elif values.dtype.kind not in "iubf" or values.shape != space.shape:
+        raise misfit(space, value, part)
+    elif isinstance(space, gymnasium.spaces.MultiBinary):
+        is_wrong, bounds = not np.all((values == 0) | (values == 1)), ": 0 or 1"
+    elif values.dtype.kind == "f" and np.dtype(space.dtype).kind in "iub" and not np.isfinite(values).all():
+        is_wrong, bounds = True, ": whole numbers"  # a cast would make some number of NaN
+    if is_wrong:
+        raise OutsideSpace(f"The observation{part} is {str(value)[:200]}, which is not in {space}{bounds}.")
 
 
 def flatten_space(space: gymnasium.Space[Any]) -> list[gymnasium.Space[Any]]:

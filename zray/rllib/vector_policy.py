@@ -13,7 +13,7 @@ from .filters import filter_of
 from .masks import LOWEST, mask_of
 from .model_keys import ReadKeys
 from .policy_views import PolicyViews
-from .spaces import check_finite, flat_size, one_hot
+from .spaces import OutsideSpace, check_finite, flat_size, misfit, one_hot
 from .views import Absent
 
 __all__ = ["VectorPolicy"]
@@ -108,10 +108,17 @@ class VectorPolicy(PolicyViews):
             begin = end
 
     def flatten(self, observation: Any) -> np.ndarray:
-        """An observation as a row of numbers."""
+        """An observation as a row of numbers.
+
+        Raises:
+            OutsideSpace: the observation does not fit the observation space.
+        """
         if not self.is_box:
             observation = one_hot(self.observation_space, observation)
-        return np.asarray(observation, np.float32).reshape(self.inputs)
+        try:
+            return np.asarray(observation, np.float32).reshape(self.inputs)
+        except (TypeError, ValueError) as error:
+            raise misfit(self.observation_space, observation) from error
 
     def forward(self, row: np.ndarray) -> np.ndarray:
         """The outputs for a filtered row of numbers."""
@@ -185,11 +192,21 @@ class VectorPolicy(PolicyViews):
         Returns:
             (return, observations as rows, rewards, the row behind the last step); the last one is None where the
             episode has ended by itself.
+
+        Raises:
+            OutsideSpace: an observation does not fit the observation space; the error names the step.
         """
-        observation, _ = env.reset(seed=seed)
-        flatten, forward, to_action, step, apply = self.flatten, self.forward, self.to_action, env.step, self.filter
-        rows: list[np.ndarray] = []
         rewards: list[float] = []
+
+        def flatten(observation: Any) -> np.ndarray:
+            try:
+                return self.flatten(observation)
+            except OutsideSpace as error:
+                raise OutsideSpace(f"{str(error).rstrip('.')}, in step {len(rewards)}") from error
+
+        observation, _ = env.reset(seed=seed)
+        forward, to_action, step, apply = self.forward, self.to_action, env.step, self.filter
+        rows: list[np.ndarray] = []
         while True:
             row = flatten(observation)
             rows.append(row)
