@@ -243,6 +243,29 @@ def test_faults_name_agents():
         config(env=Bare).build_algo()
 
 
+def by_number(agent, *rest, **options):
+    return agent
+
+
+@pytest.mark.parametrize(
+    ("policies", "mapping", "words"),
+    [
+        ({0: PolicySpec(), 1: PolicySpec()}, by_number, "texts, and 0 is int: name it '0', also in policy_mapping_fn"),
+        ([0, 1], None, "texts, and 0 is int: name it '0'"),
+        ({"a", 1}, by_number, "texts, and 1 is int: name it '1'"),
+        ({None: None}, by_number, "texts, and None is NoneType"),
+        ({("a", 1): None}, by_number, r"texts, and \('a', 1\) is tuple"),
+        ("shared", None, r"a list of names, or a dict: give \['shared'\], not 'shared'"),
+        (["0", "1"], by_number, r"gives 0 \(int\) for agent 0, and names of policies are texts: return '0'"),
+        (["a"], lambda agent: ["a"], r"gives \['a'\] \(list\) for agent 0"),
+    ],
+)
+def test_name_of_a_policy_that_is_no_text_is_refused_at_the_build(policies, mapping, words):
+    config = PPOConfig().environment(make_multi_agent("CartPole-v1"), env_config={"num_agents": 2})
+    with pytest.raises(TypeError, match=words):
+        config.multi_agent(policies=policies, policy_mapping_fn=mapping).build_algo()
+
+
 def test_copies_of_an_environment_are_agents():
     env = make_multi_agent("CartPole-v1")({"num_agents": 2})
     observations, _ = env.reset(seed=3)

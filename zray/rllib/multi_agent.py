@@ -58,9 +58,10 @@ class PolicyMap:
             mapping: in the place of that of training.
 
         Raises:
+            TypeError: the policy_mapping_fn gives no text.
             ValueError: the policy_mapping_fn names a policy that is not there.
         """
-        name = (mapping or self.mapping)(agent, episode)
+        name = _checked((mapping or self.mapping)(agent, episode), agent)
         if name not in self.policies:
             raise ValueError(
                 f"The policy_mapping_fn gives {name!r} for agent {agent!r}, which is none of the policies: "
@@ -108,14 +109,38 @@ def _adapted(mapping: Any, names: list[str]) -> Callable[[Any, Life], Any]:
     return lambda agent, episode: mapping(agent, **options)
 
 
+def _checked(name: Any, agent: Any) -> Any:
+    """Return the name that a policy_mapping_fn gives for an agent; None is left to a clearer error.
+
+    Raises:
+        TypeError: the name is no text.
+    """
+    if name is None or isinstance(name, str):
+        return name
+    raise TypeError(
+        f"The policy_mapping_fn gives {name!r} ({type(name).__name__}) for agent {agent!r}, and names of policies are "
+        f"texts: return {str(name)!r}, and name the policy so."
+    )
+
+
 def specs_of(policies: Any) -> dict[str, PolicySpec]:
     """The option `policies` as specifications by name.
 
     Args:
         policies: a dict of specifications, tuples (class, observation space, action space, config) or None; or names.
+
+    Raises:
+        TypeError: a name is no text, or a specification is of another kind.
     """
     if not policies:
         return {DEFAULT: PolicySpec()}
+    if isinstance(policies, str):
+        raise TypeError(f"The option policies is a list of names, or a dict: give [{policies!r}], not {policies!r}.")
+    if others := [name for name in policies if not isinstance(name, str)]:
+        raise TypeError(
+            f"Names of policies are texts, and {others[0]!r} is {type(others[0]).__name__}: name it "
+            f"{str(others[0])!r}, also in policy_mapping_fn."
+        )
     if not isinstance(policies, dict):
         names = sorted(policies) if isinstance(policies, (set, frozenset)) else policies
         return {name: PolicySpec() for name in names}
@@ -140,7 +165,7 @@ def spaces_of(name: str, spec: PolicySpec, env: Any, mapping: Callable[[Any, Lif
     agents = env.get_agent_ids() if observation is None or action is None else []
     if (observation is None or action is None) and not agents:
         agents = list(reset_agents(env, 0)[0])
-    mine = [agent for agent in agents if mapping(agent, Life(0, 0, 0)) == name]
+    mine = [agent for agent in agents if _checked(mapping(agent, Life(0, 0, 0)), agent) == name]
     for agent in mine or agents[:1]:
         observation = observation if observation is not None else env.get_observation_space(agent)
         action = action if action is not None else env.get_action_space(agent)
