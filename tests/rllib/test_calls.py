@@ -37,6 +37,16 @@ class Worker:
         threading.Event().wait()
 
 
+@pytest.fixture
+def holders():
+    """Two actors that hold all CPUs, as the workers of another algorithm do."""
+    found = [Worker.options(num_cpus=1).remote() for _ in range(2)]
+    zray.get([each.same.remote(0) for each in found])
+    yield found
+    for each in found:
+        zray.kill(each)
+
+
 def answers(found):
     return [(zray.get(ref), worker) for ref, worker in found]
 
@@ -98,4 +108,44 @@ def test_call_that_hangs_in_each_process_is_an_error(monkeypatch):
     found.add(worker.hang.remote(), 0)
     with pytest.raises(InvalidEnvironmentError, match="worker 1 did not end in 2 processes, within 0.2 s"):
         found.wait()
+    zray.kill(worker)
+
+
+def test_wait_for_a_process_says_who_runs_and_what_to_do(holders, monkeypatch):
+    monkeypatch.setattr(calls, "SAID_AFTER_S", 0.05)
+    said = []
+
+    def warning(text, *values):
+        said.append(text % values)
+        zray.kill(holders[0])
+
+    monkeypatch.setattr(calls.logger, "warning", warning)
+    started = set()
+    worker = Worker.options(num_cpus=1).remote()
+    for value in (1, 2):
+        found = Calls([worker], 60, started)
+        found.add(worker.same.remote(value), 0)
+        assert answers(found.wait()) == [(value, 0)] and started == {0}
+    assert len(said) == 1
+    assert said[0].startswith("1 of 1 env runners wait for resources, which other actors may hold: Worker x2.  ")
+    for advice in ("Call algo.stop()", "fewer num_env_runners", "num_cpus_per_env_runner"):
+        assert advice in said[0]
+    zray.kill(worker)
+
+
+def test_worker_without_a_process_does_not_count_as_hanging(holders, monkeypatch):
+    monkeypatch.setattr(calls, "REPLACEMENTS_MAX", 0)
+    worker = Worker.options(num_cpus=1).remote()
+    found = Calls([worker], 0.2, set())
+    looks, look = [], found._without_process
+
+    def without_process():
+        looks.append(look())
+        zray.kill(holders[0])
+        found._timeout_s = 60  # a new process takes its time
+        return looks[-1]
+
+    monkeypatch.setattr(found, "_without_process", without_process)
+    found.add(worker.same.remote(1), 0)
+    assert answers(found.wait()) == [(1, 0)] and looks[0] == {0}
     zray.kill(worker)

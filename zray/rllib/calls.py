@@ -5,15 +5,19 @@ A worker whose call does not end in time is replaced: its process is killed, and
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
 import re
+import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import zray
+from zray.util.state import list_actors
 
 from .environments import InvalidEnvironmentError
 
@@ -26,6 +30,10 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(zray.__file__)), "")
 # Processes that are started, one after another, for a call that does not end.  The time that each has is twice that of
 # the one before: a new process imports torch first.
 REPLACEMENTS_MAX = 5
+# Seconds after which the wait for workers without a process is explained, as by zray's own report of a slow wait.
+SAID_AFTER_S = 10.0
+# Actors of a session that are looked at for that.
+ACTORS_MAX = 10_000
 # Seconds that workers have to close their environments.
 END_SECONDS = 5.0
 
@@ -80,10 +88,12 @@ class Calls:
     Args:
         actors: the workers.  Their class has `max_restarts` and `max_task_retries`.
         timeout_s: seconds that a worker has for a call; None: no limit.
+        started: the workers that have answered before; those that answer are added.  What the others wait for is said.
     """
 
-    def __init__(self, actors: Sequence[Any], timeout_s: float | None) -> None:
+    def __init__(self, actors: Sequence[Any], timeout_s: float | None, started: set[int] | None = None) -> None:
         self._actors, self._timeout_s = actors, timeout_s
+        self._started = set(range(len(actors))) if started is None else started
         self._worker_by_ref: dict[Any, int] = {}
         self._since: dict[int, float] = {}  # worker -> when its oldest call began, or it was replaced
         self._replaced: dict[int, int] = {}  # worker -> how often, for the same call
@@ -103,17 +113,53 @@ class Calls:
         Raises:
             InvalidEnvironmentError: a call hangs in each of several processes.
         """
-        while True:
-            refs = list(self._worker_by_ref)
-            ready, _ = zray.wait(refs, num_returns=count, timeout=self._seconds_left())
-            if len(ready) >= count:
-                break
-            self._replace_late()
+        are_new = not self._started.issuperset(self._worker_by_ref.values())
+        with self._explained() if are_new else contextlib.nullcontext():
+            while True:
+                refs = list(self._worker_by_ref)
+                ready, _ = zray.wait(refs, num_returns=count, timeout=self._seconds_left())
+                if len(ready) >= count:
+                    break
+                self._replace_late()
         ended = [(ref, self._worker_by_ref.pop(ref)) for ref in ready]
         for _, worker in ended:
             self._since[worker] = time.monotonic()
             self._replaced.pop(worker, None)
+            self._started.add(worker)
         return ended
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say during a long wait for workers without a process what to do; zray says what they wait for."""
+        timer = threading.Timer(SAID_AFTER_S, lambda: self._without_process(is_said=True))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _without_process(self, is_said: bool = False) -> set[int]:
+        """Return the workers that wait for resources; with `is_said`, log which actors run, and what to do."""
+        try:
+            rows = {row["actor_id"]: row for row in list_actors(limit=ACTORS_MAX)}
+        except zray.exceptions.ZrayError:  # the session ends, or stands still
+            return set()
+        own: list[Any] = [next((rows[name] for name in rows if name in repr(actor)), {}) for actor in self._actors]
+        waiting = {
+            worker for worker, row in enumerate(own) if row.get("state") == "PENDING_CREATION" and not row["pid"]
+        }
+        if waiting and is_said:
+            others = Counter(row["class_name"] for row in rows.values() if row["state"] == "ALIVE" and row not in own)
+            held = ", ".join(f"{name} x{count}" for name, count in others.items())
+            logger.warning(
+                "%s of %s env runners wait for resources%s.  Call algo.stop() of an algorithm that is not needed "
+                "(its actors are GroupHost or Evolver), give fewer num_env_runners, or num_cpus_per_env_runner=0.5.",
+                len(waiting),
+                len(own),
+                f", which other actors may hold: {held}" if held else ": the session has too few",
+            )
+        return waiting
 
     def _seconds_left(self) -> float | None:
         if self._timeout_s is None:
@@ -134,6 +180,9 @@ class Calls:
         busy = {worker for ref, worker in self._worker_by_ref.items() if ref not in ended}
         for worker in set(self._worker_by_ref.values()) - busy:
             self._since[worker] = math.inf  # all of its calls have ended, and nobody has taken them yet
+        late = {worker for worker in busy if self._deadline(worker) <= time.monotonic()}
+        for worker in self._without_process() if late - self._started else ():
+            self._since[worker] = time.monotonic()  # no environment hangs: the worker has not begun
         for worker in sorted(busy):
             if self._deadline(worker) > time.monotonic():
                 continue

@@ -248,6 +248,7 @@ class Evolution:
         self.is_tree, self.fan_in = aggregation == "tree" and num_workers > 0, fan_in
         noise: Any = make_noise(arguments[3], noise_size)
         self.actors: list[Any] = []
+        self.started: set[int] = set()  # workers that have answered
         if num_workers:
             table = zray.put(noise)
             noise = zray.get(table)  # in place: this process holds no copy of its own
@@ -268,7 +269,7 @@ class Evolution:
             return [self.local.play(vector, iteration, block) for block in blocks]
         shared = zray.put(vector)  # once, for all actors
         found: dict[int, Played] = {}
-        calls = Calls(self.actors, self.timeout_s)
+        calls = Calls(self.actors, self.timeout_s, self.started)
         block_of: dict[Any, int] = {}
         free = list(range(len(self.actors))) * CALLS_IN_FLIGHT
         waiting = list(reversed(range(len(blocks))))

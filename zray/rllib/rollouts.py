@@ -141,6 +141,7 @@ class Rollouts:
         self.num_workers = min(num_workers, num_groups)
         self.host: Any = None
         self.actors: list[Any] = []
+        self.started: set[int] = set()  # workers that have answered
         if not self.num_workers:
             self.host = host_class(policy, groups, list(range(num_groups)))
             return
@@ -160,29 +161,30 @@ class Rollouts:
         ref = zray.put(weights)  # once, for all actors
         refs = [actor.rollout.remote(ref, observation_filter, steps, clip_rewards) for actor in self.actors]
         by_index: dict[int, Batch] = {}
-        for indices, batches in zip(self.indices, self._gather(refs), strict=True):
+        for indices, batches in zip(self.indices, self._gather(refs, self.timeout_s), strict=True):
             by_index.update(zip(indices, batches, strict=True))
         return [by_index[index] for index in sorted(by_index)]
 
-    def _gather(self, refs: list[Any]) -> list[Any]:
+    def _gather(self, refs: list[Any], timeout_s: float | None = None) -> list[Any]:
         """The values of one call of each actor.  An actor that hangs is replaced, and goes on with the same rollout.
+
+        Args:
+            timeout_s: seconds of a call that hangs; None: no limit.
 
         Raises:
             InvalidEnvironmentError: it hangs in each of several processes.
         """
-        if self.timeout_s is not None:
-            calls = Calls(self.actors, self.timeout_s)
-            for worker, ref in enumerate(refs):
-                calls.add(ref, worker)
-            calls.wait(len(refs))
+        calls = Calls(self.actors, timeout_s, self.started)
+        for worker, ref in enumerate(refs):
+            calls.add(ref, worker)
+        calls.wait(len(refs))
         return list(fetched(refs))
 
     def state(self) -> list[bytes]:
         """The state of each host of groups."""
         if self.host is not None:
             return [self.host.state()]
-        found: list[bytes] = fetched([actor.state.remote() for actor in self.actors])
-        return found
+        return self._gather([actor.state.remote() for actor in self.actors])
 
     def set_state(self, states: list[bytes]) -> None:
         """Go on from a state; the number of actors may be another one."""
@@ -197,13 +199,13 @@ class Rollouts:
         refs = []
         for actor, indices in zip(self.actors, self.indices, strict=True):
             refs.append(actor.set_state.remote(cloudpickle.dumps([groups[index] for index in indices])))
-        fetched(refs)
+        self._gather(refs)
 
     def reseed(self, seed: int) -> None:
         """Let all groups draw by other random numbers, the same for any number of actors."""
         if self.host is not None:
             self.host.reseed(seed)
-        fetched([actor.reseed.remote(seed) for actor in self.actors])
+        self._gather([actor.reseed.remote(seed) for actor in self.actors])
 
     def close(self) -> None:
         """Close all environments, and end the actors."""

@@ -237,7 +237,7 @@ class A3C(Algorithm):
         last = started + count
         weights = zray.put(self.policy.get_weights())
         actors = self.rollouts.actors
-        calls = Calls(actors, self.rollouts.timeout_s)
+        calls = Calls(actors, self.rollouts.timeout_s, self.rollouts.started)
         version_of: dict[int, int] = {}  # worker -> the version of the weights that it was given
         idle = list(range(len(actors)))
         while started < last or calls:
