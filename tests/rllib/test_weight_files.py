@@ -283,6 +283,86 @@ def test_damaged_file_is_named_before_anything_changes(tmp_path, damage, words):
     algo.stop()
 
 
+@each_kind
+@pytest.mark.parametrize(("value", "is_former"), [(np.nan, False), (np.inf, True)])
+def test_weight_that_is_no_finite_number_is_named_before_anything_changes(make, value, is_former, tmp_path):
+    algo = make()
+    path = algo.save_to_path(tmp_path)
+    name = list(algo.policy_ids())[-1]
+    trained = algo.get_policy(name).trained_names()
+    parameter = [key for key in algo.get_policy(name).get_weights() if key in trained][-1]
+
+    def damage(content):
+        content[name]["weights"][parameter] = content[name]["weights"][parameter].copy()
+        content[name]["weights"][parameter].flat[-1] = value
+
+    if is_former:
+        weights = algo.get_weights()
+        damage({each: {"weights": own} for each, own in weights.items()})
+        state = pickle.loads((tmp_path / STATE).read_bytes())
+        weights = weights if isinstance(state["filter"], dict) else weights[name]
+        state.update(weights=weights, filter=algo.policy.filter)
+        (tmp_path / STATE).write_bytes(cloudpickle.dumps(state))
+    else:
+        changed(path, damage)
+    algo.train()
+    before = bits(algo)
+    words = f"{STATE if is_former else FILE} holds NaN or infinity in the parameter '{parameter}' of policy '{name}'"
+    for restore in (algo.restore, algo.restore_from_path, Algorithm.from_checkpoint):
+        with pytest.raises(ValueError, match=f"{words}.*earlier checkpoint"):
+            restore(path)
+    assert bits(algo) == before and algo.iteration == 1
+    algo.stop()
+
+
+@pytest.mark.parametrize("part", ["mean", "squares", "count"])
+def test_statistic_of_a_filter_that_is_no_finite_number_is_named(part, tmp_path):
+    algo = built(observation_filter="MeanStdFilter")
+    algo.train()
+    path = algo.save_to_path(tmp_path)
+    changed(path, lambda content: content["default_policy"]["filter"].update({part: np.nan * algo.policy.filter.mean}))
+    if part == "count":
+        changed(path, lambda content: content["default_policy"]["filter"].update(count=float("inf")))
+    with pytest.raises(
+        ValueError, match=f"{FILE} holds NaN or infinity in the filter's '{part}' of policy 'default_pol"
+    ):
+        algo.restore(path)
+    algo.stop()
+
+
+def test_infinity_that_belongs_to_a_model_is_restored(tmp_path):
+    class Model(torch.nn.Module):
+        """A model with minus infinity in a mask, in a frozen parameter and in one that is trained; NaN in a buffer."""
+
+        def __init__(self, observation_space, action_space, outputs):
+            super().__init__()
+            self.logits, self.values = torch.nn.Linear(4, outputs), torch.nn.Linear(4, 1)
+            self.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+            self.register_buffer("unset", torch.full((3,), torch.nan))
+            self.frozen = torch.nn.Parameter(torch.full((2,), -torch.inf), requires_grad=False)
+            self.least = torch.nn.Parameter(torch.tensor([0.0, -torch.inf]))
+
+        def forward(self, rows):
+            return self.logits(rows), self.values(rows)[:, 0]
+
+    algo = built(model={"custom_model": Model})
+    algo.train()
+    path = algo.save(str(tmp_path))
+    assert_equal_next_iteration(algo, Algorithm.from_checkpoint(path))
+
+
+def test_random_numbers_of_the_program_are_in_no_checkpoint_and_stay(tmp_path):
+    algo = built()
+    own = torch.get_rng_state()
+    algo.reseed(3)
+    assert torch.equal(torch.get_rng_state(), own)
+    path = algo.save(str(tmp_path))
+    state = pickle.loads((tmp_path / STATE).read_bytes())
+    assert "torch" not in state
+    (tmp_path / STATE).write_bytes(cloudpickle.dumps({**state, "torch": own}))  # as in former checkpoints
+    assert_equal_next_iteration(algo, Algorithm.from_checkpoint(path))
+
+
 def test_weights_of_other_shapes_in_the_file_are_named(tmp_path):
     algo = built()
     path = algo.save_to_path(tmp_path)

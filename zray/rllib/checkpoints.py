@@ -14,7 +14,7 @@ from .devices import on_cpu
 from .global_random import Streams
 from .other_environments import differing
 from .spellings import logger
-from .weight_files import FILE, blanks, read_modules, write_weights
+from .weight_files import FILE, blanks, check_finite_parts, read_modules, write_weights
 
 __all__ = ["STATE", "Checkpoints", "read_state"]
 
@@ -22,7 +22,7 @@ STATE = "algorithm_state.pkl"
 # Algorithms whose learners have states of their own form; classes of users may be derived from them.
 _LEARNERS = frozenset(("PPO", "A2C", "A3C", "DQN", "SAC", "ES"))
 # The parts that the pickle of a checkpoint of each version has.
-_PARTS = ("filter", "learner", "rng", "torch", "episodes", "steps_sampled", "groups", "config", "algorithm")
+_PARTS = ("filter", "learner", "rng", "episodes", "steps_sampled", "groups", "config", "algorithm")
 
 
 def read_state(folder: str) -> dict[str, Any]:
@@ -54,6 +54,7 @@ def read_state(folder: str) -> dict[str, Any]:
             f"The file {path} holds no checkpoint of an algorithm but {type(state).__name__} without "
             f"{', '.join(lacks)}: another program has written it.  {advice}."
         )
+    state["weights_file"] = os.path.join(folder, STATE if "weights" in state else FILE)
     if "weights" not in state:  # former checkpoints have them, and whole filters, in the pickle
         state["weights"], state["filter"] = read_modules(folder, state["filter"])
     return state
@@ -153,7 +154,6 @@ class Checkpoints:
             "learner": on_cpu(self.learner_state()),
             "rng": self.rng,
             "streams": self.streams.states,
-            "torch": torch.get_rng_state(),
             "episodes": list(self.episodes),
             "steps_sampled": self.steps_sampled,
             "agent_steps_sampled": self.agent_steps_sampled,
@@ -176,7 +176,7 @@ class Checkpoints:
         """Refuse the state of something else, before anything is changed.
 
         Raises:
-            ValueError: it is another algorithm's, or its weights have other shapes.
+            ValueError: it is another algorithm's, its weights have other shapes, or a number is not finite.
         """
         _check_kin(state["algorithm"], type(self))
         own, saved = _shapes_of(self.policy.get_weights()), _shapes_of(state["weights"])
@@ -191,6 +191,10 @@ class Checkpoints:
                 f"The networks of the checkpoint have other shapes than those of this algorithm: "
                 f"{'; '.join(unlike[:3])}{more}.  Give the same model, observations and actions as then."
             )
+        several = isinstance(state["filter"], dict)
+        for name in self.policy_ids():
+            weights, found = ((part[name] if several else part) for part in (state["weights"], state["filter"]))
+            check_finite_parts(state["weights_file"], name, self.get_policy(name), weights, found)
 
     def load_checkpoint(self: Any, checkpoint: Any) -> None:
         """Go on from a checkpoint."""
@@ -201,7 +205,6 @@ class Checkpoints:
         self.set_learner_state(state["learner"])
         self.rng = state["rng"]
         self.streams.states = state.get("streams", self.streams.states)
-        torch.set_rng_state(state["torch"])
         self.episodes.clear()
         self.episodes.extend(state["episodes"])
         self.steps_sampled = state["steps_sampled"]
@@ -234,7 +237,6 @@ class Checkpoints:
             if hasattr(getattr(learner, "memory", None), "reseed"):
                 learner.memory.reseed(_whole(next(parts)))
         self.streams.states = Streams(_whole(next(parts))).states
-        torch.manual_seed(_whole(next(parts)))
         self.rollouts.reseed(_whole(next(parts)))
 
     def export_policy_model(self: Any, export_dir: str, policy_id: str = "default_policy", **ignored: Any) -> None:

@@ -220,6 +220,11 @@ class Policy(PolicyCalls):
         """The parameters of the model, by name."""
         return {name: value.detach().cpu().numpy().copy() for name, value in self.model.state_dict().items()}
 
+    def trained_names(self) -> set[str]:
+        """The names of the weights that gradients change; buffers and frozen parameters are not among them."""
+        named = self.model.named_parameters(remove_duplicate=False)
+        return {name for name, value in named if value.requires_grad}
+
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
         """Take `weights`, arrays by name, as `get_weights` returns them; they are copied into the model."""
         self.model.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})

@@ -171,6 +171,10 @@ class VectorPolicy(PolicyViews):
         """A copy of the parameters, under the name "theta"."""
         return {"theta": self.theta.copy()}
 
+    def trained_names(self) -> set[str]:
+        """The names of the weights that learn."""
+        return {"theta"}
+
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
         """Copy parameters into the vector, in place."""
         theta = np.asarray(weights["theta"], np.float32)

@@ -20,7 +20,7 @@ import msgpack
 import msgpack_numpy
 import numpy as np
 
-__all__ = ["FILE", "blanks", "read_modules", "read_weights", "write_weights"]
+__all__ = ["FILE", "blanks", "check_finite_parts", "read_modules", "read_weights", "write_weights"]
 
 FILE = "module_state.msgpack"
 ADVICE = "Start from an earlier checkpoint, or copy the file from where this one was saved."
@@ -161,6 +161,32 @@ def read_modules(folder: str, blank: Any) -> tuple[Any, Any]:
         raise ValueError(f"The file {os.path.join(folder, FILE)} {wrong}.  {ADVICE}")
     weights = {name: each["weights"] for name, each in content.items()}
     return (weights, filters) if isinstance(blank, dict) else (*weights.values(), *filters.values())
+
+
+def check_finite_parts(path: str, name: str, policy: Any, weights: Mapping[str, Any], observation_filter: Any) -> None:
+    """Refuse NaN and infinity in what a policy is to learn from or to compute with.
+
+    Buffers, parameters that are not trained, and infinity where the policy has it too count as part of the model: masks
+    hold minus infinity.
+
+    Args:
+        path: the file of the weights, for the error.
+        name: of the policy.
+
+    Raises:
+        ValueError: names file, policy and parameter.
+    """
+    own, trained = policy.get_weights(), policy.trained_names()
+    wrong = [
+        f"parameter {key!r}"
+        for key, value in weights.items()
+        if key in trained and not np.all(np.isfinite(value) | (np.isinf(value) & (np.asarray(value) == own[key])))
+    ]
+    numbers = _numbers_of(observation_filter)
+    wrong += [f"filter's {key!r}" for key, value in numbers.items() if not np.isfinite(value).all()]
+    if wrong:
+        more = f", and in {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise ValueError(f"The file {path} holds NaN or infinity in the {wrong[0]} of policy {name!r}{more}.  {ADVICE}")
 
 
 def _listed(names: Any) -> str:
