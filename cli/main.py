@@ -15,7 +15,9 @@ COMMANDS = {
     "doctor": "Find out why this machine cannot join a cluster.",
     "drain": "Have a node finish its tasks, hand over its objects, and leave.",
     "gcs": "Verify the logs of a cluster's shards.",
+    "get": "Show one actor, task, object, node or worker, with all that is known of it.",
     "keys": "Show, create and revoke keys and tokens of a cluster.",
+    "list": "List actors, jobs, nodes, objects, placement groups, tasks or workers.",
     "memory": "Show the values of a session: how large, where made, who refers to them.",
     "microbenchmark": "Measure zray beside the limits of this machine.",
     "reproduce": "Measure the paper's figures, and write a report.",
@@ -24,8 +26,14 @@ COMMANDS = {
     "start": "Start a cluster on this machine, or join one.",
     "status": "Show the sessions of this machine, and their clusters.",
     "stop": "End a session that `zray start` has started.",
+    "summary": "Count actors, tasks or objects by name and state.",
+    "timeline": "Write what ran, where and when, as a file for Perfetto.",
     "tune": "Look at experiments of zray.tune, and run them.",
 }
+
+
+# Commands in a module of another name: (module, function).
+PLACES = {"get": ("state", "get"), "list": ("state", "list_"), "summary": ("state", "summary")}
 
 
 class Commands(click.Group):
@@ -41,7 +49,8 @@ class Commands(click.Group):
             if name in absent.COMMANDS:
                 raise absent.not_built(absent.COMMANDS, name, f"the command `zray {name}`")
             return None
-        command: click.Command = getattr(importlib.import_module(f"{__package__}.{name}"), name)
+        module, function = PLACES.get(name, (name, name))
+        command: click.Command = getattr(importlib.import_module(f"{__package__}.{module}"), function)
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

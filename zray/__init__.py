@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from . import actor, cloudpickle, exceptions, experimental, internal, runtime_env, util
     from .api.actor_class import ActorClassInheritanceException, exit_actor, method
     from .api.actors import get_actor, kill
-    from .api.cluster_info import available_resources, cluster_resources, nodes, timeline
+    from .api.cluster_info import available_resources, cluster_resources, nodes
     from .api.decorator import remote
     from .api.generators import ObjectRefGenerator
     from .api.objects import as_completed, cancel, get, put, wait
     from .api.runtime_context import get_gpu_ids, get_runtime_context
     from .api.sessions import init, is_initialized, shutdown
+    from .api.timeline import profile, timeline
     from .object_ref import DynamicObjectRefGenerator, ObjectID, ObjectRef
 
 _MODULE_BY_NAME = {
     **dict.fromkeys(("LOCAL_MODE", "SCRIPT_MODE", "WORKER_MODE", "logger"), "_private.worker"),
-    **dict.fromkeys(("available_resources", "cluster_resources", "nodes", "timeline"), "api.cluster_info"),
+    **dict.fromkeys(("available_resources", "cluster_resources", "nodes"), "api.cluster_info"),
     "ActorClassInheritanceException": "exceptions",
     "ObjectID": "object_ref",
     "DynamicObjectRefGenerator": "object_ref",
@@ -39,6 +40,7 @@ _MODULE_BY_NAME = {
     **dict.fromkeys(("get_actor", "kill"), "api.actors"),
     **dict.fromkeys(("get_gpu_ids", "get_runtime_context"), "api.runtime_context"),
     **dict.fromkeys(("init", "is_initialized", "shutdown"), "api.sessions"),
+    **dict.fromkeys(("profile", "timeline"), "api.timeline"),
 }
 _MODULES = (
     *("actor", "cloudpickle", "exceptions", "experimental", "internal", "runtime_env", "util"),
@@ -79,6 +81,7 @@ __all__ = [
     "kill",
     "method",
     "nodes",
+    "profile",
     "put",
     "remote",
     "runtime_env",

@@ -433,8 +433,3 @@ def test_errors_of_tasks_can_be_pickled():
     back = pickle.loads(pickle.dumps(error))
     assert isinstance(back, KeyError) and isinstance(back, TaskError)
     assert "kept" in str(back)
-
-
-def test_what_comes_later_is_refused_in_words():
-    with pytest.raises(NotImplementedError):
-        zray.timeline()

@@ -139,8 +139,9 @@ def test_after_a_sleep_a_small_frame_is_taken_alone_and_a_large_one_with_what_ha
 @pytest.mark.parametrize("is_owner", [True, False])
 def test_what_an_ended_sessions_driver_had_submitted_is_not_undone_first(is_owner):
     """It may be a million tasks: the session is gone at once."""
-    told, ended, removed, unwatched = [], [], [], []
+    told, ended, removed, unwatched, copied = [], [], [], [], []
     node = SimpleNamespace(host="node", tell_local=told.append, end=ended.append)
+    node.workers = SimpleNamespace(event_rings=SimpleNamespace(process_ended=copied.append))
     node.session_end = SimpleNamespace(reason="")
     node.reactor = SimpleNamespace(unwatch=unwatched.append)
     node.session = SimpleNamespace(remove_job=removed.append)
@@ -149,10 +150,10 @@ def test_what_an_ended_sessions_driver_had_submitted_is_not_undone_first(is_owne
     pidfd = os.pidfd_open(os.getpid())
     life, held = os.pipe()
     doorman.pidfds["driver-1"], doorman.lives["driver-1"] = pidfd, life
-    doorman.jobs["driver-1"] = b"its job"
+    doorman.jobs["driver-1"], doorman.pids["driver-1"] = b"its job", 4711
     doorman.process_left("driver-1", "process has ended")
     assert (len(ended), len(told), len(removed)) == ((1, 0, 0) if is_owner else (0, 1, 1))
-    assert unwatched == [pidfd, life]
+    assert unwatched == [pidfd, life] and copied == [4711]
     with pytest.raises(BrokenPipeError):  # nobody listens any more: the node's end is closed
         os.write(held, b"?")
     os.close(held)

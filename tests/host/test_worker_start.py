@@ -49,6 +49,7 @@ def test_its_helper_starts_when_all_that_it_looks_at_is_there(hooks, monkeypatch
     monkeypatch.setattr(main.posix_ipc, "Semaphore", lambda name: SimpleNamespace(acquire=lambda seconds: None))
     for name in ("LogRoom", "CoreWaits"):
         monkeypatch.setattr(main, name, note)
+    monkeypatch.setattr(main, "event_log", lambda *given: None)
     session = SimpleNamespace(
         address="",
         folder=str(tmp_path),

@@ -9,6 +9,7 @@ from zray.exceptions import ProtocolError
 from zray.ids import REFS_MAX
 from zray.wire.chain import ChainResults, ChainUpdates, ChainWrite, Update
 from zray.wire.codec import MESSAGE_TYPES, Envelope, Letter, Mail, decode, decode_mail, encode, encode_mail
+from zray.wire.events import RING_BYTES_MAX
 from zray.wire.gcs import FreeCopies, GiveUpNode, HoldAtNode, ReleaseAtNode
 from zray.wire.limits import (
     BULK_BYTES_MAX,
@@ -54,6 +55,7 @@ PLENTY = {  # between the processes of a node, which have as many refs as their 
     *("Envelope.messages", "Letter.messages", "Mail.letters"),
 }
 OTHERS = {
+    ("EventRingFact.data", "Bytes"): RING_BYTES_MAX,  # what a process has recorded
     ("JobOutput.text", "Str"): TEXT_CHARACTERS_MAX,  # what programs print, a piece at a time
     ("TunnelBytes.data", "Bytes"): PIECE_BYTES_MAX,  # a connection through the head, a piece at a time
 }

@@ -268,6 +268,8 @@ TAGS = {
     290: "ListWork",
     291: "WorkListed",
     295: "TaskOverdue",
+    296: "ListEvents",
+    297: "EventsListed",
 }
 
 ROLES = (

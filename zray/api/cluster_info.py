@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ray_names import absent
 from ..wire.hosts import GetNodes
 from ..wire.task_spec import RESOURCE_UNIT
 from .sessions import require_runtime
@@ -71,15 +70,3 @@ def ask_for_nodes(*, with_dead: bool = False) -> list[Any]:
     """Facts on each node, from the head (wire/hosts.py)."""
     found: list[Any] = require_runtime().ask(lambda request: GetNodes(request, with_dead)).nodes
     return found
-
-
-def timeline(filename: str | None = None) -> Any:
-    """Absent: a trace of the tasks that ran.
-
-    Args:
-        filename: accepted for Ray's programs.
-
-    Raises:
-        NotImplementedError: always; says what to do instead.
-    """
-    raise absent.not_built(absent.NAMES, "zray.timeline")

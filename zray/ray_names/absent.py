@@ -50,13 +50,9 @@ ABILITIES = {
 
 COMMANDS = {
     "job": "Run the program with `ZRAY_ADDRESS` set.",
-    "list": "Read `zray status --format json`.",
-    "get": "Read `zray status --format json`.",
-    "summary": "Read `zray status --format json`.",
     "logs": "Read the files in the folder that `zray status` shows.",
     "stack": "Run a sampler such as `py-spy`, with the pids that `zray status` shows.",
     "debug": "Run the program with `ZRAY_LOCAL=1`, and call `breakpoint()` in the task.",
-    "timeline": "Return time stamps with the results; `zray microbenchmark` measures the machine.",
     "dashboard": "Run `zray status`.",
     "up": "Start nodes over ssh, as docs/cluster.md shows.",
     "down": "Run `zray stop` over ssh.",

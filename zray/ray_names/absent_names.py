@@ -26,7 +26,6 @@ ASK = "Use `OptunaSearch`, or pass an object with `ask` and `tell` to `AskTellSe
 
 # Functions, classes and modules, by full name.
 NAMES = {
-    "zray.timeline": "Return time stamps with the results; `zray microbenchmark` measures the machine.",
     "zray.LoggingConfig": "Configure `logging` in the program and at the start of tasks.",
     "zray.ActorID": "Use the hexadecimal text that `get_runtime_context().get_actor_id()` returns.",
     "zray.client": "Pass the address to `zray.init`.",

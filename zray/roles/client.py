@@ -12,7 +12,7 @@ Dialog (sender, message, reaction):
     local scheduler    WaitReply        a wait is over
     object manager     ObjectAllocated, PagesReserved, AllocateRefused    room for a large value
     local scheduler    InlineLimit      larger values are written into the arena
-    node               FindActorReply, ActorNamesFound, StatusReply, NodesReply, ExplainReply, WorkListed
+    node               FindActorReply, ActorNamesFound, StatusReply, NodesReply, ExplainReply, WorkListed, EventsListed
 
 A value is kept while a ref to its object lives in this process.  A place in the arena that the node has sent stays
 pinned until no ref to the object and no array on it is left (`UnpinObjects`).
@@ -26,7 +26,7 @@ from typing import Any, get_args
 
 from ..exceptions import FIRST_MARK, PAST_MARKS
 from ..ids import FIRST_RETURN, index_of, item_id, return_id, task_of
-from ..wire import actors, groups, hosts, listing, objects, reasons, session, task_spec, tasks
+from ..wire import actors, events, groups, hosts, listing, objects, reasons, session, task_spec, tasks
 from ..wire.message import Message
 from .role import handlers_of, on
 from .unfetched import Unfetched
@@ -55,6 +55,7 @@ Reply = (
     | groups.CreateGroupReply
     | groups.GroupsFound
     | listing.WorkListed
+    | events.EventsListed
 )
 
 

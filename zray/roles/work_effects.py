@@ -142,6 +142,21 @@ class WriteLine(Struct, gc=False):
     text: str
 
 
+class ReadEvents(Struct, gc=False):
+    """Read the event rings of the node's processes, of at most so many bytes.  Outcome: EventsRead."""
+
+    request: int
+    bytes_max: int
+
+
+class EventsRead(Local):
+    """Outcome of ReadEvents.  left_out: the number of rings that did not fit."""
+
+    request: int
+    rings: list[bytes]
+    left_out: int = 0
+
+
 class SessionEnds(Local):
     """Host -> local scheduler: the session ends, so actors with shutdown code stop first.  Outcome:
     ActorsHaveStopped."""
@@ -152,5 +167,13 @@ class ActorsHaveStopped(Struct, gc=False):
 
 
 WorkEffect = (
-    HoldBack | StopWorkers | InterruptWorker | HearAgain | HeadIsAlone | ActorsHaveStopped | WatchMemory | WriteLine
+    HoldBack
+    | StopWorkers
+    | InterruptWorker
+    | HearAgain
+    | HeadIsAlone
+    | ActorsHaveStopped
+    | WatchMemory
+    | WriteLine
+    | ReadEvents
 )

@@ -30,11 +30,13 @@ from ..roles.replica_effects import (
 from ..roles.role import Role, acts_at_end_of_turn
 from ..roles.services import Services
 from ..roles.work_effects import (
+    EventsRead,
     HeadIsAlone,
     HearAgain,
     HoldBack,
     InterruptWorker,
     MemoryUse,
+    ReadEvents,
     StopWorkers,
     WatchMemory,
     WriteLine,
@@ -451,6 +453,7 @@ PERFORM: dict[type, Any] = {
     HoldBack: Node._hold_processes,
     WatchMemory: Node._watch_memory,
     WriteLine: lambda self, role, effect: None,
+    ReadEvents: lambda self, role, effect: self.arrive("host", role.address, EventsRead(effect.request, [])),
     StopWorkers: Node._stop_workers,
     HearAgain: Node._hear_again,
     HeadIsAlone: lambda self, role, effect: self.world.heads.note_loneliness(effect),

@@ -332,9 +332,24 @@ def unlink(name: str) -> bool:
     return True
 
 
+def event_ring_name(session: str, pid: int) -> str:
+    """The name of the ring of a process's event records (event_ring.py)."""
+    return f"/zray-{session}-events{pid}"
+
+
+def event_rings_of(session: str) -> list[str]:
+    """The names of a session's rings of event records, sorted."""
+    return _named(event_ring_name(session, 0)[1:-1])
+
+
 def segments_of(session: str) -> list[str]:
     """The names of a session's segments, sorted."""
-    pattern = re.compile(re.escape(segment_name(session, 0)[1:-1]) + r"\d+")
+    return _named(segment_name(session, 0)[1:-1])
+
+
+def _named(beginning: str) -> list[str]:
+    """The names in shared memory that continue a beginning with a number."""
+    pattern = re.compile(re.escape(beginning) + r"\d+")
     return sorted("/" + entry for entry in os.listdir(SHARED_MEMORY_FOLDER) if pattern.fullmatch(entry))
 
 
@@ -408,5 +423,6 @@ def _write_semaphore(descriptor: int) -> None:
 
 def unlink_session(session: str) -> list[str]:
     """Remove all names of a session's shared memory and semaphores, and return them."""
-    gone = [name for name in segments_of(session) if unlink(name)]
+    names = (*segments_of(session), *event_rings_of(session))
+    gone = [name for name in names if unlink(name)]
     return gone + [name for name in semaphores_of(session) if unlink_semaphore(name)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..api.cluster_info import nodes
-from ..api.runtime_context import get_runtime_context, worker_id
+from ..api.runtime_context import worker_id
 from ..api.sessions import require_runtime
 from ..on_import import shadows
 from ..wire.listing import ActorFact, ListWork, ObjectFact, TaskFact, WorkerFact, WorkListed
@@ -56,7 +56,7 @@ def list_nodes(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -
     """List the nodes of the session, also those that died or left.
 
     Args:
-        filters: (key, "=" or "!=", value) of each condition.
+        filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
 
     Returns:
@@ -75,7 +75,7 @@ def list_actors(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) 
     Each node remembers the last 1,000 actors that died there; with a lost node its memory is gone.
 
     Args:
-        filters: (key, "=" or "!=", value) of each condition.
+        filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
 
     Returns:
@@ -88,32 +88,41 @@ def list_actors(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) 
     return _chosen(map(_actor, _work().actors), filters, limit)
 
 
-def list_tasks(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
+def list_tasks(*, filters: Filters = None, limit: int = LIMIT, detail: bool = False, **ignored: Any) -> list[State]:
     """List the tasks and calls of all programs of the session: unfinished ones, then failed, then finished ones.
 
     Each node remembers the last 5,000 that finished there, and the last 1,000 that failed; the latest come first.
 
     Args:
-        filters: (key, "=" or "!=", value) of each condition.
+        filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
+        detail: whether times and parents are added from the event records, and older tasks that only these have: each
+            process keeps its latest 16,384.  Default: False.
 
     Returns:
         Facts on each task: task_id, name, type ("NORMAL_TASK", "ACTOR_TASK"), state ("PENDING_ARGS_AVAIL",
         "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER", "RUNNING", "FINISHED", "FAILED" and others), job_id, node_id,
         actor_id, worker_pid, attempt_number and error_type ("TASK_EXECUTION_EXCEPTION", "WORKER_DIED" and others; None
-        for one that has not failed).
+        for one that has not failed).  With detail also parent_task_id, creation_time_ms, start_time_ms and end_time_ms
+        since 1970 (None: not recorded), and phases_ms: milliseconds by phase.
 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
+        NotImplementedError: detail, in local mode.
     """
-    return _chosen(map(_task, _work().tasks), filters, limit)
+    rows = map(_task, _work().tasks)
+    if detail:
+        from .task_times import with_times
+
+        rows = map(State, with_times([*rows]))
+    return _chosen(rows, filters, limit)
 
 
 def list_workers(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
     """List the living worker and driver processes of the session.
 
     Args:
-        filters: (key, "=" or "!=", value) of each condition.
+        filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
 
     Returns:
@@ -130,7 +139,7 @@ def list_objects(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any)
     """List references to values, the largest values of the session first.
 
     Args:
-        filters: (key, "=" or "!=", value) of each condition.
+        filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
 
     Returns:
@@ -149,7 +158,7 @@ def list_placement_groups(*, filters: Filters = None, limit: int = LIMIT, **igno
     """List the placement groups.
 
     Args:
-        filters: (key, "=" or "!=", value) of each condition.
+        filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
 
     Returns:
@@ -162,20 +171,19 @@ def list_placement_groups(*, filters: Filters = None, limit: int = LIMIT, **igno
 
 
 def list_jobs(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
-    """List this program.  Other programs of a cluster are not listed; `zray status` shows those of this machine.
+    """List the programs of the session.
 
     Args:
-        filters: (key, "=" or "!=", value) of each condition.
+        filters: (key, sign, value) of each condition; signs are "=", "!=", "<", ">" and "~" (contains).
         limit: at most so many are listed.  Default: 100.
 
     Returns:
-        Facts on this program: job_id, status ("RUNNING") and type ("DRIVER").
+        Facts on each program: job_id, status ("RUNNING"), type ("DRIVER"), pid and node_id.
 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
     """
-    job = State(job_id=get_runtime_context().get_job_id(), status="RUNNING", type="DRIVER")
-    return _chosen([job], filters, limit)
+    return _chosen((_job(fact) for fact in _work().workers if fact.kind == "driver"), filters, limit)
 
 
 def get_node(id: str, **ignored: Any) -> State | None:
@@ -332,6 +340,11 @@ def _actor(fact: ActorFact) -> State:
     )
 
 
+def _job(fact: WorkerFact) -> State:
+    node_id = fact.node.partition("/")[0]
+    return State(job_id=fact.job_id.hex(), status="RUNNING", type="DRIVER", pid=fact.pid, node_id=node_id)
+
+
 def _task(fact: TaskFact) -> State:
     return State(
         task_id=fact.task_id.hex(),
@@ -364,15 +377,40 @@ def _chosen(rows: Iterable[State], filters: Filters, limit: int) -> list[State]:
     if limit < 1:
         raise ValueError(f"limit must be at least 1, not {limit}.")
     for item in filters or ():
-        if len(item) != 3 or item[1] not in ("=", "!="):
-            raise ValueError(f'A filter is (key, "=" or "!=", value), as ("state", "=", "ALIVE"), not {item!r}.')
+        if len(item) != 3 or item[1] not in SIGNS:
+            signs = ", ".join(f'"{sign}"' for sign in SIGNS)
+            raise ValueError(f'A filter is (key, sign, value), as ("state", "=", "ALIVE"), with {signs}, not {item!r}.')
     found = []
     for row in rows:
-        if all((str(row.get(key)) == str(value)) is (sign == "=") for key, sign, value in filters or ()):
+        for key, _, _ in filters or ():
+            if key not in row:
+                raise ValueError(f"There is no {key!r} to filter by; there are {', '.join(row)}.")
+        if all(SIGNS[sign](row[key], value) for key, sign, value in filters or ()):
             found.append(row)
         if len(found) == limit:
             break
     return found
+
+
+def _is_equal(found: Any, value: Any) -> bool:
+    return str(found).lower() == str(value).lower()  # letters of any case, as in Ray
+
+
+def _is_less(found: Any, value: Any) -> bool:
+    try:
+        return float(found) < float(value)
+    except (TypeError, ValueError):
+        return False
+
+
+# Signs of filters: whether a fact and the value of the filter agree.
+SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": _is_equal,
+    "!=": lambda found, value: not _is_equal(found, value),
+    "<": _is_less,
+    ">": lambda found, value: _is_less(value, found),
+    "~": lambda found, value: str(value).lower() in str(found).lower(),
+}
 
 
 shadows.name_absent(__name__)

@@ -19,6 +19,7 @@ from . import (  # noqa: F401  each declares messages
     actors,
     chain,
     drains,
+    events,
     gcs,
     groups,
     homes,

@@ -36,6 +36,7 @@ from ..session.session import SEGMENTS
 from . import fork_guard, slow_wait_report, unfetched_failures  # noqa: F401  forks watches over forks
 from .array_origins import OF_GET, words_of
 from .connection import Connection, Disconnected
+from .event_log import EventLog, Kind
 from .futures import Futures
 from .object_writer import Writer
 from .published_code import Published
@@ -75,6 +76,7 @@ class Runtime:
         self.waiting = Waiting(self)
         self.writer = Writer(self)
         self.futures = Futures(self)
+        self.events: EventLog | None = None  # of a driver or a worker
         self.restored_count = 0  # refs unpickled or copied here
         self.is_worker = False
         self.job_id, self.node_id, self.namespace = b"", b"", ""
@@ -156,6 +158,10 @@ class Runtime:
     def _send_some(self) -> None:
         messages = self.client.take_messages(() if self.more_messages is None else self.more_messages())
         if messages:
+            if self.events is not None:
+                for message in messages:
+                    if type(message) is tasks.SubmitTasks:
+                        self.events.submitted(message.specs)
             try:
                 self.connection.send(messages)
             except (TypeError, ValueError, OverflowError):
@@ -292,7 +298,11 @@ class Runtime:
             if missing:
                 if len(missing) < len(refs):
                     self.waiting.raise_failure(ref.id for ref in refs)
-                self.waiting.for_values(missing, timeout)
+                began = time.perf_counter()
+                try:
+                    self.waiting.for_values(missing, timeout)
+                finally:
+                    self.note_span(Kind.GET, began, "get")
             if writable:
                 return [self.value_of(ref.id, writable=True) for ref in refs]
             # `value_of`, inlined for small values: a get of thousands spends as long here as in waiting.
@@ -346,11 +356,24 @@ class Runtime:
         self.refuse_in_the_middle()
         if self.client.buffered:
             self.flush()
-        return self.waiting.until_ready(ids, count, timeout, fetch)
+        began = time.perf_counter()
+        try:
+            return self.waiting.until_ready(ids, count, timeout, fetch)
+        finally:
+            self.note_span(Kind.WAIT, began, "wait")
 
     def why_late(self, awaited: Sequence[bytes], timeout: float) -> str:
         """Return the text for the error of an expired wait."""
         return slow_wait_report.why_late(self, awaited, timeout)
+
+    def note_span(self, kind: int, began: float, name: str) -> None:
+        """Record what this thread has done since `began` (of time.perf_counter)."""
+        if self.events is not None:
+            self.events.span(kind, self.running_task_id(), began, name)
+
+    def running_task_id(self) -> bytes:
+        """Return the id of the task that this thread runs; of a driver: its own."""
+        return self.root.task_id
 
     # --- generators ---
 
@@ -395,8 +418,12 @@ class Runtime:
             context.refuse_strangers(serialized.contained)
         submitter = submitter or self.submitter()
         object_id = put_id(submitter.task_id, submitter.next_put())
+        began = time.perf_counter()
         stored = self.store(object_id, serialized)
-        made = self.writer.made.pop(object_id, "") if type(stored) is StoredValue else ""
+        made = ""
+        if type(stored) is StoredValue:
+            made = self.writer.made.pop(object_id, "")
+            self.note_span(Kind.PUT, began, "put")
         with self.lock:
             client = self.client
             client.put(object_id, stored, serialized.contained, made)
@@ -502,5 +529,8 @@ class Runtime:
         # The rest is in no cycle: it is freed with the last thread that uses it, and not when garbage is collected.
         gone: Any = Disconnected(self.connection)
         self.client = self.waiting = self.writer = self.futures = gone
+        events, self.events = self.events, None  # the node copies the ring
+        if events is not None:
+            events.ring.close()
         self.on_other = self.more_messages = None
         self.connection.how_node_ended = lambda: ""

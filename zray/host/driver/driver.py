@@ -24,6 +24,7 @@ from ...wire.session import GoodbyeReply, Hello, ProcessDropped
 from ...wire.task_spec import TaskSpec
 from ..client.connection import Connection
 from ..client.error_hints import note_missing_module
+from ..client.event_log import event_log
 from ..client.runtime import Runtime
 from ..client.task_context import Submitter
 from ..code.module_versions import Sources
@@ -110,11 +111,11 @@ class Driver(Runtime):
         root = Submitter(root_task_id(job_id), "driver")
         super().__init__(connection, session.name, welcome.inline_bytes_max, root, session.folder)
         self.job_id, self.node_id, self.runtime_env = job_id, welcome.node_id, runtime_env
+        self.events = event_log(session.name, f"driver {os.path.basename(sys.argv[0]) or 'python'}")
         self.facts, self.namespace = hello.facts, hello.facts.namespace
         self.said_goodbye = self.has_all_output = self.has_notices = False  # the second: of other nodes, in the logs
         self.on_other = self._on_other
-        self.watch = ReloadWatch(self._has_reloaded)
-        self.sources = Sources(session.job_sources(job_id))
+        self.watch, self.sources = ReloadWatch(self._has_reloaded), Sources(session.job_sources(job_id))
         # Of sys.path and sys.modules: another number has us look, ahead of the next frame.
         self.path_count = self.modules_count = -1
         self.more_messages = self._news

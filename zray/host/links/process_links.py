@@ -17,7 +17,7 @@ import zmq
 from msgspec import Struct, field
 
 from ...exceptions import ProtocolError
-from ...wire import hosts, listing, reasons, session, tasks
+from ...wire import events, hosts, listing, reasons, session, tasks
 from ...wire.link import Link
 from ...wire.message import Message
 from ..zmq_calls import NOBLOCK, SEND_MORE, has_arrived, has_more_parts, receive, receive_if_any, send
@@ -40,6 +40,7 @@ WEIGHTS: dict[type[Message], int] = {
     hosts.NodesReply: 20,
     reasons.ExplainReply: 20,
     listing.WorkListed: 1_000,
+    events.EventsListed: 10_000,
 }
 
 

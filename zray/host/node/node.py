@@ -333,6 +333,7 @@ class Node:
             **dict.fromkeys(effects.SPILL_EFFECTS, self.spill_folder.order if self.spill_folder is not None else None),
             effects.EndSession: self._end_session,
             work_effects.WatchMemory: lambda role, effect: self.health.memory.watch(effect),
+            work_effects.ReadEvents: self._read_events,
             work_effects.WriteLine: lambda role, effect: self.log(effect.text),
             **dict.fromkeys(effects.OUTPUT_EFFECTS, self._output),
             effects.MeetHost: self._meet_host,
@@ -349,6 +350,10 @@ class Node:
             where = (self.membership.advertised or self.membership.endpoint) if self.membership is not None else ""
             self.output = OutputThread(self.session, where, lambda news: self.reactor.deliver_from_thread(role, news))
         self.output.orders.put(effect)
+
+    def _read_events(self, role: str, effect: work_effects.ReadEvents) -> None:
+        rings, left_out = self.workers.event_rings.read(effect.bytes_max)
+        self.reactor.deliver(role, work_effects.EventsRead(effect.request, rings, left_out))
 
     def _meet_host(self, role: str, effect: effects.MeetHost) -> None:
         assert self.membership is not None

@@ -48,6 +48,7 @@ class Doorman:
         self.pidfds: dict[str, int] = {}  # of drivers and commands, by address
         self.lives: dict[str, int] = {}  # of drivers, likewise: pipes that hang up when they become other programs
         self.jobs: dict[str, bytes] = {}  # of drivers, likewise
+        self.pids: dict[str, int] = {}  # of drivers, likewise
         self.count = 0
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
@@ -172,7 +173,7 @@ class Doorman:
         if hello.kind == "command":
             return  # a command asks and orders, without a job
         if hello.kind == "driver":
-            self.jobs[address] = hello.job_id
+            self.jobs[address], self.pids[address] = hello.job_id, hello.pid
         node.tell_local(ProcessJoined(address, hello.kind, hello.pid, hello.job_id, hello.worker_id, hello.facts))
 
     def _refuse(self, identity: bytes, reason: str) -> None:
@@ -221,6 +222,7 @@ class Doorman:
         if address.startswith("command-"):
             self.node.reactor.leaving.append(address)
             return
+        self.node.workers.event_rings.process_ended(self.pids.pop(address))
         if address == self.owner:
             self.owner_left(reason)  # nobody needs to undo what it had submitted: all of it ends
         else:

@@ -27,6 +27,7 @@ from ..process.process_utils import end_children, how_it_ended, last_lines, reap
 from ..process.spawn import PACKET_BYTES_MAX
 from ..session.session import Session
 from .environment_servers import EnvironmentServers
+from .event_rings import EventRings
 
 # Number of dead workers' logs kept for diagnosis; the oldest go.  In a lasting session with an actor per request, say,
 # they would fill a folder that drivers list ten times a second.
@@ -78,6 +79,7 @@ class Workers:
         self.watch = watch
         self.others = others
         self.environments = EnvironmentServers(self)
+        self.event_rings = EventRings(session.name)
         if fork_server is not None:
             self._use(fork_server)
 
@@ -203,6 +205,7 @@ class Workers:
         worker_id = self.worker_id.get(worker, 0)
         report = read_report(self.session, worker_id, pid)
         self.session.remove_note(worker_id, pid)
+        self.event_rings.process_ended(pid)
         self._keep_log(worker_id, pid)
         self._forget(worker)
         self.deliver(WorkerExited(worker, how, unclaimed, pid, report))

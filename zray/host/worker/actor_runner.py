@@ -21,6 +21,7 @@ from ...store.errors import deserialize_error, serialize_error
 from ...store.values import serialize
 from ...wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
 from ...wire.task_spec import StoredValue, TaskSpec, parse_options
+from ..client.event_log import Kind
 from ..client.task_context import Call, Submitter, current_call
 from ..output.worker_output import begun_lines
 from ..process.math_threads import threads
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .main import Worker
 
 
+CALL = int(Kind.CALL)
 # How long a leaving actor waits for its running calls: some may loop without end.
 LAST_CALLS_SECONDS = 10.0
 
@@ -104,6 +106,7 @@ class ActorHost:
         worker.root = stray
         worker.call = Call(spec, submitter=stray if self.order.checkpoint else constructor)
         threads.fit(self.options.resources)
+        began = time.perf_counter()
         try:
             cls = function_of(worker, spec.function_id)
             suggest(cls)
@@ -117,12 +120,14 @@ class ActorHost:
             if self.leavers:
                 raise ActorExit(0)
         except BaseException as error:
+            self._constructed(began, error)
             if isinstance(error, ActorExit) and os.getpid() == worker.pid:
                 reason = self._left_by(error)
                 leave(worker, reason, ActorExited(self.actor_id, reason))
             worker.say(ActorStartFailed(self.actor_id, self._death_by(error)))
             worker.flush()
             return
+        self._constructed(began)
         try:
             if self.recovery is not None and self.order.calls:
                 self.recovery.run_again()
@@ -141,6 +146,11 @@ class ActorHost:
         if self.recovery is not None:
             self.recovery.given.clear()
         self.leave_if_asked()
+
+    def _constructed(self, began: float, error: BaseException | None = None) -> None:
+        if self.worker.events is not None:
+            end = time.perf_counter()
+            self.worker.events.ran(Kind.CONSTRUCTOR, self.order.spec, began, 0.0, end, end, error)
 
     def _death_by(self, error: BaseException) -> bytes:
         """Return the error for all calls on an actor after a failed constructor."""
@@ -215,14 +225,23 @@ class ActorHost:
         """A serial actor's call."""
         worker = self.worker
         outer, worker.call = worker.call, Call(spec)
+        began = time.perf_counter()
+        read = end = 0.0
+        failed: BaseException | None = None
         try:
             args, kwargs = worker.arguments_of(spec)
+            read = time.perf_counter() if spec.deps else began
             value = self.method_of(spec)(*args, **kwargs)
+            end = time.perf_counter()
             del args, kwargs
             result = self.result_of(spec, value)
         except BaseException as error:
             result = self.outcome_of(spec, error)
-            value = error
+            value = failed = error
+        if worker.events is not None:
+            stored = time.perf_counter()
+            worker.events.ran(CALL, spec, began, read, end or stored, stored, failed)
+        failed = None
         worker.call = outer
         self.finished(spec, result)
         value = None  # an error's traceback has this frame, which would keep the error
@@ -301,18 +320,24 @@ class ActorHost:
         worker = self.worker
         token = current_call.set(Call(spec))
         self.in_threads[spec.task_id] = spec
+        began = time.perf_counter()
+        read, failed = 0.0, None
         try:
             try:
                 refused, value = self.refused(spec), None
                 if refused is None:
                     args, kwargs = worker.arguments_of(spec)
+                    read = time.perf_counter()
                     value = self.method_of(spec)(*args, **kwargs)  # lives until it is noted, with the refs inside
                 result = refused or self.result_of(spec, value)
             except BaseException as error:
                 result = self.outcome_of(spec, error)
-                value = error
+                value = failed = error
+            if worker.events is not None:
+                end = time.perf_counter()
+                worker.events.ran(CALL, spec, began, read, end, end, failed, worker.events.lane())
             self.finished(spec, result)
-            value = None  # as above
+            value = failed = None  # as above
         except BaseException as trouble:  # of zray's own: in a pool's thread it would be invisible
             crash(worker, worker.name_of(spec), trouble)
         finally:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ...object_ref import ObjectRef
 from ...store.values import serialize
 from ...wire.task_spec import TaskSpec, parse_options
+from ..client.event_log import ASYNC_LANE, Kind
 from ..client.fork_guard import end_child
 from ..client.task_context import Call, current_call
 from ..process.process_utils import end_process
@@ -232,9 +233,12 @@ class AsyncCalls:
     async def _run_now(self, spec: TaskSpec) -> None:
         current_call.set(Call(spec))  # the task's own context, invisible to other calls
         host, worker = self.host, self.worker
+        began = time.perf_counter()
+        read, failed = 0.0, None
         try:
             method, is_single = self._method_of(spec)
             args, kwargs = worker.arguments_of(spec)
+            read = time.perf_counter()
             value = method(*args, **kwargs)
             if type(value) is not ObjectRef and hasattr(value, "__await__"):  # a returned ref stays a ref
                 value = await value
@@ -250,9 +254,12 @@ class AsyncCalls:
                 result = host.result_of(spec, value)
         except BaseException as error:
             result = host.outcome_of(spec, error)
-            value = error
+            value = failed = error
+        if worker.events is not None:
+            end = time.perf_counter()
+            worker.events.ran(Kind.CALL, spec, began, read, end, end, failed, ASYNC_LANE)
         self._finished(spec, result)
-        value = None  # an error's traceback has this frame, which would keep the error alive
+        value = failed = None  # an error's traceback has this frame, which would keep the error alive
 
     def _finished(self, spec: TaskSpec, result: Result) -> None:
         host = self.host

@@ -32,6 +32,7 @@ from ...wire.message import PROTOCOL_VERSION, Message
 from ...wire.task_spec import StoredValue, TaskSpec, parse_options
 from ..client.array_origins import Origins
 from ..client.connection import Connection
+from ..client.event_log import Kind, event_log
 from ..client.recursion_guard import as_deep_as_any
 from ..client.runtime import Runtime
 from ..client.task_context import Call, Submitter, current_call
@@ -56,6 +57,7 @@ from .run_queue_delay import CoreWaits
 if TYPE_CHECKING:
     from ..code.download import CodeTaker
 
+TASK = int(Kind.TASK)
 # Results wait no longer than this for company.
 RESULT_SECONDS = 0.0005
 # Limit of an actor's methods known to be brief; each call may have options of its own.
@@ -84,6 +86,7 @@ class Worker(Runtime):
         root = Submitter(stray_task_id(welcome.node_id, worker_id))
         super().__init__(connection, welcome.session, welcome.inline_bytes_max, root, session.folder)
         self.is_worker = True
+        self.events = event_log(self.session, f"worker {worker_id}", self.name_of)
         self.client.is_argument = self.executor.arguments.__contains__
         self.paths, self.worker_id = session, worker_id
         self.worker_name = worker
@@ -206,6 +209,10 @@ class Worker(Runtime):
                     where = actor.options.where if actor is not None else parse_options(spec.options).where
                     call.submitter = Submitter(spec.task_id, self.name_of(spec), actor_id, where, self.path_of(spec))
         return call.submitter
+
+    def running_task_id(self) -> bytes:
+        call = current_call.get() or self.call
+        return self.root.task_id if call is None else call.spec.task_id
 
     def path_of(self, spec: TaskSpec) -> bytes:
         """Return the path of a task in a job with a seed; b"" otherwise, or if another job's driver submitted
@@ -332,11 +339,13 @@ class Worker(Runtime):
             self.take_options(spec)
         timer = self.cancelling.limit(spec, self.time_limit) if self.time_limit else None
         began = time.perf_counter()
+        read = 0.0
         wants_retry = False
         value = None  # lives until noted: its refs keep their objects alive
         try:
             function = self.functions.get(spec.function_id) or function_of(self, spec.function_id)
             args, kwargs = self.arguments_of(spec)
+            read = time.perf_counter() if spec.deps else began  # what has none has them at once
             value = function(*args, **kwargs)
             del args, kwargs
             took = time.perf_counter() - began
@@ -358,6 +367,10 @@ class Worker(Runtime):
             took = time.perf_counter() - began
             values, contained, wants_retry = failure(self, spec, error)
             value = error  # lives as long, for the same reason
+        if self.events is not None:
+            failed = value if not call.is_open and isinstance(value, BaseException) else None
+            self.events.ran(TASK, spec, began, read, began + took, time.perf_counter(), failed)
+            failed = None
         if spec.options and (max_calls := parse_options(spec.options).max_calls):
             self.calls[spec.function_id] += 1
             if self.calls[spec.function_id] >= max_calls and self.parting is None:

@@ -74,6 +74,7 @@ from .objects.spilling import Spilling
 from .objects.table import ObjectEntry, ObjectTable
 from .objects.undoing import Undoing
 from .objects.waits import Waits
+from .reporting.events import Events
 from .reporting.listing import Ended, Listings
 from .reporting.notices import Notices
 from .reporting.output import Output
@@ -170,7 +171,7 @@ class LocalScheduler(Role):
         self.flights = Flights(self)
         self.drain = Drain(self)
         self.explanations, self.listings, self.ended = Explanations(self), Listings(self), Ended(self)
-        self.code = JobCode(self)
+        self.events, self.code = Events(self), JobCode(self)
         self.output, self.notices = Output(self), Notices(self)
         self.small_values = SmallValues(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
@@ -184,7 +185,7 @@ class LocalScheduler(Role):
             *(self.function_table, self.remote, self.fetches, self.trips, self.stealing, self.groups, self.bundles),
             *(self.keeping, self.load, self.names, self.moves, self.guards, self.acks, self.logs, self.routes),
             *(self.remote_calls, self.results, self.members, self.recovery, self.infeasible, self.flights, self.drain),
-            *(self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
+            *(self.events, self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
             *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room, self.spilling),
             *(self.recovery.puts, self.cancels, self.generators, self.memory),
         )

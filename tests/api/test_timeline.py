@@ -1,0 +1,216 @@
+"""The timeline of a session: rows, slices and arrows of a Chrome trace, also of processes that were killed."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import zray
+
+
+@zray.remote
+def make(size):
+    with zray.profile("fill"):
+        return np.ones(size)
+
+
+@zray.remote
+def total(*parts):
+    return float(sum(part.sum() for part in parts))
+
+
+@zray.remote
+def fail():
+    raise OSError("no such part")
+
+
+@zray.remote
+class Keeper:
+    def __init__(self):
+        self.count = 0
+
+    def add(self):
+        self.count += 1
+        return os.getpid()
+
+
+@zray.remote
+class Server:
+    async def meet(self, others):
+        import asyncio
+
+        self.present = getattr(self, "present", 0) + 1
+        while self.present < others:
+            await asyncio.sleep(0.001)
+
+
+def slices(trace, name):
+    return [event for event in trace if event["ph"] == "X" and event["name"] == name]
+
+
+def rows(trace):
+    return {
+        (event["pid"], event["tid"]): event["args"]["name"]
+        for event in trace
+        if event["ph"] == "M" and event["name"] == "thread_name"
+    }
+
+
+def assert_sound(trace):
+    """The rules that Perfetto needs: whole numbers, nested slices, arrows with two ends on slices."""
+    json.loads(json.dumps(trace))
+    by_row = {}
+    for event in trace:
+        assert type(event["pid"]) is int and type(event["tid"]) is int and event["tid"] != event["pid"]
+        assert event["ts"] >= 0
+        if event["ph"] == "X":
+            assert event["dur"] >= 0
+            by_row.setdefault((event["pid"], event["tid"]), []).append(event)
+    assert by_row.keys() <= rows(trace).keys()
+    for events in by_row.values():
+        open_ends = []
+        assert events == sorted(events, key=lambda event: (event["ts"], -event["dur"]))
+        for event in events:
+            while open_ends and open_ends[-1] <= event["ts"] + 1e-6:
+                open_ends.pop()
+            end = event["ts"] + event["dur"]
+            assert not open_ends or end <= open_ends[-1] + 1e-6, event
+            open_ends.append(end)
+    starts = {event["id"]: event for event in trace if event["ph"] == "s"}
+    ends = {event["id"]: event for event in trace if event["ph"] == "f"}
+    assert starts.keys() == ends.keys() and len(starts) == sum(event["ph"] == "s" for event in trace)
+    for number, end in ends.items():
+        start = starts[number]
+        assert end["bp"] == "e" and end["ts"] >= start["ts"]
+        assert (end["name"], end["cat"]) == (start["name"], start["cat"])
+        for event in (start, end):
+            around = by_row[event["pid"], event["tid"]]
+            assert any(each["ts"] <= event["ts"] <= each["ts"] + each["dur"] + 1e-6 for each in around)
+
+
+def test_tasks_phases_spans_and_arrows_are_shown(start):
+    start(num_cpus=2)
+    parts = [make.remote(500_000) for _ in range(4)]
+    assert zray.get(total.remote(*parts)) == 2e6
+    trace = zray.timeline()
+    assert_sound(trace)
+    (sum_,) = slices(trace, "task::total")
+    assert sum_["args"]["outcome"] == "FINISHED"
+    made = slices(trace, "task::make")
+    assert len(made) == 4 and len(slices(trace, "fill")) == 4
+    assert {event["args"]["task_id"] for event in slices(trace, "fill")} == {event["args"]["task_id"] for event in made}
+    assert slices(trace, "task:store_outputs")
+    assert slices(trace, "ray.get") and sum(event["args"]["count"] for event in slices(trace, "submit_task")) == 5
+    arrows = Counter(event["name"] for event in trace if event["ph"] == "s")
+    assert arrows == {"dep": 4, "submit": 5}
+    assert all(event["ts"] + event["dur"] <= sum_["ts"] + sum_["dur"] for event in made)
+    names = rows(trace)
+    assert names[sum_["pid"], sum_["tid"]].startswith("worker ")
+    driver = slices(trace, "ray.get")[0]
+    assert names[driver["pid"], driver["tid"]].startswith("driver ")
+
+
+def test_failed_task_is_marked_with_its_error(start):
+    start(num_cpus=1)
+    with pytest.raises(OSError, match="no such part"):
+        zray.get(fail.remote())
+    (event,) = slices(zray.timeline(), "task::fail")
+    assert (event["args"]["outcome"], event["args"]["error"], event["cname"]) == ("FAILED", "OSError", "terrible")
+
+
+def test_calls_of_an_actor_have_its_row(start):
+    start(num_cpus=1)
+    keeper = Keeper.remote()
+    pid = zray.get([keeper.add.remote() for _ in range(3)])[0]
+    trace = zray.timeline()
+    assert_sound(trace)
+    calls = slices(trace, "task::Keeper.add")
+    (made,) = slices(trace, "task::Keeper")
+    assert len(calls) == 3 and {event["tid"] for event in calls} == {made["tid"]}
+    assert rows(trace)[made["pid"], made["tid"]] == f"Keeper (pid {pid})"
+
+
+def test_calls_at_the_same_time_have_rows_of_their_own(start):
+    start(num_cpus=1)
+    server = Server.remote()
+    zray.get([server.meet.remote(3) for _ in range(3)])
+    trace = zray.timeline()
+    assert_sound(trace)
+    assert len({event["tid"] for event in slices(trace, "task::Server.meet")}) == 3
+
+
+def test_records_of_a_killed_process_are_kept(start):
+    start(num_cpus=1)
+    keeper = Keeper.remote()
+    os.kill(zray.get(keeper.add.remote()), signal.SIGKILL)
+    with pytest.raises(zray.exceptions.ActorDiedError):
+        zray.get(keeper.add.remote())
+    assert len(slices(zray.timeline(), "task::Keeper.add")) == 1
+
+
+def test_file_is_the_same_trace(start, tmp_path):
+    start(num_cpus=1)
+    zray.get(make.remote(10))
+    assert zray.timeline(str(tmp_path / "t.json")) is None
+    assert zray.timeline(tmp_path / "t.json.gz") is None
+    plain = json.loads((tmp_path / "t.json").read_text())
+    packed = json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))
+    assert len(slices(plain, "task::make")) == len(slices(packed, "task::make")) == 1
+    with pytest.raises(FileNotFoundError):
+        zray.timeline(str(tmp_path / "none" / "t.json"))
+
+
+def test_tasks_of_all_nodes_are_shown(cluster):
+    cluster.connect()
+    zray.get([make.options(scheduling_strategy="SPREAD").remote(10) for _ in range(8)])
+    trace = zray.timeline()
+    assert_sound(trace)
+    made = slices(trace, "task::make")
+    assert len(made) == 8 and len({event["pid"] for event in made}) == 2
+
+
+def test_spans_are_of_the_thread_and_a_decorator_works(start):
+    start(num_cpus=1)
+
+    @zray.profile("prepare")
+    def prepare():
+        with zray.profile("inner"):
+            return 1
+
+    assert prepare() + prepare() == 2
+    trace = zray.timeline()
+    assert_sound(trace)
+    assert len(slices(trace, "prepare")) == len(slices(trace, "inner")) == 2
+    for name in ("", None):
+        with pytest.raises(ValueError, match="name of a span"):
+            zray.profile(name)
+
+
+def test_variable_switches_the_recording_off(tmp_path):
+    code = (
+        "import zray, os\n"
+        "zray.init(num_cpus=1)\n"
+        "zray.get(zray.remote(lambda: 1).remote())\n"
+        "assert not [e for e in zray.timeline() if e['ph'] == 'X']\n"
+        "assert not [n for n in os.listdir('/dev/shm') if f'{os.getpid()}' in n and 'events' in n]\n"
+        "print('none')"
+    )
+    env = {**os.environ, "ZRAY_EVENTS": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "none\n", done.stderr
+
+
+def test_spans_outside_of_sessions_and_in_local_mode_do_nothing(nothing_left):
+    with zray.profile("alone"):
+        pass
+    with zray.init(local_mode=True):
+        with zray.profile("local"):
+            assert zray.get(total.remote(np.ones(3))) == 3.0
+        with pytest.raises(NotImplementedError, match="local_mode"):
+            zray.timeline()

@@ -1,0 +1,113 @@
+"""`zray list`, `zray get` and `zray summary`: what a session has, as tables, JSON and YAML."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import zray
+from tests.scripts import ROOT, environment
+
+
+def run(*arguments, status=0):
+    command = [sys.executable, "-m", "cli.main", *arguments]
+    done = subprocess.run(command, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def listed(*arguments):
+    return json.loads(run("list", *arguments, "--format", "json").stdout)
+
+
+@zray.remote
+def work(number):
+    return number
+
+
+@zray.remote
+def fail():
+    raise OSError("no such file")
+
+
+@zray.remote
+class Keeper:
+    def keep(self):
+        return 1
+
+
+@pytest.fixture(scope="module")
+def program(session):
+    keeper = Keeper.options(name="[bold]keeper").remote()
+    zray.get(keeper.keep.remote())
+    zray.get([work.remote(number) for number in range(3)])
+    with pytest.raises(OSError):
+        zray.get(fail.remote())
+    return keeper, zray.put(b"x" * 1_000_000)
+
+
+def test_each_kind_is_listed(program):
+    (actor,) = listed("actors")
+    assert (actor["class_name"], actor["name"], actor["state"]) == ("Keeper", "[bold]keeper", "ALIVE")
+    (node,) = listed("nodes")
+    assert node["resources_total"]["CPU"] == 2.0
+    (job,) = listed("jobs")
+    assert (job["pid"], job["status"]) == (os.getpid(), "RUNNING")
+    assert {row["object_size"] > 999_999 for row in listed("objects")} == {True}
+    assert listed("placement-groups") == []
+    workers = listed("workers")
+    assert os.getpid() in [row["pid"] for row in workers] and actor["pid"] in [row["pid"] for row in workers]
+
+
+def test_filters_choose_tasks(program):
+    (failed,) = listed("tasks", "-f", "state=failed")
+    assert (failed["name"], failed["error_type"]) == ("fail", "TASK_EXECUTION_EXCEPTION")
+    assert len(listed("tasks", "--filter", "name~WOR", "-f", "state!=FAILED")) == 3
+    assert len(listed("objects", "-f", "object_size>1000")) == 1 and not listed("objects", "-f", "object_size<1000")
+    assert len(listed("tasks", "--limit", "2")) == 2
+
+
+def test_detail_adds_times_and_parents(program):
+    tasks = listed("tasks", "--detail", "-f", "name=work")
+    assert len(tasks) == 3
+    for task in tasks:
+        assert task["creation_time_ms"] <= task["start_time_ms"] <= task["end_time_ms"]
+        assert task["phases_ms"].keys() == {"wait", "read_arguments", "run", "store_results"}
+
+
+def test_table_shows_texts_as_they_are(program):
+    done = run("list", "actors")
+    assert "[bold]keeper" in done.stdout and "Keeper" in done.stdout and program[0]._actor_id.hex() in done.stdout
+    assert "1.0 MB" in run("list", "objects").stdout
+
+
+def test_empty_list_says_so_and_is_no_failure(program):
+    done = run("list", "tasks", "-f", "name=nobody")
+    assert done.stdout == "" and done.stderr == "There are no tasks with name=nobody.\n"
+
+
+def test_mistakes_are_named(program):
+    assert "KEY=VALUE" in run("list", "tasks", "-f", "state", status=2).stderr
+    assert "there are task_id, name" in run("list", "tasks", "-f", "stat=1", status=2).stderr
+    assert "No tasks have the id 'zz'" in run("get", "tasks", "zz", status=1).stderr
+    assert "Several tasks begin with ''" in run("get", "tasks", "", status=1).stderr
+
+
+def test_beginning_of_an_id_is_enough(program):
+    actor_id = program[0]._actor_id.hex()
+    found = yaml.safe_load(run("get", "actors", actor_id[:24].upper() + actor_id[24:]).stdout)
+    assert found[0]["actor_id"] == actor_id and found[0]["state"] == "ALIVE"
+    assert json.loads(run("get", "actors", actor_id, "--format", "json").stdout) == found
+
+
+def test_summaries_count_by_name_and_state(program):
+    tasks = json.loads(run("summary", "tasks", "--format", "json").stdout)["summary"]
+    assert tasks["work"]["state_counts"] == {"FINISHED": 3} and tasks["fail"]["state_counts"] == {"FAILED": 1}
+    rows = run("summary", "tasks").stdout
+    assert "FINISHED" in rows and "work" in rows
+    assert "Keeper" in run("summary", "actors").stdout
+    assert f"put at {__file__}" in run("summary", "objects").stdout

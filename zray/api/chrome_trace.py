@@ -1,0 +1,243 @@
+"""Chrome trace of event records, in the format that Perfetto and chrome://tracing open.
+
+A node is a process of the trace, and a process of zray a thread in it.  Actors with several calls at once have further
+threads.  Arrows lead from a task to the tasks that it submits, and to those that take its results.
+
+Source: Trace Event Format (Google, 2016); names and categories are those of Ray's timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ..host.client.event_log import ASYNC_LANE
+from ..ids import PARENT_HASH_BYTES
+from ..store.event_ring import Event, Kind, Outcome, RingContent
+
+__all__ = ["trace_of"]
+
+RUNS = frozenset((Kind.TASK, Kind.CALL, Kind.CONSTRUCTOR))
+SPANS = {Kind.GET: "ray.get", Kind.WAIT: "ray.wait", Kind.PUT: "ray.put"}
+# Shorter phases of a task have no slices: they would make the file four times as large.
+PHASE_NS_MIN = 50_000
+# Arrows of a trace; Perfetto stays fluent with so many.
+FLOWS_MAX = 200_000
+# Rows of calls that run at once in an actor.
+ROWS_MAX = 32
+FIRST_THREAD = 100  # a thread whose number is that of a process would name the process
+SUBMIT_NS = 1_000
+OUTCOMES = {Outcome.FINISHED: "FINISHED", Outcome.FAILED: "FAILED", Outcome.CANCELLED: "CANCELLED"}
+
+
+class Slice(NamedTuple):
+    """A slice of a row.  Times are in nanoseconds since the start of the trace."""
+
+    begin: int
+    end: int
+    name: str
+    category: str
+    args: dict[str, Any]
+    color: str = ""
+
+
+class Place(NamedTuple):
+    """The row and the times of a run."""
+
+    pid: int
+    tid: int
+    begin: int
+    end: int
+
+
+class Trace:
+    """The events of a trace that is being built."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.places: dict[bytes, Place] = {}  # of runs, by task
+        self.submits: dict[bytes, list[tuple[int, int, Place]]] = {}  # by the parent's hash: first, count, place
+        self.flows = 0
+        self.left_out = 0  # arrows
+        self.threads = 0
+
+    def name_process(self, pid: int, name: str) -> None:
+        """Name a node."""
+        self._meta("process_name", pid, 0, name=name)
+        self._meta("process_sort_index", pid, 0, sort_index=pid)
+
+    def new_thread(self, pid: int, name: str) -> int:
+        """Add a row to a node, and return its number."""
+        self.threads += 1
+        tid = FIRST_THREAD + self.threads
+        self._meta("thread_name", pid, tid, name=name)
+        self._meta("thread_sort_index", pid, tid, sort_index=self.threads)
+        return tid
+
+    def _meta(self, kind: str, pid: int, tid: int, **args: Any) -> None:
+        self.events.append({"ph": "M", "name": kind, "pid": pid, "tid": tid, "ts": 0, "args": args})
+
+    def add(self, pid: int, tid: int, slices: list[Slice]) -> None:
+        """Add the slices of a row; one that would end behind the slice around it is cut."""
+        slices.sort(key=lambda each: (each.begin, -each.end))
+        around: list[int] = []  # ends of the slices that are open
+        for each in slices:
+            while around and around[-1] <= each.begin:
+                around.pop()
+            end = min(each.end, around[-1]) if around else each.end
+            around.append(end)
+            event = {
+                "ph": "X",
+                "name": each.name,
+                "cat": each.category,
+                "pid": pid,
+                "tid": tid,
+                "ts": each.begin / 1000,
+                "dur": (end - each.begin) / 1000,
+                "args": each.args,
+            }
+            if each.color:
+                event["cname"] = each.color
+            self.events.append(event)
+
+    def arrow(self, kind: str, start: Place, end: Place) -> None:
+        """Add an arrow from one slice to another."""
+        if self.flows >= FLOWS_MAX:
+            self.left_out += 1
+            return
+        self.flows += 1
+        out = start.end - min(1_000, (start.end - start.begin) // 2) if kind == "dep" else start.begin
+        into = end.begin + min(1_000, (end.end - end.begin) // 2)
+        common = {"name": kind, "cat": kind, "id": self.flows}
+        self.events.append({"ph": "s", **common, "pid": start.pid, "tid": start.tid, "ts": out / 1000})
+        arrival = max(out, into) / 1000
+        self.events.append({"ph": "f", "bp": "e", **common, "pid": end.pid, "tid": end.tid, "ts": arrival})
+
+
+def trace_of(nodes: dict[str, list[RingContent]], left_out: int = 0) -> list[dict[str, Any]]:
+    """The events of a Chrome trace.
+
+    Args:
+        nodes: the rings of processes, by node.
+        left_out: rings that are missing.
+
+    Returns:
+        A list for json.dump.  The first event says when the trace begins, and how many records are missing.
+    """
+    clocks = {node: min(ring.offset for ring in rings) for node, rings in nodes.items()}
+    base = min(clocks.values(), default=0.0)
+    offsets = {node: clock - base for node, clock in clocks.items()}  # small: seconds since 1970 have digits to lose
+    begins = [offsets[node] + event.begin for node, rings in nodes.items() for ring in rings for event in ring.events]
+    start = min(begins, default=0.0)
+    trace = Trace()
+    for number, (node, rings) in enumerate(sorted(nodes.items()), 1):
+        trace.name_process(number, f"node {node[:8]}")
+        for ring in sorted(rings, key=lambda ring: (not ring.label.startswith("driver"), ring.label, ring.pid)):
+            _add_ring(trace, number, ring, offsets[node] - start)
+    _add_arrows(trace, [event for rings in nodes.values() for ring in rings for event in ring.events])
+    lost = sum(ring.lost for rings in nodes.values() for ring in rings)
+    facts = {
+        "start": base + start,
+        "records_lost": lost,
+        "processes_left_out": left_out,
+        "arrows_left_out": trace.left_out,
+    }
+    return [{"ph": "M", "name": "zray_record", "pid": 0, "tid": 1, "ts": 0, "args": facts}, *trace.events]
+
+
+def _add_ring(trace: Trace, pid: int, ring: RingContent, offset: float) -> None:
+    actor = next((event.name for event in ring.events if event.kind == Kind.CONSTRUCTOR), "")
+    title = f"{actor or ring.label} (pid {ring.pid})"
+    rows: dict[tuple[int, int], list[Slice]] = {}
+    row_of_task: dict[bytes, tuple[int, int]] = {}
+    ends: list[int] = []  # of the rows of calls in an event loop
+    tids: dict[tuple[int, int], int] = {}
+
+    def tid_of(row: tuple[int, int]) -> int:
+        if row not in tids:
+            tids[row] = trace.new_thread(pid, title if row == (0, 0) else f"{title} [{len(tids) + 1}]")
+        return tids[row]
+
+    runs = sorted((event for event in ring.events if event.kind in RUNS), key=lambda event: event.begin)
+    for event in runs:
+        begin = _ns(event.begin + offset)
+        end = max(_ns(event.stored + offset), begin)
+        row = (event.lane, _free_row(ends, begin, end) if event.lane == ASYNC_LANE else 0)
+        row_of_task[event.task_id] = row
+        rows.setdefault(row, []).extend(_slices_of_run(event, offset, begin, end))
+        trace.places[event.task_id] = Place(pid, tid_of(row), begin, end)
+    for event in ring.events:
+        begin = _ns(event.begin + offset)
+        row = row_of_task.get(event.task_id, (event.lane, 0))
+        if event.kind == Kind.SUBMIT:
+            parent = event.task_id[:PARENT_HASH_BYTES]
+            first, count = _counter_of(event.task_id), event.tasks
+            place = Place(pid, tid_of((0, 0)), begin, begin + SUBMIT_NS)
+            rows.setdefault((0, 0), []).append(
+                Slice(begin, begin + SUBMIT_NS, "submit_task", "submit_task", {"count": count})
+            )
+            trace.submits.setdefault(parent, []).append((first, count, place))
+        elif event.kind in SPANS or event.kind == Kind.SPAN:
+            name = SPANS.get(event.kind, event.name)
+            tid_of(row)
+            rows.setdefault(row, []).append(
+                Slice(begin, max(_ns(event.end + offset), begin), name, name, {"task_id": event.task_id.hex()})
+            )
+    for row, slices in rows.items():
+        trace.add(pid, tid_of(row), slices)
+
+
+def _slices_of_run(event: Event, offset: float, begin: int, end: int) -> Iterator[Slice]:
+    args = {
+        "task_id": event.task_id.hex(),
+        "func_or_class_name": event.name,
+        "outcome": OUTCOMES[event.outcome],
+        **({"error": event.error} if event.error else {}),
+    }
+    color = "" if event.outcome == Outcome.FINISHED else "terrible"
+    yield Slice(begin, end, f"task::{event.name}", f"task::{event.name}", args, color)
+    read, ran = _ns(event.read + offset), _ns(event.end + offset)
+    if read - begin < PHASE_NS_MIN and end - ran < PHASE_NS_MIN:
+        return
+    for phase, since, until in (
+        ("deserialize_arguments", begin, read),
+        ("execute", read, ran),
+        ("store_outputs", ran, end),
+    ):
+        if until - since >= PHASE_NS_MIN:
+            yield Slice(since, until, f"task:{phase}", f"task:{phase}", {"task_id": event.task_id.hex()})
+
+
+def _free_row(ends: list[int], begin: int, end: int) -> int:
+    """The first row whose last call has ended; the last one takes what is left."""
+    for number, last in enumerate(ends):
+        if last <= begin:
+            ends[number] = end
+            return number
+    if len(ends) < ROWS_MAX:
+        ends.append(end)
+    return len(ends) - 1
+
+
+def _add_arrows(trace: Trace, events: Iterable[Event]) -> None:
+    for event in events:
+        if event.kind not in RUNS:
+            continue
+        place = trace.places[event.task_id]
+        for dependency in event.dependencies:
+            producer = trace.places.get(dependency)
+            if producer is not None:
+                trace.arrow("dep", producer, place)
+        counter = _counter_of(event.task_id)
+        for first, count, submit in trace.submits.get(event.task_id[:PARENT_HASH_BYTES], ()):
+            if first <= counter < first + count:
+                trace.arrow("submit", submit, place)
+                break
+
+
+def _counter_of(task_id: bytes) -> int:
+    return int.from_bytes(task_id[PARENT_HASH_BYTES:], "big")
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)

@@ -1,0 +1,137 @@
+"""Event log of this process: runs of tasks, waits and spans, in the process's ring (store/event_ring.py).
+
+ZRAY_EVENTS=0 switches the recording off.  A process whose ring cannot be made goes on without it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from ...ids import PARENT_HASH_BYTES, task_of
+from ...store.event_ring import RECORD, RECORDS_AT, WHOLE, EventRing, Kind, Outcome
+
+if TYPE_CHECKING:
+    from ...wire.task_spec import TaskSpec
+
+VARIABLE = "ZRAY_EVENTS"
+# Numbers of names of functions and methods, by their ids and options; emptied if each call has new ones.
+NAMES_MAX = 4_096
+# Lanes of threads beside the main thread; calls of event loops have the last one.
+LANES_MAX = 254
+ASYNC_LANE = 255
+
+
+class EventLog:
+    """The events of a process.
+
+    Args:
+        session: name of the session.
+        label: of the process.
+        name_of: returns the name of a task, for the user.
+    """
+
+    def __init__(self, session: str, label: str, name_of: Callable[[TaskSpec], str] | None = None) -> None:
+        self.ring = EventRing(session, label)
+        self.name_of = name_of
+        self.add = self.ring.add
+        self.facts: dict[bytes, int] = {}  # constant parts of records, by function and options
+        self.ran = self._recorder()
+        self.main_thread = threading.get_ident()
+        self.lanes: dict[int, int] = {}
+
+    def lane(self) -> int:
+        """Return the lane of this thread; 0: the main thread."""
+        thread = threading.get_ident()
+        if thread == self.main_thread:
+            return 0
+        if len(self.lanes) >= LANES_MAX:
+            self.lanes.clear()
+        return self.lanes.setdefault(thread, len(self.lanes) + 1)
+
+    def _recorder(self) -> Callable[..., None]:
+        """Return the function that records runs: a closure, since each task waits for it."""
+        ring, facts_of, pack_into, size = self.ring, self.facts, WHOLE.pack_into, RECORD.size
+        memory, next_serial, new_facts = ring.memory, ring.next_serial, self._facts_of
+
+        def ran(
+            kind: int,
+            spec: TaskSpec,
+            begin: float,
+            read: float,
+            end: float,
+            stored: float,
+            error: BaseException | None = None,
+            lane: int = 0,
+        ) -> None:
+            """Record a run: when it began, had its arguments (0.0: never), had run, and had stored its results."""
+            options = spec.options
+            key = spec.function_id + options if options else spec.function_id
+            facts = facts_of.get(key)
+            if facts is None:
+                facts = new_facts(kind, key, spec)
+            if error is not None:
+                facts |= ring.number_of(type(error).__name__) << 16 | _outcome_of(error) << 40
+            if lane:
+                facts |= lane << 56
+            serial = next_serial()
+            if serial < ring.limit or ring.reserve(serial):
+                place = RECORDS_AT + serial % ring.count * size
+                pack_into(memory, place, spec.task_id, begin, read or end, end, stored, facts, serial)
+            if spec.deps:
+                ring.add_dependencies([task_of(object_id) for object_id in spec.deps])
+
+        return ran
+
+    def _facts_of(self, kind: int, key: bytes, spec: TaskSpec) -> int:
+        """Return the constant part of the records of a function or method, as WHOLE has it."""
+        name = self.name_of(spec) if self.name_of is not None else ""
+        if len(self.facts) >= NAMES_MAX:
+            self.facts.clear()
+        facts = self.facts[key] = self.ring.number_of(name) | kind << 32
+        return facts
+
+    def span(self, kind: int, task_id: bytes, begin: float, name: str) -> None:
+        """Record a span of a task or of the program, from `begin` until now."""
+        end = perf_counter()
+        self.add(kind, task_id, begin, begin, end, end, self.ring.number_of(name), lane=self.lane())
+
+    def submitted(self, specs: Sequence[TaskSpec]) -> None:
+        """Record the submission of tasks, which leave for the node now."""
+        now = perf_counter()
+        first = last = specs[0].task_id
+        if specs[-1].task_id[:PARENT_HASH_BYTES] == first[:PARENT_HASH_BYTES]:
+            self._submitted(first, specs[-1].task_id, now)
+            return
+        for spec in specs:  # of several tasks
+            if spec.task_id[:PARENT_HASH_BYTES] != first[:PARENT_HASH_BYTES]:
+                self._submitted(first, last, now)
+                first = spec.task_id
+            last = spec.task_id
+        self._submitted(first, last, now)
+
+    def _submitted(self, first: bytes, last: bytes, now: float) -> None:
+        count = _counter_of(last) - _counter_of(first) + 1
+        if count > 0:
+            self.add(Kind.SUBMIT, first, now, float(count), now, now, 0)
+
+
+def _outcome_of(error: BaseException) -> Outcome:
+    return Outcome.CANCELLED if type(error).__name__ == "TaskCancelledError" else Outcome.FAILED
+
+
+def _counter_of(task_id: bytes) -> int:
+    return int.from_bytes(task_id[PARENT_HASH_BYTES:], "big")
+
+
+def event_log(session: str, label: str, name_of: Callable[[TaskSpec], str] | None = None) -> EventLog | None:
+    """Return the event log of this process; None: it is off, or cannot be made."""
+    if os.environ.get(VARIABLE, "") == "0":
+        return None
+    try:
+        return EventLog(session, label, name_of)
+    except OSError:
+        return None

@@ -1,0 +1,61 @@
+"""Event rings of a node's processes: those that live, and copies of those that ended.
+
+A ring that is read while its process writes may have a torn record; the reader leaves such records out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+from ...store.event_ring import RECORDS_AT, reserved_bytes
+from ...store.segment import SHARED_MEMORY_FOLDER, event_ring_name, event_rings_of, unlink
+
+# Bytes of the copies that are kept of ended processes; the oldest go.
+COPIES_BYTES_MAX = 16 << 20
+
+
+class EventRings:
+    """Reads the rings of a session on this machine."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.copies: deque[bytes] = deque()
+        self.bytes = 0
+
+    def process_ended(self, pid: int) -> None:
+        """Copy the ring of a process that has ended, and remove it."""
+        name = event_ring_name(self.session, pid)
+        data = _read(name)
+        if data is None:
+            return
+        unlink(name)
+        self.copies.append(data)
+        self.bytes += len(data)
+        while self.bytes > COPIES_BYTES_MAX:
+            self.bytes -= len(self.copies.popleft())
+
+    def read(self, bytes_max: int) -> tuple[list[bytes], int]:
+        """The rings, as many as fit into so many bytes, and the number of the others."""
+        found, left_out, size = [], 0, 0
+        living = (data for name in event_rings_of(self.session) if (data := _read(name)) is not None)
+        for data in (*living, *reversed(self.copies)):
+            if size + len(data) > bytes_max:
+                left_out += 1
+            else:
+                found.append(data)
+                size += len(data)
+        return found, left_out
+
+
+def _read(name: str) -> bytes | None:
+    """The written part of a ring; None: there is none."""
+    try:
+        descriptor = os.open(SHARED_MEMORY_FOLDER + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        head = os.pread(descriptor, RECORDS_AT, 0)
+        return head + os.pread(descriptor, reserved_bytes(head), RECORDS_AT)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,309 @@
+"""Ring of event records in shared memory: the latest runs, waits and spans of one process.
+
+A process writes its own ring, and never waits for a reader.  The ring outlives a kill -9 of its process: the node
+copies the ring, and removes its name.  The layout, little-endian:
+
+    0        magic, pid, offset from the monotonic to the wall clock (seconds), records with pages, length of the label,
+             label
+    4096     names: 2 bytes of length each, UTF-8, in the order of their numbers from 1 on; a length of 0 ends them
+    65536    records of RECORD.size bytes, by their serial number modulo their count
+
+A record has a task id, four times on the monotonic clock, two numbers of names, a kind, an outcome, an attempt, a lane,
+and its serial number.  Pages are reserved before they are written: a
+full machine ends the recording, not the process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from .segment import Segment, event_ring_name, unlink
+
+__all__ = [
+    "RECORDS_AT",
+    "Event",
+    "EventRing",
+    "Kind",
+    "Outcome",
+    "RingContent",
+    "read_ring",
+    "reserved_bytes",
+]
+
+MAGIC = b"zray-ev1"
+HEADER = struct.Struct("<8sQdIH")
+RESERVED_AT = 24  # in the header
+RECORD = struct.Struct("<16sddddHHBBBBQ")
+DEPENDENCIES = struct.Struct(
+    "<16s16s16s4xBBBBQ"
+)  # of a record of the same size: kind and serial number at the same places
+WHOLE = struct.Struct("<16sddddQQ")  # the same record, with the fields from the name to the lane in one number
+KIND_AT, SERIAL_AT = 52, 56  # in a record
+LENGTH = struct.Struct("<H")
+NAMES_AT = 4096
+RECORDS_AT = 65536
+# The latest records of a process: 1 MiB, as much as it writes of them.
+COUNT_MAX = 16_384
+SIZE = RECORDS_AT + COUNT_MAX * RECORD.size
+# Records whose pages are reserved together.
+STEP = 1_024
+NAME_BYTES_MAX = 120
+OTHER = 0  # the number of names beyond those that fit
+LABEL_BYTES_MAX = 1_000
+# Longer times are no times; a process submits fewer tasks at a time.
+SECONDS_MAX = 1e12
+# Dependencies that are recorded of one run.
+DEPENDENCIES_MAX = 64
+
+
+class Kind(IntEnum):
+    """The kind of a record."""
+
+    NONE = 0
+    TASK = 1
+    CALL = 2
+    CONSTRUCTOR = 3
+    GET = 4
+    WAIT = 5
+    PUT = 6
+    SPAN = 7  # of the program: `zray.profile(name)`
+    SUBMIT = 8  # of tasks with consecutive ids; `read` is their number
+    DEPENDENCIES = 9  # of the run before
+
+
+class Outcome(IntEnum):
+    """The outcome of a run."""
+
+    FINISHED = 0
+    FAILED = 1
+    CANCELLED = 2
+
+
+class Event(NamedTuple):
+    """A record of a ring, with its names.
+
+    begin, read, end, stored: seconds, on the monotonic clock of the machine; of a run: when it began, had its
+    arguments, had run, and had stored its results.  tasks: of submissions: the number of tasks.  dependencies: ids of
+    the tasks that made its arguments.
+    """
+
+    kind: Kind
+    task_id: bytes
+    begin: float
+    read: float
+    end: float
+    stored: float
+    name: str
+    error: str
+    outcome: Outcome
+    attempt: int
+    lane: int
+    tasks: int = 0
+    dependencies: tuple[bytes, ...] = ()
+
+
+class RingContent(NamedTuple):
+    """What a ring holds.
+
+    offset: seconds from the monotonic clock to 1970.  lost: number of records that later ones have replaced.
+    """
+
+    pid: int
+    offset: float
+    label: str
+    events: list[Event]
+    lost: int
+
+
+def reserved_bytes(head: bytes) -> int:
+    """The length of the part of a ring that has records, behind its first RECORDS_AT bytes."""
+    if len(head) < RECORDS_AT or head[:8] != MAGIC:
+        return 0
+    (count,) = struct.unpack_from("<I", head, RESERVED_AT)
+    return int(min(count, COUNT_MAX)) * RECORD.size
+
+
+class EventRing:
+    """The writing end of a ring.
+
+    Records are written by `add`, or by a caller that cannot wait for a further call: with WHOLE, at `place_of` a serial
+    number that is below `limit`, or that `reserve` has accepted.
+
+    Args:
+        session: name of the session.
+        label: of the process, for readers, as "worker 3".
+
+    Raises:
+        OSError: the ring cannot be made.
+    """
+
+    def __init__(self, session: str, label: str) -> None:
+        self.name = event_ring_name(session, os.getpid())
+        unlink(self.name)  # of a former process with the same pid
+        self._segment = Segment.create(self.name, SIZE)
+        self.memory = memoryview(self._segment.mapping)
+        self.next_serial = itertools.count().__next__
+        self.count = COUNT_MAX  # of records, before one replaces another
+        self.limit: float = 0  # records with lower serial numbers have pages; infinite: all have
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._names_end = NAMES_AT
+        self._numbers: dict[str, int] = {}
+        try:
+            self._segment.reserve(0, RECORDS_AT)
+        except OSError:
+            unlink(self.name)
+            raise
+        text = label.encode("utf-8", "replace")[:LABEL_BYTES_MAX]
+        offset = time.time() - time.perf_counter()
+        HEADER.pack_into(self.memory, 0, MAGIC, os.getpid(), offset, 0, len(text))
+        self.memory[HEADER.size : HEADER.size + len(text)] = text
+
+    def number_of(self, name: str) -> int:
+        """The number of a name.  OTHER: no further names fit."""
+        found = self._numbers.get(name)
+        if found is None:
+            with self._lock:
+                found = self._numbers.get(name)
+                if found is None:
+                    found = self._add_name(name)
+        return found
+
+    def _add_name(self, name: str) -> int:
+        text = name.encode("utf-8", "replace")[:NAME_BYTES_MAX] or b"?"
+        end = self._names_end + LENGTH.size + len(text)
+        if end + LENGTH.size > RECORDS_AT:
+            return OTHER
+        self.memory[self._names_end + LENGTH.size : end] = text
+        LENGTH.pack_into(self.memory, self._names_end, len(text))
+        self._names_end = end
+        number = self._numbers[name] = len(self._numbers) + 1
+        return number
+
+    def add(
+        self,
+        kind: int,
+        task_id: bytes,
+        begin: float,
+        read: float,
+        end: float,
+        stored: float,
+        name: int,
+        error: int = 0,
+        outcome: int = 0,
+        attempt: int = 0,
+        lane: int = 0,
+    ) -> None:
+        """Write a record.  Times are of time.perf_counter()."""
+        facts = name | error << 16 | kind << 32 | outcome << 40 | attempt << 48 | lane << 56
+        serial = self.next_serial()
+        if serial < self.limit or self.reserve(serial):
+            WHOLE.pack_into(self.memory, self.place_of(serial), task_id, begin, read, end, stored, facts, serial)
+
+    def add_dependencies(self, task_ids: list[bytes]) -> None:
+        """Write the dependencies of the run that was recorded last by this thread."""
+        for begin in range(0, min(len(task_ids), DEPENDENCIES_MAX), 3):
+            some = task_ids[begin : begin + 3]
+            serial = self.next_serial()
+            if serial < self.limit or self.reserve(serial):
+                place, padded = self.place_of(serial), (*some, b"", b"")[:3]
+                DEPENDENCIES.pack_into(self.memory, place, *padded, Kind.DEPENDENCIES, len(some), 0, 0, serial)
+
+    def place_of(self, serial: int) -> int:
+        """The place of a record."""
+        return RECORDS_AT + serial % self.count * RECORD.size
+
+    def reserve(self, serial: int) -> bool:
+        """Reserve the pages of a record.  False: there are none, and the ring stays as short as it is."""
+        with self._lock:
+            if serial < self.limit or self._is_closed:
+                return serial < self.limit
+            reserved = int(self.limit)
+            count = min(serial + STEP, COUNT_MAX)
+            try:
+                if serial < COUNT_MAX:
+                    self._segment.reserve(RECORDS_AT, count * RECORD.size)
+            except OSError:
+                self.count, self.limit = max(reserved, 1), math.inf if reserved else 0
+                return False
+            self.limit = count if count < COUNT_MAX else math.inf
+            struct.pack_into("<I", self.memory, RESERVED_AT, count)
+            return True
+
+    def close(self) -> None:
+        """Reserve no further pages.  The memory goes with the last reference to the ring; the node removes the name."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._segment.close_descriptor()
+
+
+def read_ring(data: bytes) -> RingContent | None:
+    """The content of a ring, oldest records first.  None: the bytes are no ring.
+
+    Records that are being written are left out, or have a wrong number: the reader looks at each value.
+    """
+    if len(data) < RECORDS_AT:
+        return None
+    magic, pid, offset, _, length = HEADER.unpack_from(data)
+    if magic != MAGIC or not 0 <= offset <= SECONDS_MAX:
+        return None
+    label = data[HEADER.size : HEADER.size + min(length, LABEL_BYTES_MAX)].decode("utf-8", "replace")
+    names = ["(other)", *_names(data)]
+    records = sorted(_records(data))
+    events: list[Event] = []
+    before = -2
+    for serial, place in records:
+        kind = data[place + KIND_AT]
+        if kind == Kind.DEPENDENCIES:
+            if serial == before + 1 and events:
+                *ids, _, count, _, _, _ = DEPENDENCIES.unpack_from(data, place)
+                events[-1] = events[-1]._replace(dependencies=(*events[-1].dependencies, *ids[:count]))
+                before = serial
+            continue
+        before = serial
+        task_id, *times, name, error, _, outcome, attempt, lane, _ = RECORD.unpack_from(data, place)
+        if not all(0 <= each <= SECONDS_MAX for each in times):  # a record that is being written
+            continue
+        begin, read, end, stored = times
+        events.append(
+            Event(
+                Kind(kind),
+                task_id,
+                begin,
+                *((begin, begin, begin) if kind == Kind.SUBMIT else (read, end, stored)),
+                name=names[name] if name < len(names) else names[0],
+                error=names[error] if 0 < error < len(names) else "",
+                outcome=Outcome(outcome) if outcome <= Outcome.CANCELLED else Outcome.FAILED,
+                attempt=attempt,
+                lane=lane,
+                tasks=int(read) if kind == Kind.SUBMIT else 0,
+            )
+        )
+    lost = max(records[-1][0] + 1 - len(records), 0) if records else 0
+    return RingContent(pid, offset, label, events, lost)
+
+
+def _names(data: bytes) -> Iterator[str]:
+    place = NAMES_AT
+    while place + LENGTH.size < RECORDS_AT:
+        (length,) = LENGTH.unpack_from(data, place)
+        if not length:
+            return
+        place += LENGTH.size + length
+        yield data[place - length : place].decode("utf-8", "replace")
+
+
+def _records(data: bytes) -> Iterator[tuple[int, int]]:
+    """The serial number and the place of each record."""
+    for place in range(RECORDS_AT, len(data) - RECORD.size + 1, RECORD.size):
+        if Kind.NONE < data[place + KIND_AT] <= Kind.DEPENDENCIES:
+            yield int.from_bytes(data[place + SERIAL_AT : place + RECORD.size], "little"), place

@@ -1,0 +1,110 @@
+"""Times of tasks, from event records: joined to the tasks that nodes list, and older tasks beside them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..api.timeline import recorded_rings
+from ..ids import PARENT_HASH_BYTES, children_prefix
+from ..store.event_ring import Event, Kind, Outcome
+
+__all__ = ["with_times"]
+
+RUNS = frozenset((Kind.TASK, Kind.CALL))
+STATES = {Outcome.FINISHED: "FINISHED", Outcome.FAILED: "FAILED", Outcome.CANCELLED: "FAILED"}
+ERRORS = {Outcome.FINISHED: None, Outcome.FAILED: "TASK_EXECUTION_EXCEPTION", Outcome.CANCELLED: "TASK_CANCELLED"}
+
+
+class Run(NamedTuple):
+    """The last recorded run of a task, with where it ran."""
+
+    event: Event
+    node: str
+    pid: int
+    offset: float  # from the machine's clock to seconds since 1970
+
+
+def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Add times and parents to rows of tasks, and rows for recorded tasks that are not among them, latest first.
+
+    Args:
+        rows: as list_tasks() has them.
+    """
+    nodes, _ = recorded_rings("list_tasks(detail=True)")
+    runs: dict[str, Run] = {}
+    submits: dict[bytes, list[tuple[int, int, float]]] = {}  # by the parent's hash: first, number, time
+    parents: dict[bytes, str] = {}
+    for node, rings in nodes.items():
+        offset = min(ring.offset for ring in rings)  # one clock a machine
+        for ring in rings:
+            for event in ring.events:
+                if event.kind in RUNS:
+                    runs[event.task_id.hex()] = Run(event, node, ring.pid, offset)
+                    parents[children_prefix(event.task_id)] = event.task_id.hex()
+                elif event.kind == Kind.SUBMIT:
+                    first = _counter_of(event.task_id)
+                    group = submits.setdefault(event.task_id[:PARENT_HASH_BYTES], [])
+                    group.append((first, event.tasks, event.begin + offset))
+    for group in submits.values():
+        group.sort()
+    for row in rows:
+        task_id = row["task_id"]
+        yield {**row, **_times(bytes.fromhex(task_id), runs.pop(task_id, None), submits, parents)}
+    for task_id, run in sorted(runs.items(), key=lambda item: -item[1].event.end):
+        yield {**_row(task_id, run), **_times(run.event.task_id, run, submits, parents)}
+
+
+def _times(
+    task_id: bytes,
+    run: Run | None,
+    submits: dict[bytes, list[tuple[int, int, float]]],
+    parents: dict[bytes, str],
+) -> dict[str, Any]:
+    prefix, counter = task_id[:PARENT_HASH_BYTES], _counter_of(task_id)
+    group = submits.get(prefix, [])
+    place = bisect_right(group, (counter, math.inf, 0.0)) - 1  # of the last submission that begins with it or before
+    created = group[place][2] if place >= 0 and counter < group[place][0] + group[place][1] else None
+    found: dict[str, Any] = {
+        "parent_task_id": parents.get(prefix),
+        "creation_time_ms": _milliseconds(created),
+        "start_time_ms": None,
+        "end_time_ms": None,
+        "phases_ms": None,
+    }
+    if run is not None:
+        event, offset = run.event, run.offset
+        begin, read, end, stored = event.begin, event.read, event.end, event.stored
+        found["start_time_ms"] = _milliseconds(begin + offset)
+        found["end_time_ms"] = _milliseconds(stored + offset)
+        spans = {"read_arguments": read - begin, "run": end - read, "store_results": stored - end}
+        found["phases_ms"] = {name: round(1000 * max(seconds, 0.0), 3) for name, seconds in spans.items()}
+        if created is not None:
+            found["phases_ms"] = {"wait": round(1000 * max(begin + offset - created, 0.0), 3), **found["phases_ms"]}
+    return found
+
+
+def _row(task_id: str, run: Run) -> dict[str, Any]:
+    event = run.event
+    return {
+        "task_id": task_id,
+        "name": event.name,
+        "type": "ACTOR_TASK" if event.kind == Kind.CALL else "NORMAL_TASK",
+        "state": STATES[event.outcome],
+        "job_id": None,
+        "node_id": run.node,
+        "actor_id": None,
+        "worker_pid": run.pid,
+        "attempt_number": event.attempt,
+        "error_type": ERRORS[event.outcome],
+    }
+
+
+def _counter_of(task_id: bytes) -> int:
+    return int.from_bytes(task_id[PARENT_HASH_BYTES:], "big")
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(1000 * seconds)

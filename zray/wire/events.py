@@ -1,0 +1,43 @@
+"""Dialog: event records of processes, for programs that look at what ran, and when.
+
+driver, worker     ListEvents -> EventsListed    to its local scheduler
+local scheduler    ListEvents -> EventsListed    to each other local scheduler, on behalf of the process
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from .limits import Many, Text
+from .message import Message, Natural, routed
+
+# Bytes of records in an answer: those of 300,000 runs.  A node of a cluster answers with its share of them.
+BYTES_MAX = 16 << 20
+# Bytes of one ring: store/event_ring.py has less.
+RING_BYTES_MAX = 2 << 20
+
+
+class EventRingFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """The ring of a process, as store/event_ring.py writes it."""
+
+    node: Text
+    data: Annotated[bytes, Meta(max_length=RING_BYTES_MAX)]
+
+
+class ListEvents(Message, tag=routed(296, "driver, worker, local -> local")):
+    """A request for the latest records, of at most so many bytes."""
+
+    request: int
+    bytes_max: Annotated[int, Meta(ge=0, le=BYTES_MAX)] = BYTES_MAX
+
+
+class EventsListed(Message, tag=routed(297, "local -> driver, worker, local")):
+    """The rings of all processes, also of those that ended lately.
+
+    `left_out` counts rings that did not fit.  `silent` lists nodes that have not answered in time.
+    """
+
+    request: int
+    rings: Many[EventRingFact]
+    left_out: Natural = 0
+    silent: Many[Text] = []
