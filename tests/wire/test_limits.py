@@ -145,8 +145,9 @@ def too_long(node):
     if kind not in USUAL or node.max_length > ITEMS_MAX:
         return None
     length = node.max_length + 1
-    made = {"Str": "x" * length, "Bytes": bytes(length), "Dict": dict.fromkeys(map(str, range(length)), 0)}
-    return made[kind] if kind in made else [0] * length
+    if kind == "Dict":
+        return dict.fromkeys(map(str, range(length)), 0)
+    return {"Str": "x", "Bytes": b"\0"}.get(kind, [0]) * length
 
 
 @pytest.mark.parametrize("kind", MESSAGE_TYPES.values(), ids=lambda kind: kind.__name__)
