@@ -29,6 +29,7 @@ COMMANDS = {
     "summary": "Count actors, tasks or objects by name and state.",
     "timeline": "Write what ran, where and when, as a file for Perfetto.",
     "tune": "Look at experiments of zray.tune, and run them.",
+    "why": "Explain what a task, an actor, an object or a node waits for, or how it ended.",
 }
 
 

@@ -11,7 +11,7 @@ from ..api.timeline import recorded_rings
 from ..ids import PARENT_HASH_BYTES, children_prefix
 from ..store.event_ring import Event, Kind, Outcome
 
-__all__ = ["with_times"]
+__all__: list[str] = []  # for zray.util.state
 
 RUNS = frozenset((Kind.TASK, Kind.CALL))
 STATES = {Outcome.FINISHED: "FINISHED", Outcome.FAILED: "FAILED", Outcome.CANCELLED: "FAILED"}

@@ -1,0 +1,26 @@
+"""`zray why`: what a task, an actor, an object or a node waits for, or how it ended."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("id", default="", metavar="[ID]")
+@click.option("--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine.")
+def why(id: str, address: str | None) -> None:
+    """Explain what a task, an object, an actor or a node waits for, or how it ended.
+
+    The beginning of an id is enough.  Without an ID, the tasks of the session that have not ended are explained.
+    """
+    import zray
+    from zray.exceptions.printable import printable
+    from zray.util.why import why as explain
+
+    with zray.init(address=address or "auto", log_to_driver=False):
+        try:
+            lines = explain(id)
+        except ValueError as error:
+            raise click.ClickException(str(error)) from None
+    for line in lines:
+        click.echo(printable(line))

@@ -1,0 +1,85 @@
+"""`zray why`: what tasks, objects, actors and nodes wait for, or how they ended."""
+
+import pytest
+
+import zray
+from tests.cli.commands import zray as command
+from tests.gates import until
+from zray.util import state
+from zray.util.why import why
+
+
+@zray.remote
+def wait(gate):
+    gate.wait()
+
+
+@zray.remote
+def add(number):
+    return number + 1
+
+
+@zray.remote
+def fail():
+    raise OSError("no such file")
+
+
+@zray.remote
+class Keeper:
+    def keep(self):
+        return 1
+
+
+def lines_of(*arguments):
+    done = command("why", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_waiting_tasks_are_explained_with_the_chain_behind(start, gate):
+    start(num_cpus=1)
+    first = wait.remote(gate)
+    second, third = add.remote(first), add.remote(1)
+    until(lambda: any(task.state == "RUNNING" for task in state.list_tasks()))
+    lines = lines_of()
+    assert lines[0].startswith("3 tasks have not ended: ")
+    text = "\n".join(lines)
+    assert "waits for an argument" in text and "task wait runs on node" in text and "held by task wait" in text
+    chain = lines_of(second.hex())
+    assert "waits for an argument" in chain[0] and "task wait runs" in chain[1] and len(chain) == 2
+    (title, reason, holder) = lines_of(third.task_id().hex())
+    assert "PENDING_NODE_ASSIGNMENT" in title and "0 of 1 CPU free" in reason and "held by task wait" in holder
+    gate.open()
+
+
+def test_ended_tasks_are_told_with_their_times(start):
+    start(num_cpus=1)
+    ref = add.remote(1)
+    zray.get(ref)
+    (ended, phases) = lines_of(ref.task_id().hex())
+    assert "task add" in ended and " finished on node " in ended and ", in process " in ended
+    assert phases.strip().startswith("wait ") and "run " in phases
+    assert "is here" in lines_of(ref.hex())[0]
+    with pytest.raises(OSError):
+        zray.get(fail.remote())
+    (failed,) = state.list_tasks(filters=[("state", "=", "FAILED")])
+    assert " failed with TASK_EXECUTION_EXCEPTION on node " in lines_of(failed.task_id)[0]
+    assert lines_of() == ["No task waits or runs."]
+
+
+def test_actors_and_nodes_are_explained(start):
+    start(num_cpus=1)
+    keeper = Keeper.options(name="keeper").remote()
+    zray.get(keeper.keep.remote())
+    (line,) = why(keeper._actor_id.hex())
+    assert line.startswith("actor Keeper named 'keeper' (") and "is ALIVE on node" in line and "in process" in line
+    holder = Keeper.options(num_cpus=1).remote()
+    zray.get(holder.keep.remote())
+    waiting = Keeper.options(num_cpus=1).remote()
+    until(lambda: waiting._actor_id.hex() in [row.actor_id for row in state.list_actors()])
+    assert "is PENDING_CREATION" in why(waiting._actor_id.hex())[0]
+    assert any("0 of 1 CPU free" in text for text in why(waiting._actor_id.hex()))
+    node = state.list_nodes()[0].node_id
+    assert why(node[:6]) == [f"node 127.0.0.1 ({node}) is ALIVE"]
+    done = command("why", "zz")
+    assert done.returncode == 1 and "No task, actor or node has the id 'zz'" in done.stderr

@@ -1,0 +1,119 @@
+"""Reasons: what a task, an actor, an object or a node waits for, or how it ended, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..api.sessions import require_runtime
+from ..exceptions.printable import printable
+from ..ids import FIRST_RETURN, OBJECT_ID_BYTES, TASK_ID_BYTES
+from ..wire.reasons import Explain, ExplainReply
+from . import state
+
+__all__ = ["why"]
+
+# Rows that are looked at to find an id.
+ROWS = 1_000_000
+# Tasks that are explained where no id is given: those that wait for longest.
+WAITING_SHOWN = 3
+ENDED = ("FINISHED", "FAILED")
+SHORT_ID = 8
+
+
+def why(id: str = "") -> list[str]:
+    """Explain what something waits for, or how it ended.
+
+    Args:
+        id: of a task, an object, an actor or a node, in hexadecimal; its beginning is enough.  Default "": the
+            unfinished tasks of the session, three of them.
+
+    Returns:
+        Lines for people.  Deeper reasons begin with more spaces.
+
+    Raises:
+        ValueError: nothing has the id, or several things begin with it.
+
+    Example:
+        print("\\n".join(zray.util.why.why(ref.hex())))
+    """
+    if not id:
+        return _of_session()
+    wanted = id.lower()
+    kinds: list[tuple[Callable[..., list[Any]], str, Callable[[Any], list[str]]]] = [
+        (lambda: state.list_tasks(detail=True, limit=ROWS), "task_id", _of_task),
+        (lambda: state.list_actors(limit=ROWS), "actor_id", _of_actor),
+        (lambda: state.list_nodes(limit=ROWS), "node_id", _of_node),
+    ]
+    if len(wanted) == 2 * OBJECT_ID_BYTES:
+        task = wanted[: 2 * TASK_ID_BYTES]
+        rows = state.list_tasks(filters=[("task_id", "=", task)], detail=True, limit=ROWS)
+        ended = [row for row in rows if row["state"] in ENDED]
+        return [*_explained([bytes.fromhex(wanted)]), *(_of_task(ended[0]) if ended else ())]
+    for ask, key, explain in kinds:
+        found = {row[key]: row for row in ask() if row[key].startswith(wanted)}
+        if len(found) > 1:
+            near = ", ".join(sorted(found)[:3])
+            raise ValueError(f"Several things begin with {id!r}: {near}.")
+        if found:
+            return explain(next(iter(found.values())))
+    raise ValueError(f"No task, actor or node has the id {id!r}: `zray list tasks` shows the ids there are.")
+
+
+def _of_session() -> list[str]:
+    rows = state.list_tasks(filters=[("state", "!=", "FINISHED"), ("state", "!=", "FAILED")], limit=ROWS)
+    if not rows:
+        return ["No task waits or runs."]
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row["state"]] = counts.get(row["state"], 0) + 1
+    waiting = [row for row in rows if row["state"] != "RUNNING"] or rows
+    lines = [f"{len(rows):,} tasks have not ended: " + ", ".join(f"{n:,} {name}" for name, n in counts.items()) + "."]
+    for row in waiting[:WAITING_SHOWN]:
+        lines += _of_task(row)
+    if len(waiting) > WAITING_SHOWN:
+        lines.append(f"and {len(waiting) - WAITING_SHOWN:,} more; `zray why ID` explains each of them")
+    return lines
+
+
+def _of_task(row: Any) -> list[str]:
+    name = f"task {row['name']} ({row['task_id']})"
+    if row["state"] not in ENDED:
+        return [f"{name} is {row['state']}:", *_explained([bytes.fromhex(row["task_id"]) + FIRST_RETURN], 1)]
+    where = f"on node {row['node_id'][:SHORT_ID]}"
+    if row["worker_pid"]:
+        where += f", in process {row['worker_pid']}"
+    ended = "failed" if row["state"] == "FAILED" else "finished"
+    error = f" with {row['error_type']}" if row["error_type"] else ""
+    attempts = f" after {row['attempt_number']:,} retries" if row["attempt_number"] else ""
+    lines = [f"{name} {ended}{error} {where}{attempts}"]
+    if row.get("phases_ms"):
+        parts = ", ".join(f"{phase.replace('_', ' ')} {ms:,.3f} ms" for phase, ms in row["phases_ms"].items())
+        lines.append(f"  {parts}")
+    if row.get("parent_task_id"):
+        lines.append(f"  submitted by task {row['parent_task_id']}")
+    return lines
+
+
+def _of_actor(row: Any) -> list[str]:
+    named = f" named {row['name']!r}" if row["name"] else ""
+    line = f"actor {row['class_name']}{named} ({row['actor_id']}) is {row['state']}"
+    if row["state"] in ("ALIVE", "DEAD"):
+        place = f" on node {row['node_id'][:SHORT_ID]}, in process {row['pid']}"
+        calls = state.list_tasks(filters=[("actor_id", "=", row["actor_id"])], limit=ROWS)
+        open_ = [call for call in calls if call["state"] not in ENDED]
+        lines = [line + place]
+        for call in open_[:WAITING_SHOWN]:
+            lines += [f"  {text}" for text in _of_task(call)]
+        return lines
+    return [f"{line}:", *_explained([bytes.fromhex(row["actor_id"]) + FIRST_RETURN], 1)]
+
+
+def _of_node(row: Any) -> list[str]:
+    reason = f": {row['state_message']}" if row["state_message"] else ""
+    return [f"node {row['node_name']} ({row['node_id']}) is {row['state']}{reason}"]
+
+
+def _explained(object_ids: Sequence[bytes], depth: int = 0) -> list[str]:
+    found: ExplainReply = require_runtime().ask(lambda request: Explain(request, [*object_ids]))
+    return ["  " * depth + printable(line) for line in found.lines]
