@@ -20,6 +20,7 @@ from ..on_import import shadows
 from . import session
 from .checkpoint import Checkpoint, check
 from .metrics import SHOWN_MAX, as_metrics, recordable, text_of
+from .parameters import FunctionWithParameters, how_to_pass, required_of
 from .unknown import shown
 
 __all__ = ["FunctionRun", "Reporter", "StatusReporter", "TrialStopped", "call_form", "function"]
@@ -38,28 +39,29 @@ Item = tuple[dict[str, Any], "Checkpoint | None", float]  # metrics, checkpoint,
 
 
 def call_form(function: Callable[..., Any]) -> str:
-    """How a function wants to be called: "config", "reporter" or "checkpoint_dir".
+    """Return the argument of a function beside the configuration: "config" (none), "reporter", "checkpoint_dir", or
+    "second", a reporter of another name.
 
     Raises:
-        TypeError: in no way that is known.
+        TypeError: the function takes no configuration, or requires other arguments.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return "config"
-    names = [each.name for each in parameters]
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    required = [each for each in positional if each.default is each.empty]
-    if "checkpoint_dir" in names:
-        return "checkpoint_dir"
-    if "reporter" in names or len(required) == 2:
-        return "reporter"
-    if len(required) <= 1 and (positional or any(each.kind is each.VAR_POSITIONAL for each in parameters)):
-        return "config"
-    name = getattr(function, "__name__", repr(function))
+    named = [each.name for each in parameters[1:] if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    form = next((name for name in ("checkpoint_dir", "reporter") if name in named), "config")
+    required = [each for each in required_of(parameters[1:]) if each.name != form]
+    if parameters and parameters[0].kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
+        if not required:
+            return form
+        is_plain = not isinstance(getattr(function, "func", function), FunctionWithParameters)
+        if len(required) == 1 and form == "config" and is_plain and required[0].kind is not required[0].KEYWORD_ONLY:
+            return "second"
+    name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", repr(function))
     raise TypeError(
         f"A trainable function takes (config), (config, reporter) or (config, checkpoint_dir=None), and {name} takes "
-        f"({', '.join(names)})."
+        f"({', '.join(each.name for each in parameters)}).{how_to_pass([each.name for each in required])}"
     )
 
 
@@ -97,6 +99,8 @@ class FunctionRun:
                 path = self.checkpoint.path if self.checkpoint is not None else None
                 returned = self._function(self._config, checkpoint_dir=path)
             elif form == "reporter":
+                returned = self._function(self._config, reporter=Reporter(self))
+            elif form == "second":
                 returned = self._function(self._config, Reporter(self))
             else:
                 returned = self._function(self._config)

@@ -114,8 +114,12 @@ def _read_names() -> None:
                 registered.setdefault(name, value)
 
 
-def trainable_of(value: Any) -> tuple[str, Any]:
+def trainable_of(value: Any, *, is_whole: bool = True) -> tuple[str, Any]:
     """Return the name, and the function or class, that a program asks to run.
+
+    Args:
+        value: the function, class or name.
+        is_whole: False: `with_parameters` may pass arguments later.
 
     Raises:
         TuneError: a name that is not known, or something that cannot be run.
@@ -130,18 +134,19 @@ def trainable_of(value: Any) -> tuple[str, Any]:
                 f"No trainable is registered as {value!r}.{nearest(value, _trainables)}  Registered: {known}.  Call "
                 "register_trainable first."
             )
-        return value, _checked(_trainables[value])
+        return value, _checked(_trainables[value], is_whole=is_whole)
     target = getattr(value, "func", value)  # functools.partial
     if not callable(value):
         raise TuneError(f"A trainable is a function, a class or a registered name, not {type(value).__name__}.")
-    _checked(value)
+    _checked(value, is_whole=is_whole)
     name = getattr(value, "__name__", None) or getattr(target, "__name__", None) or type(value).__name__
     return ("lambda" if name == "<lambda>" else str(name)), value
 
 
-def _checked(trainable: Any) -> Any:
+def _checked(trainable: Any, *, is_whole: bool = False) -> Any:
     """Return the function or class.  Raises TuneError if it evidently does not run."""
     from .functions import call_form
+    from .parameters import check_setup
     from .trainable import Trainable
 
     if isinstance(trainable, type):
@@ -150,6 +155,8 @@ def _checked(trainable: Any) -> Any:
                 f"The class {trainable.__name__} is no trainable: derive it from tune.Trainable, and define setup and "
                 "step."
             )
+        if is_whole:
+            check_setup(trainable)
         return trainable
     function = getattr(trainable, "func", trainable)  # functools.partial
     for each in (function, getattr(function, "__call__", None)):  # noqa: B004
@@ -160,7 +167,8 @@ def _checked(trainable: Any) -> Any:
                 f"asyncio.run({name}(config))."
             )
     try:
-        call_form(trainable)
+        if is_whole:
+            call_form(trainable)
     except TypeError as error:
         raise TuneError(str(error)) from None
     return trainable

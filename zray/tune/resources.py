@@ -221,7 +221,7 @@ def with_resources(trainable: Any, resources: Any) -> Any:
 
         from .registry import trainable_of
 
-        _, found = trainable_of(trainable)
+        _, found = trainable_of(trainable, is_whole=False)
         made = functools.partial(found)
         functools.update_wrapper(made, found)
     made._tune_resources = resources
