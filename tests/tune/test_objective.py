@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from zray import tune
+from zray.tune import plots
 from zray.tune.controller import Controller
 from zray.tune.dry_run import Facts, compared
 from zray.tune.events import Capacity, Report
 from zray.tune.listing import listed
 from zray.tune.metrics import recordable
 from zray.tune.objective import LAST, Objective, number_of
-from zray.tune.outcomes import value_in_scope
+from zray.tune.outcomes import best_trial_of, value_in_scope
 from zray.tune.recorded import Recorded
 from zray.tune.reporters import rows, view
 from zray.tune.schedulers import ASHAScheduler, FIFOScheduler, HyperBandScheduler, MedianStoppingRule
@@ -250,3 +251,71 @@ def test_reason_of_the_median_rule_about_no_number_is_true():
         "at training_iteration 1 no m of it so far is a finite number, and 0.5 is the median of the averages of "
         "1 trials"
     )
+
+
+MIXED = [
+    10.5,
+    9.25,
+    "diverged",
+    100.0,
+    None,
+    1 + 2j,
+    True,
+    NAN,
+    [1.0],
+    -INF,
+    np.array([7.0]),
+    {"a": 1},
+    "3",
+    Decimal(8),
+]
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("value", MIXED, ids=repr)
+def test_first_rows_are_those_of_the_best_result_for_any_mix_of_values(mode, value):
+    for values in (MIXED, MIXED[::-1], [10.5, value, 9.25, 100.0], [value, 100.0, 9.25]):
+        trials = trials_with(values)
+        expected = []
+        while trials:
+            try:
+                expected.append(best_trial_of(trials, "m", mode) if len(trials) > 1 else trials[0])
+            except RuntimeError:
+                break
+            trials.remove(expected[-1])
+        listing = [row["trial"] for row in listed(Recorded("/e", trials_with(values), "m", mode, None, ""))]
+        assert listing[: len(expected)] == [each.name for each in expected]
+        table = rows.picked(trials_with(values), None, "m", mode, by_metric=True)
+        assert [each.name for each in table] == listing
+
+
+def test_parameter_of_the_name_of_the_metric_does_not_order_the_rows():
+    trials = trials_with([3.0, 1.0])
+    for trial, own in zip(trials, (0, 9), strict=True):
+        trial.chosen = {"m": own}
+        trial.config = {"m": own}
+    assert listed(Recorded("/e", trials, "m", "min", None, ""))[0]["trial"] == "f_1"
+
+
+@pytest.mark.parametrize(
+    ("descending", "order"),
+    [(False, [True, 9.25, 10.5, NAN, -INF, "a", "b"]), (True, [10.5, 9.25, True, NAN, -INF, "b", "a"])],
+)
+def test_column_of_numbers_and_texts_has_the_numbers_first(descending, order):
+    trials = trials_with(["b", 10.5, NAN, "a", 9.25, -INF, True])
+    found = listed(Recorded("/e", trials, None, None, None, ""), sort="m", descending=descending)
+    assert repr([row["m"] for row in found]) == repr(order)
+
+
+def test_best_ever_is_left_out_where_it_is_the_best_last_value():
+    tied = experiment_of([[1.0, 3.0], [5.0, 1.0]])
+    assert tied.best_ever is not tied.best
+    assert "ever" not in view.view_of(tied, "").best_in_words()
+    assert "best ever 0.5" in view.view_of(experiment_of([[5.0, 1.0], [0.5, 3.0]]), "").best_in_words()
+
+
+@pytest.mark.parametrize("value", [True, 3, 2.5, NAN, -INF, "3", "0x10", "a", None, [1.0]], ids=repr)
+def test_cells_of_the_plot_say_which_values_are_ordered_as_numbers(value):
+    number = number_of(value)
+    words = f'data-number="{number!r}"' if number is not None and math.isfinite(number) else ">"
+    assert words in plots._cell(value) and ("data-number" in words) == ("data-number" in plots._cell(value))

@@ -9,7 +9,7 @@ from .objective import Objective, number_of
 from .recorded import Recorded
 from .records.files import flattened
 from .reporters.rows import DEFAULT_METRICS, PARAMETERS_MAX
-from .trial import Trial, TrialState, headline
+from .trial import Trial, TrialState, headline, value_of
 from .waits import state_in_words, why_waiting
 
 __all__ = ["listed", "metric_columns", "parameter_columns", "state_of", "usual_columns"]
@@ -136,18 +136,23 @@ def listed(
     for name in [*(columns or ()), *([sort] if sort else [])]:
         if rows and name not in known:
             raise ValueError(f"No trial has a column {name!r}.  The columns are: {', '.join(known)}.")
-    if sort is None and recorded.metric in known:
-        sort, descending = recorded.metric, recorded.mode == "max"
     if sort is not None:
-        key = sort
-        there = [row for row in rows if row.get(key) is not None]
-        if all(number_of(row[key]) is not None for row in there):
-            there = Objective(key, "max" if descending else "min").ranked((row[key], row) for row in there)
-        else:
-            there.sort(key=lambda row: str(row[key]), reverse=descending)
-        rows = there + [row for row in rows if row.get(key) is None]
+        rows = _sorted_by(sort, rows, descending)
+    elif recorded.metric is not None:
+        # The results themselves: a parameter may have the metric's name, and rows have no values but numbers and texts.
+        values = [value_of(trial.last_result, recorded.metric) for trial in recorded.trials]
+        rows = Objective(recorded.metric, recorded.mode).ranked(zip(values, rows, strict=True))
     if limit:
         rows = rows[:limit]
     if columns:
         rows = [{name: row.get(name) for name in columns} for row in rows]
     return rows
+
+
+def _sorted_by(key: str, rows: list[dict[str, Any]], descending: bool) -> list[dict[str, Any]]:
+    """Return rows by a column: numbers, then NaN and infinite values, then texts, then rows without a value."""
+    ranked = Objective(key, "max" if descending else "min").ranked((row.get(key), row) for row in rows)
+    count = sum(number_of(row.get(key)) is not None for row in rows)
+    texts = [row for row in ranked[count:] if row.get(key) is not None]
+    texts.sort(key=lambda row: str(row[key]), reverse=descending)
+    return ranked[:count] + texts + [row for row in ranked[count:] if row.get(key) is None]

@@ -65,11 +65,12 @@ document.querySelectorAll("[data-key], .line").forEach(e => {
 document.querySelectorAll("th").forEach((th, column) => th.addEventListener("click", () => {
   const body = th.closest("table").tBodies[0], up = th.dataset.up !== "1";
   th.dataset.up = up ? "1" : "0";
-  const value = row => row.cells[column].dataset.value;
+  const value = row => row.cells[column].dataset;
+  const rank = data => data.number !== undefined ? 0 : data.value !== "" ? 1 : 2;
   const order = (a, b) => {
-    const x = value(a), y = value(b);
-    if (x === "" || y === "") return (x === "") - (y === "");
-    const difference = isNaN(x) || isNaN(y) ? x.localeCompare(y) : x - y;
+    const x = value(a), y = value(b), ranks = rank(x) - rank(y);
+    if (ranks || rank(x) === 2) return ranks;
+    const difference = rank(x) ? x.value.localeCompare(y.value) : x.number - y.number;
     return up ? difference : -difference;
   };
   [...body.rows].sort(order).forEach(row => body.append(row));
@@ -85,7 +86,7 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
         trials_max: trials that are drawn: the best ones.
 
     Raises:
-        ValueError: no metric is known, or it has none of the values.
+        ValueError: no metric is known, there are several, or no value is a number.
     """
     metric, mode = recorded.metric, recorded.mode
     if metric is None:
@@ -188,7 +189,10 @@ def _table(recorded: Recorded, limit: int) -> str:
 
 def _cell(value: Any) -> str:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = number_of(value)  # the script orders numbers as `Objective` does: they come before all other values
     kind = ' class="number"' if is_number else ""
+    if number is not None and math.isfinite(number):
+        kind += f' data-number="{number!r}"'
     full = "" if value is None else text_of(value)
     shown = cell(value, 120)
     title = f' title="{escape(full)}"' if shown.endswith("...") else ""

@@ -52,7 +52,7 @@ class View(NamedTuple):
         words = f"best {self.metric} = {cell(last)} of {self.best}"
         words += f" ({parameters})" if parameters else ""
         ever = self.best_ever
-        if ever is None or (ever is self.best and ever.best == number_of(last)):
+        if ever is None or ever.best == number_of(last):  # also where several trials have the same best value
             return words
         return f"{words}; best ever {cell(ever.best)}" + (f" of {ever}" if ever is not self.best else "")
 
