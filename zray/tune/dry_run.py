@@ -352,5 +352,6 @@ def compared(recorded: Recorded, facts: Facts, outcome: DryRun) -> tuple[dict[st
         start = "from the last one that it has reported" if any(with_checkpoint) else "at its beginning"
         notes.append(f"The trials write no checkpoints when they are paused: a paused trial begins again {start}.")
     if recorded.metric is None:
-        notes.append("No metric is known: name one for the best score and the regret.")
+        known = f"  The objectives are {', '.join(recorded.objectives)}." if recorded.objectives else ""
+        notes.append(f"No metric is known: name one for the best score and the regret.{known}")
     return rows, notes

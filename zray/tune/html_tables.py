@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .records.files import flattened
+from .search.searcher import metrics_of
 from .trial import headline
 
 if TYPE_CHECKING:
@@ -28,14 +29,14 @@ OF_EACH = frozenset(
 def grid_html(grid: ResultGrid) -> str:
     """A table with a row for each trial: state, parameters, the metric (else all metrics), and error."""
     experiment = grid._experiment
-    metric = grid._defaults[0] or experiment.controller.settings.metric
+    shown = metrics_of(grid._defaults[0] or experiment.controller.settings.metric)
     rows = []
     for trial in grid._trials[:ROWS_MAX]:
         parameters = flattened(trial.config)
         found = flattened({key: value for key, value in (trial.last_result or {}).items() if key != "config"})
         iteration = {"training_iteration": found.pop("training_iteration", "")}
         metrics = {
-            key: value for key, value in found.items() if key == metric or (not metric and _is_metric(key, value))
+            key: value for key, value in found.items() if key in shown or (shown == [""] and _is_metric(key, value))
         }
         error = {"error": headline(trial.error)} if trial.error.strip() and trial.state.name == "ERROR" else {}
         rows.append({"trial": str(trial), "state": trial.state.name, **parameters, **metrics, **iteration, **error})

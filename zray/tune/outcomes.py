@@ -17,7 +17,7 @@ from .result import DEFAULT_METRIC
 from .settings import Settings
 from .trial import Trial, value_of
 
-__all__ = ["analysis_of", "best_trial_of", "history", "rows_of", "settle_metric", "value_in_scope"]
+__all__ = ["analysis_of", "best_trial_of", "history", "refuse_several", "rows_of", "settle_metric", "value_in_scope"]
 
 SCOPES = ("last", "all", "avg", "last-5-avg", "last-10-avg")
 
@@ -104,8 +104,9 @@ def best_trial_of(
         ValueError: no metric or mode is known.
         RuntimeError: no trial has reported the metric.
     """
-    if len(trials) == 1 and (metric is None or mode is None):
+    if len(trials) == 1 and (not isinstance(metric, str) or mode is None):
         return trials[0]
+    refuse_several(metric)
     if metric is None or mode not in ("min", "max"):
         raise ValueError(
             f'The best trial needs a metric and a mode ("min" or "max"): pass them here or to TuneConfig; now they '
@@ -123,6 +124,24 @@ def best_trial_of(
             raise RuntimeError(f"No value of {metric!r} is a finite number, as {found!r:.40}: there is no best trial.")
         raise RuntimeError(f"No trial has reported {metric!r}: there is no best one.")
     return best
+
+
+def refuse_several(metric: Any, how: str = "metric={!r} and its mode") -> None:
+    """Refuse a list of metrics where one metric is needed.
+
+    Args:
+        metric: the metric, or those of an experiment with several objectives.
+        how: the way to choose one, with a place for the name.
+
+    Raises:
+        ValueError: there are several.
+    """
+    if metric is not None and not isinstance(metric, str):
+        names = [str(name) for name in metric]
+        raise ValueError(
+            f"The experiment has several objectives, {' and '.join(map(repr, names))}, and no trial is the best by all "
+            f"of them.  Choose one: pass {how.format(*names)}."
+        )
 
 
 def rows_of(trials: Sequence[Trial], metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:

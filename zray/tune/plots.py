@@ -16,6 +16,7 @@ from .importances import TRIALS_MAX, importances
 from .listing import listed
 from .metrics import text_of
 from .objective import Objective, number_of
+from .outcomes import refuse_several
 from .recorded import Recorded, best_value
 from .reporters.rows import cell, counts, counts_in_words, duration
 
@@ -90,6 +91,7 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
     """
     metric, mode = recorded.metric, recorded.mode
     if metric is None:
+        refuse_several(recorded.objectives or None, "--metric {!r}, and --mode")
         raise ValueError("A plot needs a metric, and the experiment names none: pass --metric, and --mode.")
     objective = Objective(metric, mode)
     series, scores, ever = [], [], []

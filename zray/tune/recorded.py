@@ -6,6 +6,7 @@ The state and the journal have everything.  Without the state, the other files a
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .errors import TuneError
@@ -18,7 +19,7 @@ from .recorded_files import read_decisions, trials_of_files
 from .records.files import read_results
 from .reporters.rows import cell
 from .running_experiment import STATE, RunningExperiment
-from .state_file import how_to_resume, objective_of, read_summary
+from .state_file import how_to_resume, objective_of, objectives_of, read_objectives, read_summary
 from .trial import Trial, value_of
 
 __all__ = ["Recorded", "best_value", "read_experiment"]
@@ -31,7 +32,8 @@ class Recorded(NamedTuple):
     """An experiment.
 
     experiment: with its state restored; None: only its other files could be read, and `note` says why.  planned: the
-    number of trials, also of those to come; 0: not known.  has_only_folders: there is no journal.
+    number of trials, also of those to come; 0: not known.  has_only_folders: there is no journal.  objectives: the
+    metrics of several objectives, with their modes.
     """
 
     path: str
@@ -42,6 +44,7 @@ class Recorded(NamedTuple):
     note: str
     planned: int = 0
     has_only_folders: bool = False
+    objectives: Mapping[str, str | None] = {}
 
     def results(self, trial: Trial) -> list[dict[str, Any]]:
         """All results of a trial."""
@@ -127,18 +130,19 @@ def read_experiment(path: str, metric: str | None = None, mode: str | None = Non
     else:
         note = f"Only the files of the trials could be read, since there is no {STATE}."
     if experiment is not None:
-        own_metric, own_mode = objective_of(experiment)
+        (own_metric, own_mode), objectives = objective_of(experiment), objectives_of(experiment)
         planned = experiment.settings.num_samples
         trials = experiment.controller.get_trials()
     else:
         trials, more = trials_of_files(path)
         note = f"{note}  {more}".rstrip()
-        own_metric, own_mode, planned = read_summary(path)
-    metric, mode = metric or own_metric, mode or own_mode
+        (own_metric, own_mode, planned), objectives = read_summary(path), read_objectives(path)
+    metric = metric or own_metric
+    mode = mode or objectives.get(metric or "") or own_mode
     if not trials and experiment is None:
         raise TuneError(f"{path} holds no experiment: it has no {STATE}, and no folder with a result.json.")
     has_only_folders = experiment is None and not os.path.exists(os.path.join(path, JOURNAL))
-    return Recorded(path, trials, metric, mode, experiment, note, planned, has_only_folders)
+    return Recorded(path, trials, metric, mode, experiment, note, planned, has_only_folders, objectives)
 
 
 def has_state(path: str) -> bool:

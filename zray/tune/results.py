@@ -14,7 +14,7 @@ from .errors import TuneError
 from .html_tables import grid_html, result_html
 from .naming import checkpoint_number
 from .objective import Objective
-from .outcomes import history
+from .outcomes import history, refuse_several
 from .records.files import flattened, read_results
 from .trial import Trial, TrialState, value_of
 
@@ -321,6 +321,7 @@ class ExperimentAnalysis:
         """
         metric, mode = metric or self.default_metric, mode or self.default_mode or "max"
         found = trial.saved
+        refuse_several(metric)
         if metric:
             is_time = metric == "training_iteration"
             values = (
@@ -350,6 +351,7 @@ class ExperimentAnalysis:
     def get_trial_checkpoints_paths(self, trial: Trial, metric: str | None = None) -> list[tuple[str, Any]]:
         """(path, value of the metric) of each checkpoint of a trial."""
         key = metric or self.default_metric or "training_iteration"
+        refuse_several(key)
         return [(saved.path, value_of(saved.metrics, key)) for saved in trial.checkpoints]
 
     def dataframe(self, metric: str | None = None, mode: str | None = None) -> Any:

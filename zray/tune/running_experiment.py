@@ -36,7 +36,7 @@ from .schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from .search.basic_variant import BasicVariantGenerator
 from .search.searcher import Searcher, set_search_properties
 from .settings import Settings
-from .state_file import STATE, pickle_of, read_state
+from .state_file import STATE, objectives_of, pickle_of, read_state
 from .stoppers import stopper_of
 from .trial import Trial, TrialState, headline
 from .unknown import shown
@@ -392,6 +392,9 @@ class RunningExperiment:
             own, order = getattr(part, "metric", None), getattr(part, "mode", None)
             metric = metric or (own if isinstance(own, str) else None)
             mode = mode or (order if isinstance(order, str) and metric == own else None)
+        several: Any = objectives_of(self)
+        mode = mode or several.get(metric)
+        metric = metric or several or None
         return best_trial_of(self.controller.get_trials(), metric, mode, scope, filter_nan_and_inf)
 
     def rows(self, metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:

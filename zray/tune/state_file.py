@@ -27,7 +27,9 @@ __all__ = [
     "SUMMARY",
     "how_to_resume",
     "objective_of",
+    "objectives_of",
     "pickle_of",
+    "read_objectives",
     "read_state",
     "read_summary",
     "resuming_command",
@@ -95,10 +97,23 @@ def objective_of(experiment: RunningExperiment) -> tuple[str | None, str | None]
     return metric, next((part.mode for part in parts if isinstance(part.mode, str)), None)
 
 
+def objectives_of(experiment: RunningExperiment) -> dict[str, str | None]:
+    """Return the metrics of several objectives, and the mode of each; empty: there is one at most."""
+    for part in (experiment.settings, experiment.scheduler, experiment.searcher):
+        several: Any = getattr(part, "metric", None)
+        if isinstance(several, (list, tuple)):
+            modes: Any = getattr(part, "mode", None)
+            modes = modes if isinstance(modes, (list, tuple)) else [modes] * len(several)
+            return {str(name): mode for name, mode in zip(several, modes, strict=False)}
+    return {}
+
+
 def write_summary(experiment: RunningExperiment) -> None:
     """Write the facts that commands need where the state cannot be loaded."""
     metric, mode = objective_of(experiment)
-    found = {"metric": metric, "mode": mode, "num_samples": experiment.settings.num_samples}
+    found: dict[str, Any] = {"metric": metric, "mode": mode, "num_samples": experiment.settings.num_samples}
+    if several := objectives_of(experiment):
+        found["objectives"] = several
     if command := command_to_resume.get():
         found.update(resume=command, path=os.path.abspath(experiment.path))
     write_aside(os.path.join(experiment.path, SUMMARY), json.dumps(found, indent=2).encode())
@@ -113,6 +128,13 @@ def read_summary(folder: str) -> tuple[str | None, str | None, int]:
         mode if mode in ("min", "max") else None,
         samples if isinstance(samples, int) else 0,
     )
+
+
+def read_objectives(folder: str) -> dict[str, str | None]:
+    """Return the metrics of several objectives, as `objectives_of`."""
+    several = _summary(folder).get("objectives")
+    several = several if isinstance(several, dict) else {}
+    return {name: mode if mode in ("min", "max") else None for name, mode in several.items()}
 
 
 def _summary(folder: str) -> dict[str, Any]:
