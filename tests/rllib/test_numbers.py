@@ -67,6 +67,66 @@ def test_last_observation_of_a_rollout_is_looked_at():
         rollout(Clock, steps=3, last=np.inf)
 
 
+class Wide(gymnasium.Env):
+    """An environment whose observations have 64 bits."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = TWO
+
+    def __init__(self, config):
+        self.value, self.t = config["value"], 0
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros(2), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.array([1.0, self.value]), 1.0, False, self.t == 9, {}
+
+
+class WideParts(gymnasium.ObservationWrapper):
+    """The same observations as a part of a dict."""
+
+    def __init__(self, config):
+        super().__init__(Wide(config))
+        self.observation_space = gymnasium.spaces.Dict({"a": TWO, "b": Wide.observation_space})
+
+    def observation(self, observation):
+        return {"a": 1, "b": observation}
+
+
+HELD = {
+    1e300: r"1e\+300, which is too large for float32",
+    -1e300: r"-1e\+300, which is too large for float32",
+    np.inf: "NaN or infinity",
+    np.nan: "NaN or infinity",
+}
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+@pytest.mark.parametrize("env", [Wide, WideParts])
+@pytest.mark.parametrize(("value", "words"), HELD.items(), ids=map(repr, HELD))
+def test_observation_beyond_32_bits_is_named(env, value, words):
+    message = f"The observation holds {words}"
+    with pytest.raises(InvalidEnvironmentError, match=f"{message}, in .* step 1 of"):
+        rollout(env, env({"value": value}).observation_space, value=value)
+    policy = Policy(env({"value": value}).observation_space, TWO, MODEL)
+    observation = env({"value": value}).step(0)[0] if env is Wide else {"a": 0, "b": np.array([value, 0.0])}
+    with pytest.raises(ValueError, match=message):
+        policy.compute_single_action(observation)
+    with pytest.raises(ValueError, match=message.replace("observation", "observation 0 of 2")):
+        policy.compute_actions([observation, observation])
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_observation_of_evolution_beyond_32_bits_is_named():
+    config = ESConfig().environment(Wide, env_config={"value": 1e300})
+    config.training(noise_size=10_000, model={"fcnet_hiddens": []})
+    with pytest.raises(InvalidEnvironmentError, match="NaN or infinity, or a number that is too large for float32, in"):
+        config.build_algo().train()
+
+
 def test_array_that_an_environment_writes_again_is_copied():
     batch, policy = rollout(Clock)
     assert batch.observations[:, 0, 0].tolist() == [0, 1, 2, 0, 1, 2, 0]

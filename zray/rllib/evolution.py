@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 
 import zray
@@ -154,7 +155,9 @@ class Evolver:
         seen = observations if last is None else np.asarray([*rows, last])
         if not np.isfinite(seen).all():
             step = int(np.argmin(np.isfinite(seen).all(axis=1)))
-            raise InvalidEnvironmentError(f"The observation holds NaN or infinity, in step {step} of {where}.")
+            kind = gymnasium.spaces.flatten_space(self.env.observation_space).dtype
+            cast = "" if np.can_cast(kind, np.float32) else ", or a number that is too large for float32"
+            raise InvalidEnvironmentError(f"The observation holds NaN or infinity{cast}, in step {step} of {where}.")
         if not np.isfinite(total):
             step = int(np.argmin(np.isfinite(rewards)))
             raise InvalidEnvironmentError(f"The reward is {rewards[step]}, in step {step + 1} of {where}.")

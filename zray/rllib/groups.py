@@ -29,7 +29,7 @@ from .old_environments import settled
 from .places import Places
 from .policies import Policy
 from .sequences import sequences_of
-from .spaces import OutsideSpace
+from .spaces import OutsideSpace, not_finite_in_words
 
 __all__ = ["Batch", "Episode", "Group"]
 
@@ -213,7 +213,7 @@ class Group(Places):
         """
         rows = self._flat(policy, observations, there)
         if not np.isfinite(rows).all():
-            raise self._no_numbers(rows, there)
+            raise self._no_numbers(rows, observations, there)
         return rows
 
     def _seen(self, policy: Policy, observations: list[Any], there: list[tuple[int, Any]] | None = None) -> np.ndarray:
@@ -231,10 +231,13 @@ class Group(Places):
             )
         return rows
 
-    def _no_numbers(self, rows: np.ndarray, there: list[tuple[int, Any]] | None = None) -> InvalidEnvironmentError:
+    def _no_numbers(
+        self, rows: np.ndarray, observations: list[Any], there: list[tuple[int, Any]] | None
+    ) -> InvalidEnvironmentError:
         number = int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
         place, owner = self._owner_of(number, there)
-        return InvalidEnvironmentError(f"The observation{owner} holds NaN or infinity, in {self._where(place)}.")
+        held = not_finite_in_words(observations[number])
+        return InvalidEnvironmentError(f"The observation{owner} holds {held}, in {self._where(place)}.")
 
     @staticmethod
     def _owner_of(number: int, there: list[tuple[int, Any]] | None) -> tuple[int, str]:

@@ -203,7 +203,7 @@ class Policy(PolicyCalls):
         """
         states = [np.asarray(each, dtype=np.float32)[np.newaxis] for each in state]
         row = self.flatten([observation])
-        check_finite(row)
+        check_finite(row, [observation])
         if self.mask is not None and self.mask.nothing_allowed(row) is not None:
             raise OutsideSpace("The action_mask of the observation allows no action.")
         parameters, values, after = self.forward_states(self.filter(row), states)

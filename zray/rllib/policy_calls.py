@@ -79,7 +79,7 @@ class PolicyCalls(PolicyViews):
     def _outputs(self: Any, obs_batch: Any, state_batches: list[Any] | None) -> tuple[Any, Any, list[np.ndarray]]:
         """Parameters of the distribution, values and next states for observations; see compute_actions."""
         raw = self.flatten(list(obs_batch))
-        check_finite(raw)
+        check_finite(raw, obs_batch)
         rows = self.filter(raw)
         states = state_batches or [np.stack([each] * len(rows)) for each in self.initial_state]
         found: tuple[Any, Any, list[np.ndarray]] = self.forward_states(rows, [np.asarray(each) for each in states])

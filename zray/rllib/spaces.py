@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -21,6 +21,7 @@ __all__ = [
     "flatten_to_single_ndarray",
     "misfit",
     "normalize_action",
+    "not_finite_in_words",
     "one_hot",
     "unbatch",
     "unsquash_action",
@@ -47,16 +48,24 @@ def flat_size(space: gymnasium.Space[Any]) -> int:
     return int(gymnasium.spaces.flatdim(space))
 
 
-def check_finite(rows: np.ndarray) -> None:
+def check_finite(rows: np.ndarray, observations: Sequence[Any]) -> None:
     """Look at the observations that a program asks for actions.
 
     Raises:
-        OutsideSpace: one of them holds NaN or infinity.
+        OutsideSpace: one of them holds NaN, infinity, or a number that is too large for float32.
     """
     if not np.isfinite(rows).all():
         number = int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
         which = f" {number} of {len(rows)}" if len(rows) > 1 else ""
-        raise OutsideSpace(f"The observation{which} holds NaN or infinity.")
+        raise OutsideSpace(f"The observation{which} holds {not_finite_in_words(observations[number])}.")
+
+
+def not_finite_in_words(observation: Any) -> str:
+    """Return words for the content of an observation that is not finite in float32."""
+    numbers = np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in _leaves(observation)])
+    largest = numbers[np.argmax(np.abs(numbers))]  # NaN, if there is one
+    is_cast = np.isfinite(largest) and abs(largest) > np.finfo(np.float32).max
+    return f"{largest:g}, which is too large for float32" if is_cast else "NaN or infinity"
 
 
 def misfit(space: gymnasium.Space[Any], value: Any, part: str = "") -> OutsideSpace:

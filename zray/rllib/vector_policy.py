@@ -145,7 +145,7 @@ class VectorPolicy(PolicyViews):
     def act(self, observation: Any, explore: bool, rng: np.random.Generator) -> Any:
         """The action for one observation, as the environment takes it."""
         raw = self.flatten(observation)
-        check_finite(np.asarray(raw).reshape(1, -1))
+        check_finite(np.asarray(raw).reshape(1, -1), [observation])
         row = self.filter(raw)
         return self.to_action(self.forward(row), rng if explore else None)
 
