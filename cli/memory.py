@@ -49,7 +49,7 @@ def _by_object(rows: list[Any]) -> list[dict[str, Any]]:
     for row in rows:
         names = ("object_id", "object_size", "state", "call_site", "node_id")
         copy = found.setdefault((row.object_id, row.node_id), {name: row[name] for name in names} | {"references": []})
-        copy["references"].append({"pid": row.pid, "type": row.reference_type})
+        copy["references"].append({"pid": row.pid, "type": row.reference_type, "has_ref": row.has_ref})
     return [*found.values()]
 
 
@@ -82,9 +82,15 @@ def _show_objects(objects: list[dict[str, Any]]) -> None:
 
 
 def _users(references: list[dict[str, Any]]) -> str:
-    words = {"PINNED_IN_MEMORY": "in place", "LOCAL_REFERENCE": "ref"}
-    users = [f"pid {each['pid']} ({words[each['type']]})" for each in references if each["pid"]]
+    users = [f"pid {each['pid']} ({_how(each)})" for each in references if each["pid"]]
     return ", ".join(users) or ("tasks or values" if references[0]["type"] == "USED_BY_PENDING_TASK" else "other nodes")
+
+
+def _how(reference: dict[str, Any]) -> str:
+    """Return how a process refers to a value."""
+    if reference["type"] == "LOCAL_REFERENCE":
+        return "ref"
+    return "ref, may have arrays" if reference["has_ref"] else "arrays or a task"
 
 
 def _plain(text: str) -> Any:

@@ -1,6 +1,7 @@
 """Lists of values: how large, where made, who refers to them."""
 
 import inspect
+import os
 
 import numpy as np
 import pytest
@@ -100,3 +101,27 @@ def test_value_of_ended_refs_is_gone(start):
     object_id = ref.hex()
     del ref
     until(lambda: not state.get_objects(object_id))
+
+
+def test_rows_tell_refs_from_places_that_a_process_knows(start, tmp_path):
+    start(num_cpus=1)
+    gate = tmp_path / "gate"
+
+    @zray.remote
+    def wait_with(array):
+        until(gate.exists)
+        return array.size
+
+    ref, other = zray.put(np.ones(MB)), zray.put(np.ones(MB))
+    keeper = Keeper.options(num_cpus=0).remote()
+    zray.get(keeper.keep.remote([other]))
+    task = wait_with.remote(ref)
+
+    def kinds(ref):
+        return {row.pid == os.getpid(): (row.reference_type, row.has_ref) for row in rows_of(ref)}
+
+    # The process was told the places by `put`; nobody reads there.
+    until(lambda: kinds(ref) == {True: ("PINNED_IN_MEMORY", True), False: ("PINNED_IN_MEMORY", False)})
+    assert kinds(other) == {True: ("PINNED_IN_MEMORY", True), False: ("LOCAL_REFERENCE", True)}
+    gate.touch()
+    assert zray.get(task) == MB

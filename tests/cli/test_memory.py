@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 import zray
+from cli import memory
 
 
 def run(*arguments):
@@ -25,6 +27,28 @@ def test_values_are_shown_by_place_and_one_by_one(start):
     assert all("4.0 MB" in line and f"pid {os.getpid()} (" in line for line in places[1:])
     assert done.stdout.splitlines()[-1] == "3 values, 12.0 MB"
     assert len(refs) == 3
+
+
+def test_ref_alone_is_not_said_to_be_read(start):
+    start(num_cpus=1)
+    ref = zray.put(np.ones(500_000))
+    (row,) = json.loads(run("--format", "json").stdout)["objects"]
+    assert row["references"] == [{"pid": os.getpid(), "type": "PINNED_IN_MEMORY", "has_ref": True}]
+    shown = " ".join(run().stdout.split())
+    assert "may have" in shown and "in place" not in shown
+    assert ref is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_ref", "words"),
+    [
+        ("LOCAL_REFERENCE", True, "ref"),
+        ("PINNED_IN_MEMORY", True, "ref, may have arrays"),
+        ("PINNED_IN_MEMORY", False, "arrays or a task"),
+    ],
+)
+def test_words_say_what_the_node_knows(kind, has_ref, words):
+    assert memory._users([{"pid": 7, "type": kind, "has_ref": has_ref}]) == f"pid 7 ({words})"
 
 
 def test_json_has_the_same(start):

@@ -145,8 +145,9 @@ def list_objects(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any)
     Returns:
         Facts on each reference: object_id, object_size (bytes; 0: not known), state ("MEMORY", "DISK"; "MESSAGE": a
         small value; "COMING": from another node; "PENDING": its task has not ended), reference_type
-        ("PINNED_IN_MEMORY": in place; "LOCAL_REFERENCE"; "USED_BY_PENDING_TASK": a task, a value or a wait refers to
-        it; "COPY"), call_site (file and line of `put`, or the task; large values only), pid (0: none) and node_id.
+        ("PINNED_IN_MEMORY": the process knows the place, and may have arrays there; "LOCAL_REFERENCE": it has a ref
+        alone; "USED_BY_PENDING_TASK": a task, a value or a wait refers to it; "COPY"), has_ref (whether the process
+        has a ref), call_site (file and line of `put`, or the task; large values only), pid (0: none) and node_id.
 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
@@ -310,7 +311,10 @@ def _objects() -> list[ObjectFact]:
 
 
 def _references(fact: ObjectFact) -> list[State]:
-    """A row for each process that refers to the value, or one for the copy."""
+    """A row for each process that refers to the value, or one for the copy.
+
+    A process alone knows which arrays it has.  The node knows who was told the place of the value, by `put` too.
+    """
     kinds = dict.fromkeys(fact.holders, "LOCAL_REFERENCE") | dict.fromkeys(fact.readers, "PINNED_IN_MEMORY")
     other = "USED_BY_PENDING_TASK" if fact.uses else "COPY"
     return [
@@ -319,6 +323,7 @@ def _references(fact: ObjectFact) -> list[State]:
             object_size=fact.size,
             state=fact.state,
             reference_type=kind,
+            has_ref=pid in fact.holders,
             call_site=fact.made,
             pid=pid,
             node_id=fact.node.partition("/")[0],

@@ -80,7 +80,7 @@ class ObjectFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
     `state`: MEMORY, DISK, MESSAGE (small, in the node's tables), COMING or PENDING.
     `made` says where it was put, or by which task it is made; empty on other nodes, and for small values.
-    `holders` are processes with refs, `readers` those that use the value in place.
+    `holders` are processes with refs, `readers` those that know the place of the value, and may read there.
     `uses` counts tasks, values and waits that refer to it.
     """
 
