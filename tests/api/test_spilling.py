@@ -470,6 +470,46 @@ def test_values_are_read_while_the_disk_is_full(tmp_path):
     assert done.stdout.split() == ["full", *["True"] * 5], done.stdout + done.stderr
 
 
+# A disk with less free space than one value has; all values stay referred to.
+ON_FULLER_DISK = """
+import sys
+
+import numpy as np
+
+import zray
+
+size = int(sys.argv[2])
+zray.init(num_cpus=1, object_store_memory=50_000_000, object_spilling_directory=sys.argv[1])
+refs = []
+try:
+    while len(refs) < 200:
+        refs.append(zray.put(np.full(size, len(refs), dtype=np.uint8)))
+except zray.exceptions.OutOfDiskError:
+    print("full")
+for _ in range(2):
+    for number, ref in enumerate(refs):
+        array = zray.get(ref, timeout=30)
+        assert (array == number).all() and array.ctypes.data % 64 == 0, number
+    print("read")
+kept = zray.get(refs[:-1], timeout=30)
+print("kept", all((array == number).all() for number, array in enumerate(kept)))
+del kept, array
+zray.shutdown()
+"""
+
+
+@pytest.mark.parametrize("size", [9_999_999, 1_500_001], ids=["a file each", "several in a file"])
+def test_values_are_read_while_neither_store_nor_disk_has_space(tmp_path, size):
+    program, folder = tmp_path / "full.py", tmp_path / "disk"
+    program.write_text(ON_FULLER_DISK)
+    folder.mkdir()
+    mount = f"mount -t tmpfs -o size=26m tmpfs {folder} && exec {sys.executable} {program} {folder} {size}"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True, text=True, timeout=200)
+    if done.returncode and ("unshare" in done.stderr or "mount:" in done.stderr):
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    assert done.stdout.split() == ["full", "read", "read", "kept", "True"], done.stdout + done.stderr
+
+
 def test_calls_of_an_actor_that_share_spilled_arguments_all_run(session):
     @zray.remote
     class Differences:

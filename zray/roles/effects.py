@@ -162,11 +162,14 @@ class CreateSegmentFile(Struct, gc=False):
     """Create a segment in a file on the disk, with all its blocks.  Outcome: SegmentFileCreated.
 
     is_for_read: a process waits to read the value, which has a copy elsewhere: so the disk may be filled to its end.
+    file, position: the spill file with that copy; the segment is a link to the file, if the file system has links.
     """
 
     segment: int
     size: int
     is_for_read: bool = False
+    file: int = 0
+    position: int = 0
 
 
 class RemoveSegmentFile(Struct, gc=False):
@@ -463,10 +466,14 @@ class RangeRestored(Local):
 
 
 class SegmentFileCreated(Local):
-    """Outcome of CreateSegmentFile.  reason: why it could not be created; "": it was."""
+    """Outcome of CreateSegmentFile.  reason: why it could not be created; "": it was.
+
+    offset: of the value, in a link to a spill file.
+    """
 
     segment: int
     reason: str = ""
+    offset: int = 0
 
 
 class LogAppended(Local):

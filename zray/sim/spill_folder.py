@@ -17,6 +17,7 @@ class SpillFolder:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.files: dict[int, bytes] = {}
+        self.linked: dict[int, None] = {}  # segments that are spill files
         self.orders: list[tuple[str, Any]] = []
 
     def order(self, role: str, effect: Any) -> None:
@@ -39,6 +40,7 @@ class SpillFolder:
             self.node.arrive("host", role, self._create(effect))
         elif type(effect) is e.RemoveSegmentFile:
             del self.node.arena.segments[effect.segment]
+            self.linked.pop(effect.segment, None)
         else:
             del self.files[effect.file]
         if self.orders:
@@ -61,7 +63,12 @@ class SpillFolder:
 
     def _create(self, effect: e.CreateSegmentFile) -> e.SegmentFileCreated:
         segments = self.node.arena.segments
-        used = sum(len(data) for number, data in segments.items() if number) + sum(map(len, self.files.values()))
+        if effect.file in self.files:
+            self.linked[effect.segment] = None
+            segments[effect.segment] = bytearray(self.files[effect.file])
+            return e.SegmentFileCreated(effect.segment, "", effect.position)
+        own = sum(len(data) for number, data in segments.items() if number and number not in self.linked)
+        used = own + sum(map(len, self.files.values()))
         if used + effect.size > self.node.world.options.spill_bytes_max:
             return e.SegmentFileCreated(effect.segment, "no space left on device")
         segments[effect.segment] = bytearray(effect.size)

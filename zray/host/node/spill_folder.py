@@ -58,6 +58,7 @@ class SpillFolder:
     ) -> None:
         self.segments = segments
         self.links = os.path.join(session_folder, SEGMENTS)
+        self.linked: set[int] = set()  # segments that are spill files
         self.deliver = deliver
         self.lock = -1
         self.is_in_session = directory is None
@@ -194,14 +195,28 @@ class SpillFolder:
                 return effects.SegmentFileCreated(effect.segment, full)
             os.makedirs(self.links, mode=0o700, exist_ok=True)
             path = os.path.join(self.folder, f"segment-{effect.segment}")
-            self.segments[effect.segment] = Segment.create_file(path, effect.size)
+            offset = effect.position if effect.file and self._link(effect, path) else 0
+            if effect.segment not in self.linked:
+                self.segments[effect.segment] = Segment.create_file(path, effect.size)
             os.symlink(path, os.path.join(self.links, str(effect.segment)))
         except OSError as error:
             return effects.SegmentFileCreated(effect.segment, f"{self.folder}: {error.strerror or error}")
-        return effects.SegmentFileCreated(effect.segment)
+        return effects.SegmentFileCreated(effect.segment, "", offset)
+
+    def _link(self, effect: effects.CreateSegmentFile, path: str) -> bool:
+        """Make the segment a link to the spill file; return False where there is no whole file, or no link."""
+        with suppress(OSError):
+            source = self._path(effect.file)
+            if os.stat(source).st_size >= effect.position + effect.size:
+                os.link(source, path)
+                self.segments[effect.segment] = Segment.open_file(path, writable=True)
+                self.linked.add(effect.segment)
+                return True
+        return False
 
     def _remove_segment(self, number: int) -> None:
         segment = self.segments.pop(number, None)
+        self.linked.discard(number)
         if segment is not None:
             segment.close_descriptor()
         for path in (os.path.join(self.links, str(number)), os.path.join(self.folder, f"segment-{number}")):
@@ -215,13 +230,15 @@ class SpillFolder:
         try:
             arena, checksum, done, mapped = self.segments[effect.segment], new_checksum(), 0, 0
             target = arena.writable(effect.offset, effect.size)
+            # A value that stays where it lies is only checked: a full disk may refuse to write a block again.
+            spare = memoryview(bytearray(PIECE_BYTES)) if effect.segment in self.linked else None
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 while done < effect.size:
-                    if done == mapped:
+                    if done == mapped and spare is None:
                         mapped = min(done + MAPPED_BYTES, effect.size)
                         arena.map_range(effect.offset + done, mapped - done)
-                    piece = target[done : min(done + PIECE_BYTES, mapped)]
+                    piece = spare[: effect.size - done] if spare else target[done : min(done + PIECE_BYTES, mapped)]
                     count = os.preadv(descriptor, [piece], effect.position + done)
                     if not count:
                         return effects.RangeRestored(effect.token, f"the spill file {path} was cut off")

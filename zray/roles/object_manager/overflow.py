@@ -6,6 +6,7 @@ machine is then its memory.  The file goes with the value.  Ray calls this fallb
 
     writer, pull      no space, and nothing was evicted for a while     CreateSegmentFile -> ObjectAllocated
     writer, pull      larger than the whole store                       the same, at once
+    pull of a value on disk      the file is a link to the spill file: the disk may be full
     free              RemoveSegmentFile
 """
 
@@ -18,6 +19,7 @@ from msgspec import Struct
 from ...wire import objects, task_spec
 from ..effects import CreateSegmentFile, RemoveSegmentFile, SegmentFileCreated
 from ..role import on
+from .ranges import padded
 
 if TYPE_CHECKING:
     from .manager import ObjectManager, Stored
@@ -50,7 +52,10 @@ class Overflow:
         """Have a file made for a value; the writer is answered when it is there."""
         self.number += 1
         self.creating[self.number] = Wanted(process, object_id, size)
-        self.manager.perform(CreateSegmentFile(self.number, size, process == self.manager.address))
+        is_for_read = process == self.manager.address
+        part = self.manager.spill_files.by_object.get(object_id) if is_for_read else None
+        file, position = (part.file.number, part.position) if part is not None else (0, 0)
+        self.manager.perform(CreateSegmentFile(self.number, padded(size), is_for_read, file, position))
 
     def waited_in_vain(self, process: str, object_id: bytes, size: int) -> None:
         """Have a file made for a value for which nothing has left the arena in GRACE_SECONDS."""
@@ -76,7 +81,9 @@ class Overflow:
             manager.perform(RemoveSegmentFile(message.segment))  # it is not wanted any more
             return
         self.bytes += wanted.size
-        manager.enter(wanted.object_id, task_spec.StoredValue(message.segment, 0, wanted.size), wanted.process)
+        manager.enter(
+            wanted.object_id, task_spec.StoredValue(message.segment, message.offset, wanted.size), wanted.process
+        )
 
     def abandoned(self, process: str, object_id: bytes = b"") -> None:
         """Create no file for a writer that is gone, or for the value that it no longer writes."""

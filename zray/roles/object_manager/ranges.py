@@ -18,6 +18,11 @@ def aligned(size: int) -> int:
     return max(unit, -(-size // unit) * unit)
 
 
+def padded(size: int) -> int:
+    """Round `size` up to a multiple of ALIGNMENT, all of which lies in the range of `size` bytes."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
 class Ranges:
     """Allocation in [0, capacity)."""
 

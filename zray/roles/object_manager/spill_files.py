@@ -24,6 +24,7 @@ from msgspec import Struct
 from ..effects import RangeRestored, RemoveSpillFile, RestoreRange, SpillFileWritten, WriteSpillFile
 from ..role import on
 from ..work_effects import EvictObjects, ObjectsSpilled, SpilledCopyLost, SpillObjects
+from .ranges import padded
 
 if TYPE_CHECKING:
     from .manager import ObjectManager, Stored
@@ -103,11 +104,11 @@ class SpillFiles:
             if stored is None or stored.process or object_id in self.by_object:
                 (known if object_id in self.by_object else gone).append(object_id)
                 continue
-            if batch and size + stored.place.size > FILE_BYTES_MAX:
+            if batch and size + padded(stored.place.size) > FILE_BYTES_MAX:
                 self._write(batch, size)
                 batch, size = [], 0
             batch.append(stored)
-            size += stored.place.size
+            size += padded(stored.place.size)
         if batch:
             self._write(batch, size)
         if known or gone:
@@ -125,7 +126,8 @@ class SpillFiles:
         self.writing[self.token] = Writing(file, batch)
         for stored in batch:
             self.manager.keep_range(stored)
-        places = [(stored.place.segment, stored.place.offset, stored.place.size) for stored in batch]
+        # Parts begin at multiples of ALIGNMENT: a process may map them in place (overflow.py).
+        places = [(stored.place.segment, stored.place.offset, padded(stored.place.size)) for stored in batch]
         self.manager.perform(WriteSpillFile(file.number, places, self.token))
 
     @on(SpillFileWritten)
@@ -160,8 +162,8 @@ class SpillFiles:
         else:
             for stored, checksum in zip(writing.objects, checksums, strict=True):
                 if not stored.is_gone:
-                    self._add(file, stored.object_id, position, stored.place.size, checksum)
-                position += stored.place.size
+                    self._add(file, stored.object_id, position, padded(stored.place.size), checksum)
+                position += padded(stored.place.size)
         self._look(file)
 
     def _add(self, file: SpillFile, object_id: bytes, position: int, size: int, checksum: int) -> None:
