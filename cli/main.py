@@ -16,6 +16,7 @@ COMMANDS = {
     "drain": "Have a node finish its tasks, hand over its objects, and leave.",
     "gcs": "Verify the logs of a cluster's shards.",
     "get": "Show one actor, task, object, node or worker, with all that is known of it.",
+    "job": "Have a cluster run programs: submit, status, stop, logs, list, delete.",
     "keys": "Show, create and revoke keys and tokens of a cluster.",
     "list": "List actors, jobs, nodes, objects, placement groups, tasks or workers.",
     "memory": "Show the values of a session: how large, where made, who refers to them.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from typing import Any
 
 __all__ = ["JobConfig"]
@@ -69,6 +71,22 @@ class JobConfig:
         self.metadata[key] = value
 
 
+# Set by the supervisor of a submitted program (zray/job_submission/supervisor.py): its runtime_env, as JSON.
+SUBMITTED_VARIABLE = "ZRAY_JOB_RUNTIME_ENV"
+
+
+def with_submitted_environment(runtime_env: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The runtime_env of init(), filled from that with which the program was submitted."""
+    text = os.environ.get(SUBMITTED_VARIABLE)
+    if not text:
+        return runtime_env
+    submitted = json.loads(text)
+    given = dict(runtime_env or {})
+    variables = {**submitted.get("env_vars", {}), **given.get("env_vars", {})}
+    merged = {**submitted, **given}
+    return {**merged, "env_vars": variables} if variables else merged or None
+
+
 def with_job_config(
     job_config: JobConfig | None, namespace: str | None, runtime_env: dict[str, Any] | None
 ) -> tuple[str | None, dict[str, Any] | None]:
@@ -77,6 +95,7 @@ def with_job_config(
     Raises:
         TypeError: job_config is no JobConfig.
     """
+    runtime_env = with_submitted_environment(runtime_env)
     if job_config is None:
         return namespace, runtime_env
     if not isinstance(job_config, JobConfig):

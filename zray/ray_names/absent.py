@@ -49,7 +49,6 @@ ABILITIES = {
 }
 
 COMMANDS = {
-    "job": "Run the program with `ZRAY_ADDRESS` set.",
     "logs": "Read the files in the folder that `zray status` shows.",
     "stack": "Run a sampler such as `py-spy`, with the pids that `zray status` shows.",
     "debug": "Run the program with `ZRAY_LOCAL=1`, and call `breakpoint()` in the task.",

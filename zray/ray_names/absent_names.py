@@ -39,7 +39,6 @@ NAMES = {
     "zray.util.dask.RayDaskCallback": "Give a `dask.callbacks.Callback`; dask tasks run as tasks of zray under it too.",
     "zray.util.rpdb": "Run the program with `ZRAY_LOCAL=1`, and call `breakpoint()` in the task.",
     "zray.workflow": "Call `.remote(...)` at once, and save results in files.",
-    "zray.job_submission": "Run the program with `ZRAY_ADDRESS` set, on any machine of the cluster.",
     "zray.autoscaler": "Start nodes with `zray start --address`, and end them with `zray drain`.",
     "zray.data": "Run tasks over a list of files.",
     "zray.train.DataParallelTrainer": TRAINERS,

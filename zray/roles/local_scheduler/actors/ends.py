@@ -203,7 +203,9 @@ class ActorEnds:
     def end_job(self, job: Job) -> None:
         """End the actors of a job without a driver, except detached actors."""
         for actor in list(self.node.calls.actors.values()):
-            if actor.job is job and not actor.options.detached:
+            if actor.job is job and actor.options.detached and actor.worker is None:
+                self.node.pool.outlive(actor, job)
+            elif actor.job is job and not actor.options.detached:
                 if actor.worker is not None:
                     self.end(actor, actor.worker)
                 self.bury(actor, died(actor.options, "has ended with the driver that made it"))

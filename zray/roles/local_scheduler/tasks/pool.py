@@ -318,7 +318,7 @@ class WorkerPool:
             if worker.job is not job:
                 continue
             if worker.actor is not None and worker.actor.options.detached:
-                self._outlive(worker, job)
+                self.outlive(worker.actor, job)
             elif worker.state == IDLE:
                 self.retire(worker)
             elif not self.node.ends.waits_for(worker):
@@ -335,15 +335,16 @@ class WorkerPool:
                 for worker in list(workers.values()):
                     self.retire(worker)
 
-    def _outlive(self, worker: Worker, job: Job) -> None:
+    def outlive(self, actor: Actor, job: Job) -> None:
         """Let a detached actor go on: later tasks belong to an heir of the job, which is not over."""
         heir = Job(job.job_id, replace(job.facts, is_heir=True))
-        assert worker.actor is not None
-        assert worker.process is not None
-        worker.job = worker.process.job = worker.actor.job = worker.actor.creation.job = heir
-        for task in (*worker.actor.inflight.values(), *worker.actor.queue):
+        actor.job = actor.creation.job = heir
+        if actor.worker is not None:
+            assert actor.worker.process is not None
+            actor.worker.job = actor.worker.process.job = heir
+        for task in (*actor.inflight.values(), *actor.queue):
             task.job = heir
-        self.node.function_table.outlives(worker.actor, job)
+        self.node.function_table.outlives(actor, job)
 
     @on(effects.WorkerExited)
     def exited(self, message: effects.WorkerExited) -> None:
