@@ -4,6 +4,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ from cli.main import COMMANDS
 from tests.cli.commands import zray as command
 from tests.docs.pages import DOCS, rows
 from tests.scripts import ROOT, environment
-from zray.api.actor_handle import IS_GENERATOR, IS_LOGGED, ActorHandle, ActorMethod
+from zray.api.actor_handle import refuse_inside
 from zray.ray_names import absent
 
 TABLES = {
@@ -140,10 +141,8 @@ def generate():
 
 
 USES = {
-    "generators of actors with `checkpoint_interval`": [
-        lambda: ActorMethod(
-            ActorHandle(b"a" * 16, None, "Actor", {}, 0), "items", {IS_GENERATOR: True, IS_LOGGED: True}
-        )._encode_options()
+    "generators of actors with `checkpoint_interval`, called by another such actor": [
+        lambda: refuse_inside(SimpleNamespace(actor=SimpleNamespace(recovery=True)))
     ],
     "`PYTHONHASHSEED` in `env_vars`": [
         lambda: generate.options(runtime_env={"env_vars": {"PYTHONHASHSEED": "7"}}),

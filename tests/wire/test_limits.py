@@ -52,6 +52,7 @@ PLENTY = {  # between the processes of a node, which have as many refs as their 
     *("WaitObjects.object_ids", "WaitReply.ready", "PutObjects.objects", "HoldObjects.object_ids"),
     *("ReleaseObjects.object_ids", "UnpinObjects.pins", "SealObjects.object_ids", "FreeObjects.object_ids"),
     *("StartActor.functions", "StartActor.arguments", "StartActor.calls", "StartActor.again", "StartActor.failed"),
+    *("StartActor.closed", "StartActor.items"),
     *("Envelope.messages", "Letter.messages", "Mail.letters"),
 }
 OTHERS = {

@@ -270,6 +270,7 @@ TAGS = {
     295: "TaskOverdue",
     296: "ListEvents",
     297: "EventsListed",
+    298: "CallClosed",
 }
 
 ROLES = (

@@ -258,6 +258,8 @@ class ActorMethod:
         spec = TaskSpec(task_id, b"", payload, deps, holds, blob, caller, submitter.path and submitter.path_of(task_id))
         count = self._num_returns
         if count == STREAMING:
+            if IS_LOGGED in self._options:
+                refuse_inside(runtime)
             return stream(runtime, spec, is_limited=bool(self._options.get("max_buffered")))
         first = runtime.submit(spec, count)
         if count == 1:
@@ -291,8 +293,6 @@ class ActorMethod:
 
         options = self._options
         is_generator = self._num_returns == STREAMING
-        if is_generator and IS_LOGGED in options:
-            raise absent.not_built(absent.ABILITIES, "generators of actors with `checkpoint_interval`")
         retry = options.get("retry_exceptions") or False
         classes = tuple(retry) if isinstance(retry, (list, tuple)) else ()
         retries = options.get("max_task_retries")
@@ -311,12 +311,24 @@ class ActorMethod:
                 name=options.get("name") or f"{self._class_name}.{self._name}",
                 actor_id=self._handle_id,
                 method=self._name,
-                is_readonly=bool(options.get("readonly")),
+                # The items of a generator may be requested again, and are the same only at the same place in the order.
+                is_readonly=bool(options.get("readonly")) and not is_generator,
                 is_logged=bool(options.get(IS_LOGGED)),
                 found_at=self._found_at,
                 group=options.get("concurrency_group") or "",
             )
         )
+
+
+def refuse_inside(runtime: Any) -> None:
+    """Refuse a generator of a recoverable actor in a call of another one, which would lack the items in its replay.
+
+    Raises:
+        NotImplementedError: says what to do instead.
+    """
+    if getattr(getattr(runtime, "actor", None), "recovery", None) is not None:
+        row = "generators of actors with `checkpoint_interval`, called by another such actor"
+        raise absent.not_built(absent.ABILITIES, row)
 
 
 def check_group(options: dict[str, Any], groups: Collection[str], method: str) -> None:

@@ -391,6 +391,12 @@ def encode_system_error(class_name: str, message: str, details: dict[str, Any] |
     return bytes((SYSTEM_ERROR,)) + _encode((class_name, message, details or {}))
 
 
+def encode_retry_error(name: str, what: str) -> bytes:
+    """Encode the error of a generator that was run again.  what: how its items differ."""
+    text = f"Generator {name} was run again, and {what}.  deterministic=False accepts items of several attempts."
+    return encode_system_error("GeneratorRetryError", text)
+
+
 def system_error_of(error: ZrayError) -> bytes:
     """Encode an error of this module; a subclass goes by the name of its nearest base here."""
     names = (cls.__name__ for cls in type(error).__mro__)

@@ -31,6 +31,7 @@ class Recovery:
         self.count = self.saved_at = order.call_count
         self.restart_count = order.restart_count
         self.saved = b""
+        self.closed = dict(order.closed)  # replayed calls that were cancelled -> items of their generators
 
     def restored(self, top: Activation, cls: Any, checkpoint: bytes) -> Generator[Any, Any, Any]:
         """Return the instance as saved."""
@@ -47,7 +48,11 @@ class Recovery:
         for spec in order.calls:
             is_read = parse_options(spec.options).is_readonly
             top.task_id, top.prefix = spec.task_id, children_prefix(spec.task_id)
-            top.children = top.puts = 0
+            top.children = top.puts = top.items = 0
+            if self.closed.get(spec.task_id) == 0:
+                self.count += not is_read
+                continue
+            worker.again = {task_id: given for task_id, given in order.items if task_id == spec.task_id}
             try:
                 values = [worker.executor.arguments[object_id] for object_id in spec.deps]
                 args, error = worker._arguments(top, spec, values)
@@ -57,12 +62,13 @@ class Recovery:
                         result = yield from result
                     if any(object_id.startswith(spec.task_id) for object_id in again):
                         yield from self._put(top, spec, result)
-            except UserError:
+            except (UserError, say.Closed):
                 pass
             except RemoteError as error:
                 if error.failed.kind == "ObjectLostError" and spec.task_id not in order.failed and not is_read:
                     return encode_system_error("ActorDiedError", "It cannot recover: what a call of it had is lost.")
             self.count += not is_read
+        worker.again = {}
         return None
 
     def _put(self, top: Activation, spec: TaskSpec, result: Any) -> Generator[Any, Any, None]:

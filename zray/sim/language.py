@@ -58,6 +58,7 @@ class CallGenerator(Struct):
     method: str
     args: tuple[Any, ...] = ()
     max_retries: int = 0
+    max_buffered: int = 0
 
 
 class Stream(Struct):
@@ -65,12 +66,17 @@ class Stream(Struct):
 
     task_id: bytes
     drawn: int = 0
+    is_limited: bool = False
 
 
 class Item(Struct):
     """A generator task makes an item."""
 
     value: Any
+
+
+class Closed(Exception):
+    """Raised at an item of a generator that is closed."""
 
 
 class Draw(Struct):

@@ -8,7 +8,7 @@ ids of its refs, once per ref, and drops them at its end.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ..ids import children_prefix, root_task_id
@@ -17,7 +17,7 @@ from ..roles.role import handlers_of, on
 from ..roles.task_executor import TaskExecutor
 from ..wire.output import FlushOutput, OutputFlushed
 from ..wire.reasons import ASKED_MAX, Explain, ExplainReply
-from ..wire.task_spec import StoredValue, TaskSpec
+from ..wire.task_spec import GivenItems, StoredValue, TaskSpec
 from ..wire.tasks import LeaveGenerator
 from .language import Stream
 from .network import Connection
@@ -43,6 +43,7 @@ class Activation:
         self.children = 0
         self.puts = 0
         self.items = 0  # that it has yielded, of a generator
+        self.closed_at: int | None = None  # a generator was closed behind so many
         self.streams: list[Stream] = []  # generators that it draws from
         self.refs: list[bytes] = []  # an entry per owned ref
         self.views: list[bytes] = []  # an entry per owned array
@@ -81,6 +82,7 @@ class Process:
         self.executor = TaskExecutor()
         self.client.is_argument = self.executor.arguments.__contains__
         self.published: set[bytes] = set()  # membership only
+        self.again: dict[bytes, GivenItems] = {}  # generators that run again: items that are not made again
         self.stack: list[Activation] = []
         self.inbox: deque[Any] = deque()
         self.is_busy = False
@@ -154,6 +156,14 @@ class Process:
 
     def next_nested(self) -> bool:
         """Begin something inside a wait."""
+        return False
+
+    def waits_for_draws(self, top: Activation, then: Callable[[], None]) -> bool:
+        """Have a generator wait until one more item may be made, and go on with `then`; return whether it waits."""
+        return False
+
+    def closes(self, top: Activation) -> bool:
+        """Return whether a generator is closed at this item."""
         return False
 
     def _advance(self, top: Activation) -> None:

@@ -16,7 +16,7 @@ from ..wire.groups import CreateGroup, FindGroups, GroupSpec, RemoveGroup
 from ..wire.objects import AllocateObject, AllocateRefused
 from ..wire.scheduling import Bundle, PublishCode
 from ..wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec, encode_options
-from ..wire.tasks import CancelTask, Function, PublishFunction
+from ..wire.tasks import CancelTask, Function, ItemsDrawn, PublishFunction
 from ..wire.where import Where
 from . import language as say
 from .values import Dep, Handle, Ref, RemoteError, decode, decode_failure, encode
@@ -87,10 +87,13 @@ def _call_generator(process: Process, top: Activation, request: say.CallGenerato
         actor_id=request.actor.actor_id,
         method=request.method,
         is_generator=True,
+        is_logged=request.actor.actor_id in process.world.recovering,
+        max_buffered=request.max_buffered,
     )
     data, deps, holds = encode_arguments(request.args)
     options_blob = encode_options(options)
     _draws(process, top, TaskSpec(top.next_child(), b"", data, deps, holds, options_blob, process.actor_id))
+    top.answer.is_limited = bool(request.max_buffered)
 
 
 def _draws(process: Process, top: Activation, spec: TaskSpec) -> None:
@@ -102,17 +105,36 @@ def _draws(process: Process, top: Activation, spec: TaskSpec) -> None:
 
 
 def _item(process: Process, top: Activation, request: say.Item) -> None:
-    assert top.spec is not None
-    number, object_id = top.items, item_id(top.spec.task_id, top.items)
+    number, task_id = top.items, top.task_id
+    object_id = item_id(task_id, number)
     top.items += 1
     data, contained = encode(request.value)
+    is_large, is_replay = len(data) > process.inline_bytes_max, top.spec is None
+    given = process.again.get(task_id)
 
     def done(value: Any) -> None:
-        if type(value) is AllocateRefused:
+        if type(value) is AllocateRefused and not is_replay:
+            top.closed_at = top.items
             raise RemoteError(decode_failure(encode_system_error("ObjectStoreFullError", value.reason)))
-        process.client.say_item(top.spec.task_id, number, value, contained)  # type: ignore[union-attr]
+        if not is_replay:
+            process.client.say_item(task_id, number, value, contained)
+        elif type(value) is not AllocateRefused:
+            process.client.put(object_id, value, contained)
+            top.refs.append(object_id)
+        closed()
 
-    if len(data) <= process.inline_bytes_max:
+    def closed() -> None:
+        if is_replay or not process.waits_for_draws(top, end):
+            end()
+
+    def end() -> None:
+        if process.closes(top):
+            top.closed_at, top.failure = top.items, say.Closed()
+
+    is_given = given is not None and given.has(number)
+    if (is_replay and (given is None or is_given)) or (is_given and is_large):
+        closed()
+    elif not is_large:
         done(data)
     else:
         _write(process, top, Write(object_id, data), done)
@@ -124,6 +146,8 @@ def _draw(process: Process, top: Activation, request: say.Draw) -> None:
     has_ended = end in client.values  # before the count: items arrive ahead of the end
     if stream.drawn < client.streams.get(stream.task_id, 0):
         stream.drawn += 1
+        if stream.is_limited:
+            client.say(ItemsDrawn(stream.task_id, stream.drawn))
         top.refs.append(item)
         top.answer = Ref(item)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,13 @@ from ..ids import return_id
 from ..roles.local_scheduler.gpus import GPU
 from ..roles.local_scheduler.tasks.pool import EXITED_IN_ORDER
 from ..roles.role import on
-from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
+from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, CallClosed, StartActor
 from ..wire.environment import NO_ENVIRONMENT
 from ..wire.groups import plain_name
 from ..wire.objects import AllocateRefused
 from ..wire.scheduling import Bundle
 from ..wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
-from ..wire.tasks import Function, InterruptTask, JobStarted, StartTasks, StopWorker, TaskOverdue
+from ..wire.tasks import Function, InterruptTask, ItemsDrawn, JobStarted, StartTasks, StopWorker, TaskOverdue
 from . import language as say
 from .checkpoints import Recovery
 from .gpus import check_named
@@ -50,7 +50,9 @@ class Worker(Process):
         self.is_told_to_stop = False
         self.is_leaving = ""
         self.overdue: set[bytes] = set()  # tasks of `interrupted` whose time limit has passed
-        self.interrupted: set[bytes] = set()  # cancelled tasks: those that have not begun do not, others end so or not
+        # Cancelled tasks: those that have not begun do not, others end so or not.  A generator has more items first.
+        self.interrupted: dict[bytes, int] = {}
+        self.drawn: dict[bytes, int] = {}  # items that were drawn, of generators with `max_buffered`
 
     # --- arrivals ---
 
@@ -62,6 +64,8 @@ class Worker(Process):
             if type(argument.value) is StoredValue:
                 self.client.place_told(argument.object_id)
         self.executor.on_start_tasks(message)
+        for task_id, given, drawn in message.again:
+            self.again[task_id], self.drawn[task_id] = given, drawn
         if message.nested and self.client.left:
             self.throw_nested_out()
 
@@ -76,15 +80,19 @@ class Worker(Process):
         self._has_gpus(self.actor_gpus, message.options.resources, message.gpus)
         self.stack.append(top)
 
+    @on(ItemsDrawn)
+    def _on_items_drawn(self, message: ItemsDrawn) -> None:
+        self.drawn[message.task_id] = message.count
+
     @on(InterruptTask)
     def _on_interrupt_task(self, message: InterruptTask) -> None:
-        self.interrupted.add(message.task_id)
+        self.interrupted[message.task_id] = message.items
 
     def _is_overdue(self, top: Activation) -> None:
         """Interrupt a task that has run for its time limit."""
         spec = top.spec
         if self.is_alive and spec is not None and top in self.stack and spec.task_id not in self.interrupted:
-            self.interrupted.add(spec.task_id)
+            self.interrupted[spec.task_id] = 0
             self.overdue.add(spec.task_id)
             self.client.say(TaskOverdue(spec.task_id))
             self.flush()
@@ -137,6 +145,25 @@ class Worker(Process):
         self._begin(spec)
         return True
 
+    def waits_for_draws(self, top: Activation, then: Callable[[], None]) -> bool:
+        task_id, most = top.task_id, parse_options(top.spec.options).max_buffered if top.spec is not None else 0
+        wanted = top.items - most + 1
+
+        def may_go_on() -> bool:
+            return self.drawn.get(task_id, 0) >= wanted or task_id in self.interrupted
+
+        if not most or may_go_on():
+            return False
+        self.flush()
+        self.block(top, may_go_on, then)
+        return True
+
+    def closes(self, top: Activation) -> bool:
+        if self.recovery is None:
+            return False
+        least = self.recovery.closed.get(top.task_id) if top.spec is None else self.interrupted.get(top.task_id)
+        return least is not None and top.items >= least
+
     def _begin(self, spec: TaskSpec) -> None:
         options = parse_options(spec.options)
         assert options.actor_id or options.environment == self.environment, "a task in another one's environment"
@@ -176,7 +203,8 @@ class Worker(Process):
             yield say.Compute(costs.worker_task)
         yield from self._take_code()
         options = parse_options(spec.options)
-        if spec.task_id in self.interrupted:
+        if self.interrupted.get(spec.task_id) == 0:
+            top.closed_at = 0
             return self._cancelled(spec, options)
         if options.actor_id:
             code = getattr(self.actor, options.method)
@@ -191,6 +219,8 @@ class Worker(Process):
             result = code(*args)
             if isinstance(result, Generator):
                 result = yield from result
+        except say.Closed:
+            return self._cancelled(spec, options)
         except (UserError, RemoteError) as raised:
             wants_retry = options.retry_exceptions
             return [failure_of(raised)] * max(1, options.num_returns), (), wants_retry
@@ -290,7 +320,11 @@ class Worker(Process):
                 self.client.say(ActorStartFailed(self.actor_id, result))
         else:
             values, contained, wants_retry = result
-            for object_id in executor.finished(top.spec, values, contained, wants_retry=wants_retry):
+            found = executor.finished(top.spec, values, contained, wants_retry=wants_retry)
+            if self.recovery is not None and top.closed_at is not None:
+                self.client.say(CallClosed(top.task_id, top.closed_at))
+            self.again.pop(top.task_id, None)
+            for object_id in found:
                 self.client.place_told(object_id)
                 if object_id not in executor.arguments:
                     self.client.place_unused(object_id)

@@ -32,6 +32,7 @@ from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_grove, run_put_again, run_refs_inside, run_shared, run_views
 from .recovery_programs import run_hoard, run_ledger, run_relay
 from .spill_programs import run_shared_arguments, run_spills
+from .spring_programs import run_spring
 from .task_programs import (
     run_backlog,
     run_chain,
@@ -203,6 +204,18 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.choice((2, 5, 20)),
             random.choice((0, 0, 1_500, 8_000)),
             random.choice((0.0, 0.001, 0.01)),
+        ),
+    ),
+    # Its generators are of an actor that recovers.
+    "spring": (
+        run_spring,
+        lambda random: (
+            random.choice((0, 0, 1, 3, 10)),
+            random.randint(1, 9),
+            random.choice((2, 5, 20)),
+            random.choice((0, 0, 1_500, 8_000)),
+            random.choice((0.0, 0.001, 0.01)),
+            random.choice(("", "room")),
         ),
     ),
     # Its values are larger than the store.

@@ -6,6 +6,7 @@ local scheduler    StartActor        to the worker that becomes the actor
 worker             ActorStarted / ActorStartFailed
 driver, worker     SubmitTasks       calls, in order, options.actor_id set
 driver, worker     KillActor
+worker             CallClosed        a cancelled call has ended early
 worker             ActorExited       exit_actor() was called: no restart
 driver, worker     FindActor -> FindActorReply     get_actor(name)
 GCS shard          LookUpActor -> LookUpActorReply
@@ -38,7 +39,7 @@ from ..ids import OBJECT_ID_BYTES, ActorID, ObjectID, TaskID
 from . import homes, scheduling, tasks
 from .limits import Many, Payload, Plenty, ShortBytes, Text
 from .message import Message, Natural, routed
-from .task_spec import ActorOptions, TaskSpec
+from .task_spec import ActorOptions, GivenItems, ItemNumber, TaskSpec
 
 # Time limit for code that an actor's class runs before its process ends (`__ray_shutdown__`, `__del__`).
 SHUTDOWN_SECONDS = 5.0
@@ -184,6 +185,8 @@ class StartActor(Message, tag=routed(70, "local -> worker")):
     again: Plenty[ObjectID] = []  # returns of replayed calls to put, until the actor has started
     failed: Plenty[TaskID] = []  # replayed calls that had returned an error
     gpus: Many[Text] | None = None  # GPUs of the actor, as CUDA_VISIBLE_DEVICES names them; None: a node without GPUs
+    closed: Plenty[tuple[TaskID, ItemNumber]] = []  # replayed calls that were cancelled, as in CallClosed
+    items: Plenty[tuple[TaskID, GivenItems]] = []  # replayed generators of which all other items are put as well
 
 
 class ActorSaved(Message, tag=routed(197, "worker -> local")):
@@ -195,6 +198,16 @@ class ActorSaved(Message, tag=routed(197, "worker -> local")):
     actor_id: ActorID
     object_id: ObjectID
     call_count: Natural
+
+
+class CallClosed(Message, tag=routed(298, "worker -> local")):
+    """A call on a recoverable actor was cancelled, or found no space for an item.  The result follows.
+
+    Its generator was closed behind so many items; 0: the call has not begun.
+    """
+
+    task_id: TaskID
+    items: ItemNumber
 
 
 class ActorStarted(Message, tag=routed(71, "worker -> local")):

@@ -235,12 +235,16 @@ class ItemsMade(Message, tag=routed(280, "local -> local")):
 
     Small values with no refs inside; of other items the size in bytes.  The sender's node holds these items
     until ResultsHeld.
+
+    A `receipt` other than 0 must be acknowledged once the receiver has all values, or nobody there wants the missing
+    ones (AnswersTaken).
     """
 
     task_id: TaskID
     trip: Natural
     first: ItemNumber
     values: Many[Payload | Natural]
+    receipt: Natural = 0
 
 
 class FindTasks(Message, tag=routed(95, "local -> local")):

@@ -24,6 +24,21 @@ ITEMS_OF_GENERATOR_MAX = 1 << 30
 ItemNumber = Annotated[int, Meta(ge=0, le=ITEMS_OF_GENERATOR_MAX)]
 
 
+# Items of one generator that are named one by one: out of their order.
+BEYOND_MAX = 64
+
+
+class GivenItems(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """The items of a generator that are not made again: all before number `before`, and those in `beyond`."""
+
+    before: ItemNumber = 0
+    beyond: Annotated[list[ItemNumber], Meta(max_length=BEYOND_MAX)] = []
+
+    def has(self, number: int) -> bool:
+        """Whether the item is among these."""
+        return number < self.before or number in self.beyond
+
+
 def _one_cpu() -> dict[str, int]:
     return {"CPU": RESOURCE_UNIT}
 

@@ -25,7 +25,7 @@ from .environment import NO_ENVIRONMENT, Environment
 from .limits import Many, Payload, Plenty, Refs, Several, ShortBytes, Text
 from .message import Message, Natural, routed
 from .scheduling import JobFacts
-from .task_spec import ItemNumber, StoredValue, TaskSpec, Value
+from .task_spec import GivenItems, ItemNumber, StoredValue, TaskSpec, Value
 
 # Code that the processes of a node may publish for a job, kept as long as the job.  A program has hundreds of
 # functions, not hundreds of thousands.  The bytes are enough for ten of the largest.
@@ -95,6 +95,8 @@ class StartTasks(Message, tag=routed(12, "local -> worker")):
     nested: bool = False
     # GPUs of the tasks, as CUDA_VISIBLE_DEVICES names them; None: unchanged, or a node without GPUs.
     gpus: Many[Text] | None = None
+    # Generators of recoverable actors that run again: items that are not made again, and the number of drawn items.
+    again: Many[tuple[TaskID, GivenItems, ItemNumber]] = []
 
 
 class TaskResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -200,7 +202,8 @@ class CancelTask(Message, tag=routed(276, "driver, worker -> local -> local")):
 
     `trip`: the sender had placed the task at the receiver, on that attempt.  0: the sender does not know where the task
     is.  `request`: a process wants CancelTaskReply; 0: it does not.  `only_waiting`: a task that a worker or another
-    node has goes on, and the reply says so.
+    node has goes on, and the reply says so.  `items`: the program has had so many items of a generator, which ends no
+    earlier.
     """
 
     task_id: TaskID
@@ -209,6 +212,7 @@ class CancelTask(Message, tag=routed(276, "driver, worker -> local -> local")):
     trip: Natural = 0
     request: Natural = 0
     only_waiting: bool = False
+    items: ItemNumber = 0
 
 
 class CancelTaskReply(Message, tag=routed(278, "local -> driver, worker")):
@@ -219,9 +223,10 @@ class CancelTaskReply(Message, tag=routed(278, "local -> driver, worker")):
 
 
 class InterruptTask(Message, tag=routed(277, "local -> worker")):
-    """An order to end a task that the worker has; the effect InterruptWorker follows."""
+    """An order to end a task that the worker has; the effect InterruptWorker follows.  `items`: as in CancelTask."""
 
     task_id: TaskID
+    items: ItemNumber = 0
 
 
 class TaskOverdue(Message, tag=routed(295, "worker -> local")):

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from ..ids import OBJECT_ID_BYTES, PARENT_HASH_BYTES, ActorID, ObjectID, TaskID, return_id
 from .limits import Many, Million, Payload, Text
 from .message import Message, Natural, routed
-from .task_spec import TaskSpec
+from .task_spec import GivenItems, ItemNumber, TaskSpec
 
 
 class Answer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -30,6 +30,7 @@ class Answer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     origin: Text  # the caller's local scheduler
     values: Many[Payload | Natural]  # as in CallResult; large returns at the actor's node are lost with that node
     is_nested: bool = False  # made by a call of an actor, which may run again elsewhere after a loss of its node
+    items: GivenItems | None = None  # of a generator: those that the caller's node has
 
     @property
     def large(self) -> list[ObjectID]:
@@ -48,10 +49,11 @@ class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     answer: Answer | None = None  # None: no other node waits for the answer
     beside: Million[ObjectID] = []  # put objects behind the call's refs, perhaps without another copy: pull them
     has_failed: bool = False  # the call returned an error
+    closed_at: ItemNumber | None = None  # as in CallClosed
 
 
 class BegunCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A call that has made other calls, and has not ended.
+    """A call that has made other calls, or items of a generator, and has not ended.
 
     The call runs first when the actor is re-created.
     """
@@ -59,6 +61,7 @@ class BegunCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     spec: TaskSpec
     origin: Text  # the caller's local scheduler
     beside: Million[ObjectID] = []  # as in LoggedCall
+    items: GivenItems | None = None  # as in Answer
 
 
 class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -117,6 +120,8 @@ class LogCalls(Message, tag=routed(205, "local -> local")):
     `forgotten` lists earlier nested calls and actors that are made again, or by no call.  Their results are void.
 
     `begun` holds calls that have not ended, behind all of these.  Begun calls may be forgotten as well.
+
+    `items` holds news of earlier generator calls, ended or begun: the items that the callers' nodes have.
     """
 
     actor_id: ActorID
@@ -127,6 +132,7 @@ class LogCalls(Message, tag=routed(205, "local -> local")):
     nested: Many[NestedAnswer] = []
     forgotten: Million[TaskID] = []
     begun: Many[BegunCall] = []
+    items: Many[tuple[TaskID, GivenItems]] = []
 
 
 class LogCheckpoint(Message, tag=routed(206, "local -> local")):
@@ -164,6 +170,6 @@ class CallsLogged(Message, tag=routed(207, "local -> local")):
 
 
 class AnswersTaken(Message, tag=routed(208, "local -> local")):
-    """The results of the CallsFinished with this receipt are held here."""
+    """The results of the CallsFinished, or the items of the ItemsMade, with this receipt are held here."""
 
     receipt: Natural

@@ -74,6 +74,7 @@ class LocalRuntime:
         self.environment = NO_ENVIRONMENT  # children inherit the variables, because they run inside their parent
         self.is_over = False
         self.drawn: dict[bytes, int] = {}
+        self.again: dict[bytes, Any] = {}  # as in a worker, where generators of recovered actors run again
         self.streams: dict[bytes, int] = {}  # generators -> how many items of each are there
         self.restored_count = 0  # refs that were unpickled or copied
         self.client = self.objects = LocalObjects(capacity)

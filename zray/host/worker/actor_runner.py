@@ -250,16 +250,24 @@ class ActorHost:
 
     def run_once_more(self, spec: TaskSpec) -> None:
         """Replay a call of an earlier process: its result was reported, but large values of it may be lost."""
-        is_read = parse_options(spec.options).is_readonly
+        options, recovery = parse_options(spec.options), self.recovery
+        assert recovery is not None
+        if recovery.closed.get(spec.task_id) == 0:
+            return  # cancelled before it began
         try:
             args, kwargs = self.worker.arguments_of(spec)
             value = self.method_of(spec)(*args, **kwargs)
-            if self.recovery is not None and any(task_of(object_id) == spec.task_id for object_id in self.order.again):
-                self.recovery.give(spec, self.result_of(spec, value))
+            is_lost = any(task_of(object_id) == spec.task_id for object_id in self.order.again)
+            if is_lost and not options.is_generator:
+                recovery.give(spec, self.result_of(spec, value))
+            else:
+                recovery.replay_generator(spec, value)
         except BaseException as error:
             if is_success(error):  # the earlier process died before its report
                 self.exiting = self._left_by(error)
-            elif isinstance(error, ObjectLostError) and spec.task_id not in self.order.failed and not is_read:
+            elif (
+                isinstance(error, ObjectLostError) and spec.task_id not in self.order.failed and not options.is_readonly
+            ):
                 what = f"{self.worker.name_of(spec)} succeeded before the loss, and failed in the replay"
                 raise NotAsBefore(f"The {self.in_words} died: it cannot recover: {what}: {error}") from None
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
 from ...roles.kept import Latest
+from ...wire.actors import CallClosed
 from ...wire.task_spec import TaskSpec, overdue_in_words, parse_options
 from ...wire.tasks import TaskOverdue
 from ..client.interrupts import AGAIN_SECONDS, may_interrupt
@@ -55,7 +56,7 @@ class Cancelling:
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        self.cancelled: Latest[bytes, None] = Latest(CALLS_MAX)
+        self.cancelled: Latest[bytes, int] = Latest(CALLS_MAX)  # -> items of a generator that it does not end before
         self.heard_count = 0
         self.raised_in = b""  # the task in which the exception was raised: once, so that it can clean up
         self.is_look = False  # the next signal is one of our own
@@ -64,18 +65,18 @@ class Cancelling:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGURG, self._on_signal)
 
-    def told(self, task_id: bytes) -> None:
+    def told(self, task_id: bytes, items: int) -> None:
         """Note InterruptTask, with the lock held, if the task has not ended: the task may run again later,
         uncancelled.
         """
         self.heard_count += 1
         actor = self.worker.actor
         if actor is not None:
-            self.cancelled[task_id] = None
+            self.cancelled[task_id] = items
             if actor.async_calls is not None:
                 actor.async_calls.cancel(task_id)
         elif any(spec.task_id == task_id for spec in self._unfinished()):
-            self.cancelled[task_id] = None
+            self.cancelled[task_id] = items
 
     def _unfinished(self) -> list[TaskSpec]:
         executor, call = self.worker.executor, self.worker.call
@@ -100,7 +101,7 @@ class Cancelling:
         with self.worker.lock:
             if spec.task_id in self.cancelled or not any(each is spec for each in self._unfinished()):
                 return
-            self.cancelled[spec.task_id] = None
+            self.cancelled[spec.task_id] = 0
             self.overdue.add(spec.task_id)
             self.heard_count += 1
         self.worker.say(TaskOverdue(spec.task_id))
@@ -112,11 +113,21 @@ class Cancelling:
             return b""
         return encode_system_error("TaskTimeoutError", overdue_in_words(f"Task {name}", parse_options(spec.options)))
 
-    def check(self, spec: TaskSpec) -> None:
+    def check(self, spec: TaskSpec, *, has_begun: bool = True) -> None:
         """Raise TaskInterrupt in a task or call that is cancelled."""
         if spec.task_id in self.cancelled and spec.task_id != self.raised_in:
+            if self.cancelled[spec.task_id]:
+                return  # a generator, which runs again as far as the program has seen
             self.raised_in = spec.task_id
+            if not has_begun:
+                self.closes_at(spec, 0)
             raise TaskInterrupt("cancelled")
+
+    def closes_at(self, spec: TaskSpec, count: int) -> None:
+        """Note where a call of an actor ends early, for its replay."""
+        actor = self.worker.actor
+        if actor is not None and actor.recovery is not None:
+            self.worker.say(CallClosed(spec.task_id, count))
 
     def ends(self, spec: TaskSpec, *, has_returned: bool) -> None:
         """Forget a task that has ended; if the task caught the exception, its value counts, and its user is told."""
@@ -126,22 +137,27 @@ class Cancelling:
         if spec.task_id in self.overdue:
             self.overdue.discard(spec.task_id)
             what = f"ran longer than its timeout of {parse_options(spec.options).time_limit:g} s"
-        if self.cancelled.pop(spec.task_id, self) is None and has_returned:
+        if self.cancelled.pop(spec.task_id, None) is not None and has_returned:
             name = self.worker.name_of(spec)
             text = f"zray: task {name} {what}, and has returned a value: it caught the exception, or was faster."
             print(text, file=sys.stderr, flush=True)
 
     def outcome(self, spec: TaskSpec, result: Failure) -> Failure:
         """Return the outcome of a call of an actor: not the call's value, if the call is cancelled."""
-        if self.cancelled.pop(spec.task_id, self) is not None:
+        if self.cancelled.pop(spec.task_id, None) is None:
             return result
         text = f"The call of {self.worker.name_of(spec)} was cancelled."
         count = max(1, parse_options(spec.options).num_returns)
         return [encode_system_error("TaskCancelledError", text)] * count, (), False
 
-    def is_call_cancelled(self, spec: TaskSpec) -> bool:
-        """Return whether a call of an actor, which no signal interrupts, is cancelled."""
-        return spec.task_id in self.cancelled and self.worker.actor is not None
+    def ends_generator(self, spec: TaskSpec, count: int) -> bool:
+        """Return whether a generator of an actor, which no signal interrupts, is cancelled and ends after its
+        `count`th item.
+        """
+        if spec.task_id not in self.cancelled or self.worker.actor is None or count < self.cancelled[spec.task_id]:
+            return False
+        self.closes_at(spec, count)
+        return True
 
     def is_canceled(self) -> bool:
         """Return whether the task or call that this thread runs is cancelled."""

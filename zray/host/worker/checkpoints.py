@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...ids import checkpoint_id, return_id
+from ...exceptions import ObjectStoreFullError
+from ...ids import checkpoint_id, item_id, return_id
 from ...object_ref import ObjectRef
+from ...roles.client import BUFFERED_COUNT_MAX
+from ...store.layout import Serialized
 from ...store.values import serialize
 from ...wire.actors import ActorSaved
 from ...wire.task_spec import StoredValue, TaskSpec, parse_options
 from ..client.task_context import Call
+from .generators import replay
 
 if TYPE_CHECKING:
     from .actor_runner import ActorHost, Result
@@ -40,6 +44,7 @@ class Recovery:
         self.saved_at = self.count
         self.saved: ObjectRef | None = None  # the last checkpoint put by this process
         self.given: list[ObjectRef] = []  # results of replayed calls, until the node holds them
+        self.closed = dict(host.order.closed)  # replayed calls that were cancelled -> items of their generators
 
     def restored(self, cls: Any) -> Any:
         """Return the instance as saved."""
@@ -80,6 +85,28 @@ class Recovery:
                 worker.client.put(return_id(spec.task_id, index), value, contained[index - 1] if contained else ())
                 self.given.append(ObjectRef(return_id(spec.task_id, index)))
             worker.writer.drop_found()
+
+    def replay_generator(self, spec: TaskSpec, value: Any) -> None:
+        """Run the generator of a replayed call, and put the items that may be requested."""
+        worker = self.host.worker
+        given = next((given for task_id, given in self.host.order.items if task_id == spec.task_id), None)
+
+        def give(number: int, serialized: Serialized) -> None:
+            if given is None or given.has(number):
+                return
+            object_id = item_id(spec.task_id, number)
+            try:
+                stored = worker.store(object_id, serialized)
+            except ObjectStoreFullError:
+                return  # the item is lost, and the state is not
+            with worker.lock:
+                worker.client.put(object_id, stored, serialized.contained)
+                self.given.append(ObjectRef(object_id))
+                worker.writer.drop_found()
+            if worker.client.buffered >= BUFFERED_COUNT_MAX:
+                worker.flush()
+
+        replay(worker, spec, value, self.closed.get(spec.task_id), give)
 
     def call_ended(self, spec: TaskSpec) -> None:
         """Save the state, now and then."""

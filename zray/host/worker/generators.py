@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ...exceptions import ObjectStoreFullError, encode_retry_error
 from ...ids import item_id, return_id
 from ...object_ref import DynamicObjectRefGenerator, ObjectRef
 from ...store.errors import serialize_error
+from ...store.layout import Serialized
 from ...store.values import serialize
-from ...wire.task_spec import ITEMS_OF_GENERATOR_MAX, StoredValue, TaskSpec, parse_options
+from ...wire.task_spec import ITEMS_OF_GENERATOR_MAX, GivenItems, StoredValue, TaskSpec, parse_options
 
 if TYPE_CHECKING:
     from .main import Worker
@@ -32,8 +35,9 @@ class ItemSender:
         self.sent_at = 0.0
         self.ordered: list[bytes] = []  # items for which there may be space already
         self.max_buffered = parse_options(spec.options).max_buffered
+        self.given, drawn = worker.again.pop(spec.task_id, (GivenItems(), 0))
         if self.max_buffered:
-            worker.drawn[spec.task_id] = 0
+            worker.drawn[spec.task_id] = drawn
 
     def close(self) -> None:
         """Forget what was drawn, and give back space for further items, at the end of the run."""
@@ -64,7 +68,15 @@ class ItemSender:
             raise ValueError(f"A generator may yield at most {ITEMS_OF_GENERATOR_MAX:,} items.")
         object_id = item_id(task_id, self.count)
         serialized = serialize(item)
-        stored = worker.store(object_id, serialized)
+        if serialized.size > worker.inline_bytes_max and self.given.has(self.count):
+            self.count += 1  # small ones are compared with those of the earlier run
+            return
+        try:
+            stored = worker.store(object_id, serialized)
+        except ObjectStoreFullError:
+            if getattr(worker, "actor", None) is not None:
+                worker.cancelling.closes_at(self.spec, self.count + 1)  # a replay finds room
+            raise
         if type(stored) is StoredValue:
             self._order(serialized.size)
         is_full = worker.say_item(task_id, self.count, stored, serialized.contained)
@@ -105,9 +117,9 @@ def run_generator(worker: Worker, spec: TaskSpec, made: Iterator[Any]) -> bytes:
         for item in made:
             sender.send(item)
             sender.wait_for_room()
-            if cancelling is not None and cancelling.is_call_cancelled(spec):
+            if cancelling is not None and cancelling.ends_generator(spec, sender.count):
                 made.close()  # type: ignore[attr-defined]  # GeneratorExit at its `yield`, as in Ray
-                break
+                return serialize(sender.count).inband
     except BaseException as error:
         if error.__traceback__ is not None:
             error.__traceback__ = error.__traceback__.tb_next  # this frame is not the user's
@@ -117,6 +129,9 @@ def run_generator(worker: Worker, spec: TaskSpec, made: Iterator[Any]) -> bytes:
         raise
     finally:
         sender.close()
+    if sender.count < sender.given.before and parse_options(spec.options).is_deterministic:
+        yielded = f"it yielded {sender.count} items, and an earlier attempt {sender.given.before}"
+        return encode_retry_error(worker.name_of(spec), yielded)
     return serialize(sender.count).inband
 
 
@@ -137,6 +152,36 @@ def run_dynamic(
         refs.append(ObjectRef(worker.put_serialized(failed)))
     serialized = serialize(DynamicObjectRefGenerator(refs))
     return [worker.store(return_id(spec.task_id, 1), serialized)], (serialized.contained,)
+
+
+def replay(
+    worker: Worker, spec: TaskSpec, value: Any, closed_at: int | None, give: Callable[[int, Serialized], None] | None
+) -> None:
+    """Run the generator of a replayed call as far as it had run.  Its items are not stored.
+
+    closed_at: the generator was closed behind so many items.  give: a function that is given each item's number.
+
+    Raises:
+        any error of the generator.
+    """
+    options = parse_options(spec.options)
+    if options.has_plain_return or not options.num_returns or not hasattr(value, "__next__"):
+        return
+    if options.is_dynamic:
+        submitter = worker.submitter()
+        for item in value:
+            submitter.next_put()  # as `run_dynamic`, so that further puts have the same ids
+            serialize(item)
+        return
+    count = closed_at
+    if not options.is_generator:
+        count = 1 if options.takes_first else options.num_returns + 1
+    for number, item in enumerate(islice(value, count)):
+        serialized = serialize(item)  # what could not be pickled has ended the first run
+        if give is not None:
+            give(number, serialized)
+    if count is not None:
+        value.close()
 
 
 async def run_async_generator(worker: Worker, spec: TaskSpec, made: AsyncIterator[Any]) -> bytes:

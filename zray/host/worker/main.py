@@ -29,7 +29,7 @@ from ...version import __version__
 from ...wire import actors, tasks
 from ...wire import session as session_wire
 from ...wire.message import PROTOCOL_VERSION, Message
-from ...wire.task_spec import StoredValue, TaskSpec, parse_options
+from ...wire.task_spec import GivenItems, StoredValue, TaskSpec, parse_options
 from ..client.array_origins import Origins
 from ..client.connection import Connection
 from ..client.event_log import Kind, event_log
@@ -117,6 +117,8 @@ class Worker(Runtime):
         self.log_room = LogRoom(session.worker_log_path(worker_id, self.pid))
         self.core_waits = CoreWaits()  # of the main thread, which constructs the worker
         self.drawn: dict[bytes, int] = {}  # generators with `max_buffered` that run here -> items that were drawn
+        # Generators that are to run here again -> items that are not made again, and items that were drawn.
+        self.again: dict[bytes, tuple[GivenItems, int]] = {}
         self.said_goodbye = False  # and the node has acknowledged
         self.actor: Any = None  # an actors.ActorHost, once this worker runs an actor
         self.code: CodeTaker | None = None  # where files are to be brought
@@ -151,6 +153,8 @@ class Worker(Runtime):
             self.executor.on_start_tasks(message)  # type: ignore[arg-type]
             if self.client.left and message.nested:  # type: ignore[attr-defined]
                 self.throw_nested_out()
+            for task_id, given, drawn in message.again:  # type: ignore[attr-defined]
+                self.again[task_id] = given, drawn
             if message.gpus is not None and not message.nested:  # type: ignore[attr-defined]
                 visible_gpus.show(message.gpus)  # type: ignore[attr-defined]
             if self.executor.forgotten:
@@ -159,14 +163,19 @@ class Worker(Runtime):
         elif kind is tasks.JobStarted:
             self._join_job(message)  # type: ignore[arg-type]
         elif kind is tasks.InterruptTask:
-            self.cancelling.told(message.task_id)  # type: ignore[attr-defined]
+            self.cancelling.told(message.task_id, message.items)  # type: ignore[attr-defined]
         elif kind is tasks.ItemsDrawn:
-            if message.task_id in self.drawn:  # type: ignore[attr-defined]  # else it has ended
-                self.drawn[message.task_id] = message.count  # type: ignore[attr-defined]
+            self._drew(message.task_id, message.count)  # type: ignore[attr-defined]
         elif kind is session_wire.GoodbyeReply:
             self.said_goodbye = True
         else:
             self.orders.append(message)
+
+    def _drew(self, task_id: bytes, count: int) -> None:
+        if task_id in self.again:  # it has not begun
+            self.again[task_id] = self.again[task_id][0], count
+        elif task_id in self.drawn:  # else it has ended
+            self.drawn[task_id] = count
 
     def _join_job(self, message: tasks.JobStarted) -> None:
         before, facts = self.facts, message.facts
@@ -421,7 +430,7 @@ class Worker(Runtime):
             the error in an argument's place.
         """
         if self.cancelling.cancelled:
-            self.cancelling.check(spec)
+            self.cancelling.check(spec, has_begun=False)
         if self.has_new_code:
             self.code_changes.take()
         if not spec.deps:
@@ -452,7 +461,8 @@ class Worker(Runtime):
         """Wait until so many items of a generator were drawn.  Its CPU is lent meanwhile."""
 
         def are_drawn() -> bool:
-            return self.drawn.get(task_id, count) >= count  # not there: its run has ended
+            # Not there: its run has ended.  A cancelled one makes only what it has made before.
+            return self.drawn.get(task_id, count) >= count or task_id in self.cancelling.cancelled
 
         if not are_drawn():
             self.flush()

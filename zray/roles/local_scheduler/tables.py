@@ -247,6 +247,7 @@ class Actor(Struct, eq=False):
     inflight: dict[bytes, Task] = {}  # calls sent, in order
     journal: Any = None  # Journal, of one that recovers
     shipping: Any = None  # Shipping: its journal goes to other nodes too
+    items: Any = None  # Items of its generator calls, of one that recovers
     incoming: Any = None  # Copy of the journal, of one that was handed over, until that is whole
     unclaimed: int = 0  # the shard's words on it that are awaited (ActorAt)
     guardian: str = ""  # the local scheduler that has it made again if this node is lost
@@ -257,9 +258,14 @@ class Actor(Struct, eq=False):
     down_since: float | None = None  # it is restarted, and its process died then
     death: bytes = b""  # the error value that calls get
 
+    def has_begun(self, task: Task) -> bool:
+        """Return whether a call has begun in an earlier process, or on another node whose log is not here yet."""
+        return self.incoming is not None or task.spec.task_id in self.journal.begun
+
     def under_way(self) -> int:
         """Return how many calls were sent whose results nobody has seen; 0: as many as may run side by side."""
-        count = len(self.inflight) + (len(self.shipping.withheld) if self.shipping is not None else 0)
+        withheld = self.shipping.withheld if self.shipping is not None else ()
+        count = len(self.inflight) + sum(not item.items for item in withheld)
         if self.options.groups:  # each has a limit of its own
             count = max(Counter(task.options.group for task in self.inflight.values()).values(), default=0)
         return count if count > self.options.max_concurrency else 0

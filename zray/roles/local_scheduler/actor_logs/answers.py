@@ -201,7 +201,15 @@ class BegunCalls(Struct, eq=False):
         spec, journal = task.spec, self.actor.journal
         begun = BegunCall(spec, task.origin or self.node.address, journal.beside(spec.deps, spec.holds))
         journal.begin(begun)
+        begun.items = self.actor.items.told(spec.task_id)
         self.said[prefix] = self.actor.shipping.says(begun)
+
+    def yields(self, task: Task) -> int:
+        """Log a generator call before its items leave.  Returns how much of the log the items may depend on."""
+        prefix = children_prefix(task.spec.task_id)
+        if prefix not in self.said:
+            self._say(task, prefix)
+        return int(self.actor.shipping.delivered)
 
     def start(self, count: int) -> None:
         """Start a new log, of which the first `count` messages include the known begun calls; log the others."""
@@ -210,7 +218,8 @@ class BegunCalls(Struct, eq=False):
         self.said = {children_prefix(task_id): n for n, task_id in enumerate(journal.begun, first + 1)}
         for task in [*self.actor.queue.begun, *self.actor.inflight.values()]:
             prefix = children_prefix(task.spec.task_id)
-            if prefix in journal.nested.by_parent and prefix not in self.said and not task.options.is_readonly:
+            has_begun = prefix in journal.nested.by_parent or task.spec.task_id in self.actor.items.by_call
+            if has_begun and prefix not in self.said and not task.options.is_readonly:
                 self._say(task, prefix)
 
     def stop(self) -> None:
@@ -284,10 +293,13 @@ class Answers(Struct, eq=False):
         is_nested = bool(spec.caller) and spec.caller != self.actor.actor_id
         unasked = self.unasked.pop(spec.task_id, "") if not task.origin else ""
         if not task.origin and not unasked and not (is_nested and self._recovers(spec.caller)):
+            self.actor.items.ended(spec.task_id)
             return None
         answer = wards.Answer(spec.task_id, task.origin or unasked or self.node.address, _as_told(result), is_nested)
+        answer.items = self.actor.items.told(spec.task_id)
         if unasked:
             if not is_nested and (unasked == self.node.address or unasked in self.node.recovery.lost):
+                self.actor.items.ended(spec.task_id)
                 return None
             self.inherited[answer.task_id] = answer
         elif answer.origin not in self.node.recovery.lost:
@@ -308,12 +320,13 @@ class Answers(Struct, eq=False):
             self.given[task_id] = replace(answer, origin=origin)
 
     def _hold(self, answer: wards.Answer) -> None:
-        self._let_go(answer.task_id)  # it has run twice
+        self.let_go(answer.task_id)  # it has run twice
         self.held[answer.task_id] = answer.large
         for object_id in answer.large:
             self.node.objects.retain(object_id)
 
-    def _let_go(self, task_id: bytes) -> None:
+    def let_go(self, task_id: bytes) -> None:
+        """Release what is held for the caller of a call."""
         self.node.objects.drop_all(self.held.pop(task_id, ()))
 
     def _recovers(self, caller: bytes) -> bool:
@@ -322,7 +335,8 @@ class Answers(Struct, eq=False):
 
     def large_given(self) -> set[bytes]:
         """Return the calls whose callers may lack the large answers."""
-        return {task_id for task_id, answer in self.given.items() if answer.large}
+        missing = self.actor.items.are_missing
+        return {task_id for task_id, answer in self.given.items() if answer.large or missing(task_id)}
 
     def inherit(self, answers: dict[bytes, wards.Answer]) -> None:
         """Keep answers for repeated calls."""
@@ -355,9 +369,10 @@ class Answers(Struct, eq=False):
                 self.given[task_id] = replace(answer, origin=task.origin or self.node.address)
             else:
                 self.taken.append(task_id)
+            self.actor.items.give_kept(task, answer.items)
             self._finish_again(task, answer)
             if task_id not in self.given:
-                self._let_go(task_id)
+                self.let_go(task_id)
         return left
 
     def _finish_again(self, task: Task, answer: wards.Answer) -> None:
@@ -400,17 +415,20 @@ class Answers(Struct, eq=False):
         """Drop the answers for a caller's node that has repeated its calls: the node has all other answers."""
         for task_id in [task_id for task_id, asker in self.unasked.items() if asker == origin]:
             del self.unasked[task_id]
+            self.let_go(task_id)
         for task_id in [task_id for task_id, answer in self.inherited.items() if answer.origin == origin]:
             if task_id not in self.node.tasks:
                 del self.inherited[task_id]
-                self._let_go(task_id)
+                self.let_go(task_id)
                 self.actor.journal.read_is_over(task_id)
                 self.taken.append(task_id)
 
     def has(self, task_id: bytes) -> None:
         """Forget a call whose caller has the answer for good."""
         shipping = self.actor.shipping
-        self._let_go(task_id)
+        if not self.actor.items.has_end(task_id):
+            return
+        self.let_go(task_id)
         self.actor.journal.read_is_over(task_id)
         is_logged = self.reads.pop(task_id, None) is None
         answer = self.given.pop(task_id, None)
@@ -433,16 +451,20 @@ class Answers(Struct, eq=False):
                     self.inherited[task_id] = answer
                 else:
                     self.reads.pop(task_id, None)
+                    self.actor.items.ended(task_id)
                     self.actor.journal.read_is_over(task_id)
+        for task_id in [task_id for task_id, asker in self.unasked.items() if asker == lost]:
+            self.let_go(task_id)
         self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         drop_orphans(self.inherited, self.node)
         size = 0
-        for task_id in [task_id for task_id in reversed(self.held) if task_id not in self.given]:
+        is_needed = {*self.given, *self.unasked}
+        for task_id in [task_id for task_id in reversed(self.held) if task_id not in is_needed]:
             answer = self.inherited.get(task_id)
             if answer is None or size > ORPHANS_BYTES_MAX:
-                self._let_go(task_id)
+                self.let_go(task_id)
             else:
                 size += sum(value for value in answer.values if type(value) is int)
 
@@ -454,7 +476,7 @@ class Answers(Struct, eq=False):
         self.asked.clear()
         self.unasked.clear()
         for task_id in list(self.held):
-            self._let_go(task_id)
+            self.let_go(task_id)
 
 
 def drop_orphans(answers: dict[bytes, wards.Answer], node: LocalScheduler) -> None:

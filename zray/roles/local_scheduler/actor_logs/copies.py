@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ....ids import FIRST_RETURN
-from ....wire.task_spec import TaskSpec, parse_options
+from ....wire.task_spec import GivenItems, TaskSpec, parse_options
 from ....wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from ..tables import Job
 from ..task import FORWARDED
@@ -137,6 +137,19 @@ class Copy:
             self.answers.pop(task_id, None)
             self.journal.read_is_over(task_id)
         self._advance()
+        for task_id, items in message.items:
+            self._has_items(task_id, items)
+
+    def _has_items(self, task_id: bytes, items: GivenItems) -> None:
+        """Note the items of a generator call that the caller's node has."""
+        begun = [self.journal.begun.get(task_id), *(step.begun for step in self.steps)]
+        answers = [self.answers.get(task_id), *(step.call.answer for step in self.steps if step.call is not None)]
+        for call in begun:
+            if call is not None and call.spec.task_id == task_id:
+                call.items = items
+        for answer in answers:
+            if answer is not None and answer.task_id == task_id:
+                answer.items = items
 
     def _forget(self, made: dict[bytes, None]) -> None:
         """Forget nested and begun calls, also calls still to come."""
@@ -251,7 +264,7 @@ class Copy:
         self.journal.begun_ended(spec.task_id)
         is_wanted = answer is not None and (answer.is_nested or answer.origin not in self.node.recovery.lost)
         if not parse_options(spec.options).is_readonly:
-            self.journal.append(spec, has_failed=call.has_failed)
+            self.journal.append(spec, has_failed=call.has_failed, closed_at=call.closed_at)
         elif is_wanted and is_kept(call) and not self.journal.is_void(spec):
             self.journal.reads.keep(spec, self.journal.count)
         else:

@@ -49,6 +49,7 @@ class Journal(Struct, eq=False):
     calls: deque[task_spec.TaskSpec] = field(default_factory=deque)  # since then
     begun: dict[bytes, wards.BegunCall] = {}  # those that its guardian knows to run after them
     failed: set[bytes] = set()  # those of `calls` that returned an error
+    cut_short: dict[bytes, int] = {}  # those that were cancelled -> the items of their generators (CallClosed)
     count: int = 0  # calls that it has run, those in the checkpoint included
     size: int = 0  # bytes of what `calls` take
     is_full: bool = False  # some of those since are not there
@@ -60,16 +61,20 @@ class Journal(Struct, eq=False):
         """Return the number of calls in the checkpoint."""
         return self.count - len(self.calls)
 
-    def note(self, task: Task, result: tasks.TaskResult, *, is_alone: bool) -> None:
-        """Note a call that has run.  is_alone: without another node, readonly calls are never run again."""
+    def note(self, task: Task, result: tasks.TaskResult, closed_at: int | None, *, is_alone: bool) -> None:
+        """Note a call that has run.  is_alone: without another node, readonly calls are never run again.
+
+        closed_at: as in CallClosed.
+        """
         self.deaths = 0
         self.begun_ended(task.spec.task_id)
         if not task.options.is_readonly:
-            self.append(task.spec, has_failed=is_error_value(result.values[0]) if result.values else False)
+            has_failed = is_error_value(result.values[0]) if result.values else False
+            self.append(task.spec, has_failed=has_failed, closed_at=closed_at)
         elif is_alone:
             self.nested.forget_read(task.spec.task_id)
 
-    def append(self, spec: task_spec.TaskSpec, *, has_failed: bool) -> None:
+    def append(self, spec: task_spec.TaskSpec, *, has_failed: bool, closed_at: int | None) -> None:
         """Append the next call."""
         self.count += 1
         if self.is_full:
@@ -79,6 +84,8 @@ class Journal(Struct, eq=False):
         self.calls.append(spec)
         if has_failed:
             self.failed.add(spec.task_id)
+        if closed_at is not None:
+            self.cut_short[spec.task_id] = closed_at
         self.size += self.size_of(spec)
         if len(self.calls) > JOURNAL_CALLS_MAX or self.size > JOURNAL_BYTES_MAX:
             self._clear()
@@ -136,6 +143,7 @@ class Journal(Struct, eq=False):
         while self.calls and self.first < count:
             spec = self.calls.popleft()
             self.failed.discard(spec.task_id)
+            self.cut_short.pop(spec.task_id, None)
             self.size -= self.size_of(spec)
             objects.drop_all((*spec.deps, *spec.holds))
         self.reads.begin_at(count)
@@ -176,6 +184,7 @@ class Journal(Struct, eq=False):
             self.node.objects.drop_all((*spec.deps, *spec.holds))
         self.reads.clear()
         self.failed.clear()
+        self.cut_short.clear()
         self.size = 0
 
     def refs(self) -> list[bytes]:
@@ -187,10 +196,11 @@ class Journal(Struct, eq=False):
 
     def logged(self, spec: task_spec.TaskSpec, answer: wards.Answer | None = None) -> wards.LoggedCall:
         """Return a call that has run, as its backup node is told."""
-        has_failed = spec.task_id in self.failed
+        has_failed, closed_at = spec.task_id in self.failed, self.cut_short.get(spec.task_id)
         if not spec.deps and not spec.holds:
-            return wards.LoggedCall(spec, answer=answer, has_failed=has_failed)
-        return wards.LoggedCall(spec, self.is_void(spec), answer, self.beside(spec.deps, spec.holds), has_failed)
+            return wards.LoggedCall(spec, answer=answer, has_failed=has_failed, closed_at=closed_at)
+        beside = self.beside(spec.deps, spec.holds)
+        return wards.LoggedCall(spec, self.is_void(spec), answer, beside, has_failed, closed_at)
 
     def beside(self, values: Iterable[ObjectID], refs: Iterable[ObjectID] = ()) -> list[ObjectID]:
         """Return the put objects behind the given values and refs that may have no other copy.

@@ -135,6 +135,8 @@ class Logs:
     def say_begun(self) -> None:
         """Send the begun calls at the end of a turn, before its other messages."""
         for shipping in list(self.touched.values()):
+            if shipping.yields:
+                shipping.pass_on()
             if shipping.is_started:
                 shipping.begun.say()
 
@@ -171,6 +173,17 @@ class Logs:
         self.receipts[self.receipt_count] = (origin, given)
         return self.receipt_count
 
+    def items_leave(self, task: Task, ids: list[bytes]) -> int:
+        """Return the receipt of items of a generator for the caller's node.  ids: those to be acknowledged."""
+        self.receipt_count += 1
+        self.receipts[self.receipt_count] = task.origin, [(task.options.actor_id, object_id) for object_id in ids]
+        return self.receipt_count
+
+    def items_taken(self, home: str, receipt: int) -> None:
+        """Acknowledge items of a generator."""
+        if home not in self.node.recovery.lost:
+            self.node.send(home, wards.AnswersTaken(receipt))
+
     def begin_taking(self, home: str, receipt: int) -> None:
         """Begin to handle results from `home`."""
         self.taking = Taking(home, receipt) if receipt else None
@@ -202,10 +215,14 @@ class Logs:
             self.node.reject("results taken that were not given")
             return
         del self.receipts[message.receipt]
-        for actor_id, task_id in given:
+        for actor_id, taken_id in given:
             actor = self.node.calls.actors.get(actor_id)
-            if actor is not None and actor.shipping is not None:
-                actor.shipping.answers.has(task_id)
+            if actor is None or actor.shipping is None:
+                continue
+            if len(taken_id) == TASK_ID_BYTES:
+                actor.shipping.answers.has(taken_id)
+            else:
+                actor.items.taken(taken_id)
 
     # --- copies ---
 
@@ -270,6 +287,8 @@ class Logs:
         shipping.offered_count = actor.journal.first
         if shipping.is_started:
             shipping.acked = actor.journal.count  # its guardian is who sent all this
+        for task in list(actor.queue):
+            self.node.cancels.cancel_again(task)
 
     def made_is_gone(self, actor_id: bytes, lost: str = "") -> None:
         """Record that an actor created by a call is gone for good.  lost: the node with which the actor was lost.

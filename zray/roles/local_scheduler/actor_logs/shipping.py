@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ....ids import FIRST_RETURN, return_id
+from ....ids import FIRST_RETURN, item_id, return_id
 from ....wire.message import Message
 from ....wire.task_spec import StoredValue
 from ....wire.tasks import TaskResult
@@ -38,6 +38,7 @@ from .answers import Answers, BegunCalls, read_ended
 from .journals import Journal
 
 if TYPE_CHECKING:
+    from ..forwarding.generators import Item as YieldedItem
     from ..scheduler import LocalScheduler
 
 # A checkpoint waits for what its calls have called, while the guardian has at most so many calls and bytes since.
@@ -57,13 +58,16 @@ class Item(Struct, gc=False, eq=False):
 
 
 class Withheld(Struct, gc=False, eq=False):
-    """Result that nobody has seen."""
+    """Result, or items of a generator, that nobody has seen."""
 
     count: int  # calls that it may have seen
     said: int  # and, if it may have to be given again, which word of the log says how; 0: none
     task: Task
     values: list[bytes | StoredValue]
     contained: tuple[tuple[bytes, ...], ...]
+    first: int = 0  # number of the first item
+    items: list[YieldedItem] = []
+    has_ended: bool = True  # the call: it is among the counted ones
 
 
 class Shipping(Struct, eq=False):
@@ -81,6 +85,7 @@ class Shipping(Struct, eq=False):
     acked: int = -1  # calls whose effect the guardian could bring about
     queue: deque[Item] = field(default_factory=deque)
     withheld: deque[Withheld] = field(default_factory=deque)
+    yields: list[tuple[Task, int, list[YieldedItem]]] = []  # items of this turn, and the number of the first one
     # Answers that its calls got, which the guardian may not have yet: (their number, whom to tell when it has).
     undelivered: deque[tuple[int, Callable[[], None]]] = field(default_factory=deque)
     delivered: int = 0  # of this epoch: so many were sent, and calls that have begun
@@ -117,8 +122,6 @@ class Shipping(Struct, eq=False):
         self.unoffered_size = self.unoffered_stored = 0
         first, *others = self._as_messages(self.epoch)
         self.delivered = sum(1 for _ in journal.nested.answers()) + len(journal.reads.by_id) + len(journal.begun)
-        for item in self.withheld:
-            item.said = self.delivered
         self.undelivered = deque((self.delivered, done) for _, done in self.undelivered)
         if journal.checkpoint:
             self.offered, self.offered_count = journal.checkpoint, journal.first
@@ -131,13 +134,17 @@ class Shipping(Struct, eq=False):
         for message in others:
             self._put(Item(message=message), ())
         self.begun.start(self.delivered)
+        for withheld in self.withheld:
+            withheld.said = self.delivered
 
     def _as_messages(self, epoch: int) -> Iterable[Message]:
         """Yield the messages of the whole journal, from its beginning on."""
         actor_id, journal = self.actor.actor_id, self.actor.journal
         beside = journal.beside([journal.checkpoint]) if journal.checkpoint else []
         hidden = self.withheld[0] if self.withheld else None
-        seen = hidden.count - (not hidden.task.options.is_readonly) if hidden is not None else journal.count
+        seen = journal.count
+        if hidden is not None:
+            seen = hidden.count - (hidden.has_ended and not hidden.task.options.is_readonly)
         yield LogStart(actor_id, epoch, journal.first, journal.checkpoint, beside, seen)
         answers = self.answers.all()
         self.answers.reads.clear()
@@ -152,6 +159,8 @@ class Shipping(Struct, eq=False):
             yield LogCalls(actor_id, epoch, [], nested=nested)
         for batch in in_batches(calls, size_of_call):
             yield LogCalls(actor_id, epoch, batch)
+        for call in journal.begun.values():
+            call.items = self.actor.items.told(call.spec.task_id) or call.items
         for begun in in_batches(journal.begun.values(), lambda call: len(call.spec.args)):
             yield LogCalls(actor_id, epoch, [], begun=begun)
 
@@ -320,6 +329,7 @@ class Shipping(Struct, eq=False):
 
     def _send(self, message: LogCalls) -> None:
         message.taken, self.answers.taken, self.answers.is_due = self.answers.taken, [], False
+        message.items = self.actor.items.take_news() if self.actor.items.news else []
         self.node.send(self.actor.guardian, message)
 
     def acknowledged(self, message: CallsLogged) -> None:
@@ -376,6 +386,8 @@ class Shipping(Struct, eq=False):
     def withhold(self, task: Task, result: TaskResult, process: Process) -> bool:
         """Withhold a result until the backup node has the call.  Returns whether the result must wait."""
         node = self.node
+        if self.yields:
+            self.pass_on(task)
         answer = self.answers.give(task, result)
         call = self.queue[-1].call if self.queue else None
         said = read_ended(self, task, answer) if task.options.is_readonly else 0
@@ -385,20 +397,54 @@ class Shipping(Struct, eq=False):
             node.calls.nested_ended(
                 task, result.values, result.contained
             )  # of its own: in the log with the call itself
-        if not self.is_on or (not self.withheld and self.is_there(self.actor.journal.count, said)):
+        if self._may_leave(said):
             self.is_unseen = False
             return False
         for index, value in enumerate(result.values, 1):
             if type(value) is StoredValue:
-                object_id = return_id(task.spec.task_id, index)
-                node.objects.pin(object_id, process)
-                node.to_seal.append(object_id)
+                node.objects.pin(return_id(task.spec.task_id, index), process)
+                node.to_seal.append(return_id(task.spec.task_id, index))
         for inside in result.contained:
             for object_id in inside:
                 node.objects.retain(object_id)
         task.queued()
         self.withheld.append(Withheld(self.actor.journal.count, said, task, result.values, result.contained))
         return True
+
+    def _may_leave(self, said: int) -> bool:
+        """Return whether nothing that comes now has to be withheld.  said: as in Withheld."""
+        return not self.is_on or (not self.withheld and self.is_there(self.actor.journal.count, said))
+
+    def yielded(self, task: Task, first: int, items: list[YieldedItem]) -> None:
+        """Take items of a generator, until the end of the turn: they overtake the results of earlier calls."""
+        for number, (value, inside, _) in enumerate(items, first):
+            if type(value) is StoredValue:
+                self.node.to_seal.append(item_id(task.spec.task_id, number))
+            for object_id in inside:
+                self.node.objects.retain(object_id)
+        self.yields.append((task, first, items))
+        self.node.logs.touched[self.actor.actor_id] = self
+
+    def pass_on(self, ended: Task | None = None) -> None:
+        """Pass items on, or withhold the items until the backup node has all that they depend on.
+
+        ended: only items of this call, which has ended.
+        """
+        yields, self.yields = self.yields, []
+        for task, first, items in yields:
+            if ended is not None and task is not ended:
+                self.yields.append((task, first, items))
+                continue
+            said = self.delivered if ended is not None or not self.is_started else self.begun.yields(task)
+            contained = tuple(inside for _, inside, _ in items)
+            if not self._may_leave(said):
+                count, is_end = self.actor.journal.count, ended is not None
+                self.withheld.append(Withheld(count, said, task, [], contained, first, items, is_end))
+                continue
+            self.is_unseen = False
+            self.actor.items.leave(task, first, items)
+            for inside in contained:
+                self.node.objects.drop_all(inside)
 
     def release(self) -> None:
         """Release the results and nested calls that may be seen."""
@@ -412,8 +458,11 @@ class Shipping(Struct, eq=False):
             self.withheld.popleft()
             self.is_unseen = False
             node, task = self.node, item.task
-            node.small_values.forget_task(task.spec.task_id)
-            node.lifecycle.finish(task, item.values, item.contained)
+            if item.items:
+                self.actor.items.leave(task, item.first, item.items)
+            else:
+                node.small_values.forget_task(task.spec.task_id)
+                node.lifecycle.finish(task, item.values, item.contained)
             for inside in item.contained:
                 node.objects.drop_all(inside)
             node.calls.touch(self.actor.actor_id)
@@ -422,6 +471,7 @@ class Shipping(Struct, eq=False):
         """Stop the log of an actor that is dead for good, and release all results."""
         self.stop()
         self.release()
+        self.pass_on()
         self.answers.close()
 
 

@@ -27,6 +27,7 @@ from ....wire import actors, groups, homes, tasks, wards
 from ....wire.task_spec import ActorOptions, StoredValue, TaskSpec, as_logged, parse_options
 from ...effects import OpenWindow
 from ...role import on
+from ..actor_logs.items import Items
 from ..actor_logs.journals import new_journal
 from ..actor_logs.logs import nothing
 from ..actor_logs.nested import find_again
@@ -144,7 +145,7 @@ class Calls:
         )
         entry.actor = actor
         if options.checkpoint_interval >= 0:
-            actor.journal = new_journal(node)
+            actor.journal, actor.items = new_journal(node), Items(node, actor)
             if not node.is_embedded:
                 actor.shipping = new_shipping(node, actor)
         self.actors[actor.actor_id] = actor
@@ -272,7 +273,8 @@ class Calls:
             order.checkpoint, order.call_count, order.failed = journal.checkpoint, journal.first, sorted(journal.failed)
             if actor.shipping is not None:
                 order.again = actor.shipping.answers.to_be_made_again((*journal.calls, *journal.reads.specs()))
-            order.calls = journal.to_run_again(order.again)
+                order.items = actor.items.wanted(journal.calls)
+            order.calls, order.closed = journal.to_run_again(order.again), list(journal.cut_short.items())
         order.arguments = node.dispatch.batches.arguments_for(worker, [spec, *order.calls])
         node.send(worker.address, order)
 
@@ -285,6 +287,7 @@ class Calls:
         actor.state, actor.down_since, actor.has_shutdown = ActorState.ALIVE, None, message.has_shutdown
         if actor.shipping is not None:
             actor.shipping.answers.made_again((*actor.journal.calls, *actor.journal.reads.specs()))
+            actor.items.made_again(actor.journal.calls)
             actor.shipping.begun.run_first()
         self.creation_done(actor, NOTHING)
         self.touch(actor.actor_id)
@@ -376,7 +379,12 @@ class Calls:
             actor.inflight.update(batch)
             arguments = self.node.dispatch.batches.arguments_for(worker, specs)
             self.node.perform(OpenWindow(worker.address, len(specs)))
-            self.node.send(worker.address, tasks.StartTasks(specs, [], arguments))
+            order = tasks.StartTasks(specs, [], arguments)
+            if actor.items is not None:
+                order.again = actor.items.again(batch.values())
+            self.node.send(worker.address, order)
+            for task_id, _, _ in order.again:
+                self.node.cancels.interrupt_again(batch[task_id])
 
     def arguments_are_here(self, task: Task) -> None:
         """Note that a call, or an actor's creation, has all arguments."""
@@ -408,9 +416,21 @@ class Calls:
             actor.inflight.pop(task.spec.task_id, None)
             self.touched[actor.actor_id] = None
             if actor.journal is not None:
-                actor.journal.note(task, result, is_alone=actor.shipping is None)
+                closed_at = actor.items.closed.pop(task.spec.task_id, None) if actor.items.closed else None
+                actor.journal.note(task, result, closed_at, is_alone=actor.shipping is None)
                 if actor.shipping is not None:
                     actor.shipping.ran(task)
+
+    @on(actors.CallClosed)
+    def call_closed(self, message: actors.CallClosed) -> None:
+        """CallClosed."""
+        task = self.node.tasks.get(message.task_id)
+        actor = self.actors.get(task.options.actor_id) if task is not None else None
+        is_its = actor is not None and actor.worker is not None and actor.worker.address == self.node.sender
+        if not is_its or actor is None or actor.items is None:
+            self.node.reject("the early end of a call that does not run")
+            return
+        actor.items.closed[message.task_id] = message.items
 
     def made_by_call(self, task: Task, worker: Worker | None) -> bool:
         """Note a call made by a local actor, for replay if recoverable.  Returns whether the call waits for the backup
@@ -473,7 +493,10 @@ class Calls:
             self.node.lifecycle.fail_with(task, self.node.ends.grave(task))
             return
         actor.inflight.pop(task.spec.task_id, None)
-        if task.spec.task_id in self.node.cancels.asked:
+        if task.spec.task_id in self.node.cancels.asked and not (actor.items and actor.items.count(task.spec.task_id)):
+            if actor.journal is not None:
+                actor.journal.give_up(task.spec.task_id)
+                actor.items.ended(task.spec.task_id)
             self.node.cancels.fail(task)
             return
         task.queued()

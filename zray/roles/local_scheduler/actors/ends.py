@@ -245,6 +245,7 @@ class ActorEnds:
                 actor.inflight.pop(task.spec.task_id, None)
                 if actor.journal is not None:
                     actor.journal.give_up(task.spec.task_id)
+                    actor.items.ended(task.spec.task_id)
                 text = f"The {in_words(actor.options)} died while it ran {name_of_call(task)}; it is restarted."
                 details = message.details(name_of(node.address))
                 node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text, details))

@@ -55,6 +55,7 @@ class RemoteCalls:
                 node.task_states.comes_from(known, origin)
                 if actor is not None and actor.shipping is not None:
                     actor.shipping.answers.asked_for(spec.task_id, origin)
+                    actor.items.give_kept(known)
                 node.reject("a call forwarded twice")
                 if spec.deps or spec.holds:
                     node.send(origin, actors.CallsAccepted([spec.task_id]))

@@ -16,6 +16,7 @@ Rule 3: Items 0 to `count` - 1 were given to the owner, in this order; `early` h
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -23,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from ....exceptions import FIRST_MARK, PAST_MARKS, encode_system_error
-from ....ids import FIRST_RETURN, item_id
+from ....exceptions import FIRST_MARK, PAST_MARKS, encode_retry_error, encode_system_error
+from ....ids import FIRST_RETURN, is_put, item_id, task_of
 from ....wire.actors import ResultsHeld
 from ....wire.scheduling import ItemsMade
 from ....wire.task_spec import StoredValue
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 EARLY_MAX = 100_000
 # Generators whose items are counted: more than run at once on a node.
 ATTEMPTS_MAX = 10_000
+UNKNOWN = 0
 
 Item = tuple[bytes | StoredValue | int, tuple[bytes, ...], str]  # value or size; refs inside; where a large one lies
 
@@ -57,12 +59,25 @@ class Stream(Struct, eq=False):
     early: dict[int, Item] = {}
 
 
-class Attempts(Struct, gc=False, eq=False):
+class Attempts(Struct, eq=False):
     """The attempts of a generator that runs on this node."""
 
     count: int = 0  # items of this attempt
     before: int = 0  # the most items of an earlier attempt
     differs: int = -1  # the first item that differs from the one of an earlier attempt
+    # Hashes of the items of a generator of a recoverable actor; UNKNOWN: of large ones.
+    known: array[int] = field(default_factory=lambda: array("q"))
+
+    def compare(self, first: int, made: list[Item]) -> None:
+        """Compare items with those of earlier runs; the others may come with gaps."""
+        known = self.known
+        for number, (value, _, _) in enumerate(made, first):
+            found = hash(value) if type(value) is bytes else UNKNOWN
+            if number >= len(known):
+                known.extend([UNKNOWN] * (number - len(known)))
+                known.append(found)
+            elif self.differs < 0 and found != known[number] and UNKNOWN not in (found, known[number]):
+                self.differs = number
 
 
 class Untold(Struct, eq=False):
@@ -76,13 +91,14 @@ class Generators:
     """The generators of one node."""
 
     PASSING = {"streams untold": None}
-    LASTING = {"attempts": "ATTEMPTS_MAX"}
+    LASTING = {"attempts left": "ATTEMPTS_MAX"}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.streams: dict[bytes, Stream] = {}
         self.untold: dict[bytes, Untold] = {}
         self.attempts: Latest[bytes, Attempts] = Latest(ATTEMPTS_MAX)  # by task that runs here, or has left
+        self.left: Latest[bytes, int] = Latest(ATTEMPTS_MAX)  # items that the program has had of cancelled ones
 
     def submitted(self, task_id: bytes, owner: Process) -> None:
         """Note a generator that a process has submitted, perhaps once more: present items are given to the process
@@ -127,21 +143,35 @@ class Generators:
             if type(value) is StoredValue and process is not None:
                 node.objects.pin(item_id(message.task_id, n), process)  # its writer knows the place
             if not is_running:
-                self._drop(item_id(message.task_id, n), value)
+                self.drop(item_id(message.task_id, n), value)
             else:
                 made.append((value, inside, ""))
         if not is_running or task is None:
             node.reject("items of a task that does not run")
-        elif task.origin and task.origin != node.address:
-            self._count(task, message.first, made)
-            self._tell_origin(task, message.first, made)
         else:
             self._count(task, message.first, made)
-            self._arrived(task.spec.task_id, message.first, made)
+            self._leave(task, message.first, made)
+
+    def _leave(self, task: Task, first: int, made: list[Item]) -> None:
+        """Pass items on, or have them withheld by a recoverable actor."""
+        actor = self.node.calls.actors.get(task.options.actor_id)
+        if actor is not None and actor.items is not None:
+            for number, row in actor.items.new(task, first, made):
+                if actor.shipping is not None:
+                    actor.shipping.yielded(task, number, row)
+                else:
+                    actor.items.leave(task, number, row)
+        elif task.origin and task.origin != self.node.address:
+            self.tell_origin(task, first, made)
+        else:
+            self.arrived(task.spec.task_id, first, made)
 
     def _count(self, task: Task, first: int, made: list[Item]) -> None:
         """Count the items of an attempt, and compare small ones that are here with those of an earlier attempt."""
         attempts = self.attempts.setdefault(task.spec.task_id, Attempts())
+        if task.options.is_logged:
+            attempts.compare(first, made)
+            return
         if first < attempts.count:
             attempts.before, attempts.count = max(attempts.before, attempts.count), 0
         attempts.count = first + len(made)
@@ -157,6 +187,9 @@ class Generators:
     def ended(self, task: Task, values: list[bytes | StoredValue]) -> list[bytes | StoredValue]:
         """Return the end of a generator that has run here: an error if its attempts do not agree."""
         attempts = self.attempts.pop(task.spec.task_id, None)
+        actor = self.node.calls.actors.get(task.options.actor_id)
+        if actor is not None and actor.items is not None and actor.shipping is None:
+            actor.items.ended(task.spec.task_id)
         is_error = bool(values) and type(values[0]) is bytes and FIRST_MARK <= values[0] < PAST_MARKS
         if attempts is None or is_error or not task.options.is_deterministic:
             return values
@@ -166,10 +199,9 @@ class Generators:
         what = f"item {attempts.differs} differs from that of an earlier attempt"
         if attempts.differs < 0:
             what = f"it yielded {attempts.count} items, and an earlier attempt {attempts.before}"
-        text = f"Generator {name} was run again, and {what}.  deterministic=False accepts items of several attempts."
-        return [encode_system_error("GeneratorRetryError", text)]
+        return [encode_retry_error(name, what)]
 
-    def _tell_origin(self, task: Task, first: int, made: list[Item]) -> None:
+    def tell_origin(self, task: Task, first: int, made: list[Item], receipt: int = 0) -> None:
         """Send small items to the submitter's node; keep the others on this node until the submitter's node is a
         holder.
         """
@@ -185,7 +217,7 @@ class Generators:
             held += inside
         if task.origin in node.recovery.lost:
             return
-        tell = partial(node.send, task.origin, ItemsMade(task_id, task.trip, first, back))
+        tell = partial(node.send, task.origin, ItemsMade(task_id, task.trip, first, back, receipt))
         if not held:
             self.tell_in_order(task, tell)
             return
@@ -228,6 +260,8 @@ class Generators:
         if not wanted or home in node.recovery.lost:
             if lying:
                 node.send(home, ResultsHeld(lying))
+            if message.receipt:
+                node.logs.items_taken(home, message.receipt)
             return
         if lying:
             request = node.acks.next_request()
@@ -238,9 +272,14 @@ class Generators:
                 node.objects.require(object_id).share()
             expected += node.remote._hold_at_shards(lying, request)
             node.acks.expect(request, expected, partial(node.send, home, ResultsHeld(lying)), home)
-        self._arrived(message.task_id, message.first, [(value, (), home) for value in message.values])
+        self.arrived(message.task_id, message.first, [(value, (), home) for value in message.values])
+        if message.receipt:
+            taken = partial(node.logs.items_taken, home, message.receipt)
+            if task is None or not node.routes.unpulled.keep_items(task, home, lying, taken):
+                taken()
 
-    def _arrived(self, task_id: bytes, first: int, items: list[Item]) -> None:
+    def arrived(self, task_id: bytes, first: int, items: list[Item]) -> None:
+        """Give the items to the process that draws them, in order."""
         stream = self.streams.get(task_id)
         for n, item in enumerate(items, first):
             if stream is None or n < stream.count:
@@ -276,13 +315,13 @@ class Generators:
         node, (value, inside, home) = self.node, item
         entry = node.objects.entries.get(object_id)
         if entry is None or entry.value is not None:
-            self._drop(object_id, value)
+            self.drop(object_id, value)
         elif isinstance(value, int):
             node.routes.lies_at(entry, value, home)
         else:
             node.object_is_here(entry, value, inside)
 
-    def _drop(self, object_id: bytes, value: bytes | StoredValue | int) -> None:
+    def drop(self, object_id: bytes, value: bytes | StoredValue | int) -> None:
         """Free a large value, unless the value is the entry's."""
         entry = self.node.objects.entries.get(object_id)
         if type(value) is StoredValue and (entry is None or type(entry.value) is not StoredValue):
@@ -300,6 +339,10 @@ class Generators:
         elif task is None or task.origin != node.sender:
             return  # it has ended
         if task is not None:
+            actor = node.calls.actors.get(task.options.actor_id)
+            if actor is not None and actor.items is not None:
+                given = actor.items.require(message.task_id)
+                given.drawn = max(given.drawn, message.count)
             self._pass_on(task, message)
 
     def _pass_on(self, task: Task, message: ItemsDrawn) -> None:
@@ -335,14 +378,45 @@ class Generators:
         if stream is None or stream.owner.address != node.sender:
             node.reject("a generator of somebody else")
             return
+        task = node.tasks.get(message.task_id)
+        if task is not None and message.ends and task.options.is_logged:
+            self.left[message.task_id] = stream.count
         del self.streams[message.task_id]
         for n in range(message.count, stream.count):
             entry = node.objects.entries.get(item_id(message.task_id, n))
             if entry is not None:
                 node.objects.release(entry, stream.owner)
-        task = node.tasks.get(message.task_id)
         if task is not None and message.ends:
             node.cancels.cancel(task, False, True)
+
+    def seen(self, task: Task) -> int:
+        """Return the number of items behind which a cancelled generator of a recoverable actor may end: the program has
+        had them.
+        """
+        stream = self.streams.get(task.spec.task_id) if task.options.is_logged else None
+        return stream.count if stream is not None else self.left.get(task.spec.task_id, 0)
+
+    def sent_again(self, task: Task, home: str) -> None:
+        """Tell another home of an actor what the former one knew of a call."""
+        stream = self.streams.get(task.spec.task_id)
+        if stream is not None and stream.drawn:
+            self.node.send(home, ItemsDrawn(task.spec.task_id, stream.drawn))
+        self.node.cancels.tell_home(task, home)
+
+    def comes_again(self, object_id: bytes) -> bool:
+        """Return whether an object may be a lost item of a recoverable actor's call, which gives it again."""
+        task = self.node.tasks.get(task_of(object_id))
+        is_item = not object_id.endswith(FIRST_RETURN) and not is_put(object_id)
+        return task is not None and is_item and task.options.is_generator and task.options.is_logged
+
+    def look_again(self, task: Task) -> None:
+        """Look for awaited items of a call that has run again, or was asked again, and has not given them."""
+        entries = self.node.objects.entries
+        if not task.options.is_logged or self.node.is_embedded:
+            return
+        for entry in [entry for object_id, entry in entries.items() if object_id.startswith(task.spec.task_id)]:
+            if entry.task is None and (entry.waiting or entry.watchers) and _is_missing(entry):
+                self.node.remote.want(entry)
 
     def forget_process(self, process: Process) -> None:
         """Forget the generators of an ended process."""

@@ -167,7 +167,7 @@ STEP_SECONDS = 0.1
 # Objects on their way to others at once.
 MOVING_MAX = 1_000
 # A node that has not taken an object after so long may have no room: another one is asked.
-PATIENCE_SECONDS = 30.0
+MOVING_SECONDS = 30.0
 _STATES = {
     TaskState.WAITING: "waiting task",
     TaskState.READY: "ready task",
@@ -336,7 +336,7 @@ class Drain:
             moving = self.moving.get(object_id)
             if moving is None and len(self.moving) < MOVING_MAX:
                 moving = self.moving[object_id] = Moving()
-            elif moving is None or node.now - moving.since < PATIENCE_SECONDS:
+            elif moving is None or node.now - moving.since < MOVING_SECONDS:
                 continue
             else:
                 is_stuck = True
@@ -354,7 +354,7 @@ class Drain:
         peers = [peer for peer in members.peers if peer not in members.outside and peer not in members.leaving]
         have = [peer for peer in message.holders if peer in peers]
         if not peers:
-            moving.since = -PATIENCE_SECONDS  # the next look
+            moving.since = -MOVING_SECONDS  # the next look
             return
         number = int.from_bytes(message.object_id[6:16], "big") + moving.tried
         moving.peer = have[0] if have and not moving.tried else peers[number % len(peers)]
@@ -395,7 +395,7 @@ class Drain:
         if message.is_leaving and sender in self.node.members.peers:
             self.node.members.leaving.add(sender)
             if object_id in self.moving:
-                self.moving[object_id].since = -PATIENCE_SECONDS  # another one is to have it
+                self.moving[object_id].since = -MOVING_SECONDS  # another one is to have it
         for object_id in message.object_ids:
             self.moving.pop(object_id, None)
             self.safe.add(object_id)

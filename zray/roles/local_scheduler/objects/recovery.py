@@ -182,7 +182,12 @@ class Recovery:
         known = node.tasks.get(spec.task_id)
         entry = node.objects.entries.get(object_id)
         is_here = entry is not None and entry.is_here and not entry.is_lost
-        if known is not None and not is_put(object_id):
+        if not is_here and node.generators.comes_again(object_id):
+            # The call says when it is over: until then the shard's word does not count.
+            node.remote.subscribed.discard(object_id)
+            shard = node.addresses.shard_of(object_id)
+            node.send(shard, gcs.CannotRebuild(node.address, object_id, message.is_granted))
+        elif known is not None and not is_put(object_id):
             # In hand: what it returns will be announced, if it was not to be before.
             if self._is_orphan(known) and not known.options.actor_id:
                 node.task_states.comes_from(known, "")  # others count on it now, whatever it comes to
@@ -260,6 +265,8 @@ class Recovery:
             return
         if not is_put(message.object_id) and entry.task is not None:
             return  # it is being made after all
+        if node.generators.comes_again(message.object_id):
+            return
         if message.object_id in node.routes.unpulled.by_object:
             node.routes.unpulled.said_to_be_lost(entry)
             return

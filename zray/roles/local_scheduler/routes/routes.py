@@ -198,10 +198,11 @@ class Routes:
                     self.node.send(route.home, actors.KillActor(actor_id))
 
     def _send_calls(self, route: Route) -> None:
-        calls, size = actors.ForwardCalls([]), 0
+        calls, size, again = actors.ForwardCalls([]), 0, []
         while (task := route.next_to_send()) is not None:
             spec = task.spec
             if task.attempts:
+                again.append(task)
                 calls.attempts = calls.attempts or [0] * len(calls.specs)
             if calls.attempts or task.attempts:
                 calls.attempts.append(task.attempts)
@@ -216,6 +217,8 @@ class Routes:
                 calls, size = actors.ForwardCalls([]), 0
         if calls.specs:
             self.node.send(route.home, calls)
+        for task in again:
+            self.node.generators.sent_again(task, route.home)
 
     def _lend(self, home: str, task: Task) -> None:
         """Keep the call's arguments locally until its node holds them, even if the call finishes earlier."""
@@ -299,6 +302,8 @@ class Routes:
             if task.options.may_run_again:
                 node.recovery.puts.keep(task)
         node.objects.drop_all((*task.spec.deps, *task.spec.holds))  # of one that might have been repeated
+        if task.attempts and task.options.is_generator:
+            node.generators.look_again(task)
 
     def lies_at(self, entry: ObjectEntry, size: int, home: str) -> None:
         """A value lies on another node: bring it, if somebody here wants it."""

@@ -34,6 +34,7 @@ class Item(Struct, gc=False, eq=False):
     """An answer not pulled by the local node."""
 
     task: Task
+    key: bytes  # the call, or the first item
     home: str
     missing: dict[bytes, None]  # of what it returned
     taken: Callable[[], None]
@@ -61,9 +62,23 @@ class Unpulled:
         if not missing:
             taken()
             return
-        item = Item(task, home, missing, taken)
-        self.by_actor.setdefault(task.options.actor_id, {})[task.spec.task_id] = item
-        self.by_object.update(dict.fromkeys(missing, item))
+        self._add(Item(task, task.spec.task_id, home, missing, taken))
+
+    def keep_items(self, task: Task, home: str, object_ids: list[bytes], taken: Callable[[], None]) -> bool:
+        """Record items of a generator on their home node, as `keep` does.  Returns whether any are missing."""
+        missing: dict[bytes, None] = {}
+        for object_id in object_ids:
+            entry = self.node.objects.entries.get(object_id)
+            if entry is not None and entry.value is None and not entry.is_released:
+                missing[object_id] = None
+                self.is_over(object_id)  # of an earlier home
+        if missing:
+            self._add(Item(task, object_ids[0], home, missing, taken))
+        return bool(missing)
+
+    def _add(self, item: Item) -> None:
+        self.by_actor.setdefault(item.task.options.actor_id, {})[item.key] = item
+        self.by_object.update(dict.fromkeys(item.missing, item))
 
     def is_over(self, object_id: bytes) -> None:
         """Stop tracking an object after its arrival, or after the end of its last local ref."""
@@ -88,7 +103,7 @@ class Unpulled:
     def _forget(self, item: Item) -> None:
         actor_id = item.task.options.actor_id
         items = self.by_actor[actor_id]
-        del items[item.task.spec.task_id]
+        del items[item.key]
         if not items:
             del self.by_actor[actor_id]
         for object_id in item.missing:
@@ -98,13 +113,14 @@ class Unpulled:
     def home_lost(self, actor_id: bytes, lost: str, *, is_asked: bool) -> dict[bytes, Task]:
         """Handle the loss of a home node.  is_asked: the actor gives its answers again, in the returned calls."""
         asked: dict[bytes, Task] = {}
-        for task_id, item in list(self.by_actor.get(actor_id, {}).items()):
+        for item in list(self.by_actor.get(actor_id, {}).values()):
             if item.home != lost:
                 continue
-            missing = item.missing
+            missing, task_id = item.missing, item.task.spec.task_id
             self._forget(item)
             if is_asked:
-                asked[task_id] = self._ask(item.task)
+                if task_id not in self.node.tasks:  # else a generator that goes on, or is asked again already
+                    asked[task_id] = self._ask(item.task)
                 continue
             for object_id in missing:
                 self.look_for(self.node.objects.entries[object_id])
@@ -130,6 +146,7 @@ class Unpulled:
         for entry in self.node.lifecycle.returns_of(task):
             entry.task = None
             self.look_for(entry)
+        self.node.generators.look_again(task)
         return True
 
     def look_for(self, entry: ObjectEntry) -> None:

@@ -56,6 +56,8 @@ class Cancels:
         """CancelTask, from a local process or another node."""
         node = self.node
         task = node.tasks.get(message.task_id)
+        if message.items and task is not None:
+            node.generators.left[message.task_id] = message.items
         is_refused = message.force and task is not None and bool(task.options.actor_id)
         if message.only_waiting and not self._waits(task):
             node.send(node.sender, tasks.CancelTaskReply(message.request, HAS_BEGUN))
@@ -149,11 +151,20 @@ class Cancels:
             node.lifecycle.fail(task, "TaskForceCancelledError", text)
             node.pool.kill(worker)
             return
-        node.send(worker.address, tasks.InterruptTask(task_id))
+        node.send(worker.address, tasks.InterruptTask(task_id, node.generators.seen(task)))
         node.perform(InterruptWorker(worker.address))
         node.after(PATIENCE_SECONDS, self._is_held_up, task)
         if worker.inflight and worker.inflight[0] is not task:
             node.perform(ReclaimTasks(worker.address, len(worker.inflight)))
+
+    def interrupt_again(self, task: Task) -> None:
+        """Have the worker end a cancelled generator that runs again, behind the items that the program has seen."""
+        task_id = task.spec.task_id
+        if task_id in self.asked and task.worker is not None:
+            actor, seen = self.node.calls.actors[task.options.actor_id], self.node.generators.seen(task)
+            count = max(seen, actor.items.count(task_id))
+            self.node.send(task.worker.address, tasks.InterruptTask(task_id, count))
+            self.node.perform(InterruptWorker(task.worker.address))
 
     def _is_held_up(self, task: Task) -> None:
         if self.node.tasks.get(task.spec.task_id) is task and task.state == TaskState.SENT:
@@ -198,7 +209,8 @@ class Cancels:
     def _cancel_call(self, task: Task, recursive: bool) -> None:
         node, actor_id = self.node, task.options.actor_id
         actor, route = node.calls.actors.get(actor_id), node.routes.by_actor.get(actor_id)
-        if actor is not None and task.state == TaskState.CALL and actor.queue.take_out(task):
+        may_have_begun = actor is not None and actor.journal is not None and actor.has_begun(task)
+        if actor is not None and task.state == TaskState.CALL and not may_have_begun and actor.queue.take_out(task):
             self._end(task)
             node.calls.touch(actor_id)
         elif actor is not None:
@@ -206,6 +218,21 @@ class Cancels:
         elif route is not None and route.take_queued(lambda call: call is task):
             self._end(task)
             node.routes.calls_ended(route)
-        elif route is not None and route.home:
+        elif route is not None:
             self.asked[task.spec.task_id] = False, recursive
-            node.send(route.home, tasks.CancelTask(task.spec.task_id, False, recursive))
+            if route.home:  # else its next home is told
+                self.tell_home(task, route.home)
+
+    def cancel_again(self, task: Task) -> None:
+        """Cancel a call whose actor has come to this node, and that was cancelled before."""
+        asked = self.asked.pop(task.spec.task_id, None)
+        if asked is not None:
+            self.cancel(task, *asked)
+
+    def tell_home(self, task: Task, home: str) -> None:
+        """Tell the actor's node of a call that is cancelled, once more if the call is sent again."""
+        task_id = task.spec.task_id
+        if task_id in self.asked:
+            _, recursive = self.asked[task_id]
+            items = self.node.generators.seen(task)
+            self.node.send(home, tasks.CancelTask(task_id, False, recursive, items=items))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ....exceptions import FIRST_MARK, PAST_MARKS, encode_system_error
 from ....ids import FIRST_RETURN, return_id
 from ....wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
@@ -239,6 +241,8 @@ class Lifecycle:
             if self.node.cancels.asked:
                 self.node.cancels.has_ended(result.task_id)
             if is_call and worker.actor is not None and worker.actor.shipping is not None:
+                if task.options.is_generator and self.node.generators.attempts:
+                    result = replace(result, values=self.node.generators.ended(task, result.values))
                 if worker.actor.shipping.withhold(task, result, process):
                     continue
             del tasks[result.task_id]
@@ -287,6 +291,7 @@ class Lifecycle:
                 self.node.lineage.has_run_again(task)
             if task.options.is_generator:
                 self.node.generators.rebuilt(task, first)
+                self.node.generators.look_again(task)
         if task.forward is not None and task.forward.origin:
             if task.options.actor_id:
                 self.node.remote_calls.finish(task, values, contained, writer)
