@@ -9,6 +9,9 @@ from .language import Drop, Get, Publish, Put, Runs, Sleep, Submit, Wait, remote
 from .values import Big, RemoteError, UserError
 
 Script = Generator[Any, Any, Any]
+# A task asks for another one without a pause so often.  A task that is retried may wait for memory for 30 s: then a
+# program asks each 0.1 s, as thousands of equal questions a second find no more.
+FREQUENT_POLLS, RARE_POLL_SECONDS = 500, 0.1
 
 
 def outcome(ref: Any) -> Script:
@@ -257,10 +260,11 @@ def poll_inside(depth: int, timeout: float, seconds: float) -> Script:
         yield Sleep(seconds)
         return 0
     child = yield Submit(poll_inside, (depth - 1, timeout, seconds))
-    ready = False
+    ready, polls = False, 0
     while not ready:
         ready, _ = yield Wait([child], 1, timeout=timeout)
-        yield Sleep(1e-4)
+        polls += 1
+        yield Sleep(1e-4 if polls <= FREQUENT_POLLS else RARE_POLL_SECONDS)
         if not ready:
             ready, _ = yield Wait([child], 1, timeout=0)
     return 1 + (yield Get(child))
