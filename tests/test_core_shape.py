@@ -40,6 +40,7 @@ ADDED = {
         "lines of imports": 22,
         "fields with foreign writers": 1,
     },
+    "large modules in the fork server": {"code lines": 4, "statements": 4},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -38,7 +38,7 @@ def test_a_module_of_zray_is_imported(pipe, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["this", "zray", "zray.", ".zray.tune", "zray/tune", "zray.Nothing", "\xff", "zray..tune"]
+    "name", ["this", "?this", "zray", "zray.", ".zray.tune", "zray/tune", "zray.Nothing", "\xff", "zray..tune"]
 )
 def test_other_names_are_left_out(pipe, name):
     os.write(pipe.lines_in, f"{name}\n".encode("latin-1"))
@@ -69,6 +69,24 @@ def test_a_class_is_named_if_its_module_asks_for_it(pipe, as_worker):
     preloading.suggest(zray.ObjectRef)
     preloading.suggest(str)
     preloading.suggest(None)
+    assert lines_of(pipe) == b""
+
+
+def test_module_that_takes_seconds_is_imported_for_the_second_generation_of_workers(pipe, as_worker, monkeypatch):
+    from zray.tune import worker
+
+    monkeypatch.setattr(worker, "IS_PRELOADED", "zray.tune.pickles")
+    preloading.suggest(worker.TrialActor)
+    preloading.suggest(worker.TrialActor)  # another worker that was forked before the first one asked
+    monkeypatch.delitem(sys.modules, "zray.tune.pickles", raising=False)
+    pipe.read()
+    assert "zray.tune.pickles" not in sys.modules
+    preloading.suggest(worker.TrialActor)  # a worker forked since
+    assert lines_of(pipe) == b"zray.tune.pickles\n"
+    preloading.suggest(worker.TrialActor)
+    pipe.read()
+    assert "zray.tune.pickles" in sys.modules
+    preloading.suggest(worker.TrialActor)
     assert lines_of(pipe) == b""
 
 

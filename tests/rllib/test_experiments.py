@@ -1,13 +1,20 @@
 """Algorithms in experiments of Tune: functions of a configuration, seeds, restored checkpoints."""
 
+import importlib
+import sys
+
 import gymnasium
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
+import zray  # noqa: E402
+from tests.gates import until  # noqa: E402
 from tests.rllib.agents import Roles  # noqa: E402
 from zray import tune  # noqa: E402
+from zray.rllib.algorithms.a3c import GradientHost  # noqa: E402
 from zray.rllib.algorithms.ppo import PPO, PPOConfig  # noqa: E402
+from zray.rllib.rollouts import GroupHost  # noqa: E402
 from zray.rllib.runs import episode_of, read_run  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -92,3 +99,19 @@ def test_episode_of_a_trial_without_a_seed_is_played_again(tmp_path):
     assert run.config["seed"] == 1
     found = episode_of(run, 0)
     assert found.episode.episode_return == grid[1].metrics["hist_stats"]["episode_reward"][0]
+
+
+def test_later_trials_of_a_session_have_torch_from_the_fork_on(tmp_path):
+    @zray.remote
+    class Other:
+        def has(self):
+            return "zray.rllib.algorithms.imported" in sys.modules  # the fork server alone imports it
+
+    for _ in range(3):
+        fitted(tmp_path, small(), num_samples=2)
+    assert until(lambda: zray.get(Other.remote().has.remote()))
+
+
+@pytest.mark.parametrize("cls", [GroupHost, GradientHost, PPO._trial_actor_class()])
+def test_actors_name_a_module_that_the_fork_server_may_import(cls):
+    assert importlib.import_module(sys.modules[cls.__module__].IS_PRELOADED).torch is torch

@@ -78,6 +78,13 @@ class Algorithm(Counts, Views, Checkpoints, Trainable):
         super().__init__(made.options, **kwargs)
         self.config: Any = made  # the same options, which are items, attributes and keys
 
+    @classmethod
+    def _trial_actor_class(cls) -> Any:
+        """Return the class of the actors of trials, for Tune."""
+        from .trials import TrialActor
+
+        return TrialActor
+
     def setup(self, config: dict[str, Any]) -> None:
         """Make policy, environments and learner."""
         self.begin(config)

@@ -17,6 +17,8 @@ from .policies import Policy
 
 __all__ = ["GroupHost", "Rollouts"]
 
+# The fork server imports torch once for the later actors of a session.
+IS_PRELOADED = "zray.rllib.rollouts"
 # An actor's call log is cut here: with an environment that can be pickled, recovery replays so many rollouts at most.
 CALLS_BETWEEN_CHECKPOINTS = 8
 

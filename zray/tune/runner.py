@@ -30,7 +30,7 @@ from .result import SHOULD_CHECKPOINT
 from .trial import Trial
 from .trial_results import overwritten_keys
 from .waits import reason_of
-from .worker import TrialActor, is_class
+from .worker import actor_class_of, is_class
 
 __all__ = ["Runner"]
 
@@ -114,7 +114,7 @@ class Runner:
             ev.Halt: self._halt,
             **self.records.handlers(),
         }
-        self._actor_class = zray.remote(TrialActor)
+        self._actor_class = zray.remote(actor_class_of(trainable))
 
     # --- the loop ---
 

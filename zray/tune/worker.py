@@ -22,7 +22,7 @@ from .resources import PlacementGroupFactory  # noqa: F401  an assignment holds 
 if TYPE_CHECKING:
     from .trainable import Trainable
 
-__all__ = ["Assignment", "Batch", "TrialActor", "is_class"]
+__all__ = ["Assignment", "Batch", "TrialActor", "actor_class_of", "is_class"]
 
 # Each trial may have a process of its own: the fork server imports this module once for all of them.
 IS_PRELOADED = True
@@ -52,6 +52,12 @@ Batch = dict[str, Any]
 def is_class(trainable: Any) -> bool:
     """Whether a trainable is a class with steps, not a function."""
     return isinstance(trainable, type)
+
+
+def actor_class_of(trainable: Any) -> type[TrialActor]:
+    """Return the class of a trial's actor: a library has its own, whose module the fork server imports."""
+    named = getattr(trainable, "_trial_actor_class", None)
+    return named() if is_class(trainable) and named is not None else TrialActor
 
 
 class TrialActor:

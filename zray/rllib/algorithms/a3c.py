@@ -61,6 +61,9 @@ __all__ = ["A3C", "A3CConfig"]
 # Modules of Ray below this one are found in its place.
 __path__: list[str] = []
 
+# The fork server imports torch once for the later actors of a session.
+IS_PRELOADED = "zray.rllib.rollouts"
+
 
 class A3CConfig(AlgorithmConfig):
     """Options of A3C, asynchronous advantage actor-critic: those of all algorithms, and of `training`.
