@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
-from . import actors, environments, local, memory, objects, pools, session, tasks
+from . import actors, environments, hosted, local, memory, objects, pools, session, tasks
 from .timing import Effort
 
 Workload = Callable[[ModuleType, Effort], dict[str, float]]
@@ -81,6 +81,12 @@ ACTORS = [
     Figure("1_1_async_actor_calls_async", "async actor, 100 in flight", RATE, 37_500, "async_10k", 0.15),
     Figure("actors_100_created", "100 actors created, called once", SECONDS, 1.0, better=LOWER),
 ]
+HOSTED = [
+    Figure("hosted_200_created", "200 hosted actors created, called once", SECONDS, 1.0, better=LOWER),
+    Figure("hosted_200_memory", "the same, growth of all processes", MEGABYTES, 20, better=LOWER),
+    Figure("hosted_2000_created", "2,000 hosted actors created, called once", SECONDS, 5.0, better=LOWER),
+    Figure("hosted_2000_memory", "2,000 of them, growth of all processes", MEGABYTES, 100, better=LOWER),
+]
 OBJECTS = [
     Figure("single_client_put_calls", "put of 100 B", RATE, 200_000),
     Figure("single_client_get_calls", "get of 100 B", RATE, 400_000),
@@ -134,6 +140,7 @@ GROUPS = [
     Group("tasks", TASKS, shared=tasks.WORKLOADS),
     Group("clients", CLIENTS, fresh=session.DRIVER_WORKLOADS),
     Group("actors", ACTORS, shared=actors.WORKLOADS),
+    Group("hosted", HOSTED, fresh=hosted.FRESH_WORKLOADS),
     Group(
         "objects",
         OBJECTS,

@@ -271,6 +271,8 @@ TAGS = {
     296: "ListEvents",
     297: "EventsListed",
     298: "CallClosed",
+    299: "EndActor",
+    300: "ActorEnded",
 }
 
 ROLES = (
@@ -373,6 +375,7 @@ HOST_MESSAGES = {
     "Ack",
     "DrainReply",
     "DrawToken",
+    "EndActor",
     "GetKeys",
     "GetStatus",
     "Goodbye",

@@ -17,9 +17,11 @@ from ..object_ref import ObjectRef
 from ..options.remote_options import (
     ACTOR_OPTIONS,
     METHOD_OPTIONS,
+    check_hosted,
     check_options,
     check_text,
     resource_units,
+    where_of,
     where_of_actor,
 )
 from ..wire.task_spec import ActorOptions, TaskSpec
@@ -108,6 +110,8 @@ class ActorClass(Generic[C]):
 
     def __init__(self, cls: type[C], options: dict[str, Any]) -> None:
         options = check_options(options, ACTOR_OPTIONS, "an actor")
+        if options.get("hosted"):
+            check_hosted(options)
         for base in cls.__mro__:
             if isinstance(base, ActorClass):
                 raise ActorClassInheritanceException("An actor class cannot be inherited from.")
@@ -171,6 +175,7 @@ class ActorClass(Generic[C]):
         - `namespace` (default the program's): namespace of the name
         - `lifetime` (default `None`): `"detached"`: the actor stays after its program
         - `get_if_exists` (default `False`): with a name: return the living actor of that name
+        - `hosted` (default `False`): the actor shares a process with the program's other hosted actors
         - `max_restarts` (default 0): restarts of a dead process; -1: no limit; -1 with `checkpoint_interval`
         - `max_task_retries` (default 0): repetitions of a call; -1: no limit; -1 with `checkpoint_interval`
         - `max_concurrency` (default 1): calls at once; 1000 for async actors
@@ -362,6 +367,7 @@ class ActorClass(Generic[C]):
         retries = unsaid if options.get("max_task_retries") is None else options["max_task_retries"]
         restarts = unsaid if options.get("max_restarts") is None else options["max_restarts"]
         resources = resource_units(options, 0)
+        hosted = bool(options.get("hosted"))
         return ActorOptions(
             resources=resources,
             max_restarts=restarts,
@@ -374,10 +380,12 @@ class ActorClass(Generic[C]):
             handle=to_bytes(serialize((self.__name, methods, retries))),
             class_name=self.__name,
             environment=environment,
-            where=where_of_actor(options, resources, captured),
+            # Light actors stay together: on the node of their maker, unless a strategy says otherwise.
+            where=where_of(options, resources) if hosted else where_of_actor(options, resources, captured),
             checkpoint_interval=-1 if interval is None else interval,
             groups=groups,
             is_ordered=self.__is_ordered(is_concurrent=concurrency != 1 or self.__is_async or bool(groups)),
+            hosted=hosted,
         )
 
     def _signature_of_call(self) -> inspect.Signature:

@@ -40,7 +40,6 @@ def remote(*args: Any, **options: Any) -> Any:
 
         @zray.remote
         def square(x): ...
-
         @zray.remote(num_cpus=2, max_restarts=3)
         class Counter: ...
 
@@ -78,6 +77,7 @@ def remote(*args: Any, **options: Any) -> Any:
     - `namespace` (default the program's): namespace of the name
     - `lifetime` (default `None`): `"detached"`: the actor stays after its program
     - `get_if_exists` (default `False`): with a name: return the living actor of that name
+    - `hosted` (default `False`): the actor shares a process with the program's other hosted actors
     - `max_restarts` (default 0): restarts of a dead process; -1: no limit; -1 with `checkpoint_interval`
     - `max_task_retries` (default 0): repetitions of a call; -1: no limit; -1 with `checkpoint_interval`
     - `max_concurrency` (default 1): calls at once; 1000 for async actors

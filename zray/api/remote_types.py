@@ -66,6 +66,7 @@ class ClassOptions(PlaceOptions, total=False):
     namespace: str | None
     lifetime: Literal["detached", "non_detached"] | None
     get_if_exists: bool
+    hosted: bool
     max_restarts: int | None
     max_task_retries: int | None
     max_concurrency: int | None

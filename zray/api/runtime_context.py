@@ -129,8 +129,8 @@ class RuntimeContext:
         from ..wire.task_spec import parse_options
 
         runtime: Any = self._runtime
-        if runtime.actor is not None:
-            return f"{runtime.actor.options.class_name}.{parse_options(call.spec.options).method or '__init__'}"
+        if (actor := self._own_actor()) is not None:
+            return f"{actor.options.class_name}.{parse_options(call.spec.options).method or '__init__'}"
         name: str = runtime.executor.functions[call.spec.function_id].name
         return name
 
@@ -143,6 +143,14 @@ class RuntimeContext:
 
         return current_call.get() or getattr(self._runtime, "call", None)
 
+    def _own_actor(self) -> Any:
+        """Return the actor that runs here; None: none."""
+        actor: Any = getattr(self._runtime, "actor", None)
+        if getattr(self._runtime, "hosting", None) is None:
+            return actor
+        call = self._call
+        return actor.of(call.spec) if call is not None else None
+
     def is_canceled(self) -> bool:
         """Whether `zray.cancel` was called for the task or call that runs here; False in a driver.
 
@@ -152,18 +160,18 @@ class RuntimeContext:
         cancelling = getattr(self._runtime, "cancelling", None)
         if cancelling is None:
             return False
-        if getattr(getattr(self._runtime, "actor", None), "async_calls", None) is not None:
+        if getattr(self._own_actor(), "async_calls", None) is not None:
             raise RuntimeError("is_canceled() is not for calls of async actors: they see asyncio.CancelledError.")
         return bool(cancelling.is_canceled())
 
     def get_actor_id(self) -> str | None:
         """Id of the actor; None outside of actors."""
-        actor = getattr(self._runtime, "actor", None)
+        actor = self._own_actor()
         return actor.actor_id.hex() if actor is not None else None
 
     def get_actor_name(self) -> str | None:
         """Name of the actor, from its options; None without a name or outside of actors."""
-        actor = getattr(self._runtime, "actor", None)
+        actor = self._own_actor()
         return (actor.options.name or None) if actor is not None else None
 
     @property
@@ -193,7 +201,7 @@ class RuntimeContext:
     @property
     def was_current_actor_reconstructed(self) -> bool:
         """Whether this actor has been restarted."""
-        actor = getattr(self._runtime, "actor", None)
+        actor = self._own_actor()
         return actor is not None and actor.restart_count > 0
 
     def get_assigned_resources(self) -> dict[str, float]:
@@ -201,7 +209,7 @@ class RuntimeContext:
         from ..wire.groups import plain_name
         from ..wire.task_spec import RESOURCE_UNIT, parse_options
 
-        actor = getattr(self._runtime, "actor", None)
+        actor = self._own_actor()
         call = getattr(self._runtime, "call", None)
         if actor is not None:
             units = {plain_name(name): amount for name, amount in actor.options.resources.items()}
@@ -249,7 +257,7 @@ class RuntimeContext:
         """
         from .actor_handle import handle_of
 
-        actor = getattr(self._runtime, "actor", None)
+        actor = self._own_actor()
         if actor is None:
             raise RuntimeError("current_actor needs an actor, but this code runs in none.")
         return handle_of(self._runtime, actor.actor_id, actor.options.handle)

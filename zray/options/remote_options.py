@@ -53,6 +53,7 @@ ACTOR_OPTIONS = (
     "namespace",
     "lifetime",
     "get_if_exists",
+    "hosted",
     "max_restarts",
     "max_task_retries",
     "max_concurrency",
@@ -84,6 +85,14 @@ PRIORITY_MAX = 1_000_000
 # Of a task: a thread of its worker waits for so long, which the platform limits.
 TIMEOUT_SECONDS_MAX = 1_000_000
 SMALLEST_AMOUNT = 1 / RESOURCE_UNIT
+# What a hosted actor cannot have, and why.
+_NO_RESOURCES = "the actor shares its process, and holds no resources"
+NOT_HOSTED = {
+    **dict.fromkeys(("num_cpus", "num_gpus", "memory", "resources"), _NO_RESOURCES),
+    "runtime_env": "the actor shares its process, and has the environment of its program",
+    "checkpoint_interval": "the actor shares its process, which has no call log",
+    "concurrency_groups": "the calls of all actors of its process share threads",
+}
 # The resource that is counted in bytes.  What runs is not held to it: it only counts for where there is room.
 MEMORY = "memory"
 MEMORY_BYTES_MAX = 10**14  # in RESOURCE_UNITs that is an eighth of what a message can say
@@ -338,6 +347,7 @@ _CHECKS: dict[str, Any] = {
     "namespace": check_text,
     "lifetime": _lifetime,
     "get_if_exists": check_flag,
+    "hosted": check_flag,
     "writable": check_flag,
     "max_restarts": _whole(-1, 1 << 30),
     "max_task_retries": _whole(-1, 1 << 30),
@@ -380,6 +390,21 @@ def where_of(options: dict[str, Any], request: dict[str, int], captured: Where |
         fallbacks = tuple((*hard, *_rules(item["label_selector"])) for item in options.get("fallback_strategy") or ())
         where = replace(where or Where(), hard=(*hard, *_rules(selector)), fallbacks=fallbacks)
     return where
+
+
+def check_hosted(options: dict[str, Any]) -> None:
+    """Refuse options that an actor cannot have where it shares its process.
+
+    Raises:
+        ValueError: one of them is given.
+    """
+    for name, value in options.items():
+        if name in NOT_HOSTED and value is not None and (value or name == "checkpoint_interval"):
+            raise ValueError(f"hosted=True: {NOT_HOSTED[name]}, so {name} cannot be given: leave out one of both.")
+    if options.get("placement_group", "default") not in ("default", None) or hasattr(
+        options.get("scheduling_strategy"), "placement_group"
+    ):
+        raise ValueError("hosted=True: the actor holds no resources, so it cannot run in a placement group.")
 
 
 def where_of_actor(options: dict[str, Any], request: dict[str, int], captured: Where | None = None) -> Where | None:

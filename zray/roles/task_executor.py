@@ -88,6 +88,11 @@ class TaskExecutor:
         if message.functions:
             self.learn(message.functions)
 
+    def will_take(self, spec: TaskSpec) -> None:
+        """Keep the arguments of a call in another queue until the worker is done with the call."""
+        for object_id in spec.deps:
+            self.uses[object_id] = self.uses.get(object_id, 0) + 1
+
     def learn(self, functions: list[tasks.Function]) -> None:
         """Add new functions, or functions evicted before."""
         for function in functions:

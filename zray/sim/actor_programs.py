@@ -26,7 +26,7 @@ class Counter:
     def _log(self, caller: str, number: int) -> None:
         if self.process.is_once_more:
             return  # in no order
-        key = (self.process.actor_id, self.process.address)
+        key = (self.process.actor_id, self.process.address + self.process.life)
         self.world.actor_logs.setdefault(key, []).append((caller, number))
 
     def add(self, caller: str, number: int) -> int:

@@ -65,7 +65,7 @@ class Checkers:
         self.what_is_held_back_does_not_grow(node)
         if self.world.options.gpus:
             check_shared(node)
-        if any(process.actor_id for process in node.processes.values()):
+        if any(process.actor_id or process.is_host for process in node.processes.values()):
             self.actors_are_served_once()
         if node.name == self.world.heads.name:
             self.verdicts_come_after_fences(self.world.heads.monitor)
@@ -75,7 +75,7 @@ class Checkers:
         workers = [
             process
             for process in node.processes.values()
-            if process.kind == "worker" and process.is_alive and not process.actor_id
+            if process.kind == "worker" and process.is_alive and not (process.actor_id or process.is_host)
         ]
         if len(workers) > self.workers_max:
             self.workers_max = len(workers)
@@ -120,10 +120,12 @@ class Checkers:
         served: dict[bytes, str] = {}
         for node in self.world.nodes.values():
             for process in node.processes.values():
-                if process.actor_id and process.is_alive and not self.does_nothing(node):
-                    other = served.setdefault(process.actor_id, process.address)
+                if not process.is_alive or self.does_nothing(node):
+                    continue
+                for actor_id in process.served():
+                    other = served.setdefault(actor_id, process.address)
                     assert other == process.address, (
-                        f"actor {process.actor_id.hex()} is served by {other} and {process.address}"
+                        f"actor {actor_id.hex()} is served by {other} and {process.address}"
                     )
 
     def does_nothing(self, node: Node) -> bool:

@@ -135,6 +135,7 @@ class Create(Struct):
     name: str = ""
     detached: bool = False
     checkpoint_interval: int = -1
+    hosted: bool = False
 
 
 class Call(Struct):

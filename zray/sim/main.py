@@ -79,7 +79,7 @@ def _run(world: Simulator) -> None:
     for number in range(1, options.drivers + 1):
         parts = [(name, program(name)[1](world.random)) for name in options.programs]
         if number > 1:  # names of actors are shared by all drivers
-            once = ("named", "spread", "survivors", "crowd", "groups_of_actors")
+            once = ("named", "spread", "survivors", "crowd", "groups_of_actors", "hosted_names")
             parts = [part for part in parts if part[0] not in once]
         expected.append(Sequential(has_gpus=options.gpus > 0).run(several, (parts,)))
         world.start_driver(home, number, several, (parts,))

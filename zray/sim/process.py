@@ -8,7 +8,7 @@ ids of its refs, once per ref, and drops them at its end.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..ids import children_prefix, root_task_id
@@ -69,6 +69,8 @@ class Process:
 
     kind = ""
     actor_id = b""  # of a worker, once it runs an actor
+    is_host = False  # a worker that runs hosted actors
+    life = ""  # the incarnation of the actor that runs
     actor_gpus: Activation | None = None  # the holder of the actor's GPUs
 
     def __init__(self, world: Simulator, node: Node, address: str, pid: int) -> None:
@@ -107,7 +109,7 @@ class Process:
             if not self.is_busy:
                 self.run()
 
-    def _read(self) -> None:
+    def read(self) -> None:
         """Handle the arrived messages."""
         while self.inbox:
             message = self.inbox.popleft()
@@ -128,27 +130,41 @@ class Process:
     def run(self) -> None:
         """Run as far as possible without passing time."""
         while self.is_alive and not self.is_busy:
-            self._read()
-            if self.connection.ends[self.address].link.is_full:
-                break  # as Runtime.wait_for_room
+            self.read()
+            if self.is_behind():
+                break
             top = self.stack[-1] if self.stack else None
             if top is None:
                 if not self.next_task():
                     break
-            elif top.is_over is None:
-                self._advance(top)
-            elif top.is_over():
-                resume, top.is_over, top.resume = top.resume, None, None
-                try:
-                    top.answer = resume()
-                except RemoteError as error:
-                    top.failure = error
-            elif not self.next_nested():
+            elif not self.step(top) and not self.next_nested():
                 break
         if self.is_alive and not self.is_busy:
             self.flush()
         if self.is_alive:
             self.world.checkers.bounds_are_kept(self.address, self.client, self.executor)
+
+    def is_behind(self) -> bool:
+        """Return whether too much is in flight to say more, as Runtime.wait_for_room does."""
+        return bool(self.connection.ends[self.address].link.is_full)
+
+    def step(self, top: Activation) -> bool:
+        """Advance a script, or resume it after its wait.  False: it waits."""
+        if top.is_over is None:
+            self._advance(top)
+            return True
+        if not top.is_over():
+            return False
+        resume, top.is_over, top.resume = top.resume, None, None
+        try:
+            top.answer = resume()
+        except RemoteError as error:
+            top.failure = error
+        return True
+
+    def served(self) -> Iterable[bytes]:
+        """Return the actors of this process."""
+        return (self.actor_id,) if self.actor_id else ()
 
     def next_task(self) -> bool:
         """Begin something."""

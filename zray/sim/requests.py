@@ -256,7 +256,7 @@ def _write(process: Process, top: Activation, request: Write, done: Any = lambda
         return told
 
     process.block(top, is_over, resume)
-    if process.kind == "worker":
+    if process.kind == "worker" and not process.is_host:
         process.world.call_later(ROOM_SECONDS, lend)
 
 
@@ -301,7 +301,7 @@ def _wait_at_node(
         process.flush()  # results before the wait, or together in a frame
     client = process.client
     replies = client.replies
-    blocks = process.kind == "worker" and timeout != 0
+    blocks = process.kind == "worker" and timeout != 0 and not process.is_host
     number = client.wait(ids, count, fetch=fetch, block=blocks, limited=timeout is not None)
     if timeout == 0:
         client.cancel_wait(number)
@@ -360,14 +360,16 @@ def _compute(process: Process, top: Activation, request: say.Compute) -> None:
 
 
 def _create(process: Process, top: Activation, request: say.Create) -> None:
+    is_spread = request.where is None and request.resources is None and not request.hosted
     options = ActorOptions(
         resources=request.resources or {},
         max_restarts=request.max_restarts,
         name=request.name,
         detached=request.detached,
         class_name=request.cls.__name__,
-        where=Where(is_spread=True) if request.where is None and request.resources is None else request.where,
+        where=Where(is_spread=True) if is_spread else request.where,
         checkpoint_interval=request.checkpoint_interval,
+        hosted=request.hosted,
     )
     spec = _spec(process, top, request.cls, request.args, TaskOptions(max_retries=0))
     if request.detached and process.bundles:

@@ -156,7 +156,7 @@ class Sequential:
                 self._script(actor.begin(), 0)
         except UserError as error:
             return Failed("task", str(error), False)
-        actor.process = SimpleNamespace(address="", actor_id=handle.actor_id, is_once_more=False)
+        actor.process = SimpleNamespace(address="", life="", actor_id=handle.actor_id, is_once_more=False)
         actor.world = SimpleNamespace(actor_logs={})
         return actor
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from ..ids import return_id
 from ..roles.local_scheduler.gpus import GPU
 from ..roles.local_scheduler.tasks.pool import EXITED_IN_ORDER
 from ..roles.role import on
-from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, CallClosed, StartActor
+from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, CallClosed, EndActor, StartActor
 from ..wire.environment import NO_ENVIRONMENT
 from ..wire.groups import plain_name
 from ..wire.objects import AllocateRefused
@@ -21,6 +21,7 @@ from ..wire.tasks import Function, InterruptTask, ItemsDrawn, JobStarted, StartT
 from . import language as say
 from .checkpoints import Recovery
 from .gpus import check_named
+from .hosted import Hosted
 from .language import FUNCTIONS
 from .process import FLUSH_SECONDS, Activation, Process
 from .requests import Write
@@ -46,6 +47,7 @@ class Worker(Process):
         self.code: tuple[Bundle, ...] = ()  # of the job, if the driver is on another node
         self.taken: set[bytes] = set()  # fetched bundles
         self.actor: Any = None
+        self.hosted: Hosted | None = None  # once it runs hosted actors
         self.recovery: Recovery | None = None  # of an actor that recovers
         self.is_told_to_stop = False
         self.is_leaving = ""
@@ -58,6 +60,9 @@ class Worker(Process):
 
     @on(StartTasks)
     def _on_start_tasks(self, message: StartTasks) -> None:
+        if self.hosted is not None:
+            self.hosted.take(message)
+            return
         is_blocked = self.stack and self.stack[-1].is_over is not None
         assert not message.nested or is_blocked or self.client.left, "a nested task for a worker that is not blocked"
         for argument in message.arguments:
@@ -71,11 +76,16 @@ class Worker(Process):
 
     @on(StartActor)
     def _on_start_actor(self, message: StartActor) -> None:
+        if message.options.hosted:
+            self.hosted = self.hosted or Hosted(self)
+            self.is_host = True
+            self.hosted.start(message)
+            return
         assert not self.stack and not self.actor_id, "two actors in one worker"
         self.executor.learn(message.functions)
         self.actor_id = message.spec.task_id
         top = Activation(message.spec.task_id)
-        top.body = self._construct(top, message)
+        top.body = self.construct(top, message)
         self.actor_gpus = Activation(message.spec.task_id)
         self._has_gpus(self.actor_gpus, message.options.resources, message.gpus)
         self.stack.append(top)
@@ -84,9 +94,16 @@ class Worker(Process):
     def _on_items_drawn(self, message: ItemsDrawn) -> None:
         self.drawn[message.task_id] = message.count
 
+    @on(EndActor)
+    def _on_end_actor(self, message: EndActor) -> None:
+        assert self.hosted is not None, "the end of a hosted actor, in another process"
+        self.hosted.end(message)
+
     @on(InterruptTask)
     def _on_interrupt_task(self, message: InterruptTask) -> None:
         self.interrupted[message.task_id] = message.items
+        if self.hosted is not None:
+            self.hosted.cancel(message.task_id)
 
     def _is_overdue(self, top: Activation) -> None:
         """Interrupt a task that has run for its time limit."""
@@ -112,6 +129,21 @@ class Worker(Process):
 
     # --- tasks ---
 
+    def run(self) -> None:
+        if self.hosted is None:
+            super().run()
+        if self.hosted is not None:
+            self.hosted.run()
+
+    def served(self) -> Iterable[bytes]:
+        return super().served() if self.hosted is None else self.hosted.served()
+
+    @property
+    def life(self) -> str:  # type: ignore[override]
+        """The incarnation of the hosted actor that runs: it may run again in the same process."""
+        guest = self.hosted.present if self.hosted is not None else None
+        return f"#{guest.life}" if guest is not None else ""
+
     def next_task(self) -> bool:
         """Claim the next task of the queue; an empty window means that the rest was reclaimed."""
         executor = self.executor
@@ -132,9 +164,9 @@ class Worker(Process):
         spec = executor.begun = executor.queue.popleft()
         if not executor.has_arguments(spec):
             executor.give_back(spec)
-            self._done_with(spec)
+            self.done_with(spec)
             return True
-        self._begin(spec)
+        self.begin(spec)
         return True
 
     def next_nested(self) -> bool:
@@ -142,7 +174,7 @@ class Worker(Process):
         if not self.executor.nested:
             return False
         spec = self.executor.begun = self.executor.nested.popleft()
-        self._begin(spec)
+        self.begin(spec)
         return True
 
     def waits_for_draws(self, top: Activation, then: Callable[[], None]) -> bool:
@@ -164,7 +196,7 @@ class Worker(Process):
         least = self.recovery.closed.get(top.task_id) if top.spec is None else self.interrupted.get(top.task_id)
         return least is not None and top.items >= least
 
-    def _begin(self, spec: TaskSpec) -> None:
+    def begin(self, spec: TaskSpec) -> None:
         options = parse_options(spec.options)
         assert options.actor_id or options.environment == self.environment, "a task in another one's environment"
         top = Activation(spec.task_id)
@@ -191,7 +223,7 @@ class Worker(Process):
         spec = self.stack[-1].spec
         return spec is not None and spec.caller == spec.task_id
 
-    def _done_with(self, spec: TaskSpec) -> None:
+    def done_with(self, spec: TaskSpec) -> None:
         for object_id in self.executor.done_with(spec):
             self.client.place_unused(object_id)
 
@@ -205,7 +237,7 @@ class Worker(Process):
         options = parse_options(spec.options)
         if self.interrupted.get(spec.task_id) == 0:
             top.closed_at = 0
-            return self._cancelled(spec, options)
+            return self.cancelled(spec, options)
         if options.actor_id:
             code = getattr(self.actor, options.method)
         else:
@@ -220,16 +252,16 @@ class Worker(Process):
             if isinstance(result, Generator):
                 result = yield from result
         except say.Closed:
-            return self._cancelled(spec, options)
+            return self.cancelled(spec, options)
         except (UserError, RemoteError) as raised:
             wants_retry = options.retry_exceptions
             return [failure_of(raised)] * max(1, options.num_returns), (), wants_retry
         if spec.task_id in self.interrupted and self.world.random.random() < 0.7:
-            return self._cancelled(spec, options)
+            return self.cancelled(spec, options)
         values, contained = yield from self.returns_of(spec, result)
         return values, contained, False
 
-    def _cancelled(self, spec: TaskSpec, options: TaskOptions) -> tuple[list[bytes], tuple[()], bool]:
+    def cancelled(self, spec: TaskSpec, options: TaskOptions) -> tuple[list[bytes], tuple[()], bool]:
         kind = "TaskTimeoutError" if spec.task_id in self.overdue else "TaskCancelledError"
         return [encode_system_error(kind, "cancelled")] * max(1, options.num_returns), (), False
 
@@ -274,7 +306,7 @@ class Worker(Process):
         args = self.read_value(top, spec.args)
         return [deps[arg.index] if type(arg) is Dep else arg for arg in args], None
 
-    def _construct(self, top: Activation, message: StartActor) -> Generator[Any, Any, Any]:
+    def construct(self, top: Activation, message: StartActor) -> Generator[Any, Any, Any]:
         yield say.Sleep(self.world.random.uniform(*TASK_SECONDS))
         yield from self._take_code()
         spec = message.spec
@@ -301,12 +333,18 @@ class Worker(Process):
             error = failure_of(raised)
         if self.recovery is not None and error is None:
             error = yield from self.recovery.run_again(top, message)
+        if message.options.hosted:
+            self.done_with(spec)  # others may take the same
+            return error
         for object_id in given:
             del self.executor.arguments[object_id]
             self.client.place_unused(object_id)
         return error
 
     def ended(self, top: Activation, result: Any) -> None:
+        if self.hosted is not None:
+            self.hosted.ended(top, result)
+            return
         executor = self.executor
         saving = None
         if top.is_save:
@@ -330,7 +368,7 @@ class Worker(Process):
                     self.client.place_unused(object_id)
             if top.spec.function_id:
                 executor.ran_for(top.spec.function_id, (self.world.now - top.begun_at) * 1e6)
-            self._done_with(top.spec)
+            self.done_with(top.spec)
             if self.recovery is not None and not self.is_leaving:
                 saving = self.recovery.save_after(top.spec)
         self.let_go(top)
@@ -346,7 +384,10 @@ class Worker(Process):
             self.world.call_later(FLUSH_SECONDS, self._flush_is_due)
 
     def leave_after(self, top: Activation) -> None:
-        self.is_leaving = EXITED_IN_ORDER
+        if self.hosted is not None and self.hosted.present is not None:
+            self.hosted.present.is_leaving = True
+        else:
+            self.is_leaving = EXITED_IN_ORDER
 
     def _leave(self) -> None:
         self.flush()

@@ -28,6 +28,7 @@ from .generator_programs import run_generators
 from .giver_programs import run_giver
 from .gpus import run_gpus
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
+from .hosted_programs import run_hosted, run_hosted_names
 from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_grove, run_put_again, run_refs_inside, run_shared, run_views
 from .recovery_programs import run_hoard, run_ledger, run_relay
@@ -189,6 +190,20 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     ),
     # Its actors have each other's handles.
     "rings": (run_rings, lambda random: (random.randint(1, 2), random.randint(1, 4), random.choice((0.1, 0.7, 3.0)))),
+    # Its actors share a process.
+    "hosted": (
+        run_hosted,
+        lambda random: (
+            random.choice((1, 3, 8)),
+            random.randint(0, 3),
+            random.choice((10, 1_500, 9_000)),
+            random.choice((0.0004, 0.02, 0.5)),
+        ),
+    ),
+    "hosted_names": (
+        run_hosted_names,
+        lambda random: (random.choice((1, 3, 6)), random.choice((1, 5, 20)), random.choice((0.0, 0.02, 0.3))),
+    ),
     # Its tasks have many priorities.
     "priorities": (
         run_priorities,

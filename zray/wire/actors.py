@@ -8,6 +8,7 @@ driver, worker     SubmitTasks       calls, in order, options.actor_id set
 driver, worker     KillActor
 worker             CallClosed        a cancelled call has ended early
 worker             ActorExited       exit_actor() was called: no restart
+local scheduler    EndActor -> ActorEnded    end of a hosted actor, whose process has other actors too
 driver, worker     FindActor -> FindActorReply     get_actor(name)
 GCS shard          LookUpActor -> LookUpActorReply
 driver, worker     FindActorNames -> ActorNamesFound     list_named_actors(); the node asks all shards
@@ -43,6 +44,8 @@ from .task_spec import ActorOptions, GivenItems, ItemNumber, TaskSpec
 
 # Time limit for code that an actor's class runs before its process ends (`__ray_shutdown__`, `__del__`).
 SHUTDOWN_SECONDS = 5.0
+# A killed hosted actor may be made again in its process if its running methods return within this time.
+KILLED_SECONDS = 1.0
 
 
 class CreateActor(Message, tag=routed(60, "driver, worker -> local")):
@@ -232,6 +235,30 @@ class ActorExited(Message, tag=routed(73, "worker -> local")):
 
     actor_id: ActorID
     reason: Text
+
+
+class EndActor(Message, tag=routed(299, "local -> worker")):
+    """The order to end a hosted actor: after its calls, or at once if `is_killed`.
+
+    Python cannot end a thread: a method of a killed actor runs on, and its result counts for nothing.  ActorEnded waits
+    for the method, for KILLED_SECONDS.
+    """
+
+    actor_id: ActorID
+    is_killed: bool = False
+
+
+class ActorEnded(Message, tag=routed(300, "worker -> local")):
+    """A hosted actor is no longer in the sender's process, which says nothing more of it.
+
+    `unclaimed`: the last so many of the calls that it was sent have not begun.  `runs_on`: a method of the killed actor
+    has not returned, so the actor is not made again in this process.
+    """
+
+    actor_id: ActorID
+    cause: Text
+    unclaimed: Natural = 0
+    runs_on: bool = False
 
 
 class SpillActor(Message, tag=routed(170, "local -> global")):

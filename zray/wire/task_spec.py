@@ -120,6 +120,7 @@ class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     checkpoint_interval: Annotated[int, Meta(ge=-1)] = -1
     groups: Table[Text, Natural] = {}  # concurrency groups: calls of each at once
     is_ordered: bool = True  # a call waits for the arguments of its caller's earlier calls
+    hosted: bool = False  # the actor shares its process with others of its job
 
     @property
     def is_serial(self) -> bool:

@@ -44,6 +44,7 @@ class Origins:
     def _words(self, spec: TaskSpec, place: int | str | None) -> str:
         worker = self.worker
         actor, name = worker.actor, worker.name_of(spec)
+        actor = actor.of(spec) if actor is not None else None
         if actor is None:
             function, name = worker.functions.get(spec.function_id), f"task {name}"
         elif parse_options(spec.options).method:

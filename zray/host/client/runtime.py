@@ -255,8 +255,9 @@ class Runtime:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         return False
-                    # Bounded, in case the receiver left between the two looks.
-                    self.condition.wait(min(left, 0.1) if left is not None else 0.1)
+                    # Bounded, in case the receiver left between the two looks; a thousand threads look less often.
+                    bound = 0.1 * (1 + self.followers // 16)
+                    self.condition.wait(min(left, bound) if left is not None else bound)
             finally:
                 self.followers -= 1
         return True

@@ -47,22 +47,69 @@ LAST_CALLS_SECONDS = 10.0
 Result = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
 
 
-class ActorHost:
-    """The actor of a worker process."""
+class Instance:
+    """An actor's instance, and the outcomes of its constructor and of its calls."""
+
+    __slots__ = ("actor_id", "instance", "is_restored", "methods", "options", "worker")
 
     def __init__(self, worker: Worker, order: StartActor) -> None:
         self.worker = worker
-        self.order = order
         self.options = order.options
         self.actor_id = order.spec.task_id
-        self.in_words = f"actor {order.options.class_name}"
-        if order.options.name:
-            self.in_words += f" named {order.options.name!r}"
+        self.is_restored = bool(order.checkpoint)
+        self.instance: Any = None
+        self.methods: Methods | None = None  # of the instance
+
+    @property
+    def in_words(self) -> str:
+        """The actor, as in "actor Counter named 'joe'"."""
+        return f"actor {self.options.class_name}" + (f" named {self.options.name!r}" if self.options.name else "")
+
+    def death_by(self, error: BaseException) -> bytes:
+        """Return the error for all calls on an actor after a failed constructor."""
+        name = f"{self.options.class_name}.{'__zray_restore__' if self.is_restored else '__init__'}"
+        task_error = deserialize_error(serialize_error(error, name, skip_frames=2).inband)
+        where = "while its state was restored" if self.is_restored else "in its constructor"
+        text = f"The {self.in_words} died {where}: {task_error}"
+        node = self.worker.node_id.hex()[:8]
+        exit_text = "its state could not be restored" if self.is_restored else "its constructor raised"
+        return encode_system_error("ActorDiedError", text, {"pid": os.getpid(), "node": node, "exit_text": exit_text})
+
+    def method_of(self, spec: TaskSpec) -> Callable[..., Any]:
+        """Return the bound method of a call."""
+        name = parse_options(spec.options).method
+        methods = self.methods
+        if methods is None:
+            methods = self.methods = Methods(self.instance)
+        return methods.bound.get(name) or methods.find(name)
+
+    def result_of(self, spec: TaskSpec, value: Any) -> Result:
+        """Return what a call has returned as its result."""
+        worker, options = self.worker, parse_options(spec.options)
+        if not options.has_plain_return:
+            values, contained = several(worker, spec, value, options)
+            return values, contained, False
+        serialized = serialize(value)
+        if serialized.size <= worker.inline_bytes_max and not serialized.buffers:
+            stored: bytes | StoredValue = serialized.inband
+        else:
+            stored = worker.store(return_id(spec.task_id, 1), serialized)
+        return [stored], (serialized.contained,) if serialized.contained else (), False
+
+    def left_by(self, error: BaseException) -> str:
+        """Return the reason of an actor's end by exit_actor() or sys.exit(0)."""
+        return farewell(self.in_words, error)
+
+
+class ActorHost(Instance):
+    """The actor of a worker process."""
+
+    def __init__(self, worker: Worker, order: StartActor) -> None:
+        super().__init__(worker, order)
+        self.order = order
         self.restart_count = order.restart_count
         self.is_async = order.options.is_async
         self.is_serial = order.options.is_serial
-        self.instance: Any = None
-        self.methods: Methods | None = None  # of the instance
         self.has_shutdown = False  # its class has methods to run before the process ends
         self.shutdown = Shutdown(self)
         self.recovery = Recovery(self) if order.options.checkpoint_interval >= 0 else None
@@ -122,9 +169,9 @@ class ActorHost:
         except BaseException as error:
             self._constructed(began, error)
             if isinstance(error, ActorExit) and os.getpid() == worker.pid:
-                reason = self._left_by(error)
+                reason = self.left_by(error)
                 leave(worker, reason, ActorExited(self.actor_id, reason))
-            worker.say(ActorStartFailed(self.actor_id, self._death_by(error)))
+            worker.say(ActorStartFailed(self.actor_id, self.death_by(error)))
             worker.flush()
             return
         self._constructed(began)
@@ -151,17 +198,6 @@ class ActorHost:
         if self.worker.events is not None:
             end = time.perf_counter()
             self.worker.events.ran(Kind.CONSTRUCTOR, self.order.spec, began, 0.0, end, end, error)
-
-    def _death_by(self, error: BaseException) -> bytes:
-        """Return the error for all calls on an actor after a failed constructor."""
-        is_restored = bool(self.order.checkpoint)
-        name = f"{self.options.class_name}.{'__zray_restore__' if is_restored else '__init__'}"
-        task_error = deserialize_error(serialize_error(error, name, skip_frames=2).inband)
-        where = "while its state was restored" if is_restored else "in its constructor"
-        text = f"The {self.in_words} died {where}: {task_error}"
-        node = self.worker.node_id.hex()[:8]
-        exit_text = "its state could not be restored" if is_restored else "its constructor raised"
-        return encode_system_error("ActorDiedError", text, {"pid": os.getpid(), "node": node, "exit_text": exit_text})
 
     # --- calls ---
 
@@ -264,31 +300,12 @@ class ActorHost:
                 recovery.replay_generator(spec, value)
         except BaseException as error:
             if is_success(error):  # the earlier process died before its report
-                self.exiting = self._left_by(error)
+                self.exiting = self.left_by(error)
             elif (
                 isinstance(error, ObjectLostError) and spec.task_id not in self.order.failed and not options.is_readonly
             ):
                 what = f"{self.worker.name_of(spec)} succeeded before the loss, and failed in the replay"
                 raise NotAsBefore(f"The {self.in_words} died: it cannot recover: {what}: {error}") from None
-
-    def method_of(self, spec: TaskSpec) -> Callable[..., Any]:
-        name = parse_options(spec.options).method
-        methods = self.methods
-        if methods is None:
-            methods = self.methods = Methods(self.instance)
-        return methods.bound.get(name) or methods.find(name)
-
-    def result_of(self, spec: TaskSpec, value: Any) -> Result:
-        worker, options = self.worker, parse_options(spec.options)
-        if not options.has_plain_return:
-            values, contained = several(worker, spec, value, options)
-            return values, contained, False
-        serialized = serialize(value)
-        if serialized.size <= worker.inline_bytes_max and not serialized.buffers:
-            stored: bytes | StoredValue = serialized.inband
-        else:
-            stored = worker.store(return_id(spec.task_id, 1), serialized)
-        return [stored], (serialized.contained,) if serialized.contained else (), False
 
     def finished(self, spec: TaskSpec, result: Result) -> None:
         worker = self.worker
@@ -310,14 +327,20 @@ class ActorHost:
         if call is not None and (self.async_calls is None or self.async_calls.is_own(call.spec)):
             self.leavers.add(call.spec.task_id)
 
-    def _left_by(self, error: BaseException) -> str:
-        return farewell(self.in_words, error)
+    def of(self, spec: TaskSpec) -> Instance | None:
+        """Return the actor that runs a call."""
+        return self
+
+    def cancel(self, task_id: bytes) -> None:
+        """Cancel a call, if something can interrupt it."""
+        if self.async_calls is not None:
+            self.async_calls.cancel(task_id)
 
     def outcome_of(self, spec: TaskSpec, error: BaseException) -> Result:
         """Return the result of a call that raised: an error, or the end of the actor."""
         if is_success(error) and os.getpid() == self.worker.pid:
             self.last_call = spec
-            self.farewell = self._left_by(error)
+            self.farewell = self.left_by(error)
             left = encode_system_error("ActorDiedError", self.farewell)
             return [left] * max(1, parse_options(spec.options).num_returns), (), False
         return failure(self.worker, spec, error)
@@ -403,7 +426,7 @@ class ActorHost:
     def leave_when_idle(self, error: BaseException) -> None:
         """End the actor at the request of a task or callback beside the calls, after the running calls."""
         with self.worker.lock:
-            self._begin_to_leave(self._left_by(error))
+            self._begin_to_leave(self.left_by(error))
         self.leave_if_asked()
 
     def leave_if_asked(self) -> None:

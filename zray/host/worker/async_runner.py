@@ -103,7 +103,7 @@ class EventLoop:
         elif is_success(error):
             host.leave_when_idle(error)
         else:
-            crash(host.worker, self._name_of(_call_that_raised(error)), error)
+            crash(host.worker, self._name_of(call_that_raised(error)), error)
 
     def _stopped(self) -> None:
         error = RuntimeError("the actor's event loop was stopped (loop.stop()): no call of it can run any more")
@@ -127,7 +127,7 @@ def current_task() -> Any:
         return None
 
 
-def _call_that_raised(error: BaseException) -> Call | None:
+def call_that_raised(error: BaseException) -> Call | None:
     """Return the call in whose context the innermost failed callback or task ran."""
     found = None
     trace = error.__traceback__

@@ -73,8 +73,7 @@ class Cancelling:
         actor = self.worker.actor
         if actor is not None:
             self.cancelled[task_id] = items
-            if actor.async_calls is not None:
-                actor.async_calls.cancel(task_id)
+            actor.cancel(task_id)
         elif any(spec.task_id == task_id for spec in self._unfinished()):
             self.cancelled[task_id] = items
 

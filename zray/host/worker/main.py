@@ -121,6 +121,7 @@ class Worker(Runtime):
         self.again: dict[bytes, tuple[GivenItems, int]] = {}
         self.said_goodbye = False  # and the node has acknowledged
         self.actor: Any = None  # an actors.ActorHost, once this worker runs an actor
+        self.hosting: Any = None  # a Hosting, which is `actor` too, once this worker runs hosted actors
         self.code: CodeTaker | None = None  # where files are to be brought
         self.has_new_code = False  # to be taken before the next function or argument is unpickled
         self.code_changes = CodeChanges(self)
@@ -146,7 +147,9 @@ class Worker(Runtime):
     def _on_order(self, message: Message) -> None:
         """Handle a message from the node.  With the lock held."""
         kind = type(message)
-        if kind is tasks.StartTasks:
+        if kind is tasks.StartTasks and self.hosting is not None:
+            self.hosting.on_start_tasks(message)  # type: ignore[arg-type]
+        elif kind is tasks.StartTasks:
             for argument in message.arguments:  # type: ignore[attr-defined]
                 if type(argument.value) is StoredValue:
                     self.client.place_told(argument.object_id)
@@ -168,6 +171,10 @@ class Worker(Runtime):
             self._drew(message.task_id, message.count)  # type: ignore[attr-defined]
         elif kind is session_wire.GoodbyeReply:
             self.said_goodbye = True
+        elif kind is actors.EndActor:
+            self.hosting.on_end_actor(message)
+        elif kind is actors.StartActor and message.options.hosted:  # type: ignore[attr-defined]
+            self._host(message)  # type: ignore[arg-type]
         else:
             self.orders.append(message)
 
@@ -176,6 +183,15 @@ class Worker(Runtime):
             self.again[task_id] = self.again[task_id][0], count
         elif task_id in self.drawn:  # else it has ended
             self.drawn[task_id] = count
+
+    def _host(self, order: actors.StartActor) -> None:
+        """Begin a hosted actor, and with the first one a process for them.  With the lock held."""
+        if self.hosting is None:
+            from .hosting import Hosting
+
+            self.actor = self.hosting = Hosting(self)
+            self.orders.append(order)
+        self.hosting.on_start_actor(order)
 
     def _join_job(self, message: tasks.JobStarted) -> None:
         before, facts = self.facts, message.facts
@@ -213,7 +229,8 @@ class Worker(Runtime):
         if call.submitter is None:
             with self.first_submit:
                 if call.submitter is None:
-                    spec, actor = call.spec, self.actor
+                    spec = call.spec
+                    actor = self.actor.of(spec) if self.actor is not None else None
                     actor_id = actor.actor_id if actor is not None else b""
                     where = actor.options.where if actor is not None else parse_options(spec.options).where
                     call.submitter = Submitter(spec.task_id, self.name_of(spec), actor_id, where, self.path_of(spec))
@@ -281,7 +298,9 @@ class Worker(Runtime):
             raise Leave(0)
         if type(order) is tasks.JobStarted:
             self.code_changes.leave_if_told()
-        if type(order) is actors.StartActor:
+        if type(order) is actors.StartActor and order.options.hosted:
+            self.hosting.run()
+        elif type(order) is actors.StartActor:
             from .actor_runner import ActorHost
 
             if order.gpus is not None:

@@ -11,7 +11,7 @@ Dialog (sender, message, reaction):
     driver            FlushOutput       all output of the job's workers
     worker            TasksFinished     store the values, answer waits, start tasks whose arguments are complete
     worker            TasksReturned     queue them again
-    worker            ActorStarted, ActorStartFailed, ActorExited
+    worker            ActorStarted, ActorStartFailed, ActorExited, ActorEnded
     object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
     global scheduler  PlaceTask         queue it here; the task stays, unless actors hold its resources, or it is stolen
     global scheduler  TaskPlaced, TaskDeferred, SpillRefused, StealTasks
@@ -187,7 +187,7 @@ class LocalScheduler(Role):
             *(self.remote_calls, self.results, self.members, self.recovery, self.infeasible, self.flights, self.drain),
             *(self.events, self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
             *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room, self.spilling),
-            *(self.recovery.puts, self.cancels, self.generators, self.memory),
+            *(self.recovery.puts, self.cancels, self.generators, self.memory, self.pool.hosts),
         )
 
     # --- processes ---

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter, deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -125,7 +126,10 @@ class Worker(Struct, eq=False):
         "frames": "tasks.lending.FRAMES_COUNT_MAX",
         "stale": None,
     }
-    LASTING = {"functions": "tasks.dispatch.LEARNED_COUNT_MAX"}
+    LASTING = {
+        "functions": "tasks.dispatch.LEARNED_COUNT_MAX",
+        "guests": (lambda it: len(it.guests or ()), "tasks.hosts.GUESTS_MAX"),
+    }
 
     address: str
     worker_id: int
@@ -136,6 +140,8 @@ class Worker(Struct, eq=False):
     job: Job | None = None  # from its first task on, for good
     environment: Environment = NO_ENVIRONMENT  # of its tasks, from its first one on
     actor: Actor | None = None
+    guests: dict[bytes, Worker] | None = None  # of a process for hosted actors: their records, by actor
+    host: Worker | None = None  # of such a record, which shares address and process with its host
     queue: ReadyQueue | None = None  # the queue that it works off
     frames: list[Frame] = []  # its stack
     inflight: deque[Task] = field(default_factory=deque)  # sent and not finished, in order
@@ -188,6 +194,48 @@ class Worker(Struct, eq=False):
         if self.actor is not None:
             return next(iter(self.actor.inflight.values()), None)
         return self.inflight[0] if self.inflight else None
+
+    def has_guests(self) -> None:
+        """Become the process of hosted actors."""
+        self.guests = {}
+
+    def takes_in(self, actor: Actor, now: float) -> Worker | None:
+        """Return a record for a hosted actor in this process; None: a former run of it has not ended."""
+        if self.guests is None or actor.actor_id in self.guests:
+            return None
+        guest = self.guests[actor.actor_id] = Worker(
+            self.address,
+            self.worker_id,
+            now,
+            self.packages,
+            WorkerState.ACTOR,
+            self.process,
+            self.job,
+            self.environment,
+            actor,
+            host=self,
+        )
+        return guest
+
+    def lets_go(self, actor_id: bytes) -> Worker | None:
+        """Remove the record of a hosted actor."""
+        return self.guests.pop(actor_id, None) if self.guests is not None else None
+
+    def actors(self) -> Iterator[Actor]:
+        """Yield the actor of the process, or its hosted actors."""
+        for each in (self,) if self.guests is None else self.guests.values():
+            if each.actor is not None:
+                yield each.actor
+
+    def calls(self) -> Iterator[Task]:
+        """Yield the calls that the process was sent."""
+        for actor in self.actors():
+            yield from actor.inflight.values()
+
+    def has(self, task: Task | None) -> bool:
+        """Whether the process has the task, or a hosted actor of it has the call."""
+        worker: Worker | None = task.worker if task is not None else None
+        return worker is not None and (worker is self or worker.host is self)
 
     def fit_reach(self, *, has_run_dry: bool, are_others: bool) -> None:
         """Fit the amount of work in flight: the worker has run dry before the node's turn, or not; or others wait for a

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 # Calls sent to a serial actor ahead of the one that runs.  They can go nowhere else, so only memory bounds it.
 CALLS_IN_FLIGHT_MAX = 512
+# Likewise to a hosted actor: there may be thousands of them.
+HOSTED_IN_FLIGHT_MAX = 64
 # The method of each actor that ends it.
 TERMINATE = "__ray_terminate__"
 
@@ -226,8 +228,11 @@ class Calls:
         """Give a fresh worker to an actor that lacks only a worker."""
         for actor in self.wanting.values():
             if actor.options.environment.packages == worker.packages and self._has_all_but_a_worker(actor):
-                self.node.pool.take_for(actor, worker)
-                self._start(actor, worker)
+                if actor.options.hosted and self.node.pool.hosts.find(actor) is not None:
+                    continue
+                taken = self.node.pool.take_for(actor, worker)
+                assert taken is not None
+                self._start(actor, taken)
                 self.wanting_worker_changed()  # it may have been ordered for another one
                 return True
         return False
@@ -249,8 +254,8 @@ class Calls:
             return
         if (worker := self.node.pool.take_for(actor)) is not None:
             self._start(actor, worker)
-        else:
-            self.node.pool.start_for_actor(actor.options.environment.packages)
+        elif not actor.options.hosted or self.node.pool.hosts.find(actor) is None:  # else its former run ends soon
+            self.node.pool.start_for_actor(actor.options)
 
     def _start(self, actor: Actor, worker: Worker) -> None:
         node = self.node
@@ -263,7 +268,7 @@ class Calls:
         actor.worker, actor.pid = worker, worker.process.pid if worker.process is not None else 0
         actor.state = ActorState.STARTING
         spec, names = actor.creation.spec, node.resources.gpus.names_of(gpus)
-        functions = node.dispatch.batches.functions_for(worker, [spec])
+        functions = node.dispatch.batches.functions_for(worker.host or worker, [spec])
         node.function_table.keep(actor)
         order = actors.StartActor(spec, actor.options, functions, [], actor.life.restart_count, gpus=names)
         journal = actor.journal
@@ -351,14 +356,18 @@ class Calls:
         worker = actor.worker
         if actor.state != ActorState.ALIVE or worker is None or not actor.queue or self.node.drain.going.is_held(actor):
             return
-        limit = max(CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
+        limit = CALLS_IN_FLIGHT_MAX
+        if worker.host is not None:
+            # Nobody can tell which calls a dead process had begun: repeatable ones are not sent ahead.
+            limit = 1 if actor.options.max_restarts else min(limit, HOSTED_IN_FLIGHT_MAX)
+        limit = max(limit, actor.options.max_concurrency)
         busy = len(actor.inflight) + (len(actor.shipping.withheld) if actor.shipping is not None else 0)
         has_room: Callable[[Task], bool] = has_room_always
         if actor.options.groups:
             has_room, busy, limit = _room_by_group(actor, limit), 0, limit * (1 + len(actor.options.groups))
         if busy > limit // 2:
             return
-        may_follow = self._makers_are_in if actor.options.is_serial else _never
+        may_follow = self._makers_are_in if actor.options.is_serial and worker.host is None else _never
         for task in islice(actor.queue, limit - busy) if self.node.objects.on_disk else ():
             if not task.missing:
                 self.node.spilling.lacks(task)
@@ -378,7 +387,8 @@ class Calls:
                 worker.begins(self.node.now)
             actor.inflight.update(batch)
             arguments = self.node.dispatch.batches.arguments_for(worker, specs)
-            self.node.perform(OpenWindow(worker.address, len(specs)))
+            if worker.host is None:
+                self.node.perform(OpenWindow(worker.address, len(specs)))
             order = tasks.StartTasks(specs, [], arguments)
             if actor.items is not None:
                 order.again = actor.items.again(batch.values())
@@ -415,6 +425,8 @@ class Calls:
         if actor is not None:
             actor.inflight.pop(task.spec.task_id, None)
             self.touched[actor.actor_id] = None
+            if worker.host is not None and actor.inflight:
+                worker.begins(self.node.now)
             if actor.journal is not None:
                 closed_at = actor.items.closed.pop(task.spec.task_id, None) if actor.items.closed else None
                 actor.journal.note(task, result, closed_at, is_alone=actor.shipping is None)

@@ -204,7 +204,7 @@ class ActorEnds:
         """End the actors of a job without a driver, except detached actors."""
         for actor in list(self.node.calls.actors.values()):
             if actor.job is job and actor.options.detached and actor.worker is None:
-                self.node.pool.outlive(actor, job)
+                self.node.pool.outlive([actor], job)
             elif actor.job is job and not actor.options.detached:
                 if actor.worker is not None:
                     self.end(actor, actor.worker)
@@ -234,7 +234,8 @@ class ActorEnds:
         actor.life = replace(actor.life, restart_count=actor.life.restart_count + 1)
         node.guards.restarted(actor)
         place = f"pid={message.pid}, node={name_of(node.address)}"
-        node.notices.restarted(actor, f"its process died ({place}: {message.cause})")
+        how = "it has ended" if message.worker in node.pool.workers else "its process died"  # else others go on there
+        node.notices.restarted(actor, f"{how} ({place}: {message.cause})")
         for position, task in reversed(list(enumerate(inflight))):
             begun = position < begun_count
             limit = task.options.max_retries
@@ -329,13 +330,17 @@ class ActorEnds:
         """Tell the actor to stop, without a deadline yet."""
         if actor.has_shutdown:
             self.stopping[worker.address] = math.inf
-        self.node.send(worker.address, StopWorker())
+        if worker.host is not None:
+            self.node.pool.hosts.end(worker, is_killed=False)
+        else:
+            self.node.send(worker.address, StopWorker())
 
     def end(self, actor: Actor, worker: Worker) -> None:
         """Stop the actor of an ended job or session, with a deadline, or kill the actor."""
-        if self.can_stop(actor):
+        can_stop = self.can_stop(actor)
+        if can_stop:
             self.stop(actor, worker)
-        if not self.waits_for(worker):
+        if (worker.host is not None and not can_stop) or not self.waits_for(worker):
             self.node.pool.kill(worker)
 
     def waits_for(self, worker: Worker) -> bool:
@@ -381,6 +386,9 @@ class ActorEnds:
         for address in [address for address, deadline in self.stopping.items() if deadline <= self.node.now]:
             del self.stopping[address]
             if (worker := self.node.pool.workers.get(address)) is not None:
-                self.node.pool.kill(worker)
+                if worker.guests is not None:
+                    self.node.pool.hosts.kill_overdue(worker)
+                else:
+                    self.node.pool.kill(worker)
         self._look()
         self._set_timer()

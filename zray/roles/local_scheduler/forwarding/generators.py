@@ -136,7 +136,8 @@ class Generators:
         node = self.node
         process = node.processes.get(node.sender)
         task = node.tasks.get(message.task_id)
-        is_running = task is not None and process is not None and task.worker is process.worker is not None
+        worker = process.worker if process is not None else None
+        is_running = worker is not None and worker.has(task)
         contained = message.contained or ((),) * len(message.values)
         made: list[Item] = []
         for n, value, inside in zip(range(message.first, 1 << 31), message.values, contained, strict=False):

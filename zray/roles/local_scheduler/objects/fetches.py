@@ -366,7 +366,7 @@ class Fetches:
     def _goes_on(self, process: Process, stuck: set[bytes]) -> bool:
         """Return whether the process computes, or waits only for objects with room on this node."""
         worker = process.worker
-        if worker is not None and not worker.inflight and not (worker.actor is not None and worker.actor.inflight):
+        if worker is not None and not worker.inflight and next(worker.calls(), None) is None:
             return False  # it has nothing to do
         return all(stuck.isdisjoint(wait.pending) for wait in process.wait_by_request.values())
 

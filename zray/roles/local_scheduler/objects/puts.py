@@ -121,7 +121,7 @@ class Puts:
         """Record that a task of the worker has put an object."""
         task_id = task_of(object_id)
         task = self.node.tasks.get(task_id)
-        if task is None or task.worker is not worker:
+        if task is None or (task.worker is not worker and not worker.has(task)):
             return  # a thread's that has outlived its task
         self.last[task_id] = (worker.address, task.attempts, index_of(object_id))
         if len(self.last) > self.count_max:

@@ -267,7 +267,7 @@ class Spilling:
         workers = self.node.pool.workers.values()
         begun = [task for worker in workers for task in worker.inflight]
         begun += [frame.task for worker in workers for frame in worker.frames if frame.task is not None]
-        begun += [task for worker in workers if worker.actor is not None for task in worker.actor.inflight.values()]
+        begun += [task for worker in workers for task in worker.calls()]
         return {object_id for task in begun for object_id in task.spec.deps}
 
     def _size_if_large(self, object_id: bytes) -> int:

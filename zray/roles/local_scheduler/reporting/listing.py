@@ -272,10 +272,9 @@ class Listings:
         """Yield all begun tasks, as far as a node can tell, and the pids of their processes."""
         for worker in self.node.pool.workers.values():
             pid = worker.process.pid if worker.process is not None else 0
-            if worker.actor is not None:
-                begun = islice(worker.actor.inflight.values(), worker.actor.options.calls_at_once)
+            for actor in worker.actors():
+                begun = islice(actor.inflight.values(), actor.options.calls_at_once)
                 yield from ((task, pid) for task in begun)
-                continue
             if worker.inflight:
                 yield worker.inflight[0], pid
             yield from ((frame.task, pid) for frame in worker.frames if frame.task is not None)

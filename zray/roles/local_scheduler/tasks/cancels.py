@@ -152,7 +152,8 @@ class Cancels:
             node.pool.kill(worker)
             return
         node.send(worker.address, tasks.InterruptTask(task_id, node.generators.seen(task)))
-        node.perform(InterruptWorker(worker.address))
+        if worker.host is None:  # else its main thread runs no user code, and receives
+            node.perform(InterruptWorker(worker.address))
         node.after(PATIENCE_SECONDS, self._is_held_up, task)
         if worker.inflight and worker.inflight[0] is not task:
             node.perform(ReclaimTasks(worker.address, len(worker.inflight)))

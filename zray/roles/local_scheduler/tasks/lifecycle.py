@@ -221,14 +221,16 @@ class Lifecycle:
         first = worker.runs_first()
         for result in message.results:
             task = tasks.get(result.task_id)
-            if task is None or task.worker is not worker:
+            if task is None or (task.worker is not worker and not worker.has(task)):
                 self.node.reject("a result that nobody awaits")
                 if worker.has_ended_tasks:
                     self.node.fates.has_run(worker, result.task_id)
+                if worker.guests is not None:
+                    self.node.pool.hosts.free_unwanted(process, result)
                 continue
             is_call = bool(task.options.actor_id)
             if is_call:
-                self.node.calls.call_ended(task, worker, result)
+                self.node.calls.call_ended(task, task.worker, result)
             elif inflight and inflight[0] is task:
                 inflight.popleft()
             else:

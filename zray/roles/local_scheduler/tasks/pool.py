@@ -5,7 +5,7 @@ Workers of an environment with packages come from that environment's fork server
 The pool has at most 2 x CPUs + 4 workers, not counting actors.  If all of them are blocked, a blocked worker itself
 runs the tasks that it waits for.  If none of them waits for a ready task, an extra worker is started, and ends when
 idle.  A wait with a timeout would delay a task run inside it, so up to LIMITED_MAX extra workers are started for such
-tasks.
+tasks.  Hosted actors share processes (`hosts`).
 
 A failed worker start is repeated START_FAILURES_MAX times in a row; then the tasks that need the worker fail with the
 reason.
@@ -17,7 +17,8 @@ reason.
 
 Rule 1: `starting` counts workers in STARTING, `idle` has those in IDLE and `leased` those in LEASED.
 
-Rule 2: A worker has frames in LEASED and ACTOR, and a queue in LEASED.
+Rule 2: A worker has frames in LEASED and ACTOR, and a queue in LEASED.  A process for hosted actors has a frame while
+it has any.
 
 Rule 3: Nothing else changes a worker's state, queue, job or actor.
 """
@@ -25,7 +26,7 @@ Rule 3: Nothing else changes a worker's state, queue, job or actor.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
@@ -41,8 +42,10 @@ from ..gpus import Shares
 from ..resources import CPU, cpu_of
 from ..tables import Actor, Job, Process, ReadyQueue, Worker, WorkerState
 from ..task import Task, TaskState
+from .hosts import Hosts
 
 if TYPE_CHECKING:
+    from ....wire.task_spec import ActorOptions
     from ..scheduler import LocalScheduler
 
 # The cause of a worker's end where that was in order.
@@ -90,8 +93,10 @@ class WorkerPool:
         self.lease_count = 0  # ever
         self.starting: Counter[str] = Counter()  # by their packages; those that have not said Hello
         self.has_packages = False  # some worker had any
+        self.has_hosted = False  # some actor that waited was hosted
         self.started_count = 0
         self.failures = 0  # starts that failed, in a row
+        self.hosts = Hosts(node, self)
 
     def happened(self, worker: Worker, event: Event) -> None:
         """Apply an event to the worker's state."""
@@ -128,7 +133,7 @@ class WorkerPool:
         self.node.perform(effects.StartWorker(address, self.started_count, packages))
 
     def _task_worker_count(self) -> int:
-        return sum(1 for worker in self.workers.values() if worker.actor is None)
+        return sum(1 for worker in self.workers.values() if worker.actor is None and worker.guests is None)
 
     def start_for(self, queue: ReadyQueue) -> bool:
         """Start workers for the queue's tasks.  False: the pool is at its cap, and no worker is starting."""
@@ -161,12 +166,15 @@ class WorkerPool:
             self._start(packages)
         return True
 
-    def start_for_actor(self, packages: str) -> None:
+    def start_for_actor(self, options: ActorOptions) -> None:
         """Start a process for an actor; actors do not count toward the cap."""
-        wanting = self.node.calls.wanting
-        wanted = len(wanting)  # thousands, perhaps
-        if packages or self.has_packages:
-            wanted = sum(actor.options.environment.packages == packages for actor in wanting.values())
+        packages, wanting = options.environment.packages, self.node.calls.wanting
+        wanted = 1 if options.hosted else len(wanting)  # thousands, perhaps
+        if options.hosted:
+            self.has_hosted = True
+        elif packages or self.has_packages or self.has_hosted:
+            others = (actor.options for actor in wanting.values() if not actor.options.hosted)
+            wanted = sum(each.environment.packages == packages for each in others)
         if self.starting[packages] < wanted:
             self._start(packages)
 
@@ -280,14 +288,24 @@ class WorkerPool:
     def take_for(self, actor: Actor, worker: Worker | None = None) -> Worker | None:
         """Give the actor a fresh worker for life: `worker`, or an idle one."""
         environment = actor.options.environment
+        if actor.options.hosted and worker is None and self.hosts.find(actor) is not None:
+            return self.hosts.take_in(actor, None)
         worker = worker or self._warmest((b"", environment.packages))
         if worker is None:
             return None
+        if actor.options.hosted:
+            return self.hosts.take_in(actor, worker)
         self.happened(worker, "made an actor")
         self._give_to(worker, actor.job, environment)
         worker.actor = actor
         self.node.memory.leased(worker, actor.options.resources)
         return worker
+
+    def becomes_host(self, worker: Worker, actor: Actor) -> None:
+        """Give a fresh worker to hosted actors of the job and environment for life."""
+        self.happened(worker, "made an actor")
+        self._give_to(worker, actor.job, actor.options.environment)
+        worker.has_guests()
 
     def _give_to(self, worker: Worker, job: Job, environment: Environment) -> None:
         """Assign the worker to the job and environment for good."""
@@ -304,6 +322,9 @@ class WorkerPool:
 
     def kill(self, worker: Worker, error: bytes = b"") -> None:
         """Kill a worker at once; WorkerExited settles the rest.  error: for tasks of a removed group."""
+        if worker.host is not None:
+            self.hosts.end(worker, is_killed=True)
+            return
         worker.error = error or worker.error
         self.node.perform(effects.KillWorker(worker.address))
 
@@ -317,8 +338,8 @@ class WorkerPool:
         for worker in list(self.workers.values()):
             if worker.job is not job:
                 continue
-            if worker.actor is not None and worker.actor.options.detached:
-                self.outlive(worker.actor, job)
+            if any(actor.options.detached for actor in worker.actors()):
+                self.outlive(worker.actors(), job, worker)
             elif worker.state == IDLE:
                 self.retire(worker)
             elif not self.node.ends.waits_for(worker):
@@ -335,16 +356,21 @@ class WorkerPool:
                 for worker in list(workers.values()):
                     self.retire(worker)
 
-    def outlive(self, actor: Actor, job: Job) -> None:
-        """Let a detached actor go on: later tasks belong to an heir of the job, which is not over."""
+    def outlive(self, actors: Iterable[Actor], job: Job, worker: Worker | None = None) -> None:
+        """Let detached actors go on: later tasks belong to an heir of the job, which is not over.
+
+        worker: their process, if they have one.
+        """
         heir = Job(job.job_id, replace(job.facts, is_heir=True))
-        actor.job = actor.creation.job = heir
-        if actor.worker is not None:
-            assert actor.worker.process is not None
-            actor.worker.job = actor.worker.process.job = heir
-        for task in (*actor.inflight.values(), *actor.queue):
-            task.job = heir
-        self.node.function_table.outlives(actor, job)
+        if worker is not None:
+            assert worker.process is not None
+            worker.job = worker.process.job = heir
+        for actor in actors:
+            if actor.options.detached:
+                actor.job = actor.creation.job = heir
+                for task in (*actor.inflight.values(), *actor.queue):
+                    task.job = heir
+                self.node.function_table.outlives(actor, job)
 
     @on(effects.WorkerExited)
     def exited(self, message: effects.WorkerExited) -> None:
@@ -369,6 +395,8 @@ class WorkerPool:
         node.dispatch.lending.end_all(worker)
         if worker.actor is not None:
             node.ends.worker_exited(worker.actor, message)
+        elif worker.guests is not None:
+            self.hosts.exited(worker, message)
         else:
             begun = inflight[: max(0, len(inflight) - message.unclaimed)] + nested
             is_in_order = is_in_order or (not begun and message.cause == EXITED_IN_ORDER)  # the last of max_calls
@@ -418,7 +446,8 @@ class WorkerPool:
         found: dict[int, list[str]] = {state: [] for state in WorkerState}
         for worker in self.workers.values():
             found[worker.state].append(worker.address)
-            assert bool(worker.frames) == (worker.state in (LEASED, ACTOR)) or worker.state == STOPPING, worker.address
+            has_work = worker.state in (LEASED, ACTOR) and worker.guests != {}
+            assert bool(worker.frames) == has_work or worker.state == STOPPING, worker.address
             assert (worker.queue is not None) == (worker.state == LEASED), worker.address
         assert self.starting.total() == len(found[STARTING]) and not found[DEAD]
         assert sorted(self.leased) == sorted(found[LEASED])
