@@ -145,6 +145,18 @@ def test_calls_at_the_same_time_have_rows_of_their_own(start):
     assert len({event["tid"] for event in slices(trace, "task::Server.meet")}) == 3
 
 
+def test_calls_of_hosted_actors_are_shown_in_rows_of_their_process(start):
+    start(num_cpus=1)
+    actors = [Keeper.options(hosted=True).remote(), Server.options(hosted=True).remote()]
+    pid = zray.get([actors[0].add.remote(), actors[1].meet.remote(1)])[0]
+    trace = zray.timeline()
+    assert_sound(trace)
+    names = rows(trace)
+    for name in ("task::Keeper.add", "task::Server.meet", "task::Keeper", "task::Server"):
+        (event,) = slices(trace, name)
+        assert f"(pid {pid})" in names[event["pid"], event["tid"]]
+
+
 def test_records_of_a_killed_process_are_kept(start):
     start(num_cpus=1)
     keeper = Keeper.remote()

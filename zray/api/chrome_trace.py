@@ -146,8 +146,9 @@ def trace_of(nodes: dict[str, list[RingContent]], left_out: int = 0) -> list[dic
 
 
 def _add_ring(trace: Trace, pid: int, ring: RingContent, offset: float) -> None:
-    actor = next((event.name for event in ring.events if event.kind == Kind.CONSTRUCTOR), "")
-    title = f"{actor or ring.label} (pid {ring.pid})"
+    actors = {event.name for event in ring.events if event.kind == Kind.CONSTRUCTOR}
+    # A process of hosted actors has several classes.
+    title = f"{actors.pop() if len(actors) == 1 else ring.label} (pid {ring.pid})"
     rows: dict[tuple[int, int], list[Slice]] = {}
     row_of_task: dict[bytes, tuple[int, int]] = {}
     ends: list[int] = []  # of the rows of calls in an event loop

@@ -20,6 +20,7 @@ from ...exceptions import ClusterLostError
 from ...object_ref import ObjectRef
 from ...wire.actors import SHUTDOWN_SECONDS
 from ...wire.task_spec import TaskSpec, parse_options
+from ..client.event_log import ASYNC_LANE
 from ..client.fork_guard import end_child
 from ..client.task_context import Call, current_call
 from .actor_methods import call_shutdown, make_instance
@@ -88,8 +89,10 @@ class HostedLoop:
         hosting, worker = self.hosting, self.worker
         value = failed = None
         result: Any = ([], (), False)
+        began, read = time.perf_counter(), 0.0
         try:
             args, kwargs = worker.arguments_of(spec)
+            read = time.perf_counter()
             if spec is guest.spec:
                 guest.instance = await make_instance(hosting.class_of(spec), args, kwargs)
             else:
@@ -103,6 +106,8 @@ class HostedLoop:
             del args, kwargs
         except BaseException as error:
             failed = error
+        if worker.events is not None:
+            hosting.note_run(guest, spec, began, read, failed, ASYNC_LANE)
         self._ended_call(guest, spec, result, failed)
         value = failed = None  # an error's traceback has this frame, which would keep the error alive
 

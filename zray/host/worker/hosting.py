@@ -37,6 +37,7 @@ from ...wire.actors import (
 from ...wire.objects import AbandonObject
 from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec, parse_options
 from ...wire.tasks import Argument, StartTasks, StopWorker
+from ..client.event_log import Kind
 from ..client.task_context import Call, current_call
 from ..output.worker_output import begun_lines
 from ..process import visible_gpus
@@ -228,9 +229,11 @@ class Hosting:
         current_call.set(Call(spec))
         value = failed = None  # live until noted: their refs keep their objects alive
         result: Result = [], (), False
+        began, read = time.perf_counter(), 0.0
         try:
             try:
                 args, kwargs = worker.arguments_of(spec)
+                read = time.perf_counter()
                 if spec is guest.spec:
                     guest.instance = self.class_of(spec)(*args, **kwargs)
                 else:
@@ -239,6 +242,8 @@ class Hosting:
                 del args, kwargs
             except BaseException as error:
                 failed = error
+            if worker.events is not None:
+                self.note_run(guest, spec, began, read, failed, worker.events.lane())
             if spec is guest.spec:
                 self.constructed(guest, spec, failed)
                 return None
@@ -250,6 +255,15 @@ class Hosting:
             crash(worker, worker.name_of(spec), trouble)
         finally:
             value = failed = None  # an error's traceback has this frame, which would keep the error alive
+
+    def note_run(
+        self, guest: Guest, spec: TaskSpec, began: float, read: float, error: BaseException | None, lane: int
+    ) -> None:
+        """Record the run of a call, or of a constructor."""
+        end = time.perf_counter()
+        kind = Kind.CONSTRUCTOR if spec is guest.spec else Kind.CALL
+        assert self.worker.events is not None
+        self.worker.events.ran(kind, spec, began, read, end, end, error, lane)
 
     def send_soon(self, *, is_last: bool) -> None:
         """Send results at once if nothing else runs here, or if they have waited long enough."""
