@@ -41,7 +41,7 @@ ADDED = {
         "fields with foreign writers": 1,
     },
     "large modules in the fork server": {"code lines": 4, "statements": 4},
-    "hosted actors": {"files": 4, "code lines": 822, "statements": 691, "lines of imports": 84},
+    "hosted actors": {"files": 4, "code lines": 835, "statements": 701, "lines of imports": 84},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

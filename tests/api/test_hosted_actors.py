@@ -415,3 +415,24 @@ def test_many_actors(session):
     assert {id_of(counter) for counter in counters} <= living()
     del counters
     until(lambda: not living())
+
+
+@zray.remote(hosted=True)
+class Asker:
+    def value(self):
+        return 1
+
+    async def ask(self, other):
+        return zray.get(other.value.remote())
+
+    async def look(self, other):
+        ref = other.value.remote()
+        zray.wait([ref], timeout=0)
+        return await ref
+
+
+def test_blocking_get_in_the_event_loop_is_an_error_and_no_deadlock(session):
+    first, second = Asker.remote(), Asker.remote()
+    with pytest.raises(RuntimeError, match="Await the ref"):
+        zray.get(first.ask.remote(second), timeout=20)
+    assert zray.get(first.look.remote(second), timeout=20) == 1

@@ -315,6 +315,9 @@ class Runtime:
             unfetched_failures.asked_for(self, refs, error)
             raise
 
+    def refuse_blocking(self) -> None:
+        """Refuse a wait that would never end (overridden by the worker)."""
+
     def blocks(self) -> bool:
         """Return whether a wait of this thread stops the worker (overridden by the worker)."""
         return False

@@ -42,6 +42,8 @@ class Waiting:
             the first failure to arrive, whatever else is still missing.
         """
         require_room()
+        if timeout is None or timeout > 0:
+            self.runtime.refuse_blocking()
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self.runtime.wait_for_room(deadline):
             raise GetTimeoutError(f"The node of this session has accepted no messages for {timeout:g} s.")

@@ -46,7 +46,8 @@ class HostedLoop:
         self.tasks: dict[bytes, tuple[Guest, TaskSpec | None, Any]] = {}
         self.looked_at = 0.0
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self._run, name="zray-loop", daemon=True).start()
+        self.thread = threading.Thread(target=self._run, name="zray-loop", daemon=True)
+        self.thread.start()
 
     def _run(self) -> None:
         while True:

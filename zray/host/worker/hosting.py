@@ -275,6 +275,18 @@ class Hosting:
             elif not worker.is_armed:
                 worker.arm()
 
+    def refuse_blocking(self) -> None:
+        """Refuse a wait in the event loop: it would stop all async actors here, also one that is waited for.
+
+        Raises:
+            RuntimeError: this thread runs the loop.
+        """
+        if self.loop is not None and threading.current_thread() is self.loop.thread:
+            raise RuntimeError(
+                "get() and wait() in an async hosted actor would stop all async actors of its process, perhaps the one "
+                "that is waited for.  Await the ref: `value = await ref`, or leave out hosted=True"
+            )
+
     def class_of(self, spec: TaskSpec) -> Any:
         """Return the class of an actor to construct."""
         cls = function_of(self.worker, spec.function_id)

@@ -248,6 +248,10 @@ class Worker(Runtime):
             return spec.path
         return child_path(b"", spec.task_id) if is_child(spec.task_id, root_task_id(self.job_id)) else b""
 
+    def refuse_blocking(self) -> None:
+        if self.hosting is not None:
+            self.hosting.refuse_blocking()
+
     def blocks(self) -> bool:
         """Return whether a wait of this thread stops the worker."""
         if threading.get_ident() != self.main_thread or (self.code is not None and self.code.is_fetching):
