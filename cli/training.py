@@ -77,7 +77,7 @@ def table_of(trials: Sequence[Any], stop: Mapping[str, Any], elapsed: float) -> 
     for place, trial in shown[:ROWS_MAX]:
         own = [Text(printable(str(trial.config.get(name, "")))) for name in options]
         status = Text(trial.status, style=STYLES.get(trial.status, ""))
-        table.add_row(str(place), status, *own, *cells_of(trial.last_result or {}, stop))
+        table.add_row(str(place), status, *own, *cells_of(trial.latest_result, stop))
     ended = sum(trial.status in ("TERMINATED", "ERROR") for trial in trials)
     lines = [Text(f"{ended} of {len(trials)} trials ended, {elapsed:,.0f} s", style="bold")]
     if len(trials) > ROWS_MAX:

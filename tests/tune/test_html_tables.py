@@ -32,7 +32,7 @@ class Trial(SimpleNamespace):
 
 
 def trial(name, state, result=None, error=""):
-    return Trial(name=name, config={"net": {"lr": 0.1234567}}, state=state, last_result=result, error=error)
+    return Trial(name=name, config={"net": {"lr": 0.1234567}}, state=state, latest_result=result or {}, error=error)
 
 
 def rows(text):

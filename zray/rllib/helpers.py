@@ -144,8 +144,10 @@ def check_learning_achieved(tune_results: Any, min_value: float, evaluation: boo
     trials = getattr(tune_results, "trials", None) or list(tune_results)
     best = -float("inf")
     for trial in trials:
-        result = getattr(trial, "last_result", None) or trial.metrics
-        result = result.get("evaluation", {}) if evaluation else result
-        best = max(best, result.get("episode_reward_mean", best))
+        own = getattr(trial, "latest_result", None) or getattr(trial, "last_result", None)
+        found = [own] if own else [trial.metrics] if not evaluation else trial.rows()
+        if evaluation:  # not every result has one
+            found = [result["evaluation"] for result in found if result.get("evaluation")]
+        best = max(best, found[-1].get("episode_reward_mean", best)) if found else best
     if best < min_value:
         raise ValueError(f"The largest mean return is {best}, which is below {min_value}.")

@@ -168,7 +168,8 @@ class Controller(ControllerNames):
         if event.fails and not 0 <= self.settings.max_failures <= trial.num_failures:
             return  # the step is repeated
         result = filled_result(trial, event, self.settings.experiment_id, self.facts.get(trial.trial_id, {}))
-        trial.iteration, trial.last_result = event.iteration, result
+        trial.iteration = event.iteration
+        trial.take(result)
         backoff.progressed(trial)
         stop_reason, failure = criterion(self.stopper, trial.trial_id, result)
         if failure:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .objective import Objective
-from .trial import Trial, TrialState, value_of
+from .trial import Trial, TrialState
 
 if TYPE_CHECKING:
     from .controller import Controller
@@ -86,9 +86,8 @@ class ControllerNames:
 
     @property
     def best(self: Controller) -> Trial | None:  # type: ignore[misc]
-        """The trial whose last result is the best; None: no trial has the metric."""
+        """The trial whose last value of the metric is the best; None: no trial has the metric."""
         objective = self.objective
         if objective is None:
             return None
-        metric = objective.metric
-        return objective.best((value_of(trial.last_result, metric), trial) for trial in self.trials.values())
+        return objective.best((objective.value(trial.latest_result), trial) for trial in self.trials.values())

@@ -279,7 +279,7 @@ def simulate(
         seconds,
         run.training_seconds,
         at_once,
-        objective.value(best.last_result) if best is not None and objective is not None else None,
+        objective.value(best.latest_result) if best is not None and objective is not None else None,
         str(trials[best.index]) if best is not None else "",
         run.decisions,
         [str(run.controller.trials[key]) for key in run.beyond],
@@ -293,10 +293,10 @@ def recorded_best(recorded: Recorded) -> tuple[float | None, str, float | None]:
     if recorded.metric is None:
         return None, "", None
     objective = Objective(recorded.metric, recorded.mode)
-    best = objective.best((objective.value(trial.last_result), trial) for trial in recorded.trials)
+    best = objective.best((objective.value(trial.latest_result), trial) for trial in recorded.trials)
     values = [best_value(recorded.results(trial), recorded.metric, recorded.mode) for trial in recorded.trials]
     ever = objective.best((value, value) for value in values)
-    return (objective.value(best.last_result), str(best), ever) if best is not None else (None, "", ever)
+    return (objective.value(best.latest_result), str(best), ever) if best is not None else (None, "", ever)
 
 
 def _trials_at_once(experiment: RunningExperiment | None, cpus: float | None, gpus: float | None) -> int:

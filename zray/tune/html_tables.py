@@ -33,7 +33,7 @@ def grid_html(grid: ResultGrid) -> str:
     rows = []
     for trial in grid._trials[:ROWS_MAX]:
         parameters = flattened(trial.config)
-        found = flattened({key: value for key, value in (trial.last_result or {}).items() if key != "config"})
+        found = flattened({key: value for key, value in trial.latest_result.items() if key != "config"})
         iteration = {"training_iteration": found.pop("training_iteration", "")}
         metrics = {
             key: value for key, value in found.items() if key in shown or (shown == [""] and _is_metric(key, value))

@@ -26,7 +26,7 @@ INTERRUPTED = "interrupted: no program runs the experiment"
 
 def row_of(recorded: Recorded, trial: Trial) -> dict[str, Any]:
     """Return a trial as one flat dict: state, parameters, last metrics."""
-    result = trial.last_result
+    result = trial.latest_result
     row: dict[str, Any] = {
         "trial": str(trial),
         "status": trial.status,
@@ -140,7 +140,7 @@ def listed(
         rows = _sorted_by(sort, rows, descending)
     elif recorded.metric is not None:
         # The results themselves: a parameter may have the metric's name, and rows have no values but numbers and texts.
-        values = [value_of(trial.last_result, recorded.metric) for trial in recorded.trials]
+        values = [value_of(trial.latest_result, recorded.metric) for trial in recorded.trials]
         rows = Objective(recorded.metric, recorded.mode).ranked(zip(values, rows, strict=True))
     if limit:
         rows = rows[:limit]

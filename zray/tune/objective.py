@@ -1,7 +1,8 @@
 """The order of values and results, for schedulers, stoppers, checkpoints, tables, plots and simulations alike.
 
-The best trial is the one with the best last result.  The best value that any result had is the best ever, and is named
-so.  NaN and infinite values come last in both modes.  Of equal values the earlier one is the better one.
+The best trial is the one with the best last value, also where later results lack the metric.  The best value that any
+result had is the best ever, and is named so.  NaN and infinite values come last in both modes.  Of equal values the
+earlier one is the better one.
 """
 
 from __future__ import annotations

@@ -75,7 +75,8 @@ def value_in_scope(trial: Trial, objective: Objective, scope: str, *, filter_nan
     """Return the value by which a trial is compared; None: no value.
 
     Args:
-        scope: "last": its last value; "all": its best one; "avg": their mean; "last-5-avg", "last-10-avg".
+        scope: "last": the last value that it has reported; "all": its best one; "avg": their mean; "last-5-avg",
+            "last-10-avg".
         filter_nan_and_inf: values that are NaN or infinite are left out.
 
     Raises:
@@ -83,7 +84,7 @@ def value_in_scope(trial: Trial, objective: Objective, scope: str, *, filter_nan
     """
     if scope not in SCOPES:
         raise ValueError(f"scope is one of {', '.join(map(repr, SCOPES))}, not {scope!r}.")
-    results = [trial.last_result] if scope == "last" else history(trial)
+    results = [trial.latest_result] if scope == "last" else history(trial)
     values = [value for result in results if (value := objective.value(result)) is not None]
     if filter_nan_and_inf:
         values = [value for value in values if math.isfinite(value)]
@@ -118,7 +119,7 @@ def best_trial_of(
         filter_nan_and_inf=filter_nan_and_inf,
     )
     if best is None:
-        values = (value_of(trial.last_result, metric) for trial in trials)
+        values = (value_of(trial.latest_result, metric) for trial in trials)
         found = next((value for value in values if value is not None), None)
         if found is not None:
             raise RuntimeError(f"No value of {metric!r} is a finite number, as {found!r:.40}: there is no best trial.")

@@ -101,9 +101,9 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
         series.append(
             [(x, y) for x, y in points if x is not None and y is not None and _is_finite(x) and _is_finite(y)]
         )
-        scores.append(objective.best_value([trial.last_result]))
+        scores.append(objective.best_value([trial.latest_result]))
         ever.append(best_value(results, metric, mode))
-    last = [trial.last_result for trial in recorded.trials if trial.last_result]
+    last = [trial.latest_result for trial in recorded.trials if trial.last_result]
     if last and all(score is None for score in [*scores, *ever]):
         known = ", ".join(dict.fromkeys(name for each in last for name in each))
         raise ValueError(f"No trial has a metric {metric!r} with a number.  The metrics are: {known}.")

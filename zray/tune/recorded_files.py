@@ -161,12 +161,13 @@ def _settle(trial: Trial, began: int, again: int, stopped: str, decision: dict[s
 
 def _take_files(trial: Trial, results: list[dict[str, Any]], report: ev.Report | None) -> None:
     """Take the parameters, the last result and the error from a trial's folder."""
-    trial.last_result = results[-1] if results else {}
+    for result in results:
+        trial.take(result)
     written = trial.last_result.get("training_iteration")
     last = written if isinstance(written, int) else len(results)
     if report is not None and trial.iteration > last and report.iteration == trial.iteration:
         own = {"training_iteration": report.iteration, "time_total_s": report.time_total_s}
-        trial.last_result = {**trial.last_result, **report.metrics, **own}
+        trial.take({**trial.last_result, **report.metrics, **own})
     config = _parameters_of_files(trial.path)
     recorded = trial.last_result.get("config")
     trial.config = config if config is not None else recorded if isinstance(recorded, dict) else {}

@@ -187,8 +187,8 @@ class ResultGrid:
 
         Args:
             metric, mode: by which it is the best; None: those of TuneConfig.  An only trial needs none.
-            scope: what is compared: "last", the last value of each trial; "all", its best value ever; "avg",
-                "last-5-avg" and "last-10-avg", the mean of all, of the last 5 or of the last 10 values.
+            scope: what is compared: "last", the last value that each trial has reported; "all", its best value ever;
+                "avg", "last-5-avg" and "last-10-avg", the mean of all, of the last 5 or of the last 10 values.
             filter_nan_and_inf: values that are NaN or infinite do not count.
 
         Raises:

@@ -80,6 +80,31 @@ def _at(config: dict[str, Any], path: str, default: Any) -> Any:
     return place
 
 
+def _left_of(former: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a result, also nested ones, that a later result lacks, or has as None."""
+    found: dict[str, Any] = {}
+    for key, value in former.items():
+        new = result.get(key)
+        if new is None:
+            if value is not None:
+                found[key] = value
+        elif type(value) is dict and type(new) is dict and key != "config" and (rest := _left_of(value, new)):
+            found[key] = rest
+    return found
+
+
+def _overlaid(earlier: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result with the values that it lacks, see `_left_of`."""
+    found = dict(result)
+    for key, value in earlier.items():
+        new = found.get(key)
+        if new is None:
+            found[key] = value
+        elif type(new) is dict:
+            found[key] = _overlaid(value, new)
+    return found
+
+
 _FRAMES = re.compile(r'(  \+ Exception Group )?Traceback \(most recent call last\):|  File "')
 
 
@@ -155,6 +180,7 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
     placement_group_factory: Any = None  # its resources
     is_cut_off: bool = False  # the experiment ended before the trial did
     failures_in_a_row: int = 0  # since its last result
+    earlier: dict[str, Any] = field(default_factory=dict)  # the last values of metrics that the last result lacks
     not_before: float = 0.0  # when it may start again
 
     def move(self, state: TrialState) -> None:
@@ -166,6 +192,16 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"Trial {self.trial_id} cannot go from {self.state} to {state}.")
         self.state = state
+
+    def take(self, result: dict[str, Any]) -> None:
+        """Make a result the last one, and keep the last values of metrics that it lacks."""
+        self.earlier = _left_of(self.latest_result, result)
+        self.last_result = result
+
+    @property
+    def latest_result(self) -> dict[str, Any]:
+        """The last result, with the last value of each metric that it lacks, as of an evaluation at times."""
+        return _overlaid(self.earlier, self.last_result) if self.earlier else self.last_result
 
     @property
     def is_over(self) -> bool:

@@ -26,7 +26,7 @@ def last_returns(controller: Controller) -> str:
     """The last mean returns, where the experiment names no metric and its trials are RLlib's; else empty."""
     if controller.settings.metric:
         return ""
-    found = [trial.last_result for trial in controller.get_trials()]
+    found = [trial.latest_result for trial in controller.get_trials()]
     returns = [value for result in found if (value := number_of(value_of(result, EPISODE_REWARD_MEAN))) is not None]
     if not returns:
         return ""

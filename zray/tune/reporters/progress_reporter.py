@@ -10,7 +10,7 @@ from typing import Any
 from zray.exceptions.printable import escaped, printable
 
 from ..numbers import number, whole
-from ..trial import Trial, TrialState
+from ..trial import Trial, TrialState, value_of
 from .rows import best_of, cell, cells, columns_of, counts, counts_in_words, duration, picked, plain_table
 
 __all__ = ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter", "TuneReporterBase"]
@@ -170,7 +170,7 @@ class TuneReporterBase(ProgressReporter):
         ]
         best = best_of(trials, self._metric, self._mode)
         if best is not None:
-            value = cell(best.last_result.get(self._metric or ""))
+            value = cell(value_of(best.latest_result, self._metric or ""))
             lines.append(
                 f"Current best trial: {best.trial_id} with {self._metric}={value} and parameters={best.parameters}"
             )

@@ -49,10 +49,10 @@ def counts_in_words(found: Mapping[str, int]) -> str:
 
 
 def best_of(trials: Iterable[Trial], metric: str | None, mode: str | None) -> Trial | None:
-    """The trial whose last result is the best; None: none has the metric."""
+    """The trial whose last value of the metric is the best; None: none has the metric."""
     if not isinstance(metric, str) or mode not in ("min", "max"):
         return None
-    return Objective(metric, mode).best((value_of(trial.last_result, metric), trial) for trial in trials)
+    return Objective(metric, mode).best((value_of(trial.latest_result, metric), trial) for trial in trials)
 
 
 def picked(
@@ -65,7 +65,7 @@ def picked(
         by_metric: the order is that of the metric alone.
     """
     if by_metric and isinstance(metric, str):
-        valued = [(value_of(trial.last_result, metric), trial) for trial in trials]
+        valued = [(value_of(trial.latest_result, metric), trial) for trial in trials]
         return Objective(metric, mode).ranked(valued)[:limit]
     best = best_of(trials, metric, mode)
     found: list[Trial] = [best] if best is not None else []
@@ -97,7 +97,7 @@ def columns_of(
         headings = dict(list(names.items())[:PARAMETERS_MAX])
     if metrics:
         return Columns(headings, _headings(metrics))
-    results = [trial.last_result for trial in trials if trial.last_result][:20]
+    results = [trial.latest_result for trial in trials if trial.last_result][:20]
     shown = {key: name for key, name in DEFAULT_METRICS.items() if any(key in result for result in results)}
     for each in [metric] if isinstance(metric, str) else metric or ():  # several objectives have several
         shown[each] = each
@@ -128,7 +128,7 @@ def cell(value: Any, width: int = 20) -> str:
 def cells(trial: Trial, columns: Columns, width: int = 20) -> list[str]:
     """Return the cells of a trial: parameters, then metrics."""
     row = [cell(_parameter(trial, key), width) for key in columns.parameters]
-    return row + [cell(value_of(trial.last_result, key), width) for key in columns.metrics]
+    return row + [cell(value_of(trial.latest_result, key), width) for key in columns.metrics]
 
 
 def _parameter(trial: Trial, key: str) -> Any:

@@ -26,7 +26,7 @@ _UNITS = {"timesteps_total": "ts", "episode_reward_mean": "rew", "mean_loss": "l
 
 def trial_line(trial: Trial, why: str = "") -> str:
     """The line of one trial."""
-    result = trial.last_result
+    result = trial.latest_result
     state = trial.status
     if state == "RUNNING" and "pid" in result:
         state += f" [pid={result['pid']}]"

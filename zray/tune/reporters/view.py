@@ -48,7 +48,7 @@ class View(NamedTuple):
         parameters = ", ".join(
             f"{name.rpartition('/')[2]}={cell(value)}" for name, value in self.best.parameters.items()
         )
-        last = value_of(self.best.last_result, self.metric or "")
+        last = value_of(self.best.latest_result, self.metric or "")
         words = f"best {self.metric} = {cell(last)} of {self.best}"
         words += f" ({parameters})" if parameters else ""
         ever = self.best_ever
