@@ -193,4 +193,10 @@ class Added(Struct, frozen=True):
     trial_id: str
 
 
-Action = Start | Proceed | Halt | Copy | Delete | Kept | Logged | Ended | Explained | Added
+class BegunAnew(Struct, frozen=True):
+    """A failed trial begins anew: the records of its former results are removed."""
+
+    trial_id: str
+
+
+Action = Start | Proceed | Halt | Copy | Delete | Kept | Logged | Ended | Explained | Added | BegunAnew

@@ -58,6 +58,8 @@ class _Results(dict[str, list[dict[str, Any]]]):
         """An action that follows from the journal."""
         if isinstance(action, ev.Logged):
             self.setdefault(action.trial_id, []).append(dict(action.result))
+        elif isinstance(action, ev.BegunAnew):
+            self.pop(action.trial_id, None)
 
 
 @functools.lru_cache(maxsize=1)

@@ -58,6 +58,7 @@ class Recorder:
             ev.Ended: self.ended,
             ev.Explained: self.explained,
             ev.Added: self.added,
+            ev.BegunAnew: self.begun_anew,
         }
 
     def write_parameters(self, trial: Trial) -> None:
@@ -124,6 +125,10 @@ class Recorder:
         """Write the parameters of a new trial."""
         trial = self.controller.trials[action.trial_id]
         self._files.of(trial).add()
+
+    def begun_anew(self, action: ev.BegunAnew) -> None:
+        """Remove what is written of the former results of a trial."""
+        self._files.of(self.controller.trials[action.trial_id]).begin_anew()
 
     def logged(self, action: ev.Logged) -> None:
         """Write a result, and tell the callbacks."""

@@ -56,6 +56,8 @@ class CheckpointRepair:
             self._copies[action.target] = action.source
         elif isinstance(action, ev.Delete):
             self._deleted.add(action.path)
+        elif isinstance(action, ev.BegunAnew):
+            self._kept.pop(action.trial_id, None)
         elif isinstance(action, ev.Kept) and trials is not None:
             checkpoints = trials[action.trial_id].checkpoints
             self._kept.setdefault(action.trial_id, []).extend(
@@ -150,6 +152,9 @@ class FolderRepair:
         """An action that follows from the journal."""
         if isinstance(action, ev.Logged):
             self._records.note(trials[action.trial_id], action.result)
+        elif isinstance(action, ev.BegunAnew):
+            self._records.begun_anew(trials[action.trial_id])
+            self._checkpoints.note(action, trials)
         elif isinstance(action, ev.Explained):
             self._decisions.append(decision_line(action))
         else:

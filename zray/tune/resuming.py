@@ -52,7 +52,7 @@ def resume(controller: Controller, event: ev.Resumed) -> None:
             controller._move(trial, TrialState.PENDING)
         elif trial.state is TrialState.ERROR and (event.resume_errored or event.restart_errored):
             if event.restart_errored:
-                trial.checkpoints, trial.iteration, trial.last_result = [], 0, {}
+                _forget(controller, trial)
             trial.num_failures, trial.error, trial.error_pickle, trial.ended_at = 0, "", b"", 0.0
             trial.failures_in_a_row, trial.not_before = 0, 0.0
             controller._move(trial, TrialState.PENDING)
@@ -62,6 +62,15 @@ def resume(controller: Controller, event: ev.Resumed) -> None:
         controller.halting[trial.trial_id] = "pause"
         controller.repeating.add(trial.trial_id)
         controller._start_process(trial)
+
+
+def _forget(controller: Controller, trial: Trial) -> None:
+    """Remove the results and checkpoints of a trial, which begins anew."""
+    controller.actions.append(ev.BegunAnew(trial.trial_id))
+    controller.actions += [ev.Delete(saved.path) for saved in trial.checkpoints]
+    trial.checkpoints, trial.iteration, trial.last_result, trial.earlier, trial.best = [], 0, {}, {}, None
+    if controller.objective is not None:
+        controller.best_ever = controller.objective.best((each.best, each) for each in controller.trials.values())
 
 
 def _sample_more(controller: Controller, num_samples: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import glob
 import io
 import json
 import math
@@ -15,7 +16,7 @@ from typing import Any
 from ..metrics import encode_other, text_of
 from ..refs import dumps
 from ..trial import Trial
-from .tensorboard import EventFile
+from .tensorboard import EVENTS, EventFile
 
 __all__ = [
     "FORMATS",
@@ -257,6 +258,14 @@ class TrialFiles:
                 with open(os.path.join(self.trial.path, "error.pkl"), "wb") as binary:
                     binary.write(self.trial.error_pickle)
 
+    def begin_anew(self) -> None:
+        """Remove the results, TensorBoard's events and the error of a trial that begins anew."""
+        self.replace([])
+        events = glob.glob(os.path.join(glob.escape(self.trial.path), f"{EVENTS}.*")) if self.has_events else []
+        for path in (*events, *(os.path.join(self.trial.path, name) for name in ("error.txt", "error.pkl"))):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
+
     def results(self) -> list[dict[str, Any]]:
         """The results in result.json, if it is written."""
         return read_results(self.trial.path) if "json" in self.formats else []
@@ -352,6 +361,12 @@ class RecordsRepair:
         self._written: dict[str, list[dict[str, Any]]] = {}
         self._missing: dict[str, list[dict[str, Any]]] = {}
         self._counts: dict[str, int] = {}
+
+    def begun_anew(self, trial: Trial) -> None:
+        """The trial begins anew: the results so far are not written, and those that follow all are."""
+        key = trial.trial_id
+        self._files.setdefault(key, TrialFiles(trial, formats=self._formats))
+        self._written[key], self._missing[key], self._counts[key] = [], [], 0
 
     def note(self, trial: Trial, result: dict[str, Any]) -> None:
         """A result that the journal has."""

@@ -23,7 +23,10 @@ from typing import Any
 from ..metrics import text_of
 from .crc32c import masked_crc32c
 
-__all__ = ["EventFile"]
+__all__ = ["EVENTS", "EventFile"]
+
+# The beginning of the names of event files.
+EVENTS = "events.out.tfevents"
 
 # Keys of a result that say nothing as a curve, as in Ray; whole subtrees below "config".
 LEFT_OUT = frozenset(
@@ -194,7 +197,7 @@ class EventFile:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         if self._path:  # it was suspended
             return os.open(self._path, flags, 0o644)
-        base = os.path.join(self._folder, f"events.out.tfevents.{now:010d}.{_hostname()}")
+        base = os.path.join(self._folder, f"{EVENTS}.{now:010d}.{_hostname()}")
         for number in range(1000):
             # A restart within the same second has a file of its own: the end of the former one may be cut short.
             path = f"{base}.{number}" if number else base
