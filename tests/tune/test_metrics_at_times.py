@@ -19,8 +19,10 @@ from zray.tune.recorded_files import trials_of_files
 from zray.tune.reporters import CLIReporter, rows, view
 from zray.tune.schedulers import FIFOScheduler
 from zray.tune.search.basic_variant import BasicVariantGenerator
+from zray.tune.search.optuna import OptunaSearch
 from zray.tune.settings import Settings
 from zray.tune.trial import Trial
+from zray.tune.trial_results import missing_metric
 
 METRIC = "val/acc"
 
@@ -123,3 +125,35 @@ def test_a_check_of_learning_takes_the_last_evaluation():
     check_learning_achieved(trials, 5.0, evaluation=True)
     with pytest.raises(ValueError, match=r"1\.0"):
         check_learning_achieved(trials, 5.0)
+
+
+def test_a_first_result_without_the_metric_is_an_error_that_names_the_switch():
+    assert "TUNE_DISABLE_STRICT_METRIC_CHECKING=1" in missing_metric({"loss": 1}, {"TuneConfig": METRIC})
+
+
+@pytest.mark.parametrize("options", [{}, {"max_failures": 1}])
+@pytest.mark.parametrize("scheduler", ["fifo", "asha", "hyperband", "medianstopping", "pbt"])
+def test_the_metric_may_come_later_where_the_program_says_so(session, tmp_path, monkeypatch, scheduler, options):
+    monkeypatch.setenv("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
+    more = {"hyperparam_mutations": {"k": [1, 3]}, "require_attrs": False} if scheduler == "pbt" else {}
+    run = {"config": {"k": tune.grid_search([1, 3])}, "name": "e", "storage_path": str(tmp_path), "verbose": 0}
+    chosen = tune.create_scheduler(scheduler, **more)
+    analysis = tune.run(evaluate_at_times, scheduler=chosen, metric=METRIC, mode="max", **run, **options)
+    assert analysis.best_config == {"k": 3} and len(analysis.best_dataframe) == 7
+    monkeypatch.delenv("TUNE_DISABLE_STRICT_METRIC_CHECKING")
+    analysis = tune.run(evaluate_at_times, metric=METRIC, mode="max", resume=True, **run)  # as in the first run
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 2
+
+
+def test_the_metric_may_come_later_in_an_experiment_of_a_searcher(session, tmp_path, monkeypatch):
+    pytest.importorskip("optuna")
+    monkeypatch.setenv("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
+    analysis = tune.run(
+        evaluate_at_times,
+        config={"k": tune.randint(1, 4)},
+        search_alg=OptunaSearch(metric=METRIC, mode="max", seed=1),
+        num_samples=3,
+        storage_path=str(tmp_path),
+        verbose=0,
+    )
+    assert analysis.get_best_config(METRIC, "max")["k"] == max(trial.config["k"] for trial in analysis.trials)

@@ -105,6 +105,7 @@ class RunningExperiment:
             mirror.open_url(self.url, storage_filesystem)
         settings.path = os.path.join(self.storage_path, self.name)
         settings.trainable_name = self.trainable_name
+        settings.is_strict_metric = os.environ.get("TUNE_DISABLE_STRICT_METRIC_CHECKING") != "1"
         settings.saves_when_paused = is_class(self.trainable)
         settings.experiment_id = os.urandom(3).hex()[:5] if seed is None else f"{seed % 16**5:05x}"
         settle_metric(settings, searcher, scheduler)

@@ -90,7 +90,8 @@ def missing_metric(result: dict[str, Any], wanted: Mapping[str, str | None]) -> 
             own = [name for name in result if name not in naming.AUTO_KEYS]
             return (
                 f"The trial reported no {key!r}, which {user} needs: it reported {', '.join(own) or 'nothing'}.  "
-                f"Report {key!r} in each result, or name another metric."
+                f"Report {key!r} in each result, or name another metric.  With the environment variable "
+                "TUNE_DISABLE_STRICT_METRIC_CHECKING=1 of the program, the metric may come in a later result."
             )
     return ""
 
