@@ -12,18 +12,17 @@ import zray
 from .errors import TuneError
 from .registry import check_saving
 from .result import EPISODE_REWARD_MEAN
-from .results import ExperimentAnalysis
 from .running_experiment import JOURNAL, STATE, RunningExperiment
 from .schedulers.trial_scheduler import TrialScheduler
 from .spellings import checkpoint_config_of, configs_of, tell_ignored, translated
 from .stoppers import stopper_of
 from .trainable import Trainable
-from .trial import Trial
+from .trial import Trial, TrialState
 from .tune_run import run, run_or_resume
 from .tuner import begin_from, experiment_of
 from .unknown import shown, unknown_name
 
-__all__ = ["JOURNAL", "STATE", "Experiment", "Trial", "run", "run_experiments", "run_specs"]
+__all__ = ["JOURNAL", "STATE", "Experiment", "Trial", "joined", "run", "run_experiments", "run_specs"]
 
 # Arguments of `init` in former years.
 _FORMER_INIT = ("redis_address", "redis_password", "redis_max_memory", "huge_pages", "plasma_directory", "webui_host")
@@ -80,14 +79,14 @@ class Experiment:
 
 
 def _build(each: Experiment, scheduler: Any, search_alg: Any, run: dict[str, Any]) -> RunningExperiment:
-    options = {"scheduler": scheduler, "search_alg": search_alg, **run, **each.spec, "name": each.name}
+    options = {**run, "scheduler": scheduler, "search_alg": search_alg, **each.spec, "name": each.name}
     chosen = options["scheduler"]
     if isinstance(chosen, TrialScheduler) and chosen.needs_metric and not (chosen.metric or options.get("metric")):
         chosen.metric, chosen.mode = EPISODE_REWARD_MEAN, chosen.mode or "max"  # the default of 2018
     experiment = experiment_of(
         each.run, *configs_of({key: value for key, value in options.items() if value is not None})
     )
-    experiment.run_options.update(resources=options.get("resources_per_trial"), is_block=True)
+    experiment.run_options["resources"] = options.get("resources_per_trial")
     if options.get("restore"):
         begin_from(experiment.settings, options["restore"])
     return experiment
@@ -156,15 +155,8 @@ def run_experiments(
             ray_args["address"] = ray_args.pop("redis_address")
         zray.init(**ray_args)
     run = {"callbacks": callbacks, "progress_reporter": progress_reporter, "verbose": verbose}
-    done: list[RunningExperiment] = []
-    for each in specs:
-        own = copy.deepcopy(scheduler) if len(specs) > 1 else scheduler
-        experiment = _build(each, own, search_alg, run)
-        experiment.run_options["reuses"] = reuse_actors
-        run_or_resume(experiment, resume)
-        done.append(experiment)
-        if experiment.is_interrupted:
-            break
+    run.update(scheduler=scheduler, search_alg=search_alg, reuse_actors=reuse_actors)
+    done = run_specs(specs, run, resume, is_block=True)
     if raise_on_failed_trial:
         for experiment in done:
             experiment.raise_for_failures()
@@ -181,19 +173,54 @@ def _check_init_arguments(ray_args: Mapping[str, Any]) -> None:
 
 
 def run_specs(
-    specs: Any, scheduler: Any = None, search_alg: Any = None, run: dict[str, Any] | None = None
-) -> ExperimentAnalysis:
-    """Run experiments, and return the outcome of the last one.
+    specs: Any, run: dict[str, Any], resume: Any = False, *, is_block: bool = False
+) -> list[RunningExperiment]:
+    """Run experiments, one after the other, up to one that is interrupted, or that fail_fast has ended.
 
     Args:
-        run: callbacks, progress_reporter and verbose, for all of them.
+        run: options for all of them, as scheduler, search_alg, callbacks and verbose.
+        resume: go on with experiments of these names.
+        is_block: show the status block of 2018.
     """
-    last: RunningExperiment | None = None
-    for each in _specs(specs):
-        last = _build(each, scheduler, search_alg, run or {})
-        last.run_options["is_block"] = False
-        last.fit()
-        last.raise_for_failures()
-    if last is None:
+    specs = _specs(specs)
+    done: list[RunningExperiment] = []
+    for each in specs:
+        own = copy.deepcopy(run.get("scheduler")) if len(specs) > 1 else run.get("scheduler")
+        experiment = _build(each, own, run.get("search_alg"), run)
+        experiment.run_options["is_block"] = is_block
+        run_or_resume(experiment, resume)
+        done.append(experiment)
+        has_failed = any(trial.state is TrialState.ERROR for trial in experiment.controller.get_trials())
+        if experiment.is_interrupted or (has_failed and run.get("fail_fast")):
+            break
+    return done
+
+
+def _metrics_of(experiment: RunningExperiment) -> tuple[str, ...]:
+    """The metrics and modes of an experiment and its parts, as texts."""
+    controller = experiment.controller
+    parts = (experiment.settings, controller.scheduler, controller.searcher)
+    return tuple(repr(getattr(part, name, None)) for part in parts for name in ("metric", "mode"))
+
+
+def joined(done: list[RunningExperiment]) -> RunningExperiment:
+    """Several experiments as one, whose trials are those of all: for an analysis, and not to be run.
+
+    The folder is that of the last one.  A metric is kept that all experiments have.
+
+    Raises:
+        TuneError: there are none.
+    """
+    if not done:
         raise TuneError("There is no experiment to run.")
-    return ExperimentAnalysis(last)
+    if len(done) == 1:
+        return done[0]
+    found = copy.copy(done[-1])
+    found.controller, found.settings = copy.copy(found.controller), copy.copy(found.settings)
+    found.controller.settings = found.settings
+    if len(set(map(_metrics_of, done))) > 1:
+        found.settings.metric = found.settings.mode = None
+        found.controller.scheduler = found.controller.searcher = None  # type: ignore[assignment]
+    # By folder: experiments with one seed have the same ids.
+    found.controller.trials = {trial.path: trial for each in done for trial in each.controller.get_trials()}
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any
 
@@ -26,6 +27,11 @@ _ERRORED = {
     "RESTART_ERRORED": {"restart_errored": True},
     "RESTART_ERRORED_ONLY": {"restart_errored": True, "resume_unfinished": False},
 }
+# Arguments that also count for descriptions of experiments; the others are theirs.
+_OF_ALL = (
+    *("metric", "mode", "scheduler", "search_alg", "callbacks", "progress_reporter", "verbose", "resume", "seed"),
+    *("time_budget_s", "fail_fast", "max_concurrent_trials", "reuse_actors", "raise_on_failed_trial"),
+)
 
 
 def run(
@@ -69,7 +75,7 @@ def run(
     """Run an experiment.
 
     Args:
-        run_or_experiment: a function, a subclass of Trainable, a registered name, or an `Experiment`.
+        run_or_experiment: a function, a subclass of Trainable, a registered name, an `Experiment`, or a list of these.
         name: the experiment's name.
         metric, mode, seed, reuse_actors, max_concurrent_trials: as in `TuneConfig`.
         trial_name_creator, trial_dirname_creator: as in `TuneConfig`.
@@ -91,7 +97,7 @@ def run(
         others: arguments of former years, without effect here.
 
     Returns:
-        The outcome, as `ExperimentAnalysis`.
+        The outcome, as `ExperimentAnalysis`; of several experiments, with the trials of all.
 
     Raises:
         TuneError: trials have failed, or the experiment cannot be run.
@@ -103,12 +109,10 @@ def run(
 def _run(given: dict[str, Any]) -> ExperimentAnalysis:
     """`run`, with its arguments by name."""
     from .experiments import Experiment as Spec
-    from .experiments import run_specs
 
     wanted = given["run_or_experiment"]
     if isinstance(wanted, (list, tuple, Spec)):
-        shown = {key: given[key] for key in ("callbacks", "progress_reporter", "verbose")}
-        return run_specs(wanted, scheduler=given["scheduler"], search_alg=given["search_alg"], run=shown)
+        return _run_specs(wanted, given)
     options = {key: value for key, value in given.items() if key not in ("run_or_experiment", "others")}
     options = translated({**options, **given["others"]}, "tune.run", "argument", TypeError)
     experiment = experiment_of(wanted, *configs_of(options))
@@ -125,13 +129,38 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
             ExperimentWarning,
             stacklevel=2,
         )
+    _raise_errors(experiment, given)
+    return ExperimentAnalysis(experiment, *asked)
+
+
+def _run_specs(specs: Any, given: dict[str, Any]) -> ExperimentAnalysis:
+    """`run` of experiments that describe themselves; the outcome has the trials of all."""
+    from .experiments import joined, run_specs
+
+    usual = {name: each.default for name, each in inspect.signature(run).parameters.items()}
+    unused = [name for name, value in given.items() if name in usual and name not in _OF_ALL and value != usual[name]]
+    unused = [*(name for name in unused if name not in ("run_or_experiment", "others")), *given["others"]]
+    if unused:
+        warnings.warn(
+            f"tune.run: {', '.join(unused)} {'has' if len(unused) == 1 else 'have'} no effect beside an Experiment: "
+            "pass such arguments to the Experiment.",
+            ExperimentWarning,
+            stacklevel=4,
+        )
+    options = {name: given[name] for name in _OF_ALL if name not in ("resume", "raise_on_failed_trial")}
+    experiment = joined(run_specs(specs, options, given["resume"]))
+    _raise_errors(experiment, given)
+    return ExperimentAnalysis(experiment, given["metric"], given["mode"])
+
+
+def _raise_errors(experiment: RunningExperiment, given: dict[str, Any]) -> None:
+    """Raise the first error of a trial, or one that names the failed trials, as `run` was asked to."""
     if given["fail_fast"] == "raise":
         for error in map(error_of, experiment.controller.get_trials()):
             if error is not None:
                 raise error
     if given["raise_on_failed_trial"]:
         experiment.raise_for_failures()
-    return ExperimentAnalysis(experiment, *asked)
 
 
 def resume_options(resume: Any) -> tuple[bool, dict[str, bool]]:
