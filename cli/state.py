@@ -114,12 +114,17 @@ def list_(kind: str, filters: tuple[str, ...], limit: int, detail: bool, form: s
 def get(kind: str, id: str, form: str, address: str | None) -> None:
     """Show one of the things that `zray list` lists, with all that is known of it.
 
-    The beginning of an id is enough, if no other begins alike.
+    The beginning of an id is enough, if no other begins alike.  The id of an object names its task too.
     """
+    from zray.ids import OBJECT_ID_BYTES, TASK_ID_BYTES
+
     key = COLUMNS[kind][0][0]
     with session(address) as state:
         rows = asker_of(state, kind, detail=True)(limit=10**6)
-    found = [row for row in rows if row[key].startswith(id.lower())]
+    wanted = id.lower()
+    if kind == "tasks" and len(wanted) == 2 * OBJECT_ID_BYTES:  # of an object that it returns
+        wanted = wanted[: 2 * TASK_ID_BYTES]
+    found = [row for row in rows if row[key].startswith(wanted)]
     if len({row[key] for row in found}) != 1:
         near = ", ".join(sorted({row[key] for row in found})[:3])
         said = (

@@ -248,7 +248,8 @@ def why(experiment: str, trial: str, form: str) -> None:
         click.echo(printable(f"  {name} = {shown(value)}"))
     click.echo(printable(state))
     if not decisions:
-        click.echo("No decision with a reason was recorded: it went on after each result.")
+        after = ": it went on after each result" if one.iteration else ""
+        click.echo(f"No decision with a reason was recorded{after}.")
     for record in decisions:
         iteration, action, reason = (str(record.get(key, "")) for key in ("iteration", "action", "reason"))
         click.echo(printable(f"  iteration {iteration:>4}  {action:<8}  {reason}"))

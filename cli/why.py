@@ -11,7 +11,9 @@ import click
 def why(id: str, address: str | None) -> None:
     """Explain what a task, an object, an actor or a node waits for, or how it ended.
 
-    The beginning of an id is enough.  Without an ID, the tasks of the session that have not ended are explained.
+    The beginning of an id is enough.  The name of a function or of an actor takes the place of an ID; of several tasks
+    three that have not ended are explained, or else the last one.  Without an ID, the tasks of the session that have
+    not ended are explained.
     """
     import zray
     from zray.exceptions.printable import printable

@@ -111,3 +111,11 @@ def test_summaries_count_by_name_and_state(program):
     assert "FINISHED" in rows and "work" in rows
     assert "Keeper" in run("summary", "actors").stdout
     assert f"put at {__file__}" in run("summary", "objects").stdout
+
+
+def test_the_id_of_an_object_names_its_task(start):
+    start(num_cpus=1)
+    ref = work.remote(1)
+    zray.get(ref)
+    (task,) = yaml.safe_load(run("get", "tasks", ref.hex().upper()).stdout)
+    assert task["task_id"] == ref.task_id().hex() and task["name"].endswith("work")

@@ -83,3 +83,25 @@ def test_actors_and_nodes_are_explained(start):
     assert why(node[:6]) == [f"node 127.0.0.1 ({node}) is ALIVE"]
     done = command("why", "zz")
     assert done.returncode == 1 and "No task, actor or node has the id 'zz'" in done.stderr
+
+
+def test_functions_and_actors_are_explained_by_name(start, gate):
+    start(num_cpus=1)
+    zray.get(add.remote(0))
+    last = add.remote(1)
+    zray.get(last)
+    (ended, _) = lines_of("add")
+    assert last.task_id().hex() in ended and " finished on node " in ended
+    keeper = Keeper.options(name="keeper").remote()
+    zray.get(keeper.keep.remote())
+    (line,) = lines_of("keeper")
+    assert line.startswith("actor Keeper named 'keeper' (") and "is ALIVE" in line
+    running = wait.remote(gate)
+    until(lambda: any(task.state == "RUNNING" for task in state.list_tasks()))
+    several = [add.remote(number) for number in range(5)]
+    lines = lines_of("add")
+    assert sum("PENDING_NODE_ASSIGNMENT" in line for line in lines) == 3
+    assert lines[-1] == "and 2 more; `zray why ID` explains each of them"
+    assert "is RUNNING" in lines_of("wait")[0]
+    gate.open()
+    zray.get([running, *several])

@@ -25,20 +25,23 @@ def why(id: str = "") -> list[str]:
     """Explain what something waits for, or how it ended.
 
     Args:
-        id: of a task, an object, an actor or a node, in hexadecimal; its beginning is enough.  Default "": the
-            unfinished tasks of the session, three of them.
+        id: of a task, an object, an actor or a node, in hexadecimal; its beginning is enough.  Or the name of a
+            function, three of whose unfinished tasks are explained, or else the last one; or that of an actor.
+            Default "": the unfinished tasks of the session, three of them.
 
     Returns:
         Lines for people.  Deeper reasons begin with more spaces.
 
     Raises:
-        ValueError: nothing has the id, or several things begin with it.
+        ValueError: nothing has the id or name, or several things begin with it.
 
     Example:
         print("\\n".join(zray.util.why.why(ref.hex())))
     """
     if not id:
         return _of_session()
+    if lines := _of_name(id):
+        return lines
     wanted = id.lower()
     kinds: list[tuple[Callable[..., list[Any]], str, Callable[[Any], list[str]]]] = [
         (lambda: state.list_tasks(detail=True, limit=ROWS), "task_id", _of_task),
@@ -57,7 +60,9 @@ def why(id: str = "") -> list[str]:
             raise ValueError(f"Several things begin with {id!r}: {near}.")
         if found:
             return explain(next(iter(found.values())))
-    raise ValueError(f"No task, actor or node has the id {id!r}: `zray list tasks` shows the ids there are.")
+    raise ValueError(
+        f"No task, actor or node has the id {id!r}, or this name: `zray list tasks` shows those there are."
+    )
 
 
 def _of_session() -> list[str]:
@@ -71,6 +76,21 @@ def _of_session() -> list[str]:
     lines = [f"{len(rows):,} tasks have not ended: " + ", ".join(f"{n:,} {name}" for name, n in counts.items()) + "."]
     for row in waiting[:WAITING_SHOWN]:
         lines += _of_task(row)
+    if len(waiting) > WAITING_SHOWN:
+        lines.append(f"and {len(waiting) - WAITING_SHOWN:,} more; `zray why ID` explains each of them")
+    return lines
+
+
+def _of_name(name: str) -> list[str]:
+    """Lines on the actors and the tasks with a name; empty: there are none."""
+    actors = [row for row in state.list_actors(filters=[("name", "=", name)], limit=ROWS) if row["state"] != "DEAD"]
+    tasks = state.list_tasks(filters=[("name", "=", name)], detail=True, limit=ROWS)
+    waiting = [row for row in tasks if row["state"] not in ENDED]
+    if not waiting and tasks:
+        ended = [row for row in tasks if row.get("end_time_ms")]
+        waiting = [max(ended, key=lambda row: row["end_time_ms"]) if ended else tasks[-1]]
+    lines = [line for row in actors[:WAITING_SHOWN] for line in _of_actor(row)]
+    lines += [line for row in waiting[:WAITING_SHOWN] for line in _of_task(row)]
     if len(waiting) > WAITING_SHOWN:
         lines.append(f"and {len(waiting) - WAITING_SHOWN:,} more; `zray why ID` explains each of them")
     return lines
