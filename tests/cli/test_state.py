@@ -113,8 +113,7 @@ def test_summaries_count_by_name_and_state(program):
     assert f"put at {__file__}" in run("summary", "objects").stdout
 
 
-def test_the_id_of_an_object_names_its_task(start):
-    start(num_cpus=1)
+def test_the_id_of_an_object_names_its_task(program):
     ref = work.remote(1)
     zray.get(ref)
     (task,) = yaml.safe_load(run("get", "tasks", ref.hex().upper()).stdout)

@@ -29,7 +29,7 @@ def test_checkpoint_that_cannot_be_written_is_an_error_of_its_trial(tmp_path):
     dropped = []
     runner._drop = dropped.append
     runner._release = lambda *args, **options: None
-    runner.controller = SimpleNamespace(waits={})
+    runner.controller, runner._heard_at = SimpleNamespace(waits={}), {}
     runner._addresses, runner._calls = {}, {}
     answer = {"is_over": False, "results": [(1, {"loss": 1.0}, 0.1, 0.1, str(target), b"no archive")]}
     events = runner._events_of("a", answer, 5.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .child_waits import OWN_TASK
 from .naming import AUTO_KEYS
 from .objective import Objective, number_of
 from .recorded import Recorded
@@ -57,12 +58,16 @@ def why_of(recorded: Recorded, trial: Trial) -> str:
 
 
 def recorded_wait(recorded: Recorded, trial: Trial) -> str:
-    """The program's record about a process that does not begin; empty: nothing, or the process has begun."""
+    """The program's record about a process that does not begin, or a task of it that waits; empty: nothing."""
     assert recorded.experiment is not None
-    if trial.state is not TrialState.RUNNING or trial.trial_id in recorded.experiment.controller.facts:
+    if trial.state is not TrialState.RUNNING:
         return ""
+    has_begun = trial.trial_id in recorded.experiment.controller.facts
     waits = [record for record in recorded.decisions(trial.trial_id) if record.get("action") == "WAIT"]
-    return str(waits[-1].get("reason", "")) if waits else ""
+    if not waits or (has_begun and waits[-1].get("iteration") != trial.iteration):
+        return ""
+    reason = str(waits[-1].get("reason", ""))
+    return reason if reason.startswith(OWN_TASK) == has_begun else ""
 
 
 def state_of(recorded: Recorded, trial: Trial) -> str:

@@ -92,7 +92,7 @@ class Result:
     _repr_html_ = result_html
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
-        """The checkpoint with the best value of a metric, among those that were kept.
+        """The checkpoint with the best value of a metric in the result that it belongs to, among those that were kept.
 
         Args:
             metric: the result's key; "a/b" reads nested results.

@@ -14,8 +14,10 @@ from zray.exceptions import ActorUnschedulableError, GetTimeoutError, TaskError,
 
 from . import clock, output, storage
 from . import events as ev
+from .beginning import ExperimentWarning
 from .callback import CallbackList
 from .capacity import addresses, capacity_event, request_of
+from .child_waits import REMEDY, is_of_task, waits_of_children
 from .controller import Controller
 from .durability import size_of
 from .errors import CheckpointError, TuneError
@@ -40,6 +42,8 @@ NODES_SECONDS = 2.0
 # A trial whose process has not begun after this time is asked about: what it waits for is shown and recorded.
 WAIT_SECONDS = 2.0
 ASK_SECONDS = 0.05
+# A trial without a result for this time is asked about: its own tasks may wait for what trials hold.
+CHILD_SECONDS = 10.0
 # A process that does not stop is killed after this time: at the end of an experiment, and while it goes on.
 END_SECONDS = 10.0
 HALT_SECONDS = float(os.environ.get("TUNE_FORCE_TRIAL_CLEANUP_S") or 600)
@@ -103,8 +107,11 @@ class Runner:
         self._halted_at: dict[str, float] = {}  # trial -> when its process was told to stop
         self._late: list[Any] = []  # events that an action has found
         self.interrupts = Interrupts()
-        self._looked_at = 0.0
+        self._looked_at = self._asked_at = 0.0
+        self._begun: dict[str, str] = {}  # trial -> the id of the call with which its process began with it
+        self._heard_at: dict[str, float] = {}  # trial -> when its process began or had a result
         self._has_warned = False  # of keys of results that are filled in
+        self._has_warned_of_tasks = False
         self._classes: dict[str, Any] = {}  # the actor's class with the options of a bundle
         self._addresses: dict[str, str] = {}  # host name -> address, where it is the only one
         self.records = Recorder(controller, self.callbacks, self.path, journal)
@@ -166,6 +173,7 @@ class Runner:
         if now - self._looked_at >= NODES_SECONDS:
             self.callbacks.save(self.path)
             self._ask_why()
+            self._ask_about_tasks()
             if self._has_late_process():
                 self._idle.end()  # it may wait for their resources
             event = self._capacity_event()
@@ -248,9 +256,36 @@ class Runner:
                     waits[call.trial_id] = reason = reason_of(str(error))
                     if reason:
                         self.records.explained(ev.Explained(call.trial_id, 0, "WAIT", reason))
+                    if is_of_task(reason):  # of the first step of a class
+                        self._warn_of_tasks(f"{self.controller.trials[call.trial_id]} waits: {reason}")
                 except Exception:
                     pass  # the loop takes the answer
                 return
+
+    def _ask_about_tasks(self) -> None:
+        """Ask zray whether own tasks of trials without a result for long wait for what trials hold."""
+        waits, late = self.controller.waits, time.monotonic() - CHILD_SECONDS
+        running = self.controller.running.keys() - self.controller.halting.keys()
+        stuck = {trial_id for trial_id in running if self._heard_at.get(trial_id, late) < late}
+        if not stuck or self._asked_at > late:
+            return
+        self._asked_at = time.monotonic()
+        calls = {self._begun.get(trial_id, ""): trial_id for trial_id in stuck}
+        calls.update((ref.task_id().hex(), call.trial_id) for ref, call in self._calls.items())
+        found = waits_of_children(calls)
+        for trial_id in stuck - found.keys():
+            waits.pop(trial_id, None)
+        for trial_id in found.keys() - waits.keys():
+            trial = self.controller.trials[trial_id]
+            self.records.explained(ev.Explained(trial_id, trial.iteration, "WAIT", found[trial_id]))
+            self._warn_of_tasks(f"{trial} waits, since {found[trial_id]}")
+        waits.update(found)
+
+    def _warn_of_tasks(self, words: str) -> None:
+        """Warn once that trials hold what their own tasks need."""
+        if not self._has_warned_of_tasks:
+            self._has_warned_of_tasks = True
+            warnings.warn(f"{words}.  {REMEDY}", ExperimentWarning, stacklevel=3)
 
     # --- answers ---
 
@@ -282,6 +317,9 @@ class Runner:
 
     def _events_of(self, trial_id: str, answer: dict[str, Any], now: float) -> list[Any]:
         found: list[Any] = []
+        if "facts" in answer or answer["results"] or answer["is_over"]:
+            self._heard_at[trial_id] = time.monotonic()
+            self.controller.waits.pop(trial_id, None)
         if "facts" in answer:
             facts = answer["facts"]
             facts.setdefault("node_ip", self._addresses.get(facts["hostname"], ""))
@@ -382,6 +420,8 @@ class Runner:
             "asks_address": not self._addresses,
         }
         ref = process.handle.begin.remote(assignment, self._trainable_ref, self._names_ref)
+        self._begun[trial.trial_id] = ref.task_id().hex()
+        self._heard_at.pop(trial.trial_id, None)
         self._call(ref, trial.trial_id, "begin")
 
     def _proceed(self, action: ev.Proceed) -> None:
