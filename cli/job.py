@@ -33,9 +33,9 @@ class Jobs(click.Group):
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
+        except (click.exceptions.Exit, NotImplementedError):  # RuntimeErrors too
+            raise
         except (RuntimeError, ValueError) as error:
-            if isinstance(error, (click.ClickException, NotImplementedError)):
-                raise
             raise click.ClickException(str(error)) from None
 
 

@@ -29,6 +29,14 @@ def job(nothing_left):
         zray.shutdown()
 
 
+@pytest.mark.parametrize("command", ["submit", "status", "stop", "logs", "list", "delete"])
+def test_help_of_a_command_is_no_failure(command):
+    done = subprocess.run(
+        command_line("job", command, "--help"), env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "") and "Usage: " in done.stdout
+
+
 def test_output_and_exit_status_are_those_of_the_program(job):
     done = job("submit", "--submission-id", "first", "--", "echo one; echo two")
     assert done.stdout == "one\ntwo\n"

@@ -133,6 +133,37 @@ def test_evolution_plays_the_episode_of_a_failed_environment_again():
     algo.stop()
 
 
+class Fragile(Home):
+    """An environment whose fault follows from the seed of the episode: another run of it fails in the same way."""
+
+    def reset(self, *, seed=None, options=None):
+        self.fails = seed is not None and (seed % 2 == 0 or "always" in self.config)
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        if self.fails and self.t == 3:
+            raise ConnectionError("the simulator is gone")
+        return super().step(action)
+
+
+def test_evaluation_leaves_out_episodes_that_fail_and_goes_on(caplog):
+    config = small(env=Fragile).fault_tolerance(restart_failed_sub_environments=True)
+    algo = config.evaluation(evaluation_config={"seed": 2}).build_algo()
+    found = algo.evaluate(3)
+    assert found["episodes"] == 3 and found["episode_len_mean"] == 10 == found["episode_reward_mean"]
+    assert sum("its episode is left out" in record.getMessage() for record in caplog.records) == 3
+    assert "in the evaluation, environment Fragile, seed 2." in caplog.records[-3].getMessage()
+    algo.stop()
+
+
+def test_evaluation_in_which_every_episode_fails_is_an_error_with_its_place():
+    config = small(env=Fragile, always=True).fault_tolerance(restart_failed_sub_environments=True)
+    algo = config.evaluation(evaluation_config={"seed": 2}).build_algo()
+    with pytest.raises(InvalidEnvironmentError, match="the simulator is gone, in the evaluation, environment Fragile"):
+        algo.evaluate(3)
+    algo.stop()
+
+
 class Houses(MultiAgentEnv):
     """Two agents, and a failure."""
 

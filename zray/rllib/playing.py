@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .environments import EnvContext, Limited, make_environment, name_of
+from .environments import EnvContext, InvalidEnvironmentError, Limited, make_environment, name_of
 from .lives import RESTARTS_MAX, close_all
 from .spellings import logger, once, translated
 
@@ -121,19 +121,22 @@ def evaluated(
     made = make_environment(limited, context)
     returns: list[float] = []
     lengths: list[int] = []
+    in_vain = 0  # failures since the last episode
     try:
         while (len(returns) if unit == "episodes" else sum(lengths)) < wanted:
             last = math.inf if seconds is None else time.monotonic() + seconds
+            seed = options["seed"] + len(returns) + failed
             try:
-                found = player.play(made, options["seed"] + len(returns), lambda last=last: time.monotonic() > last)
+                found = player.play(made, seed, lambda last=last: time.monotonic() > last)
             except Exception as error:
-                failed += 1
-                if failed > RESTARTS_MAX or not options.get("restart_failed_sub_environments"):
+                if not options.get("restart_failed_sub_environments"):
                     raise
-                reason = f"{type(error).__name__}: {error}"
-                logger.warning(
-                    "The environment of the evaluation is made anew, and its episode begins again: %s", reason
-                )
+                failed, in_vain = failed + 1, in_vain + 1
+                text = f"{type(error).__name__}: {error}, in the evaluation, environment {name_of(env)}, seed {seed}."
+                if in_vain > RESTARTS_MAX:
+                    raise InvalidEnvironmentError(text) from error
+                # The same seed and actions may fail in the same way: the next episode has another one.
+                logger.warning("The environment of the evaluation is made anew, and its episode is left out: %s", text)
                 close_all([made], name_of(env))
                 made = make_environment(limited, context.copy_with_overrides(num_restarts=failed))
                 continue
@@ -145,6 +148,7 @@ def evaluated(
                     seconds,
                 )
                 break
+            in_vain = 0
             returns.append(found[0])
             lengths.append(found[1])
     finally:

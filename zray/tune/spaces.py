@@ -433,6 +433,8 @@ def choice(categories: Sequence[Any]) -> Categorical:
 def sample_from(func: Callable[..., Any]) -> Function:
     """A value that a function computes, as `tune.sample_from(lambda spec: spec.config.width * 2)`.
 
+    A function that draws numbers draws its own: the experiment's `seed` is that of the other domains alone.
+
     Args:
         func: a function of the configuration, as `c["lr"]`, `c.lr` or `c.config.lr`; or of nothing.
 
