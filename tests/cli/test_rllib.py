@@ -261,7 +261,8 @@ def test_train_runs_tuned_options_by_their_name(monkeypatch):
 
 
 def trial(number, status, **result):
-    return SimpleNamespace(status=status, config={"lr": 1, "seed": number}, last_result=result or None)
+    found = {"last_result": result or None, "latest_result": result}
+    return SimpleNamespace(status=status, config={"lr": 1, "seed": number}, **found)
 
 
 def test_table_of_a_training_has_steps_returns_and_the_share_that_is_done():

@@ -346,12 +346,14 @@ def test_checkpoint_that_cannot_be_loaded_is_tried_as_often_as_the_program_allow
 def test_process_is_told_how_often_a_checkpoint_is_tried(monkeypatch):
     monkeypatch.setenv("TUNE_RESTORE_RETRY_NUM", "3")
     told = []
-    begin = SimpleNamespace(remote=lambda assignment, *refs: told.append(assignment))
+    ref = zray.ObjectRef(bytes(20))
+    begin = SimpleNamespace(remote=lambda assignment, *refs: told.append(assignment) or ref)
     loop = Runner.__new__(Runner)
     loop._processes = {"t": SimpleNamespace(handle=SimpleNamespace(begin=begin), request=None)}
     loop.name, loop.path, loop.identity, loop.frequency, loop.reuses = "e", "/e", "i", 0, False
     loop._outputs = loop._trainable_ref = loop._names_ref = None
-    loop._changes_folder, loop._addresses, loop._calls = False, {}, {}
+    loop._changes_folder, loop._addresses, loop._calls, loop._begun = False, {}, {}, {}
+    loop._heard_at = {}
     loop._begin(Trial("t", "train", {}, {}))
     assert [assignment["restore_retries"] for assignment in told] == [3]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -80,6 +79,8 @@ def with_submitted_environment(runtime_env: dict[str, Any] | None) -> dict[str, 
     text = os.environ.get(SUBMITTED_VARIABLE)
     if not text:
         return runtime_env
+    import json  # not before: a program may hide it
+
     submitted = json.loads(text)
     given = dict(runtime_env or {})
     variables = {**submitted.get("env_vars", {}), **given.get("env_vars", {})}

@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...ids import PARENT_HASH_BYTES, task_of
 from ...store.event_ring import RECORD, RECORDS_AT, WHOLE, EventRing, Kind, Outcome
@@ -37,11 +37,16 @@ class EventLog:
     def __init__(self, session: str, label: str, name_of: Callable[[TaskSpec], str] | None = None) -> None:
         self.ring = EventRing(session, label)
         self.name_of = name_of
-        self.add = self.ring.add
+        self.add: Callable[..., None] = self.ring.add
         self.facts: dict[bytes, int] = {}  # constant parts of records, by function and options
         self.ran = self._recorder()
         self.main_thread = threading.get_ident()
         self.lanes: dict[int, int] = {}
+
+    def close(self) -> None:
+        """Record nothing more, and let go of the ring at once, not when garbage is collected."""
+        self.ran, self.add, self.name_of = _nothing, _nothing, None
+        self.ring.close()
 
     def lane(self) -> int:
         """Return the lane of this thread; 0: the main thread."""
@@ -117,6 +122,10 @@ class EventLog:
         count = _counter_of(last) - _counter_of(first) + 1
         if count > 0:
             self.add(Kind.SUBMIT, first, now, float(count), now, now, 0)
+
+
+def _nothing(*arguments: Any, **options: Any) -> None:
+    """Record nothing: the session has ended."""
 
 
 def _outcome_of(error: BaseException) -> Outcome:

@@ -535,6 +535,6 @@ class Runtime:
         self.client = self.waiting = self.writer = self.futures = gone
         events, self.events = self.events, None  # the node copies the ring
         if events is not None:
-            events.ring.close()
+            events.close()
         self.on_other = self.more_messages = None
         self.connection.how_node_ended = lambda: ""
