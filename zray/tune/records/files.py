@@ -42,6 +42,7 @@ INTEGER_BITS_MAX = 1_024
 
 # Values of these types, and of no derived ones, are written as they are: nearly all of a result.
 _AS_THEY_ARE = frozenset((str, float, bool, type(None)))
+_SMALL = 1 << 63  # smaller integers are written as they are, too: a call for each would cost 3 % of a report
 
 
 def plain(value: Any) -> Any:
@@ -52,7 +53,9 @@ def plain(value: Any) -> Any:
         return value if value.bit_length() <= INTEGER_BITS_MAX else hex(value)
     if isinstance(value, dict):
         return {
-            key if type(key) is str else text_of(key): item if type(item) in _AS_THEY_ARE else plain(item)
+            key if type(key) is str else text_of(key): item
+            if type(item) in _AS_THEY_ARE or (type(item) is int and -_SMALL < item < _SMALL)
+            else plain(item)
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -79,8 +82,10 @@ def flattened(result: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in result.items():
         if isinstance(value, dict) and value:
             flat.update(flattened(value, f"{prefix}{key}/"))
-        else:
+        elif prefix or type(key) is not str:
             flat[f"{prefix}{key}"] = value
+        else:
+            flat[key] = value
     return flat
 
 
