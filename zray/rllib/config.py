@@ -264,7 +264,7 @@ class AlgorithmConfig(ConfigViews):
 
         Args:
             restart_failed_sub_environments: whether an environment that raises is made anew, and its episode counts as
-                truncated; False: training ends.  Default: False.
+                truncated, or is left out of an evaluation; False: training ends.  Default: False.
         """
         return self._given("fault_tolerance", locals())
 
