@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from .tune import object_of
+
 ADDRESS = click.option(
     "--address", metavar="HOST:PORT", help="Cluster that runs it.  Default: ZRAY_ADDRESS, else the session here."
 )
@@ -152,11 +154,8 @@ def list_(address: str | None, form: str) -> None:
         click.echo(json.dumps([asdict(each) for each in found], indent=2))
         return
     from rich.table import Table
-    from rich.text import Text
 
-    from zray.exceptions.printable import printable
-
-    from .tables import show
+    from .tables import literal, show
 
     table = Table("id", "status", "begun", "duration", "command")
     for each in found:
@@ -164,7 +163,7 @@ def list_(address: str | None, form: str) -> None:
         seconds = f"{(until - each.start_time) / 1000:,.1f} s" if each.start_time else "-"
         begun = _time(each.start_time) if each.start_time else "-"
         row = (each.submission_id or "", str(each.status), begun, seconds, each.entrypoint)
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*map(literal, row))
     show(table)
 
 
@@ -209,15 +208,7 @@ def _environment(file: str | None, text: str | None) -> dict[str, Any]:
 
 
 def _json(text: str | None, option: str) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise click.UsageError(f"{option} is no JSON: {error}.") from None
-    if not isinstance(found, dict):
-        raise click.UsageError(f'{option} is a JSON object, as {{"name": "value"}}, not {text}.')
-    return found
+    return None if text is None else object_of(option, text, '{"name": "value"}')
 
 
 def _time(milliseconds: int) -> str:

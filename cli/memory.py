@@ -58,12 +58,14 @@ def _show_places(summary: dict[str, Any]) -> None:
 
     from zray.wire.amounts import in_bytes
 
-    from .tables import show
+    from .tables import literal, show
 
     table = Table("made", "values", "size", "where")
     for made, row in sorted(summary.items(), key=lambda item: -item[1]["total_size_mb"]):
         where = ", ".join(f"{count:,} {STATES.get(state, state)}" for state, count in row["node_states"].items())
-        table.add_row(_plain(made or UNKNOWN), f"{row['total_objects']:,}", in_bytes(row["total_size_mb"] * 1e6), where)
+        table.add_row(
+            literal(made or UNKNOWN), f"{row['total_objects']:,}", in_bytes(row["total_size_mb"] * 1e6), where
+        )
     show(table)
 
 
@@ -72,12 +74,12 @@ def _show_objects(objects: list[dict[str, Any]]) -> None:
 
     from zray.wire.amounts import in_bytes
 
-    from .tables import show
+    from .tables import literal, show
 
     table = Table("size", "where", "made", "referred to by", "node", "object")
     for row in objects:
         cells = in_bytes(row["object_size"]), STATES.get(row["state"], row["state"]), row["call_site"]
-        table.add_row(*map(_plain, (*cells, _users(row["references"]), row["node_id"], row["object_id"])))
+        table.add_row(*map(literal, (*cells, _users(row["references"]), row["node_id"], row["object_id"])))
     show(table)
 
 
@@ -91,12 +93,3 @@ def _how(reference: dict[str, Any]) -> str:
     if reference["type"] == "LOCAL_REFERENCE":
         return "ref"
     return "ref, may have arrays" if reference["has_ref"] else "arrays or a task"
-
-
-def _plain(text: str) -> Any:
-    """Return a text that rich prints as it is."""
-    from rich.text import Text
-
-    from zray.exceptions.printable import printable
-
-    return Text(printable(text))

@@ -147,14 +147,14 @@ def summary(kind: str, form: str, address: str | None) -> None:
         return
     from rich.table import Table
 
-    from .tables import show
+    from .tables import literal, show
 
     states = sorted({name for row in found["summary"].values() for name in _states(row)})
     table = Table({"actors": "class", "tasks": "function", "objects": "made"}[kind], "in all", *states)
     for name, row in sorted(found["summary"].items(), key=lambda item: -sum(_states(item[1]).values())):
         counts = _states(row)
         cells = (f"{counts.get(each, 0):,}" for each in states)
-        table.add_row(_plain(name or "small values and copies"), f"{sum(counts.values()):,}", *cells)
+        table.add_row(literal(name or "small values and copies"), f"{sum(counts.values()):,}", *cells)
     show(table)
 
 
@@ -177,14 +177,14 @@ def _print(found: Any, form: str) -> None:
 def _show(kind: str, rows: list[Any], detail: bool) -> None:
     from rich.table import Table
 
-    from .tables import show
+    from .tables import literal, show
 
     first, more = COLUMNS[kind]
     keys = (*first, *more) if detail or not sys.stdout.isatty() else first
     keys = tuple(key for key in keys if any(key in row for row in rows))
     table = Table(*(TITLES.get(key, key.replace("_", " ")) for key in keys))
     for row in rows:
-        table.add_row(*(_plain(_cell(key, row.get(key))) for key in keys))
+        table.add_row(*(literal(_cell(key, row.get(key))) for key in keys))
     show(table)
 
 
@@ -204,12 +204,3 @@ def _cell(key: str, value: Any) -> str:
 
 def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _plain(text: str) -> Any:
-    """A text that rich prints as it is."""
-    from rich.text import Text
-
-    from zray.exceptions.printable import printable
-
-    return Text(printable(text))

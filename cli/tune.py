@@ -358,14 +358,14 @@ def command_line(context: click.Context, flag: str) -> str:
     return shlex.join([*words, flag])
 
 
-def object_of(option: str, text: str) -> dict[str, Any]:
+def object_of(option: str, text: str, example: str = '{"max_t": 100}') -> dict[str, Any]:
     """The dict in an option's JSON."""
     try:
         value = json.loads(text)
     except ValueError as error:
         raise click.UsageError(f"{option} is no JSON: {error}.") from error
     if not isinstance(value, dict):
-        raise click.UsageError(f'{option} is a JSON object, as {{"max_t": 100}}, not {text}.')
+        raise click.UsageError(f"{option} is a JSON object, as {example}, not {text}.")
     return value
 
 

@@ -56,6 +56,11 @@ def children_prefix(parent: TaskID) -> bytes:
     return blake2b(parent, digest_size=PARENT_HASH_BYTES).digest()
 
 
+def counter_of(task_id: TaskID) -> int:
+    """The number of a task among those that its parent has submitted."""
+    return int.from_bytes(task_id[PARENT_HASH_BYTES:], "big")
+
+
 def child_path(parent: bytes, task_id: TaskID) -> bytes:
     """The path of a task that the task with the path `parent` submits; b"" is the path of a driver.
 

@@ -390,7 +390,7 @@ def test_shutdown_code_runs_when_the_last_handle_goes(session, tmp_path):
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_what_a_process_cannot_give_to_one_of_its_actors_is_refused(options):
+def test_options_that_a_shared_process_cannot_give_are_refused(options):
     with pytest.raises(ValueError, match="hosted=True"):
         Counter.options(**options)
     assert Counter.options(num_cpus=0, num_gpus=0, memory=0, resources={})

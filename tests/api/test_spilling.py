@@ -459,14 +459,21 @@ for number in (0, 1, 2, len(refs) - 1):
 """
 
 
-def test_values_are_read_while_the_disk_is_full(tmp_path):
+def on_small_disk(tmp_path, source, disk_size, *arguments, timeout_s):
+    """Run a program with a folder for spilling on a file system of a size."""
     program, folder = tmp_path / "full.py", tmp_path / "disk"
-    program.write_text(ON_FULL_DISK)
+    program.write_text(source)
     folder.mkdir()
-    mount = f"mount -t tmpfs -o size=200m tmpfs {folder} && exec {sys.executable} {program} {folder}"
-    done = subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True, text=True, timeout=100)
+    words = " ".join(map(str, (sys.executable, program, folder, *arguments)))
+    mount = f"mount -t tmpfs -o size={disk_size} tmpfs {folder} && exec {words}"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True, text=True, timeout=timeout_s)
     if done.returncode and ("unshare" in done.stderr or "mount:" in done.stderr):
         pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    return done
+
+
+def test_values_are_read_while_the_disk_is_full(tmp_path):
+    done = on_small_disk(tmp_path, ON_FULL_DISK, "200m", timeout_s=100)
     assert done.stdout.split() == ["full", *["True"] * 5], done.stdout + done.stderr
 
 
@@ -500,13 +507,7 @@ zray.shutdown()
 
 @pytest.mark.parametrize("size", [9_999_999, 1_500_001], ids=["a file each", "several in a file"])
 def test_values_are_read_while_neither_store_nor_disk_has_space(tmp_path, size):
-    program, folder = tmp_path / "full.py", tmp_path / "disk"
-    program.write_text(ON_FULLER_DISK)
-    folder.mkdir()
-    mount = f"mount -t tmpfs -o size=26m tmpfs {folder} && exec {sys.executable} {program} {folder} {size}"
-    done = subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True, text=True, timeout=200)
-    if done.returncode and ("unshare" in done.stderr or "mount:" in done.stderr):
-        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    done = on_small_disk(tmp_path, ON_FULLER_DISK, "26m", size, timeout_s=200)
     assert done.stdout.split() == ["full", "read", "read", "kept", "True"], done.stdout + done.stderr
 
 

@@ -250,7 +250,7 @@ def test_the_end_of_the_job_ends_the_process_unless_an_actor_is_detached(desk):
 
 
 def with_shutdown(desk, **options):
-    """Its driver has an actor with shutdown code, and another one, and ends; the first is told to end."""
+    """A driver ends that has an actor with shutdown code, and another one; the first is told to end."""
     host = desk.make(A)
     desk.tell(host, ActorStarted(A, has_shutdown=True))
     desk.create(B, **options)

@@ -283,7 +283,7 @@ def test_replay_elsewhere_ends_a_closed_generator_at_the_same_item():
 
 
 def test_generator_that_runs_delays_a_drain_for_some_seconds_only():
-    """It may wait for a call that the drain holds back (found by a seed)."""
+    """The generator may wait for a call that the drain holds back (found by a seed)."""
     desk = CalledDesk()
     going = desk.scheduler.drain.going
     counts = []

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..host.client.event_log import ASYNC_LANE
-from ..ids import PARENT_HASH_BYTES
 from ..store.event_ring import Event, Kind, Outcome, RingContent
+from .submissions import Submissions
 
 __all__ = ["trace_of"]
 
@@ -56,7 +56,7 @@ class Trace:
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
         self.places: dict[bytes, Place] = {}  # of runs, by task
-        self.submits: dict[bytes, list[tuple[int, int, Place]]] = {}  # by the parent's hash: first, count, place
+        self.submissions = Submissions()  # with their places
         self.flows = 0
         self.left_out = 0  # arrows
         self.threads = 0
@@ -171,13 +171,11 @@ def _add_ring(trace: Trace, pid: int, ring: RingContent, offset: float) -> None:
         begin = _ns(event.begin + offset)
         row = row_of_task.get(event.task_id, (event.lane, 0))
         if event.kind == Kind.SUBMIT:
-            parent = event.task_id[:PARENT_HASH_BYTES]
-            first, count = _counter_of(event.task_id), event.tasks
             place = Place(pid, tid_of((0, 0)), begin, begin + SUBMIT_NS)
             rows.setdefault((0, 0), []).append(
-                Slice(begin, begin + SUBMIT_NS, "submit_task", "submit_task", {"count": count})
+                Slice(begin, begin + SUBMIT_NS, "submit_task", "submit_task", {"count": event.tasks})
             )
-            trace.submits.setdefault(parent, []).append((first, count, place))
+            trace.submissions.add(event, place)
         elif event.kind in SPANS or event.kind == Kind.SPAN:
             name = SPANS.get(event.kind, event.name)
             tid_of(row)
@@ -229,15 +227,9 @@ def _add_arrows(trace: Trace, events: Iterable[Event]) -> None:
             producer = trace.places.get(dependency)
             if producer is not None:
                 trace.arrow("dep", producer, place)
-        counter = _counter_of(event.task_id)
-        for first, count, submit in trace.submits.get(event.task_id[:PARENT_HASH_BYTES], ()):
-            if first <= counter < first + count:
-                trace.arrow("submit", submit, place)
-                break
-
-
-def _counter_of(task_id: bytes) -> int:
-    return int.from_bytes(task_id[PARENT_HASH_BYTES:], "big")
+        submit = trace.submissions.find(event.task_id)
+        if submit is not None:
+            trace.arrow("submit", submit, place)
 
 
 def _ns(seconds: float) -> int:

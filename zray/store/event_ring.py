@@ -111,7 +111,7 @@ class Event(NamedTuple):
 
 
 class RingContent(NamedTuple):
-    """What a ring holds.
+    """Content of a ring.
 
     offset: seconds from the monotonic clock to 1970.  lost: number of records that later ones have replaced.
     """

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ..api.submissions import Submissions
 from ..api.timeline import recorded_rings
 from ..ids import PARENT_HASH_BYTES, children_prefix
 from ..store.event_ring import Event, Kind, Outcome
@@ -35,7 +34,7 @@ def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """
     nodes, _ = recorded_rings("list_tasks(detail=True)")
     runs: dict[str, Run] = {}
-    submits: dict[bytes, list[tuple[int, int, float]]] = {}  # by the parent's hash: first, number, time
+    submissions = Submissions()  # with their times
     parents: dict[bytes, str] = {}
     for node, rings in nodes.items():
         offset = min(ring.offset for ring in rings)  # one clock a machine
@@ -45,30 +44,23 @@ def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                     runs[event.task_id.hex()] = Run(event, node, ring.pid, offset)
                     parents[children_prefix(event.task_id)] = event.task_id.hex()
                 elif event.kind == Kind.SUBMIT:
-                    first = _counter_of(event.task_id)
-                    group = submits.setdefault(event.task_id[:PARENT_HASH_BYTES], [])
-                    group.append((first, event.tasks, event.begin + offset))
-    for group in submits.values():
-        group.sort()
+                    submissions.add(event, event.begin + offset)
     for row in rows:
         task_id = row["task_id"]
-        yield {**row, **_times(bytes.fromhex(task_id), runs.pop(task_id, None), submits, parents)}
+        yield {**row, **_times(bytes.fromhex(task_id), runs.pop(task_id, None), submissions, parents)}
     for task_id, run in sorted(runs.items(), key=lambda item: -item[1].event.end):
-        yield {**_row(task_id, run), **_times(run.event.task_id, run, submits, parents)}
+        yield {**_row(task_id, run), **_times(run.event.task_id, run, submissions, parents)}
 
 
 def _times(
     task_id: bytes,
     run: Run | None,
-    submits: dict[bytes, list[tuple[int, int, float]]],
+    submissions: Submissions,
     parents: dict[bytes, str],
 ) -> dict[str, Any]:
-    prefix, counter = task_id[:PARENT_HASH_BYTES], _counter_of(task_id)
-    group = submits.get(prefix, [])
-    place = bisect_right(group, (counter, math.inf, 0.0)) - 1  # of the last submission that begins with it or before
-    created = group[place][2] if place >= 0 and counter < group[place][0] + group[place][1] else None
+    created = submissions.find(task_id)
     found: dict[str, Any] = {
-        "parent_task_id": parents.get(prefix),
+        "parent_task_id": parents.get(task_id[:PARENT_HASH_BYTES]),
         "creation_time_ms": _milliseconds(created),
         "start_time_ms": None,
         "end_time_ms": None,
@@ -100,10 +92,6 @@ def _row(task_id: str, run: Run) -> dict[str, Any]:
         "attempt_number": event.attempt,
         "error_type": ERRORS[event.outcome],
     }
-
-
-def _counter_of(task_id: bytes) -> int:
-    return int.from_bytes(task_id[PARENT_HASH_BYTES:], "big")
 
 
 def _milliseconds(seconds: float | None) -> int | None:

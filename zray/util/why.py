@@ -8,6 +8,7 @@ from typing import Any
 from ..api.sessions import require_runtime
 from ..exceptions.printable import printable
 from ..ids import FIRST_RETURN, OBJECT_ID_BYTES, TASK_ID_BYTES
+from ..wire.listing import TASK_ENDED
 from ..wire.reasons import Explain, ExplainReply
 from . import state
 
@@ -17,7 +18,6 @@ __all__ = ["why"]
 ROWS = 1_000_000
 # Tasks that are explained where no id is given: those that wait for longest.
 WAITING_SHOWN = 3
-ENDED = ("FINISHED", "FAILED")
 SHORT_ID = 8
 
 
@@ -51,7 +51,7 @@ def why(id: str = "") -> list[str]:
     if len(wanted) == 2 * OBJECT_ID_BYTES:
         task = wanted[: 2 * TASK_ID_BYTES]
         rows = state.list_tasks(filters=[("task_id", "=", task)], detail=True, limit=ROWS)
-        ended = [row for row in rows if row["state"] in ENDED]
+        ended = [row for row in rows if row["state"] in TASK_ENDED]
         return [*_explained([bytes.fromhex(wanted)]), *(_of_task(ended[0]) if ended else ())]
     for ask, key, explain in kinds:
         found = {row[key]: row for row in ask() if row[key].startswith(wanted)}
@@ -85,7 +85,7 @@ def _of_name(name: str) -> list[str]:
     """Lines on the actors and the tasks with a name; empty: there are none."""
     actors = [row for row in state.list_actors(filters=[("name", "=", name)], limit=ROWS) if row["state"] != "DEAD"]
     tasks = state.list_tasks(filters=[("name", "=", name)], detail=True, limit=ROWS)
-    waiting = [row for row in tasks if row["state"] not in ENDED]
+    waiting = [row for row in tasks if row["state"] not in TASK_ENDED]
     if not waiting and tasks:
         ended = [row for row in tasks if row.get("end_time_ms")]
         waiting = [max(ended, key=lambda row: row["end_time_ms"]) if ended else tasks[-1]]
@@ -98,7 +98,7 @@ def _of_name(name: str) -> list[str]:
 
 def _of_task(row: Any) -> list[str]:
     name = f"task {row['name']} ({row['task_id']})"
-    if row["state"] not in ENDED:
+    if row["state"] not in TASK_ENDED:
         return [f"{name} is {row['state']}:", *_explained([bytes.fromhex(row["task_id"]) + FIRST_RETURN], 1)]
     where = f"on node {row['node_id'][:SHORT_ID]}"
     if row["worker_pid"]:
@@ -121,7 +121,7 @@ def _of_actor(row: Any) -> list[str]:
     if row["state"] in ("ALIVE", "DEAD"):
         place = f" on node {row['node_id'][:SHORT_ID]}, in process {row['pid']}"
         calls = state.list_tasks(filters=[("actor_id", "=", row["actor_id"])], limit=ROWS)
-        open_ = [call for call in calls if call["state"] not in ENDED]
+        open_ = [call for call in calls if call["state"] not in TASK_ENDED]
         lines = [line + place]
         for call in open_[:WAITING_SHOWN]:
             lines += [f"  {text}" for text in _of_task(call)]

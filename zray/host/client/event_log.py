@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ...ids import PARENT_HASH_BYTES, task_of
+from ...ids import PARENT_HASH_BYTES, counter_of, task_of
 from ...store.event_ring import RECORD, RECORDS_AT, WHOLE, EventRing, Kind, Outcome
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class EventLog:
         self._submitted(first, last, now)
 
     def _submitted(self, first: bytes, last: bytes, now: float) -> None:
-        count = _counter_of(last) - _counter_of(first) + 1
+        count = counter_of(last) - counter_of(first) + 1
         if count > 0:
             self.add(Kind.SUBMIT, first, now, float(count), now, now, 0)
 
@@ -130,10 +130,6 @@ def _nothing(*arguments: Any, **options: Any) -> None:
 
 def _outcome_of(error: BaseException) -> Outcome:
     return Outcome.CANCELLED if type(error).__name__ == "TaskCancelledError" else Outcome.FAILED
-
-
-def _counter_of(task_id: bytes) -> int:
-    return int.from_bytes(task_id[PARENT_HASH_BYTES:], "big")
 
 
 def event_log(session: str, label: str, name_of: Callable[[TaskSpec], str] | None = None) -> EventLog | None:
