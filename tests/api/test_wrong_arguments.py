@@ -101,3 +101,10 @@ def test_methods_that_are_written_in_c():
     assert zray.get(generator.random.remote()) == random.Random(3).random()
     store = zray.remote(type("Store", (dict,), {})).remote(a=1)
     assert zray.get([store.get.remote("a"), store.get.remote("b", 2), store.setdefault.remote("c", 3)]) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("option", ["num_cpus", "num_gpus", "max_retries", "priority", "num_returns", "max_calls"])
+def test_integer_beyond_any_float_is_refused_as_other_numbers_are(option, sign):
+    with pytest.raises((TypeError, ValueError), match=option):
+        zray.remote(**{option: sign * 10**400})(lambda: 1)

@@ -155,3 +155,9 @@ def test_options_of_one_policy_are_looked_at():
     )
     with pytest.raises(ValueError, match="'gamma' of policy 'same' is a number, at least 0 and at most 1, not 1.5"):
         config.build_algo()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5])
+@pytest.mark.parametrize("kind", [PPOConfig, A2CConfig, DQNConfig, SACConfig])
+def test_batch_has_at_least_one_step(kind, wrong):
+    assert f"at least 1, not {wrong!r}" in refusal(kind(), train_batch_size=wrong)

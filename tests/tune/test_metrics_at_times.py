@@ -151,9 +151,11 @@ def test_the_metric_may_come_later_in_an_experiment_of_a_searcher(session, tmp_p
     analysis = tune.run(
         evaluate_at_times,
         config={"k": tune.randint(1, 4)},
-        search_alg=OptunaSearch(metric=METRIC, mode="max", seed=1),
+        search_alg=(search := OptunaSearch(metric=METRIC, mode="max", seed=1)),
         num_samples=3,
         storage_path=str(tmp_path),
         verbose=0,
     )
     assert analysis.get_best_config(METRIC, "max")["k"] == max(trial.config["k"] for trial in analysis.trials)
+    # Seven results each: the last one lacks the metric, and the search learns the one before.
+    assert [each.value for each in search.study.trials] == [6 * trial.config["k"] for trial in analysis.trials]

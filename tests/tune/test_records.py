@@ -400,3 +400,15 @@ def test_error_that_is_no_text_is_written_and_read(tmp_path):
     assert str(tune.Result.from_path(str(tmp_path)).error) == "no file \\udcff.csv \u00e9"
     (tmp_path / "error.txt").write_bytes(b"no file \xff.csv")
     assert str(tune.Result.from_path(str(tmp_path)).error) == "no file \ufffd.csv"
+
+
+@pytest.mark.parametrize(
+    "value", [math.nan, -math.inf, None, 1 << 64, -1 << 70, "\ud800", "\u00e9", "null", 1e-5, [[math.nan]]]
+)
+def test_result_is_written_as_json_has_it(tmp_path, value):
+    files = TrialFiles(Trial("t", "train", {}, {}, path=str(tmp_path)), formats=("json",))
+    files.log({"value": value, "after": 1})
+    files.close()
+    (read,) = read_results(str(tmp_path))
+    assert repr(read) == repr({"value": value, "after": 1})
+    assert (tmp_path / "result.json").read_bytes().isascii()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,14 +11,17 @@ from ..object_ref import ObjectRef, refuse_nil
 
 
 def check_number(name: str, value: Any) -> int | float:
-    """Return a number as int or float, also for numbers of numpy.
+    """Return a number as int or float, also for numbers of numpy; integers beyond any float are infinite.
 
     Raises:
         TypeError: the value is no number.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}.")
-    return int(value) if isinstance(value, Integral) else float(value)
+    if not isinstance(value, Integral):
+        return float(value)
+    number = int(value)
+    return number if number.bit_length() < sys.float_info.max_exp else math.inf if number > 0 else -math.inf
 
 
 def check_whole(name: str, value: Any, minimum: int, maximum: int) -> int:

@@ -64,6 +64,8 @@ def check_numbers(options: Mapping[str, Any], name: str) -> None:
                 own = OPTIONAL  # ES has `stepsize` in the place of a None
             elif option == "train_batch_size" and "capacity" in options:
                 own = COUNT  # drawn from a replay memory, and no number of rollouts
+            elif option == "train_batch_size" and "episodes_per_batch" not in options:
+                own = Range(1, is_whole=True, is_optional=True)  # ES alone knows a batch of any number of steps
             check(f"The option {option!r} of {name}", options[option], own)
 
 

@@ -335,7 +335,7 @@ class Controller(ControllerNames):
         """A trial has ended; it may run again later, after a restore, and is over for the searcher all the same."""
         if trial.trial_id not in self.told:
             self.told.add(trial.trial_id)
-            last = result_for(self.searcher, trial.last_result) or None
+            last = result_for(self.searcher, trial.latest_result) or None
             self.searcher.on_trial_complete(trial.trial_id, result=last, error=is_error)
 
     def _terminate(self, trial: Trial) -> None:

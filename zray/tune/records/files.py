@@ -13,6 +13,8 @@ import sys
 from collections.abc import Collection, Iterator
 from typing import Any
 
+import msgspec
+
 from ..metrics import encode_other, text_of
 from ..refs import dumps
 from ..trial import Trial
@@ -65,6 +67,22 @@ def plain(value: Any) -> Any:
         return name
     other = encode_other(value)
     return other if isinstance(other, (bool, int, float, str)) else plain(other)
+
+
+def _json_of(line: dict[str, Any]) -> str:
+    """The JSON of a plain value.
+
+    msgspec needs an eighth of json's time, and has no NaN, no inf and no long integers: json writes these.
+    """
+    try:
+        text = _encode(line)
+    except (TypeError, ValueError, OverflowError):
+        return json.dumps(line)
+    # msgspec writes null for NaN and inf.  json writes ASCII, which is right for a file of any encoding.
+    return text.decode() if text.isascii() and b"null" not in text else json.dumps(line)
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def without_nan(value: Any) -> Any:
@@ -161,7 +179,7 @@ class TrialFiles:
             self._open()
         line = plain(result)
         if self._json is not None:
-            self._json.write(json.dumps(line))
+            self._json.write(_json_of(line))
             self._json.write("\n")
         flat = flattened(line)
         if self._csv is not None:
