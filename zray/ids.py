@@ -56,6 +56,23 @@ def children_prefix(parent: TaskID) -> bytes:
     return blake2b(parent, digest_size=PARENT_HASH_BYTES).digest()
 
 
+# Bytes of a child's number in which an id that no other run of the parent repeats has a salt.
+SALT_BYTES = 3
+
+
+def unrepeated_id(task_id: TaskID, salt: bytes) -> TaskID:
+    """The id of a child that no other run of its parent submits; children beyond 16 million keep the given id.
+
+    Args:
+        task_id: the id that another run of the parent would give to the child too.
+        salt: SALT_BYTES bytes that differ in each run.
+    """
+    number = task_id[PARENT_HASH_BYTES:]
+    if any(number[:SALT_BYTES]):
+        return task_id
+    return task_id[:PARENT_HASH_BYTES] + salt + number[SALT_BYTES:]
+
+
 def counter_of(task_id: TaskID) -> int:
     """The number of a task among those that its parent has submitted."""
     return int.from_bytes(task_id[PARENT_HASH_BYTES:], "big")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import zray
+from tests.gates import Tally, until
 from zray.exceptions import GeneratorRetryError
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("session")]
@@ -101,3 +102,38 @@ def test_retry_for_an_exception_is_compared_too(tmp_path):
     with pytest.raises(GeneratorRetryError, match="item 0 differs"):
         zray.get(next(refs))
     assert zray.get(first) == 1
+
+
+def items_of(folder, count):
+    for number in range(count):
+        Tally(folder).visit()
+        yield number
+
+
+@zray.remote
+class Maker:
+    def items(self, folder, count):
+        yield from items_of(folder, count)
+
+
+@zray.remote(max_retries=1)
+def reader(made_by, folder, marks, most, drawn):
+    """Draw all items; the first run dies when some were drawn and no more are made."""
+    is_first = attempt_of(marks) == 1
+    refs = made_by.options(max_buffered=most or None).remote(folder, 20)
+    found = [zray.get(next(refs)) for _ in range(drawn)]
+    if is_first:
+        until(lambda: Tally(folder).count() >= (drawn + most if most else 20))
+        os._exit(1)
+    return found + [zray.get(ref) for ref in refs]
+
+
+@pytest.mark.parametrize("drawn", [0, 3])
+@pytest.mark.parametrize("most", [0, 2])
+@pytest.mark.parametrize("maker", ["task", "actor", "recoverable actor"])
+def test_reader_that_is_run_again_draws_all_items(tmp_path, maker, most, drawn):
+    options = {"checkpoint_interval": 3} if maker == "recoverable actor" else {}
+    made_by = zray.remote(items_of) if maker == "task" else Maker.options(**options).remote().items
+    (tmp_path / "marks").mkdir()
+    found = reader.remote(made_by, str(tmp_path / "yields"), str(tmp_path / "marks"), most, drawn)
+    assert zray.get(found) == list(range(20))

@@ -38,6 +38,9 @@ def test_each_item_of_a_recovered_actor_comes_once_and_in_order(name):
         ("nodes leave", 4039, {**DRAINS, "node_drains": 2, "node_kills": 1, "node_kill_probability": 0.002}),
         # The program's node had become the actor's, and knew what was drawn.
         ("nodes die", 4062, {"node_kills": 1, "head_kills": 1, "head_kill_probability": 0.01}),
+        # A call was replayed on a further node before the node of its consumer was declared dead.
+        ("workers and nodes die", 23, {}),
+        ("nodes are cut off", 22, {}),  # a consumer had died, and its held-back generator kept the actor
     ],
 )
 def test_seeds_that_failed_once(name, seed, options):

@@ -381,6 +381,7 @@ def stream(runtime: Runtime, spec: TaskSpec, *, is_limited: bool) -> ObjectRefGe
     """Submit a call of a generator."""
     from .generators import ObjectRefGenerator
 
+    spec.task_id = runtime.unrepeated(spec.task_id)
     runtime.draws(spec.task_id)
     return ObjectRefGenerator(runtime, ObjectRef(runtime.submit(spec, 1)), is_limited=is_limited)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..exceptions import encode_system_error
-from ..ids import function_id, item_id, named_group_id, put_id, return_id, task_of
+from ..ids import SALT_BYTES, function_id, item_id, named_group_id, put_id, return_id, task_of, unrepeated_id
 from ..roles.local_scheduler.tasks.pool import START_FAILURES_MAX
 from ..wire.actors import CreateActor, FindActor, FindActorNames, KillActor
 from ..wire.environment import NO_ENVIRONMENT, Environment
@@ -97,6 +97,9 @@ def _call_generator(process: Process, top: Activation, request: say.CallGenerato
 
 
 def _draws(process: Process, top: Activation, spec: TaskSpec) -> None:
+    if process.kind == "worker" and process.actor_id not in process.world.recovering:
+        process.world.generators += 1
+        spec.task_id = unrepeated_id(spec.task_id, process.world.generators.to_bytes(SALT_BYTES, "big"))
     process.client.streams[spec.task_id] = 0
     process.client.submit(spec)
     top.refs.append(return_id(spec.task_id, 1))

@@ -65,6 +65,7 @@ class Simulator:
         self.dropped = 0
         self.runs: dict[bytes, int] = {}  # task -> number of its starts
         self.recovering: set[bytes] = set()  # actors that recover, for their handles; membership only
+        self.generators = 0  # that workers have submitted
         self.actor_logs: dict[tuple[bytes, str], list[tuple[str, int]]] = {}  # (actor, worker)
         self.faults = Faults(self)
         self.weather = Weather(self)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ...ids import PARENT_HASH_BYTES, counter_of, task_of
+from ...ids import PARENT_HASH_BYTES, SALT_BYTES, counter_of, task_of
 from ...store.event_ring import RECORD, RECORDS_AT, WHOLE, EventRing, Kind, Outcome
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ NAMES_MAX = 4_096
 # Lanes of threads beside the main thread; calls of event loops have the last one.
 LANES_MAX = 254
 ASYNC_LANE = 255
+# Ids of one parent, with numbers that follow each other, begin alike.
+_ALIKE_BYTES = PARENT_HASH_BYTES + SALT_BYTES
 
 
 class EventLog:
@@ -108,11 +110,11 @@ class EventLog:
         """Record the submission of tasks, which leave for the node now."""
         now = perf_counter()
         first = last = specs[0].task_id
-        if specs[-1].task_id[:PARENT_HASH_BYTES] == first[:PARENT_HASH_BYTES]:
+        if specs[-1].task_id[:_ALIKE_BYTES] == first[:_ALIKE_BYTES]:
             self._submitted(first, specs[-1].task_id, now)
             return
         for spec in specs:  # of several tasks
-            if spec.task_id[:PARENT_HASH_BYTES] != first[:PARENT_HASH_BYTES]:
+            if spec.task_id[:_ALIKE_BYTES] != first[:_ALIKE_BYTES]:
                 self._submitted(first, last, now)
                 first = spec.task_id
             last = spec.task_id

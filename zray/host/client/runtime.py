@@ -381,6 +381,10 @@ class Runtime:
 
     # --- generators ---
 
+    def unrepeated(self, task_id: bytes) -> bytes:
+        """Return the id of a generator that this process is about to submit: a driver is not run again."""
+        return task_id
+
     def draws(self, task_id: bytes) -> None:
         """Note that this process draws the items of a generator that it is about to submit."""
         with self.lock:

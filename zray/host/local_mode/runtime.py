@@ -360,6 +360,10 @@ class LocalRuntime:
 
     # --- generators ---
 
+    def unrepeated(self, task_id: bytes) -> bytes:
+        """Return the id of a generator that is about to be submitted: nothing is run again by another process."""
+        return task_id
+
     def draws(self, task_id: bytes) -> None:
         """Note that the program draws the items of a generator."""
         self.streams[task_id] = 0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import posix_ipc
 
-from ...ids import child_path, is_child, return_id, root_task_id, stray_task_id
+from ...ids import SALT_BYTES, child_path, is_child, return_id, root_task_id, stray_task_id, unrepeated_id
 from ...ray_names import ray_imports
 from ...roles.client import BUFFERED_COUNT_MAX
 from ...roles.kept import Latest
@@ -479,6 +479,16 @@ class Worker(Runtime):
             if self.writer.found:
                 self.writer.drop_found()
             return self.client.buffered >= BUFFERED_COUNT_MAX
+
+    def unrepeated(self, task_id: bytes) -> bytes:
+        """Return the id of a generator that this process is about to submit.
+
+        Items that the process has drawn are freed.  So a further run of its task submits a generator of its own, and
+        does not find this one.  The replay of an actor's call log has to submit the same tasks.
+        """
+        if getattr(self.actor, "recovery", None) is not None:
+            return task_id
+        return unrepeated_id(task_id, os.urandom(SALT_BYTES))
 
     def wait_for_draws(self, task_id: bytes, count: int) -> None:
         """Wait until so many items of a generator were drawn.  Its CPU is lent meanwhile."""

@@ -258,6 +258,8 @@ class BegunCalls(Struct, eq=False):
             elif task in actor.queue.begun or not actor.queue.take_out(task):
                 continue  # its process has died here; or an actor of this node has made it once more, and it waits
             actor.queue.append_first(task, has_begun=True)
+            if task.options.is_generator and begun.origin in node.recovery.lost:
+                node.generators.end_unread(task)
 
 
 # So many results that callers have are told with the next calls; more of them at once, and so are large ones, which

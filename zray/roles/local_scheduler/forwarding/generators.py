@@ -246,9 +246,25 @@ class Generators:
             del self.untold[task_id]
 
     def node_lost(self, lost: str) -> None:
-        """Drop the words to a lost node: nobody waits for items on a lost node."""
+        """Drop the words to a lost node, and cancel the calls whose items its processes drew.
+
+        A further run of a lost process submits a call of its own.  A recoverable actor asks for the same call again.
+        """
+        node = self.node
         for task_id in [task_id for task_id, untold in self.untold.items() if untold.origin == lost]:
             del self.untold[task_id]
+        for task in [task for task in node.tasks.values() if task.options.is_generator]:
+            actor = node.calls.actors.get(task.options.actor_id)
+            origin = task.origin
+            if actor is not None and actor.shipping is not None and not origin:
+                origin = actor.shipping.answers.unasked.get(task.spec.task_id, "")
+            if actor is not None and origin == lost:
+                self.end_unread(task)
+
+    def end_unread(self, task: Task) -> None:
+        """Cancel a call of a lost process, unless a recoverable actor has made it, and asks for it again."""
+        if not (task.spec.caller and task.options.is_logged):
+            self.node.cancels.cancel(task, False, True)
 
     @on(ItemsMade)
     def on_items_made(self, message: ItemsMade) -> None:

@@ -3,6 +3,7 @@
     a submitted task                ends, unless another process or node holds or takes the returns: even if running, by
                                     the death of the worker, and recursively with the worker's own requests
     a call on an actor              stops waiting for arguments; a call with all arguments is left to the actor
+    a generator                     is cancelled: nobody else can draw its items, and those drawn before are freed
     an actor                        ends in the middle of a call, if the process had the last handle
 
 Other nodes may hold a task's returns, so the shard is asked first; then the task's node is told.  The same holds for
@@ -57,10 +58,17 @@ class Fates:
         node = self.node
         handles: list[ObjectEntry] = []
         yield from node.objects.release_process(process, handles)
+        actor = process.worker.actor if process.worker is not None else None
+        is_repeated = actor is not None and actor.journal is not None  # its replay asks for the same generators again
         children = [task for task in node.tasks.values() if type(task) is ChildTask and task.submitter is process]
         known_to_others: list[Task] = []
         for task in reversed(children):
-            if task.state != TaskState.DONE and self.is_bereft(task):
+            is_unread = task.options.is_generator and not is_repeated
+            if task.state == TaskState.DONE:
+                pass
+            elif is_unread and (task.options.actor_id or not self.is_bereft(task)):
+                node.cancels.cancel(task, False, True)
+            elif self.is_bereft(task):
                 if task.options.actor_id:
                     self._end_call(task)
                 elif any(entry.shared is not None for entry in self.node.lifecycle.returns_of(task)):
@@ -83,8 +91,9 @@ class Fates:
     # --- tasks ---
 
     def is_bereft(self, task: Task) -> bool:
-        """Whether nothing here refers to the task's returns."""
-        return all(entry.holders is None and not entry.count for entry in self.node.lifecycle.returns_of(task))
+        """Whether nothing here refers to the task's returns, but a generator that waits until its items are drawn."""
+        returns = self.node.lifecycle.returns_of(task)
+        return all(entry.holders is None and entry.count == _own_waits(task, entry) for entry in returns)
 
     def _ask(self, tasks: list[Task], lost: str = "") -> None:
         """Ask the shards whether other nodes hold the tasks' returns.  lost: as in FindUnheld."""
@@ -247,6 +256,13 @@ class Fates:
             if actor.worker is not None:
                 node.pool.kill(actor.worker)
             node.ends.bury(actor, died(actor.options, "has ended: the process that had its last handle died"))
+
+
+def _own_waits(task: Task, entry: ObjectEntry) -> int:
+    """Return how often the process that runs a task waits for what the task returns, as held-back generators do."""
+    if entry.watchers is None or task.worker is None:
+        return 0
+    return sum(1 for wait in entry.watchers if wait.process is task.worker.process)
 
 
 def _tasks_of(worker: Worker) -> list[Task]:
