@@ -278,11 +278,40 @@ def test_process_that_dies_again_and_again(source, tmp_path):
     assert zray.get(source.state.remote()) == (40, [40])
 
 
-def test_call_inside_another_such_actor_is_refused(source):
+@pytest.mark.parametrize("recovers", [True, False])
+def test_call_inside_an_actor_that_recovers_is_refused(tmp_path, recovers):
     @zray.remote(checkpoint_interval=0)
     class Caller:
         def call(self, source):
             return numbers_of(source.numbers.remote(2))
 
+    source = Source.options(checkpoint_interval=0 if recovers else None).remote(tmp_path)
     with pytest.raises(NotImplementedError, match="Return a list of refs"):
         zray.get(Caller.remote().call.remote(source))
+
+
+def test_generator_of_a_task_is_drawn_again_by_a_replay(tmp_path):
+    @zray.remote
+    def numbers(count):
+        yield from range(count)
+
+    @zray.remote(checkpoint_interval=0)
+    class Caller:
+        def __init__(self):
+            self.found = []
+
+        def call(self, count, dies):
+            refs = numbers.options(max_buffered=2).remote(count)
+            self.found += [zray.get(next(refs)), zray.get(next(refs))]
+            if dies and Tally(tmp_path).visit() == 1:
+                os._exit(1)
+            self.found += numbers_of(refs)
+            return self.found
+
+        def pid(self):
+            return os.getpid()
+
+    caller = Caller.remote()
+    assert zray.get(caller.call.remote(4, True)) == [0, 1, 2, 3]
+    kill(zray.get(caller.pid.remote()))
+    assert zray.get(caller.call.remote(3, False)) == [0, 1, 2, 3, 0, 1, 2]

@@ -141,7 +141,7 @@ def generate():
 
 
 USES = {
-    "generators of actors with `checkpoint_interval`, called by another such actor": [
+    "generators of actors, called by an actor with `checkpoint_interval`": [
         lambda: refuse_inside(SimpleNamespace(actor=SimpleNamespace(recovery=True)))
     ],
     "`PYTHONHASHSEED` in `env_vars`": [

@@ -258,8 +258,7 @@ class ActorMethod:
         spec = TaskSpec(task_id, b"", payload, deps, holds, blob, caller, submitter.path and submitter.path_of(task_id))
         count = self._num_returns
         if count == STREAMING:
-            if IS_LOGGED in self._options:
-                refuse_inside(runtime)
+            refuse_inside(runtime)
             return stream(runtime, spec, is_limited=bool(self._options.get("max_buffered")))
         first = runtime.submit(spec, count)
         if count == 1:
@@ -321,13 +320,13 @@ class ActorMethod:
 
 
 def refuse_inside(runtime: Any) -> None:
-    """Refuse a generator of a recoverable actor in a call of another one, which would lack the items in its replay.
+    """Refuse a generator of an actor in a call of a recoverable one, which would lack the items in its replay.
 
     Raises:
         NotImplementedError: says what to do instead.
     """
     if getattr(getattr(runtime, "actor", None), "recovery", None) is not None:
-        row = "generators of actors with `checkpoint_interval`, called by another such actor"
+        row = "generators of actors, called by an actor with `checkpoint_interval`"
         raise absent.not_built(absent.ABILITIES, row)
 
 
