@@ -8,7 +8,8 @@ has acted.  A record cut short by a kill is dropped when the file is opened agai
 its offset is named, all records before it are kept, and what is cut off is kept in a file beside the journal.  A record
 counts as cut short only if nothing whole stands behind its beginning.
 
-Arrays of numpy in the metrics of a result have the form of msgpack-numpy, see `arrays`.
+Arrays of numpy in the metrics of a result have the form of msgpack-numpy, see `arrays`.  Integers beyond 64 bits, which
+msgpack does not have, have the extension type 1: their bytes, big endian, in two's complement.
 
 The checksums of version 1 are of the body alone; its files are read, and written anew when the experiment goes on.
 """
@@ -28,7 +29,7 @@ import msgspec
 from . import arrays
 from .events import Event, Report
 from .folder_lock import FolderLock, JournalInUse
-from .metrics import clean_texts, encode_other
+from .metrics import INTEGER_MAX, INTEGER_MIN, clean_texts, encode_other
 from .storage import sync_folder, write_aside
 
 __all__ = ["JOURNAL", "Journal", "JournalInUse", "JournalWarning", "read_journal"]
@@ -55,8 +56,25 @@ def _encode_other(value: Any) -> Any:
     return encode_other(value) if found is None else found
 
 
+def _of_extension(code: int, data: memoryview) -> Any:
+    """The value of an extension type of msgpack."""
+    return int.from_bytes(data, "big", signed=True) if code == _INTEGER else msgspec.msgpack.Ext(code, bytes(data))
+
+
+def _with_extensions(value: Any) -> Any:
+    """A plain value, in which integers beyond 64 bits have their extension type."""
+    if isinstance(value, dict):
+        return {key: _with_extensions(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_extensions(item) for item in value]
+    if type(value) is not int or INTEGER_MIN <= value <= INTEGER_MAX:
+        return value
+    return msgspec.msgpack.Ext(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+
+
+_INTEGER = 1
 _encoder = msgspec.msgpack.Encoder(enc_hook=_encode_other)
-_decoder = msgspec.msgpack.Decoder(Event)
+_decoder = msgspec.msgpack.Decoder(Event, ext_hook=_of_extension)
 
 
 def _checksum(length: bytes, body: bytes | memoryview, magic: bytes = MAGIC) -> int:
@@ -67,9 +85,10 @@ def _record(event: Any) -> tuple[bytes, bytes]:
     """Head and body of a record."""
     try:
         body = _encoder.encode(event)
-    except UnicodeEncodeError:  # a text from a name of a file that is no UTF-8: in an error, a parameter, a name
+    except (UnicodeEncodeError, OverflowError):
+        # A text from a name of a file that is no UTF-8, in an error, a parameter or a name; or a long integer.
         plain = msgspec.to_builtins(event, enc_hook=_encode_other, builtin_types=(bytes, bytearray, memoryview))
-        body = _encoder.encode(clean_texts(plain))
+        body = _encoder.encode(_with_extensions(clean_texts(plain)))
     return _HEAD.pack(len(body), _checksum(len(body).to_bytes(4, "little"), body)), body
 
 

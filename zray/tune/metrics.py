@@ -3,7 +3,6 @@
 The trial's own process looks at each result, so that an error names the metric, and concerns its trial alone.
 
     numbers of numpy, torch, jax, decimal, fractions     numbers of Python
-    integers beyond 64 bits                              floats
     texts with bytes that are no UTF-8                   texts with these as escapes, as \\udcff
     names that are no texts                              their texts
 """
@@ -76,7 +75,7 @@ def _recordable(value: Any, name: str, depth: int) -> Any:
     if isinstance(value, str):
         return value if value.isascii() else _clean(value)
     if kind is int:
-        return value if INTEGER_MIN <= value <= INTEGER_MAX else _float(value, name)
+        return value if INTEGER_MIN <= value <= INTEGER_MAX else _whole(value, name)
     if depth > DEPTH_MAX:
         raise ValueError(
             f"The metric {_metric_of(name)!r} has more than {DEPTH_MAX} dicts and lists in one another: report it as a "
@@ -93,14 +92,15 @@ def _other(value: Any, name: str) -> Any:
     """A value of a library: a number as Python's; others stay, if they have a text."""
     number = as_number(value)
     if number is not None:
-        return number if type(number) is not int or INTEGER_MIN <= number <= INTEGER_MAX else _float(number, name)
+        return number if type(number) is not int else _whole(number, name)
     if isinstance(value, numbers.Real) or _is_decimal(value):
         raise ValueError(_refusal(value, name, "is no number that a float can hold"))
     kind = getattr(value, "dtype", None)
     if kind is None or getattr(kind, "kind", "") == "O":  # other arrays have texts
         try:
             str(value)
-            _encode(value)
+            with contextlib.suppress(OverflowError):  # an integer beyond 64 bits, which the journal writes
+                _encode(value)
         except Exception as error:
             why = f"cannot be written: {type(error).__name__}: {text_of(error)}"
             raise ValueError(_refusal(value, name, why)) from error
@@ -136,11 +136,13 @@ def _metric_of(name: str) -> str:
     return name.partition(_BELOW)[0]
 
 
-def _float(value: int, name: str) -> float:
+def _whole(value: int, name: str) -> int:
+    """An integer, which a scheduler or a searcher may need as a float."""
     try:
-        return float(value)
+        float(value)
     except OverflowError:
         raise ValueError(_refusal(value, name, "is no number that a float can hold")) from None
+    return value
 
 
 def _refusal(value: Any, name: str, why: str) -> str:
