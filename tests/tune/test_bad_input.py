@@ -1,5 +1,6 @@
 """Input that makes no sense: an error at the call that says what to do, and nothing is left behind."""
 
+import importlib
 import os
 import threading
 
@@ -170,6 +171,17 @@ def test_what_cannot_be_run_is_an_error_at_the_call(trainable, message, folder):
     ):
         with pytest.raises((tune.TuneError, TypeError), match=message):
             door()
+
+
+@pytest.mark.parametrize("name, meant", [("ppo", "PPO"), ("PPOO", "PPO"), ("DQNN", "DQN"), ("Sac", "SAC")])
+def test_algorithm_of_rllib_that_is_nearly_right_is_named_with_those_there_are(name, meant, folder):
+    pytest.importorskip("gymnasium")
+    message = f"registered as '{name}'.  Did you mean '{meant}'.*Algorithms of RLlib: A2C, A3C, DQN, ES, PPO, SAC"
+    for door in (lambda: tune.run(name, local_dir=folder), lambda: tune.Tuner(name).fit()):
+        with pytest.raises(tune.TuneError, match=message):
+            door()
+    with pytest.raises(ValueError, match=f"No algorithm is called '{name}'.  Did you mean '{meant}'"):
+        importlib.import_module("zray.rllib.algorithms.registry").get_algorithm_class(name)
 
 
 def test_registered_name_that_is_nearly_right_is_named(folder):

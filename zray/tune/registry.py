@@ -129,10 +129,12 @@ def trainable_of(value: Any, *, is_whole: bool = True) -> tuple[str, Any]:
             found = _algorithm(value)
             if found is not None:
                 return value, found
+            algorithms = _algorithms()
             known = ", ".join(sorted(_trainables)) or "none"
+            built = f"  Algorithms of RLlib: {', '.join(algorithms)}." if algorithms else ""
             raise TuneError(
-                f"No trainable is registered as {value!r}.{nearest(value, _trainables)}  Registered: {known}.  Call "
-                "register_trainable first."
+                f"No trainable is registered as {value!r}.{nearest(value, [*algorithms, *_trainables])}  Registered: "
+                f"{known}.{built}  Call register_trainable first."
             )
         return value, _checked(_trainables[value], is_whole=is_whole)
     target = getattr(value, "func", value)  # functools.partial
@@ -206,13 +208,26 @@ def get_trainable_cls(trainable_name: str) -> Any:
     return trainable_of(trainable_name)[1]
 
 
-def _algorithm(name: str) -> Any:
-    """An algorithm of zray.rllib, by its name."""
+def _rllib() -> Any:
+    """The registry of algorithms; None: zray.rllib cannot be imported."""
     from importlib import import_module
 
     try:
-        registry = import_module("zray.rllib.algorithms.registry")
+        return import_module("zray.rllib.algorithms.registry")
     except ImportError:
+        return None
+
+
+def _algorithms() -> list[str]:
+    """The names of the algorithms of zray.rllib."""
+    registry = _rllib()
+    return [] if registry is None else list(registry.modules())
+
+
+def _algorithm(name: str) -> Any:
+    """An algorithm of zray.rllib, by its name."""
+    registry = _rllib()
+    if registry is None:
         return None
     try:
         return registry.get_algorithm_class(name)

@@ -14,9 +14,10 @@ Class = TypeVar("Class", bound=type)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a sentence with the most similar known name; empty: none is similar."""
-    close = difflib.get_close_matches(name, list(known), 1, 0.6)
-    return f"  Did you mean {close[0]!r}?" if close else ""
+    """Return a sentence with the most similar known name, in whatever case; empty: none is similar."""
+    folded = {each.casefold(): each for each in known}
+    close = difflib.get_close_matches(name.casefold(), folded, 1, 0.6)
+    return f"  Did you mean {folded[close[0]]!r}?" if close else ""
 
 
 def shown(value: Any) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from ...tune.unknown import nearest
+
 __all__ = ["get_agent_class", "get_algorithm_class", "get_trainer_class"]
 
 _MODULES = {
@@ -35,7 +37,8 @@ def get_algorithm_class(alg: str, return_config: bool = False) -> Any:
         row = absent.row_of(f"zray.rllib.algorithms.{alg}")
         if row:
             raise absent.not_built(absent.NAMES, row, f"the algorithm {alg}")
-        raise ValueError(f"No algorithm is called {alg!r}.  The names are: {', '.join(_MODULES)}.")
+        meant = nearest(str(alg), _MODULES)
+        raise ValueError(f"No algorithm is called {alg!r}.{meant}  The names are: {', '.join(_MODULES)}.")
     found = getattr(import_module(f"zray.rllib.algorithms.{_MODULES[alg]}"), alg)
     return (found, found.config_class()) if return_config else found
 
