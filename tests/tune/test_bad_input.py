@@ -8,6 +8,7 @@ import pytest
 
 from tests.gates import nothing_is_held, until
 from zray import tune
+from zray.ray_names import absent
 from zray.tune import schedulers, search
 from zray.tune.schedulers import ASHAScheduler
 from zray.tune.search import BasicVariantGenerator
@@ -85,6 +86,26 @@ def test_unknown_names_are_errors_that_name_the_nearest_one(call, error, message
 def test_unknown_arguments_of_schedulers_and_searchers_are_named(call, message):
     with pytest.raises(TypeError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "name, part",
+    [
+        *((name, f"search.{name}") for name in ("ax", "bayesopt", "bohb", "dragonfly", "hebo", "nevergrad", "sigopt")),
+        *((name, f"search.{name}") for name in ("skopt", "zoopt", "flaml")),
+        *((name, "search.flaml") for name in ("blendsearch", "cfo", "CFO")),
+        *((name, f"schedulers.{name}") for name in ("pb2", "hb_bohb")),
+        ("pbt_replay", "schedulers.PopulationBasedTrainingReplay"),
+        ("resource_changing", "schedulers.resource_changing_scheduler"),
+    ],
+)
+def test_searcher_or_scheduler_of_ray_that_is_not_there_is_refused_with_the_advice_of_its_module(name, part):
+    kind, create = ("searcher", tune.create_searcher) if "search." in part else ("scheduler", tune.create_scheduler)
+    with pytest.raises(ValueError) as raised:
+        create(name)
+    assert str(raised.value) == f"zray does not have the {kind} {name!r} yet.  {absent.NAMES[f'zray.tune.{part}']}"
+    with pytest.raises(ValueError, match="zray does not have"):
+        tune.Tuner(train, tune_config=tune.TuneConfig(**{"search_alg" if kind == "searcher" else kind: name})).fit()
 
 
 def test_scheduler_of_a_program_has_arguments_of_its_own():

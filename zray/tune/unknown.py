@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["UnknownArgumentError", "checks_names", "nearest", "shown", "unknown_name"]
+__all__ = ["UnknownArgumentError", "checks_names", "nearest", "not_built", "shown", "unknown_name"]
 
 Class = TypeVar("Class", bound=type)
 
@@ -36,6 +36,19 @@ def unknown_name(place: str, kind: str, name: str, known: Iterable[str]) -> str:
     """
     names = [each for each in known if not each.startswith("_")]
     return f"{place} has no {kind} {name!r}.{nearest(str(name), names)}  It has: {', '.join(names)}."
+
+
+def not_built(full: str, kind: str, name: str) -> str:
+    """Return the message for a part that Ray has and zray has not, with the advice for it; empty: no such part.
+
+    Args:
+        full: the name under which Ray's names have it, as "zray.tune.search.bayesopt".
+        kind: what the part is, as "searcher".
+        name: the name that the program gives.
+    """
+    from ..ray_names import absent
+
+    return str(absent.not_built(absent.NAMES, full, f"the {kind} {name!r}")) if full in absent.NAMES else ""
 
 
 class UnknownArgumentError(TypeError):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..unknown import nearest
+from ..unknown import nearest, not_built
 from .asha import ASHAScheduler, AsyncHyperBandScheduler
 from .hyperband import HyperBandScheduler
 from .median_stopping import MedianStoppingRule
@@ -32,6 +32,8 @@ _BY_NAME: dict[str, type[TrialScheduler]] = {
     "pbt": PopulationBasedTraining,
     "populationbasedtraining": PopulationBasedTraining,
 }
+# Ray's names of schedulers that are not names of their modules.
+_PARTS_OF_RAY = {"pbt_replay": "PopulationBasedTrainingReplay", "resource_changing": "resource_changing_scheduler"}
 
 
 def create_scheduler(scheduler: str, **options: Any) -> TrialScheduler:
@@ -46,6 +48,8 @@ def create_scheduler(scheduler: str, **options: Any) -> TrialScheduler:
     """
     name = scheduler.lower()
     if name not in _BY_NAME:
+        if message := not_built(f"{__name__}.{_PARTS_OF_RAY.get(name, name)}", "scheduler", scheduler):
+            raise ValueError(message)
         close, names = nearest(name, _BY_NAME), ", ".join(sorted(_BY_NAME))
         raise ValueError(f"No scheduler is called {scheduler!r}.{close}  The names are: {names}.")
     return _BY_NAME[name](**options)

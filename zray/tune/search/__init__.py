@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..spaces import grid_search
-from ..unknown import nearest, shown
+from ..unknown import nearest, not_built, shown
 from .ask_tell import AskTellSearch
 from .basic_variant import BasicVariantGenerator
 from .concurrency_limiter import ConcurrencyLimiter
@@ -22,6 +22,10 @@ __all__ = [
     "create_searcher",
     "grid_search",
 ]
+
+
+# Ray's names of searchers that are not names of their modules.
+_MODULES_OF_RAY = {"blendsearch": "flaml", "cfo": "flaml"}
 
 
 def as_searcher(searcher: Any) -> Searcher:
@@ -64,6 +68,8 @@ def create_searcher(search_alg: str, **options: Any) -> Searcher:
         from .hyperopt import HyperOptSearch
 
         return HyperOptSearch(**options)
+    if message := not_built(f"{__name__}.{_MODULES_OF_RAY.get(name, name)}", "searcher", search_alg):
+        raise ValueError(message)
     close = nearest(name, ("hyperopt", "optuna", "random"))
     raise ValueError(f'No searcher is called {search_alg!r}.{close}  The names are: "hyperopt", "optuna", "random".')
 
