@@ -154,6 +154,27 @@ def test_interval_that_is_no_whole_number_of_steps_is_refused():
         tune.qrandint(11, 19, 10)
 
 
+@pytest.mark.parametrize(
+    "call, advice",
+    [
+        (lambda: tune.quniform(1, 1000, 10), "begin at 0 or 10."),
+        (lambda: tune.qloguniform(1, 1000, 10), "begin at 10."),
+        (lambda: tune.qloguniform(12, 1005, 10), "begin at 10 or 20 and end at 1000 or 1010."),
+        (lambda: tune.quniform(-0.25, 1, 0.3), "begin at -0.3 or 0 and end at 0.9 or 1.2."),
+        (lambda: tune.quniform(0.3, 1, 0.3), "end at 0.9 or 1.2."),
+        (lambda: tune.quniform(11, 19, 10), "begin at 10 or end at 20."),
+        (lambda: tune.quniform(-9, -1, 10), "begin at -10 or end at 0."),
+        (lambda: tune.qloguniform(1, 9, 10), "end at 10."),
+        (lambda: tune.qrandint(11, 19, 10), "begin at 10 or end at 20."),
+        (lambda: tune.qlograndint(1, 9, 10), "end at 10."),
+    ],
+)
+def test_interval_that_is_refused_is_given_bounds_that_are_multiples_of_the_step(call, advice):
+    with pytest.raises(ValueError) as raised:
+        call()
+    assert str(raised.value).endswith(f": let it {advice}")
+
+
 def test_global_seed_makes_searches_the_same():
     space = {"a": tune.uniform(0, 1), "b": tune.randint(0, 1000), "c": tune.sample_from(lambda: random.random())}
 

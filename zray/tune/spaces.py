@@ -100,8 +100,28 @@ def _multiples(lower: float, upper: float, step: float) -> tuple[int, int]:
     """
     first, last = math.ceil(lower / step - 1e-9), math.floor(upper / step + 1e-9)
     if first > last:
-        raise ValueError(f"No multiple of {step} lies between {lower} and {upper}.")
+        # A logarithmic interval does not begin at 0.
+        begin = f"begin at {multiple(last, step):.10g} or " if last > 0 or lower <= 0 else ""
+        end = f"end at {multiple(first, step):.10g}"
+        raise ValueError(f"No multiple of {step} lies between {lower} and {upper}: let it {begin}{end}.")
     return first, last
+
+
+def _fitting(lower: float, upper: float, step: float, *, is_log: bool) -> str:
+    """Return the multiples of a step that are next to two bounds, as advice."""
+
+    def next_to(bound: float) -> list[float]:
+        count = bound / step
+        if math.isclose(count, round(count), rel_tol=1e-9, abs_tol=1e-9):
+            return [multiple(round(count), step)]
+        return [multiple(each, step) for each in (math.floor(count), math.ceil(count)) if each > 0 or not is_log]
+
+    begins, ends = next_to(lower), next_to(upper)
+    fits = math.isclose(begins[0], lower, rel_tol=1e-9), math.isclose(ends[0], upper, rel_tol=1e-9)
+    words = [] if fits[0] else ["begin at " + " or ".join(f"{each:.10g}" for each in begins)]
+    if not fits[1] or not words:
+        words.append("end at " + " or ".join(f"{each:.10g}" for each in ends))
+    return " and ".join(words)
 
 
 def _check_bounds(kind: str, *numbers: Any) -> None:
@@ -147,10 +167,9 @@ class Float(Domain):
             self.multiples  # noqa: B018 raises where there are none
             steps = (upper - lower) / step
             if not math.isclose(steps, round(steps), rel_tol=1e-9, abs_tol=1e-9):
-                last = lower + math.floor(steps) * step
+                advice = _fitting(lower, upper, step, is_log=is_log)
                 raise ValueError(
-                    f"The interval [{lower}, {upper}] is not a whole number of steps of {step}: let it end at "
-                    f"{last:.10g} or {last + step:.10g}."
+                    f"The interval [{lower}, {upper}] is not a whole number of steps of {step}: let it {advice}."
                 )
 
     @property
@@ -353,7 +372,8 @@ def quniform(lower: float, upper: float, q: float) -> Float:
     """A multiple of q between two bounds, each equally likely.
 
     Args:
-        lower, upper: finite bounds, a whole number of steps apart; both are drawn if they are multiples.
+        lower, upper: finite bounds, a whole number of steps apart.  A bound that is no multiple of q is not drawn:
+            `quniform(1, 991, 10)` draws 10 to 990.
         q: the step, larger than 0.
 
     Raises:
@@ -405,7 +425,7 @@ def randint(lower: int, upper: int) -> Integer:
 
 
 def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
-    """A multiple of `q` from `lower` to `upper`, both of which are drawn, each equally likely."""
+    """A multiple of `q` from `lower` to `upper`, each equally likely; a bound that is no multiple is not drawn."""
     return Integer(lower, upper, step=q) if q > 1 else Integer(lower, upper + 1)
 
 
