@@ -46,7 +46,9 @@ def run(trainable, folder, config, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = tune.run(trainable, config=config, storage_path=str(folder), **options).trials
-    return found, [str(each.message) for each in caught if "of their own" in str(each.message)]
+    told = [each for each in caught if "of their own" in str(each.message)]
+    assert {each.filename for each in told} <= {__file__}  # the line that runs the experiment
+    return found, [str(each.message) for each in told]
 
 
 def test_result_of_a_step_whose_checkpoint_fails_is_kept(tmp_path):

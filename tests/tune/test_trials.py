@@ -167,8 +167,9 @@ def test_interrupted_experiment_returns_what_there_is_and_goes_on_later(tmp_path
     tuner = tune.Tuner(
         train, run_config=tune.RunConfig(name="cut", storage_path=str(tmp_path), callbacks=[Interrupter()])
     )
-    with pytest.warns(UserWarning, match=r"was interrupted; go on with Tuner.restore\('.*cut'"):
+    with pytest.warns(UserWarning, match=r"was interrupted; go on with Tuner.restore\('.*cut'") as told:
         results = tuner.fit()
+    assert [each.filename for each in told] == [__file__]
     assert results[0].metrics["training_iteration"] == 2 and is_free()
     results = tune.Tuner.restore(str(tmp_path / "cut"), train).fit()
     assert [row["step"] for row in results[0].rows()] == [0, 1, 2, 3]

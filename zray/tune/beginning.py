@@ -8,6 +8,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING
 
+from .errors import warn_program
 from .folder_lock import FolderLock
 from .interrupts import command_to_resume
 from .journal import JOURNAL, Journal
@@ -78,11 +79,10 @@ def _put_away(path: str) -> None:
         how = f"Tuner.restore({path!r}, trainable) or tune.run(..., resume=True)"
         if command := resuming_command(path) or command_to_resume.get():
             how = f"`{command}`"
-        warnings.warn(
+        warn_program(
             f"{words} was in {path}, and another one begins there.  Its records are kept as {kept}.  An unfinished "
             f"experiment goes on with {how}; a new one takes another name.",
             ExperimentWarning,
-            stacklevel=5,
         )
     suffix = kept.removeprefix(journal)
     for place in (journal, os.path.join(path, DECISIONS), os.path.join(path, STATE), os.path.join(path, SUMMARY)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any
 
 from . import events as ev
@@ -11,6 +10,7 @@ from .callback import CallbackList
 from .checkpoint import Checkpoint, persist
 from .controller import Controller
 from .durability import Durability
+from .errors import warn_program
 from .journal import Journal
 from .logger import formats_of, writes_events
 from .records.files import FilesOfTrials
@@ -106,7 +106,7 @@ class Recorder:
         self._has_looked_at_score = True
         for saved in self.controller.trials[action.trial_id].checkpoints:
             if saved.path == action.path and (words := missing_score(saved, key)):
-                warnings.warn(words, stacklevel=2)
+                warn_program(words)
 
     def delete(self, action: ev.Delete) -> None:
         """Delete the folder of a checkpoint, when its replacement is on the disk."""
@@ -136,7 +136,7 @@ class Recorder:
         if not self._has_looked_at_time:
             self._has_looked_at_time = True
             if words := missing_time(action.result, self.controller.scheduler):
-                warnings.warn(words, stacklevel=2)
+                warn_program(words)
         self._files.log(trial, action.result)
         if self._told_at == self.iteration:  # several results of one turn: each has an iteration of its own, as in Ray
             self.iteration += 1

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import shutil
-import warnings
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -18,6 +17,7 @@ from . import events as ev
 from . import naming
 from .checkpoint import TEMPORARY, persist
 from .durability import digest_of, size_of
+from .errors import warn_program
 from .records.files import FORMATS, RecordsRepair
 from .storage import sync_tree
 from .trial import SavedCheckpoint, Trial, TrialState
@@ -82,7 +82,7 @@ class CheckpointRepair:
                 former = trial.saved
                 start = f"the one before, of iteration {former.iteration}" if former is not None else "the beginning"
                 for problem in problems:
-                    warnings.warn(f"{problem}, and the trial goes on from {start}.", CheckpointWarning, stacklevel=5)
+                    warn_program(f"{problem}, and the trial goes on from {start}.", CheckpointWarning)
             kept.update(saved.path for saved in trial.checkpoints)
         doomed = {path for path in self._deleted - kept if os.path.isdir(path)}
         for path in kept:  # before those that they replace go

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import warnings
 from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from . import events as ev
 from .beginning import ExperimentWarning
+from .errors import warn_program
 from .journal import JOURNAL, read_journal
 from .refs import LostRef, dumps, refs_in
 from .registry import trainable_of
@@ -134,11 +134,10 @@ def check_space(found: RunningExperiment, space: Any) -> None:
         if one is not None and two is not None and one != two:
             changed.append(name)
     if changed:
-        warnings.warn(
+        warn_program(
             f"The search space of the first run of {found.path} is used: {', '.join(changed)} differs now, which would "
             "need another experiment.",
             ExperimentWarning,
-            stacklevel=4,
         )
 
 
@@ -160,27 +159,24 @@ def samples_to_add(found: RunningExperiment, asked: RunningExperiment) -> int:
     check_space(found, asked.space)
     before, now = _stop_of(found), _stop_of(asked)
     if before != now:
-        warnings.warn(
+        warn_program(
             f"`stop` of the first run of {found.path} is used, {before}; {now} would need another experiment, whose "
             "trials start from the checkpoints of this one.",
             ExperimentWarning,
-            stacklevel=4,
         )
     if ignored := _ignored(found, asked):
-        warnings.warn(
+        warn_program(
             f"{'; '.join(ignored)}: what the first run of {found.path} was given is used, because its recorded "
             "decisions follow from it.  Another one needs another experiment.",
             ExperimentWarning,
-            stacklevel=4,
         )
     total, wanted = _total(found), asked.settings.num_samples
     if total < 0 or wanted == total:
         return 0
     if 0 <= wanted < total:
-        warnings.warn(
+        warn_program(
             f"num_samples of the run in {found.path} is used: it has {total} trials, and {wanted} are asked for.",
             ExperimentWarning,
-            stacklevel=4,
         )
         return 0
     return asked.searcher.num_samples if isinstance(asked.searcher, BasicVariantGenerator) else wanted

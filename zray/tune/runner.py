@@ -6,7 +6,6 @@ import contextlib
 import os
 import time
 import traceback
-import warnings
 from typing import Any, NamedTuple
 
 import zray
@@ -20,7 +19,7 @@ from .capacity import addresses, capacity_event, request_of
 from .child_waits import REMEDY, is_of_task, waits_of_children
 from .controller import Controller
 from .durability import size_of
-from .errors import CheckpointError, TuneError
+from .errors import CheckpointError, TuneError, warn_program
 from .interrupts import Interrupts
 from .journal import Journal
 from .parameters import placed
@@ -285,7 +284,7 @@ class Runner:
         """Warn once that trials hold what their own tasks need."""
         if not self._has_warned_of_tasks:
             self._has_warned_of_tasks = True
-            warnings.warn(f"{words}.  {REMEDY}", ExperimentWarning, stacklevel=3)
+            warn_program(f"{words}.  {REMEDY}", ExperimentWarning)
 
     # --- answers ---
 
@@ -326,7 +325,7 @@ class Runner:
             found.append(ev.Began(now, trial_id, facts))
         if (overwritten := answer.get("overwritten")) and not self._has_warned:
             self._has_warned = True
-            warnings.warn(overwritten_keys(overwritten), stacklevel=2)
+            warn_program(overwritten_keys(overwritten))
         try:
             if "saved" in answer:
                 iteration, path, packed = answer["saved"]

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ from . import clock, folder_lock, mirror, naming, storage
 from . import events as ev
 from .beginning import begin_folder
 from .controller import Controller
-from .errors import TuneError
+from .errors import TuneError, warn_program
 from .interrupts import how_to_go_on
 from .journal import JOURNAL, Journal, JournalWarning, read_journal
 from .logger import formats_of
@@ -263,18 +262,16 @@ class RunningExperiment:
         path = os.path.join(self.path, JOURNAL)
         recorded, offset, problem = read_journal(path)
         if problem:
-            warnings.warn(
+            warn_program(
                 f"The journal {path} is damaged at offset {offset}: {problem}.  All records before it are kept.  "
                 "When the experiment goes on, the bytes behind it are kept in a file beside the journal.",
                 JournalWarning,
-                stacklevel=3,
             )
         elif not recorded and any(folders_of_trials(self.path)):
-            warnings.warn(
+            warn_program(
                 f"The journal {path} holds no records, though folders of trials are beside it: it was emptied or "
                 "removed, and all trials run again.  Put a copy of the journal back to go on with them.",
                 JournalWarning,
-                stacklevel=3,
             )
         controller = self.controller
         controller.replayed = {event.trial_id: event for event in recorded if isinstance(event, ev.Suggested)}
@@ -308,7 +305,7 @@ class RunningExperiment:
             self.is_interrupted = True
         if self.is_interrupted:
             how = how_to_go_on.get()(self.path)
-            warnings.warn(f"The experiment was interrupted; go on with {how}.", stacklevel=3)
+            warn_program(f"The experiment was interrupted; go on with {how}.")
 
     @contextlib.contextmanager
     def _mirrored(self, *, is_resumed: bool) -> Iterator[None]:
@@ -323,10 +320,9 @@ class RunningExperiment:
         finally:
             problem = copy.close()
             if problem is not None:
-                warnings.warn(
+                warn_program(
                     f"The copy of the experiment at {self.url} is not complete: {problem!r}.  {self.path} is complete.",
                     mirror.MirrorWarning,
-                    stacklevel=5,
                 )
 
     # --- what is kept ---

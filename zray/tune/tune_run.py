@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from typing import Any
 
 from .beginning import ExperimentWarning
 from .config import CheckpointConfig, SyncConfig
+from .errors import warn_program
 from .restoring import samples_to_add
 from .results import ExperimentAnalysis, error_of
 from .running_experiment import RunningExperiment
@@ -123,11 +123,10 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
     run_or_resume(experiment, given["resume"])
     settings = experiment.settings
     if asked != (settings.metric, settings.mode) and asked[0] is not None:
-        warnings.warn(
+        warn_program(
             f"The scheduler and the searcher of {settings.path} go on with the metric of the first run, "
             f"{settings.metric!r} ({settings.mode}); the best trial is the one by {asked[0]!r} ({asked[1]}).",
             ExperimentWarning,
-            stacklevel=2,
         )
     _raise_errors(experiment, given)
     return ExperimentAnalysis(experiment, *asked)
@@ -141,11 +140,10 @@ def _run_specs(specs: Any, given: dict[str, Any]) -> ExperimentAnalysis:
     unused = [name for name, value in given.items() if name in usual and name not in _OF_ALL and value != usual[name]]
     unused = [*(name for name in unused if name not in ("run_or_experiment", "others")), *given["others"]]
     if unused:
-        warnings.warn(
+        warn_program(
             f"tune.run: {', '.join(unused)} {'has' if len(unused) == 1 else 'have'} no effect beside an Experiment: "
             "pass such arguments to the Experiment.",
             ExperimentWarning,
-            stacklevel=4,
         )
     options = {name: given[name] for name in _OF_ALL if name not in ("resume", "raise_on_failed_trial")}
     experiment = joined(run_specs(specs, options, given["resume"]))
@@ -197,7 +195,7 @@ def run_or_resume(experiment: RunningExperiment, resume: Any) -> None:
     place = experiment.url or experiment.path
     if not Tuner.can_restore(place, experiment.filesystem):
         if must:
-            warnings.warn(f"{place} holds no experiment: it begins.", stacklevel=3)
+            warn_program(f"{place} holds no experiment: it begins.")
         experiment.fit()
         return
     found = RunningExperiment.load(

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zray.exceptions.printable import escaped, printable
 
+from ..errors import warn_program
 from ..metrics import text_of
 from ..trial import Trial, TrialState, headline
 from .endings import hint_on_starts, last_returns
@@ -94,11 +94,10 @@ class Updates:
 def give_up(reporter: Any, error: Exception) -> None:
     """Say that a reporter shows nothing more: the trials go on."""
     name = type(reporter).__name__
-    warnings.warn(
+    warn_program(
         f"The reporter {name} failed with {printable(f'{type(error).__name__}: {text_of(error)}')}: it shows nothing "
         "more.  The trials go on.",
         ReporterWarning,
-        stacklevel=3,
     )
 
 

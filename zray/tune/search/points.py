@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..errors import warn_program
 from ..spaces import Categorical, Domain, Integer
 from ..unknown import nearest
 from ..variants import has_unresolved_values
@@ -53,7 +53,7 @@ def check_points(points: Sequence[Any], space: Mapping[str, Any], searcher: str,
     if outside:
         more = f"; and {len(outside) - SHOWN_MAX} more" if len(outside) > SHOWN_MAX else ""
         end = "It is tried as it is." if keeps else "The value nearest in the search space is tried in its place."
-        warnings.warn(f"{'; '.join(outside[:SHOWN_MAX])}{more}.  {end}", PointWarning, stacklevel=4)
+        warn_program(f"{'; '.join(outside[:SHOWN_MAX])}{more}.  {end}", PointWarning)
 
 
 def _values(point: Mapping[Any, Any], space: Any, place: str, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
