@@ -3,6 +3,7 @@
 import os
 import warnings
 
+import numpy as np
 import pytest
 
 from zray import tune
@@ -128,6 +129,10 @@ TRAINED = {"timestamp": [1, 2], "date": ["a", "b"], "pid": [1, 2], "time_total_s
         ({"time_total_s": [5.0, 6.0]}, ["'time_total_s'"]),
         ({"training_iteration": [10, 20], "time_total_s": [5.0, 6.0]}, ["'time_total_s' and 'training_iteration'"]),
         ({"training_iteration": [1, 2]}, []),
+        ({"trial_id": ["a", "b"], "config": [{}, {}]}, ["'config' and 'trial_id'"]),
+        ({"pid": [0, 0], "date": ["a", "b"]}, ["'date' and 'pid'"]),
+        ({"experiment_tag": ["a", "b"], "time_since_restore": [1, 2]}, ["'experiment_tag' and 'time_since_restore'"]),
+        ({"done": [False, False], "time_this_iter_s": [1.0, 2.0], "timesteps_since_restore": [1, 2]}, []),
         (TRAINED, []),
         ({}, []),
     ],
@@ -138,11 +143,32 @@ def test_metric_that_is_overwritten_is_one_warning(own, names, tmp_path):
     assert [trial.last_result["training_iteration"] for trial in trials] == [2, 2]
 
 
-@pytest.mark.parametrize("own", [{"training_iteration": 99}, {"time_total_s": 99.0}])
+def test_metric_that_is_as_the_result_has_it_is_no_warning(tmp_path):
+    def train(config):
+        facts = {"pid": os.getpid(), "hostname": os.uname().nodename, "trial_id": tune.get_trial_id()}
+        tune.report({"x": 1, "config": config, **facts})
+
+    assert run(train, tmp_path, {"sizes": [1, 2], "array": np.arange(3)})[1] == []
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"training_iteration": 99},
+        {"time_total_s": 99.0},
+        {"trial_id": "mine"},
+        {"config": {"x": 1}},
+        {"date": "today"},
+        {"hostname": "here"},
+        {"iterations_since_restore": 99},
+    ],
+)
 def test_metric_of_a_class_that_is_overwritten_is_one_warning(own, tmp_path):
     _, (said,) = run(Steps, tmp_path, {"own": own, "id": tune.grid_search([1, 2])})
     assert f"Results have {next(iter(own))!r} of their own" in said
     assert run(Steps, tmp_path, {"id": 1})[1] == []
+    (trial,), said = run(Steps, tmp_path, {"id": 1, "own": {"timesteps_since_restore": 7}})
+    assert (trial.last_result["timesteps_since_restore"], said) == (7, [])
 
 
 class Odd(search.Searcher):

@@ -55,6 +55,7 @@ class Algorithm(Counts, Views, Checkpoints, Trainable):
     config_class: type[AlgorithmConfig] = AlgorithmConfig
     policy_class: type[Policy] = Policy
     host_class: type[GroupHost] = GroupHost
+    _library_keys = frozenset(("config",))
     takes_sequences = False  # whether the learner reads sequences of a recurrent model
     takes_losses = False  # whether it calls custom_loss of a model
     unread_options: dict[str, str] = {}  # common options that change nothing here, and the reason

@@ -38,6 +38,16 @@ AUTO_KEYS = (
     "experiment_tag",
 )
 
+# Those of which a result keeps no value that the trial reports.
+REPLACED = frozenset(AUTO_KEYS) - {
+    "checkpoint_dir_name",
+    "done",
+    "episodes_total",
+    "time_this_iter_s",
+    "timesteps_since_restore",
+    "timesteps_total",
+}
+
 # Bytes of a folder's name: usual file systems allow 255, and encrypted homes 143.  A date has 19 of them.
 FOLDER_MAX, NAME_MAX, DATE = 143, 80, 19
 

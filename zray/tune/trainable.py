@@ -10,6 +10,7 @@ import pickle
 import socket
 import tempfile
 import time
+from collections.abc import Set
 from typing import Any
 
 from ..on_import import shadows
@@ -56,6 +57,9 @@ class Trainable:
             def load_checkpoint(self, state):
                 self.x = state["x"]
     """
+
+    _library_keys: frozenset[str] = frozenset()  # of a result, which a library returns from `step` itself
+    _returned_keys: Set[str] = frozenset()  # which the last `step` returned
 
     def __init__(self, config: dict[str, Any] | None = None, logger_creator: Any = None, storage: Any = None) -> None:
         del logger_creator, storage
@@ -165,6 +169,7 @@ class Trainable:
                 f"{type(result).__name__}."
             )
         result = dict(result)
+        self._returned_keys = result.keys() - self._library_keys
         self._iteration += 1
         elapsed = result.setdefault("time_this_iter_s", time.monotonic() - begin)
         self._time_total_s += elapsed

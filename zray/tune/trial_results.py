@@ -151,8 +151,8 @@ def overwritten_keys(keys: list[str]) -> str:
     """Return a warning about metrics of a program that its results do not keep."""
     names = " and ".join(map(repr, keys))
     return (
-        f"Results have {names} of their own, which count the results of a trial and its seconds: the reported values "
-        "are not kept.  Report them under another name."
+        f"Results have {names} of their own, which Tune fills in: the reported values are not kept.  Report them under "
+        "another name."
     )
 
 

@@ -206,7 +206,10 @@ class TrialActor:
         result = self._object.train()
         self._iteration += 1
         own = {"training_iteration": self._iteration, "time_total_s": self._object._time_total_s}
-        batch["overwritten"] = [key for key, value in own.items() if result[key] != value]
+        own["iterations_since_restore"] = self._iteration - self._object._restored_iteration
+        keys = (naming.REPLACED & self._object._returned_keys) | own.keys()
+        reported = {key: result[key] for key in keys if key in result}
+        batch["overwritten"] = self._overwritten(reported, own)
         result["training_iteration"] = self._iteration
         elapsed = float(result.get("time_this_iter_s", 0.0))
         self._time_total_s += elapsed
@@ -226,8 +229,11 @@ class TrialActor:
         results, overwritten = [], set[str]()
         for metrics, saved, elapsed in run.take(POLL_SECONDS):
             self._iteration += 1
-            if "training_iteration" in metrics or "time_total_s" in metrics:
-                overwritten.update(_overwritten(metrics, self._iteration))
+            if not naming.REPLACED.isdisjoint(metrics):
+                # A result of `Algorithm.train()`, which is reported as it is, has such keys of its own.
+                found = {"training_iteration"} & metrics.keys() if _OF_TRAIN <= metrics.keys() else metrics
+                reported = {key: metrics[key] for key in found}
+                overwritten.update(self._overwritten(reported, {"training_iteration": self._iteration}))
             elapsed = metrics.pop("time_this_iter_s", elapsed)
             self._time_total_s += elapsed
             results.append((self._iteration, metrics, elapsed, self._time_total_s, *(saved or ("", None))))
@@ -239,6 +245,16 @@ class TrialActor:
             session.leave()
             self._remove_local_folder()
         return batch
+
+    def _overwritten(self, reported: dict[str, Any], known: dict[str, Any]) -> list[str]:
+        """The reported metrics that are replaced by others, since results have such keys of their own.
+
+        known: values of the result beside those that every trial has.
+        """
+        identity = {"trial_id": self._assignment["facts"]["trial_id"], "config": self._assignment["config"]}
+        kept = {**identity, "pid": os.getpid(), "hostname": os.uname().nodename, **known}
+        found = naming.REPLACED & reported.keys()
+        return sorted(key for key in found if key not in kept or _differs(reported[key], kept[key]))
 
     def halt(self, save: bool = False) -> dict[str, Any]:
         """Stop the trial.  save: write a checkpoint first; a function has only those that it has reported.
@@ -347,18 +363,15 @@ class TrialActor:
         return path, packed
 
 
-_FILLED = frozenset(naming.AUTO_KEYS) - {"timesteps_total", "episodes_total", "done"}
+_FILLED = naming.REPLACED | {"time_this_iter_s"}
 
 
-def _overwritten(metrics: dict[str, Any], iteration: int) -> list[str]:
-    """The metrics of a function that are replaced, since results have such keys of their own."""
-    found = []
-    if metrics.get("training_iteration", iteration) != iteration:
-        found.append("training_iteration")
-    # A result of `Algorithm.train()`, which is reported as it is, has times of its own.
-    if "time_total_s" in metrics and not _OF_TRAIN <= metrics.keys():
-        found.append("time_total_s")
-    return found
+def _differs(value: Any, other: Any) -> bool:
+    """Whether two values evidently differ: a dict with arrays has no answer."""
+    try:
+        return bool(value != other)
+    except Exception:
+        return False
 
 
 _OF_TRAIN = {"timestamp", "date", "pid"}
