@@ -6,6 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
+gymnasium = pytest.importorskip("gymnasium")
+
 from zray import tune  # noqa: E402
 from zray.rllib.algorithms.a2c import A2CConfig  # noqa: E402
 from zray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
@@ -161,3 +163,39 @@ def test_options_of_one_policy_are_looked_at():
 @pytest.mark.parametrize("kind", [PPOConfig, A2CConfig, DQNConfig, SACConfig])
 def test_batch_has_at_least_one_step(kind, wrong):
     assert f"at least 1, not {wrong!r}" in refusal(kind(), train_batch_size=wrong)
+
+
+ROLLOUTS = {"num_groups": 1, "num_envs_per_env_runner": 4, "rollout_fragment_length": 10}
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({**ROLLOUTS, "minibatch_size": 41}, 40),
+        ({**ROLLOUTS, "minibatch_size": 200, "train_batch_size": 100}, 100),
+        ({**ROLLOUTS, "sgd_minibatch_size": 5, "train_batch_size": 2}, 4),
+        ({**ROLLOUTS, "minibatch_size": 64, "model": {"use_lstm": True}}, 40),
+    ],
+)
+def test_minibatch_that_is_larger_than_the_batch_of_an_iteration_is_refused(options, steps):
+    size = options.get("minibatch_size", 5)
+    message = f"'minibatch_size' of PPOConfig is at most the steps of an iteration, not {size}: .* has {steps} "
+    with pytest.raises(ValueError, match=message):
+        PPOConfig().environment("CartPole-v1").update_from_dict(options).validate()
+    tune.register_env("balanced", lambda env_config: gymnasium.make("CartPole-v1"))
+    with pytest.raises(ValueError, match=message):
+        PPOConfig().environment("balanced").update_from_dict(options).build_algo()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"minibatch_size": 40},
+        {},  # the default size is cut to the batch
+        {"minibatch_size": 100, "train_batch_size": 100},
+        {"minibatch_size": 500, "batch_mode": "complete_episodes"},
+        {"minibatch_size": 80, "policies": {"a", "b"}, "policy_mapping_fn": lambda agent, *rest: "a"},
+    ],
+)
+def test_minibatch_that_may_fit_in_a_batch_is_taken(options):
+    PPOConfig().environment("CartPole-v1").update_from_dict({**ROLLOUTS, **options}).validate()

@@ -58,6 +58,7 @@ import numpy as np
 import torch
 
 from ...on_import import shadows
+from ...tune.registry import environment_creator
 from ..algorithm import Algorithm
 from ..config import NOT_GIVEN, AlgorithmConfig
 from ..helpers import explained_variance
@@ -141,7 +142,7 @@ class PPOConfig(AlgorithmConfig):
                 0.95.
             clip_param: epsilon: largest change of the ratio of probabilities that pays.  Default: 0.2.
             num_epochs: passes over the steps of an iteration.  Default: 10.
-            minibatch_size: steps of a minibatch.  Default: 128.
+            minibatch_size: steps of a minibatch, at most those of an iteration.  Default: 128.
             vf_loss_coeff: weight of the loss of values.  Default: 0.5.
             vf_clip_param: largest change of a value in an iteration; inf or None: no limit.  Default: inf.
             entropy_coeff: weight of the bonus for entropy; or a schedule, as `entropy_coeff_schedule`.  Default: 0.0.
@@ -150,14 +151,43 @@ class PPOConfig(AlgorithmConfig):
             kl_coeff: beta: first weight of the penalty on the divergence; 0: no penalty.  Default: 0.0.
             kl_target: divergence towards which beta is steered by the metric `kl`, the mean of an iteration, where
                 there is a penalty.  Default: 0.01.
-            train_batch_size: steps of an iteration, which give the length of a rollout; None: as rollouts give.
-                Default: None.
+            train_batch_size: steps of an iteration, rounded down to rollouts of one length in all environments; None:
+                as rollouts give.  Default: None.
             lr_schedule: `[[steps, lr], ...]` in the place of `lr`, linear between its points; None: `lr` is constant.
                 Default: None.
             lr_decay_steps: sampled steps in which `lr` goes down to 0; None: `lr` is constant.  Default: None.
             normalize_rewards: whether rewards are divided by the deviation of the discounted return.  Default: False.
         """
         return self._given("training", locals())
+
+    def validate(self) -> None:
+        """Check that options fit together; a ValueError or a TypeError names a conflicting one."""
+        super().validate()
+        env = self.options["env"]
+        # Another environment may have several agents, whose steps all count: the algorithm looks when it has made one.
+        if isinstance(env, str) and ":" not in env and environment_creator(env) is None:
+            check_minibatch(self.options, type(self))
+
+
+def check_minibatch(options: dict[str, Any], config_class: type[PPOConfig]) -> None:
+    """Refuse minibatches that are larger than the batch of one agent; the default size is cut to the batch.
+
+    Raises:
+        ValueError: the size is larger.
+    """
+    size = options["minibatch_size"]
+    if size == config_class.defaults["minibatch_size"] or options["policies"]:
+        return
+    if options["batch_mode"] == "complete_episodes":  # a batch has the episodes' steps
+        return
+    envs, given = options["num_groups"] * options["num_envs_per_env_runner"], options["train_batch_size"]
+    steps = max(given, envs) if given else envs * options["rollout_fragment_length"]
+    if size > steps:
+        why = "train_batch_size" if given else "num_groups * num_envs_per_env_runner * rollout_fragment_length"
+        raise ValueError(
+            f"The option 'minibatch_size' of {config_class.__name__} is at most the steps of an iteration, not {size}: "
+            f"an iteration has {steps} ({why})."
+        )
 
 
 class PPO(Algorithm):
@@ -178,6 +208,11 @@ class PPO(Algorithm):
         if config["train_batch_size"]:
             envs = self.num_groups * config["num_envs_per_env_runner"]
             self.steps_per_rollout = max(1, config["train_batch_size"] // envs)
+
+    def make_policy(self, env: Any, config: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return the policy, as `Algorithm` does, of a batch that a minibatch fits in."""
+        check_minibatch(config, self.config_class)
+        return super().make_policy(env, config)
 
     def training_step(self) -> dict[str, Any]:
         """An iteration of Algorithm 1 gives metrics that are means over all minibatches of all epochs."""
