@@ -229,7 +229,7 @@ class TrialActor:
         results, overwritten = [], set[str]()
         for metrics, saved, elapsed in run.take(POLL_SECONDS):
             self._iteration += 1
-            if not naming.REPLACED.isdisjoint(metrics):
+            if not metrics.keys().isdisjoint(naming.REPLACED):
                 # A result of `Algorithm.train()`, which is reported as it is, has such keys of its own.
                 found = {"training_iteration"} & metrics.keys() if _OF_TRAIN <= metrics.keys() else metrics
                 reported = {key: metrics[key] for key in found}
@@ -251,9 +251,12 @@ class TrialActor:
 
         known: values of the result beside those that every trial has.
         """
-        identity = {"trial_id": self._assignment["facts"]["trial_id"], "config": self._assignment["config"]}
-        kept = {**identity, "pid": os.getpid(), "hostname": os.uname().nodename, **known}
-        found = naming.REPLACED & reported.keys()
+        keys = naming.REPLACED & reported.keys()
+        found = [key for key in keys if key not in known or _differs(reported[key], known[key])]
+        if not found:  # each step of a class
+            return []
+        kept = {"trial_id": self._assignment["facts"]["trial_id"], "config": self._assignment["config"]}
+        kept.update(pid=os.getpid(), hostname=os.uname().nodename)
         return sorted(key for key in found if key not in kept or _differs(reported[key], kept[key]))
 
     def halt(self, save: bool = False) -> dict[str, Any]:
