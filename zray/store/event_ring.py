@@ -21,7 +21,7 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -134,8 +134,8 @@ def reserved_bytes(head: bytes) -> int:
 class EventRing:
     """The writing end of a ring.
 
-    Records are written by `add`, or by a caller that cannot wait for a further call: with WHOLE, at `place_of` a serial
-    number that is below `limit`, or that `reserve` has accepted.
+    Records are written by `add`, or by a caller that cannot wait for a further call: with WHOLE, at the place that
+    `next_record` gives with a serial number below `limit`, else at `reserved`.
 
     Args:
         session: name of the session.
@@ -150,9 +150,11 @@ class EventRing:
         unlink(self.name)  # of a former process with the same pid
         self._segment = Segment.create(self.name, SIZE)
         self.memory = memoryview(self._segment.mapping)
-        self.next_serial = itertools.count().__next__
-        self.count = COUNT_MAX  # of records, before one replaces another
+        places = range(RECORDS_AT, SIZE, RECORD.size)
+        # The serial number and the place of the next record: one call, which no other thread interrupts.
+        self.next_record: Callable[[], tuple[int, int]] = zip(itertools.count(), itertools.cycle(places)).__next__
         self.limit: float = 0  # records with lower serial numbers have pages; infinite: all have
+        self._short_count = COUNT_MAX  # of records, before one replaces another; lower where memory was short
         self._lock = threading.Lock()
         self._is_closed = False
         self._names_end = NAMES_AT
@@ -204,39 +206,40 @@ class EventRing:
     ) -> None:
         """Write a record.  Times are of time.perf_counter()."""
         facts = name | error << 16 | kind << 32 | outcome << 40 | attempt << 48 | lane << 56
-        serial = self.next_serial()
-        if serial < self.limit or self.reserve(serial):
-            WHOLE.pack_into(self.memory, self.place_of(serial), task_id, begin, read, end, stored, facts, serial)
+        serial, place = self.next_record()
+        if serial < self.limit or (place := self.reserved(serial, place)):
+            WHOLE.pack_into(self.memory, place, task_id, begin, read, end, stored, facts, serial)
 
     def add_dependencies(self, task_ids: list[bytes]) -> None:
         """Write the dependencies of the run that was recorded last by this thread."""
         for begin in range(0, min(len(task_ids), DEPENDENCIES_MAX), 3):
             some = task_ids[begin : begin + 3]
-            serial = self.next_serial()
-            if serial < self.limit or self.reserve(serial):
-                place, padded = self.place_of(serial), (*some, b"", b"")[:3]
+            serial, place = self.next_record()
+            if serial < self.limit or (place := self.reserved(serial, place)):
+                padded = (*some, b"", b"")[:3]
                 DEPENDENCIES.pack_into(self.memory, place, *padded, Kind.DEPENDENCIES, len(some), 0, 0, serial)
 
-    def place_of(self, serial: int) -> int:
-        """The place of a record."""
-        return RECORDS_AT + serial % self.count * RECORD.size
+    def reserved(self, serial: int, place: int) -> int:
+        """Return the place of a record, with reserved pages; 0: there are none.
 
-    def reserve(self, serial: int) -> bool:
-        """Reserve the pages of a record.  False: there are none, and the ring stays as short as it is."""
+        Without memory for further pages, the ring stays as short as it is.
+        """
         with self._lock:
-            if serial < self.limit or self._is_closed:
-                return serial < self.limit
-            reserved = int(self.limit)
-            count = min(serial + STEP, COUNT_MAX)
-            try:
-                if serial < COUNT_MAX:
+            if serial < self.limit:
+                return place
+            if self._is_closed:
+                return 0
+            if self._short_count == COUNT_MAX:
+                count = min(serial + STEP, COUNT_MAX)
+                try:
                     self._segment.reserve(RECORDS_AT, count * RECORD.size)
-            except OSError:
-                self.count, self.limit = max(reserved, 1), math.inf if reserved else 0
-                return False
-            self.limit = count if count < COUNT_MAX else math.inf
-            struct.pack_into("<I", self.memory, RESERVED_AT, count)
-            return True
+                except OSError:
+                    self._short_count = int(self.limit)
+                else:
+                    self.limit = count if count < COUNT_MAX else math.inf
+                    struct.pack_into("<I", self.memory, RESERVED_AT, count)
+                    return place
+            return RECORDS_AT + serial % self._short_count * RECORD.size if self._short_count else 0
 
     def close(self) -> None:
         """Reserve no further pages.  The memory goes with the last reference to the ring; the node removes the name."""

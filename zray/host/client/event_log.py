@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ...ids import PARENT_HASH_BYTES, SALT_BYTES, counter_of, task_of
-from ...store.event_ring import RECORD, RECORDS_AT, WHOLE, EventRing, Kind, Outcome
+from ...store.event_ring import WHOLE, EventRing, Kind, Outcome
 
 if TYPE_CHECKING:
     from ...wire.task_spec import TaskSpec
@@ -25,6 +25,7 @@ LANES_MAX = 254
 ASYNC_LANE = 255
 # Ids of one parent, with numbers that follow each other, begin alike.
 _ALIKE_BYTES = PARENT_HASH_BYTES + SALT_BYTES
+_KIND_BITS = 0xFF << 32  # in the constant part of a record
 
 
 class EventLog:
@@ -41,13 +42,13 @@ class EventLog:
         self.name_of = name_of
         self.add: Callable[..., None] = self.ring.add
         self.facts: dict[bytes, int] = {}  # constant parts of records, by function and options
-        self.ran = self._recorder()
+        self.ran_well = self._recorder()
         self.main_thread = threading.get_ident()
         self.lanes: dict[int, int] = {}
 
     def close(self) -> None:
         """Record nothing more, and let go of the ring at once, not when garbage is collected."""
-        self.ran, self.add, self.name_of = _nothing, _nothing, None
+        self.ran_well, self.ran, self.add, self.name_of = _nothing, _nothing, _nothing, None  # type: ignore[method-assign]
         self.ring.close()
 
     def lane(self) -> int:
@@ -59,42 +60,54 @@ class EventLog:
             self.lanes.clear()
         return self.lanes.setdefault(thread, len(self.lanes) + 1)
 
-    def _recorder(self) -> Callable[..., None]:
-        """Return the function that records runs: a closure, since each task waits for it."""
-        ring, facts_of, pack_into, size = self.ring, self.facts, WHOLE.pack_into, RECORD.size
-        memory, next_serial, new_facts = ring.memory, ring.next_serial, self._facts_of
+    def _recorder(self) -> Callable[[TaskSpec, float, float, float, float], None]:
+        """Return the function that records runs without an error in the main thread.
 
-        def ran(
-            kind: int,
-            spec: TaskSpec,
-            begin: float,
-            read: float,
-            end: float,
-            stored: float,
-            error: BaseException | None = None,
-            lane: int = 0,
-        ) -> None:
-            """Record a run: when it began, had its arguments (0.0: never), had run, and had stored its results."""
-            options = spec.options
-            key = spec.function_id + options if options else spec.function_id
-            facts = facts_of.get(key)
-            if facts is None:
-                facts = new_facts(kind, key, spec)
-            if error is not None:
-                facts |= ring.number_of(type(error).__name__) << 16 | _outcome_of(error) << 40
-            if lane:
-                facts |= lane << 56
-            serial = next_serial()
-            if serial < ring.limit or ring.reserve(serial):
-                place = RECORDS_AT + serial % ring.count * size
-                pack_into(memory, place, spec.task_id, begin, read or end, end, stored, facts, serial)
+        The function is a closure with few arguments, since each task waits for it.
+        """
+        ring, facts_of, pack_into = self.ring, self.facts, WHOLE.pack_into
+        memory, next_record, new_facts = ring.memory, ring.next_record, self._facts_of
+
+        def ran_well(spec: TaskSpec, begin: float, read: float, end: float, stored: float) -> None:
+            """Record a run: when it began, had its arguments, had run, and had stored its results."""
+            key, options = spec.function_id, spec.options
+            if options:
+                key = key + options if key else options
+            facts = facts_of.get(key) or new_facts(key, spec)
+            serial, place = next_record()
+            if serial < ring.limit or (place := ring.reserved(serial, place)):
+                pack_into(memory, place, spec.task_id, begin, read, end, stored, facts, serial)
             if spec.deps:
                 ring.add_dependencies([task_of(object_id) for object_id in spec.deps])
 
-        return ran
+        return ran_well
 
-    def _facts_of(self, kind: int, key: bytes, spec: TaskSpec) -> int:
+    def ran(
+        self,
+        kind: int,
+        spec: TaskSpec,
+        begin: float,
+        read: float,
+        end: float,
+        stored: float,
+        error: BaseException | None = None,
+        lane: int = 0,
+    ) -> None:
+        """Record a run: when it began, had its arguments (0.0: never), had run, and had stored its results."""
+        key = spec.function_id + spec.options
+        facts = self.facts.get(key) or self._facts_of(key, spec)
+        facts = facts & ~_KIND_BITS | kind << 32 | lane << 56
+        if error is not None:
+            facts |= self.ring.number_of(type(error).__name__) << 16 | _outcome_of(error) << 40
+        serial, place = self.ring.next_record()
+        if serial < self.ring.limit or (place := self.ring.reserved(serial, place)):
+            WHOLE.pack_into(self.ring.memory, place, spec.task_id, begin, read or end, end, stored, facts, serial)
+        if spec.deps:
+            self.ring.add_dependencies([task_of(object_id) for object_id in spec.deps])
+
+    def _facts_of(self, key: bytes, spec: TaskSpec) -> int:
         """Return the constant part of the records of a function or method, as WHOLE has it."""
+        kind = Kind.TASK if spec.function_id else Kind.CALL
         name = self.name_of(spec) if self.name_of is not None else ""
         if len(self.facts) >= NAMES_MAX:
             self.facts.clear()

@@ -276,8 +276,11 @@ class ActorHost(Instance):
             value = failed = error
         if worker.events is not None:
             stored = time.perf_counter()
-            worker.events.ran(CALL, spec, began, read, end or stored, stored, failed)
-        failed = None
+            if failed is None:
+                worker.events.ran_well(spec, began, read, end, stored)
+            else:
+                worker.events.ran(CALL, spec, began, read, end or stored, stored, failed)
+                failed = None
         worker.call = outer
         self.finished(spec, result)
         value = None  # an error's traceback has this frame, which would keep the error

@@ -400,9 +400,12 @@ class Worker(Runtime):
             values, contained, wants_retry = failure(self, spec, error)
             value = error  # lives as long, for the same reason
         if self.events is not None:
-            failed = value if not call.is_open and isinstance(value, BaseException) else None
-            self.events.ran(TASK, spec, began, read, began + took, time.perf_counter(), failed)
-            failed = None
+            if call.is_open:
+                self.events.ran_well(spec, began, read, began + took, time.perf_counter())
+            else:
+                failed = value if isinstance(value, BaseException) else None
+                self.events.ran(TASK, spec, began, read, began + took, time.perf_counter(), failed)
+                failed = None
         if spec.options and (max_calls := parse_options(spec.options).max_calls):
             self.calls[spec.function_id] += 1
             if self.calls[spec.function_id] >= max_calls and self.parting is None:
