@@ -15,7 +15,7 @@ from .svg import draw
 COLUMNS = ("figure", "what", "class", "simulated", "label", "paper", "ours", "needed", "verdict", "value", "x", "y")
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #1c1c1c; max-width: 66rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; margin: 0.6rem 0 1rem; }
+table { border-collapse: collapse; display: block; overflow-x: auto; margin: 0.6rem 0 1rem; }
 th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; }
 .reached { color: #15803d; } .not-reached { color: #b91c1c; font-weight: 600; }
 .not-measured, .no-limit, .needed { color: #666; }
@@ -50,7 +50,8 @@ def as_html(figures: list[Figure], circumstances: dict[str, str]) -> str:
         body += [draw(plot) for plot in figure.plots]
         if not figure.plots:
             body += [f"<p>{escape(row.label)}: {escape(row.verdict)}: {escape(row.ours)}</p>" for row in figure.rows]
-    head = f'<meta charset="utf-8"><title>zray reproduce</title><style>{STYLE}</style>'
+    viewport = '<meta name="viewport" content="width=device-width">'
+    head = f'<meta charset="utf-8">{viewport}<title>zray reproduce</title><style>{STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(body) + "\n</body></html>\n"
 
 
