@@ -20,6 +20,7 @@ COMMANDS = {
     "keys": "Show, create and revoke keys and tokens of a cluster.",
     "list": "List actors, jobs, nodes, objects, placement groups, tasks or workers.",
     "memory": "Show the values of a session: how large, where made, who refers to them.",
+    "metrics": "Serve the metrics of a session to Prometheus.",
     "microbenchmark": "Measure zray beside the limits of this machine.",
     "reproduce": "Measure the paper's figures, and write a report.",
     "rllib": "Train policies, and look at what was trained.",

@@ -77,3 +77,10 @@ def test_process_that_is_gone_gets_no_answer():
     desk = Host()
     desk.tell("driver-9", ListEvents(1))
     assert not desk.read and not desk.take_sent(EventsListed)
+
+
+def test_question_for_metrics_is_passed_on_as_one():
+    desk = Host(THERE)
+    desk.tell(DRIVER, ListEvents(7, are_metrics=True))
+    assert [effect.are_metrics for effect in desk.read] == [True]
+    assert [message.are_metrics for _, message in desk.take_sent(ListEvents)] == [True]

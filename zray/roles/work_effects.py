@@ -143,10 +143,12 @@ class WriteLine(Struct, gc=False):
 
 
 class ReadEvents(Struct, gc=False):
-    """Read the event rings of the node's processes, of at most so many bytes.  Outcome: EventsRead."""
+    """Read the event rings of the node's processes, or their metrics, of at most so many bytes.  Outcome:
+    EventsRead."""
 
     request: int
     bytes_max: int
+    are_metrics: bool = False
 
 
 class EventsRead(Local):

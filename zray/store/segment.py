@@ -342,6 +342,16 @@ def event_rings_of(session: str) -> list[str]:
     return _named(event_ring_name(session, 0)[1:-1])
 
 
+def metric_page_name(session: str, pid: int) -> str:
+    """The name of the page of a process's metrics (metric_page.py)."""
+    return f"/zray-{session}-metrics{pid}"
+
+
+def metric_pages_of(session: str) -> list[str]:
+    """The names of a session's pages of metrics, sorted."""
+    return _named(metric_page_name(session, 0)[1:-1])
+
+
 def segments_of(session: str) -> list[str]:
     """The names of a session's segments, sorted."""
     return _named(segment_name(session, 0)[1:-1])
@@ -423,6 +433,6 @@ def _write_semaphore(descriptor: int) -> None:
 
 def unlink_session(session: str) -> list[str]:
     """Remove all names of a session's shared memory and semaphores, and return them."""
-    names = (*segments_of(session), *event_rings_of(session))
+    names = (*segments_of(session), *event_rings_of(session), *metric_pages_of(session))
     gone = [name for name in names if unlink(name)]
     return gone + [name for name in semaphores_of(session) if unlink_semaphore(name)]

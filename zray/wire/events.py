@@ -1,4 +1,4 @@
-"""Dialog: event records of processes, for programs that look at what ran, and when.
+"""Dialog: event records and metrics of processes, for programs that look at what ran, when, and how much.
 
 driver, worker     ListEvents -> EventsListed    to its local scheduler
 local scheduler    ListEvents -> EventsListed    to each other local scheduler, on behalf of the process
@@ -18,21 +18,22 @@ RING_BYTES_MAX = 2 << 20
 
 
 class EventRingFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """The ring of a process, as store/event_ring.py writes it."""
+    """The ring of a process, as store/event_ring.py writes it; or a page of metrics, as store/metric_page.py does."""
 
     node: Text
     data: Annotated[bytes, Meta(max_length=RING_BYTES_MAX)]
 
 
 class ListEvents(Message, tag=routed(296, "driver, worker, local -> local")):
-    """A request for the latest records, of at most so many bytes."""
+    """A request for the latest records, of at most so many bytes; or, with `are_metrics`, for the pages of metrics."""
 
     request: int
     bytes_max: Annotated[int, Meta(ge=0, le=BYTES_MAX)] = BYTES_MAX
+    are_metrics: bool = False
 
 
 class EventsListed(Message, tag=routed(297, "local -> driver, worker, local")):
-    """The rings of all processes, also of those that ended lately.
+    """The rings of all processes, also of those that ended lately; or the pages.
 
     `left_out` counts rings that did not fit.  `silent` lists nodes that have not answered in time.
     """

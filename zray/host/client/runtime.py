@@ -46,7 +46,10 @@ from .task_context import Submitter
 from .waiting import Waiting
 
 if TYPE_CHECKING:
+    from ...store.metric_page import MetricPage
     from ..code.environment_files import Packer
+
+_page_lock = threading.RLock()  # held while a page is made, perhaps by a finalizer
 
 
 class Runtime:
@@ -77,6 +80,7 @@ class Runtime:
         self.writer = Writer(self)
         self.futures = Futures(self)
         self.events: EventLog | None = None  # of a driver or a worker
+        self.metrics: MetricPage | None = None  # made at the first metric
         self.restored_count = 0  # refs unpickled or copied here
         self.is_worker = False
         self.job_id, self.node_id, self.namespace = b"", b"", ""
@@ -375,6 +379,16 @@ class Runtime:
         if self.events is not None:
             self.events.span(kind, self.running_task_id(), began, name)
 
+    def metric_page(self) -> MetricPage | None:
+        """Return the page for metrics of this process, made at the first call.  None: there is no memory for it."""
+        if self.metrics is None:
+            from ...store.metric_page import MetricPage
+
+            with suppress(OSError), _page_lock:
+                if self.metrics is None and not self.is_over:
+                    self.metrics = MetricPage(self.session)
+        return self.metrics
+
     def running_task_id(self) -> bytes:
         """Return the id of the task that this thread runs; of a driver: its own."""
         return self.root.task_id
@@ -540,5 +554,7 @@ class Runtime:
         events, self.events = self.events, None  # the node copies the ring
         if events is not None:
             events.close()
+        if self.metrics is not None:
+            self.metrics.close()
         self.on_other = self.more_messages = None
         self.connection.how_node_ended = lambda: ""

@@ -351,8 +351,20 @@ class Node:
             self.output = OutputThread(self.session, where, lambda news: self.reactor.deliver_from_thread(role, news))
         self.output.orders.put(effect)
 
+    def counts(self) -> dict[str, int]:
+        """Return the counters of all roles."""
+        counts = {"bad_frames": self.peers.bad_frames}
+        for role in self.reactor.roles:
+            if hasattr(role, "statistics"):
+                counts |= {name: value for name, value in role.statistics().items() if type(value) is int}
+        return counts
+
     def _read_events(self, role: str, effect: work_effects.ReadEvents) -> None:
-        rings, left_out = self.workers.event_rings.read(effect.bytes_max)
+        if effect.are_metrics:
+            memory = self.health.memory.usage()
+            rings, left_out = self.workers.metric_pages.read(effect.bytes_max, self.host, self.counts(), memory)
+        else:
+            rings, left_out = self.workers.event_rings.read(effect.bytes_max)
         self.reactor.deliver(role, work_effects.EventsRead(effect.request, rings, left_out))
 
     def _meet_host(self, role: str, effect: effects.MeetHost) -> None:

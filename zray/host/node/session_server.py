@@ -108,17 +108,13 @@ class Doorman:
     def _status(self, request: int) -> session.StatusReply:
         """Return the counters of all roles in one reply."""
         node = self.node
-        counts = {"bad_frames": node.peers.bad_frames}
-        for role in node.reactor.roles:
-            if hasattr(role, "statistics"):
-                counts |= {name: value for name, value in role.statistics().items() if type(value) is int}
         resources = node.local.resources
         total, free = groups.plain(resources.total), groups.plain(resources.free)
         trouble = node.local.members.silence()
         stalls = node.local.members.stalls()
         programs = [process.pid for process in node.local.processes.values() if process.kind == "driver"]
         return session.StatusReply(
-            request, node.node_id, node.session.name, total, free, counts, trouble, stalls, programs
+            request, node.node_id, node.session.name, total, free, node.counts(), trouble, stalls, programs
         )
 
     # --- coming in ---
@@ -222,7 +218,7 @@ class Doorman:
         if address.startswith("command-"):
             self.node.reactor.leaving.append(address)
             return
-        self.node.workers.event_rings.process_ended(self.pids.pop(address))
+        self.node.workers.process_ended(self.pids.pop(address))
         if address == self.owner:
             self.owner_left(reason)  # nobody needs to undo what it had submitted: all of it ends
         else:

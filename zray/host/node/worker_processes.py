@@ -28,6 +28,7 @@ from ..process.spawn import PACKET_BYTES_MAX
 from ..session.session import Session
 from .environment_servers import EnvironmentServers
 from .event_rings import EventRings
+from .metric_pages import MetricPages
 
 # Number of dead workers' logs kept for diagnosis; the oldest go.  In a lasting session with an actor per request, say,
 # they would fill a folder that drivers list ten times a second.
@@ -80,6 +81,7 @@ class Workers:
         self.others = others
         self.environments = EnvironmentServers(self)
         self.event_rings = EventRings(session.name)
+        self.metric_pages = MetricPages(session.name)
         if fork_server is not None:
             self._use(fork_server)
 
@@ -205,10 +207,15 @@ class Workers:
         worker_id = self.worker_id.get(worker, 0)
         report = read_report(self.session, worker_id, pid)
         self.session.remove_note(worker_id, pid)
-        self.event_rings.process_ended(pid)
+        self.process_ended(pid)
         self._keep_log(worker_id, pid)
         self._forget(worker)
         self.deliver(WorkerExited(worker, how, unclaimed, pid, report))
+
+    def process_ended(self, pid: int) -> None:
+        """Keep what a process that has ended had recorded in shared memory."""
+        self.event_rings.process_ended(pid)
+        self.metric_pages.process_ended(pid)
 
     def _keep_log(self, worker_id: int, pid: int) -> None:
         self.session.remove_empty_errors(worker_id, pid)

@@ -1,4 +1,4 @@
-"""Event records of processes (ListEvents), of this node and all others.
+"""Event records or metrics of processes (ListEvents), of this node and all others.
 
 The host reads the rings of the node's processes (ReadEvents).  A node asked by another answers with its own rings.  A
 node that does not answer in ANSWER_SECONDS is listed as silent.
@@ -58,9 +58,9 @@ class Events:
         share = message.bytes_max // (len(peers) + 1)
         silent = dict.fromkeys([node.address, *peers])
         self.open[self.count] = Question(node.sender, message.request, [], 0, silent)
-        node.perform(ReadEvents(self.count, share))
+        node.perform(ReadEvents(self.count, share, message.are_metrics))
         for peer in peers:
-            node.send(peer, ListEvents(self.count, share))
+            node.send(peer, ListEvents(self.count, share, message.are_metrics))
         node.after(ANSWER_SECONDS, self.answer_without_silent, self.count)
 
     @on(EventsRead)

@@ -1,0 +1,305 @@
+"""Metrics of a session in Prometheus' text format, and an endpoint that serves them.
+
+Numbers of all processes are added up; of a gauge, the one that was set last is shown.  Prometheus' own library
+writes the text, so that no name, tag or description can break it.
+
+Source: Prometheus, Exposition formats (text-based format 0.0.4).
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ..api.cluster_info import available_resources, cluster_resources
+from ..api.metrics import Facts, recorded_metrics
+from ..exceptions import GetTimeoutError
+from . import state
+
+# Bounds of an answer: a Prometheus with more of them has no room for others.
+SERIES_OF_METRIC_MAX, SERIES_MAX = 1_000, 10_000
+VALUE_CHARACTERS_MAX = 128
+# Functions and classes that have a name of their own; others are "(other)".
+NAMES_MAX = 100
+OTHER = "(other)"
+# Rows of tasks and of actors that a scrape looks at, of the node's lists.
+ROWS_MAX = 10_000
+TOKEN_CHARACTERS_MIN = 32
+REQUEST_SECONDS = 10.0
+LEFT_OUT = "zray_metrics_left_out"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Series = tuple[Facts, Sequence[float]]
+
+
+def collected() -> list[Any]:
+    """Return the metrics of the session, as families of prometheus_client.
+
+    Raises:
+        ImportError: prometheus_client is missing; says how to install it.
+    """
+    core = _library()
+    recorded = recorded_metrics()
+    merged = Merged([*recorded.series, *_of_tasks(), *_of_actors(), *_of_resources()])
+    families = [_family(core, rows) for rows in merged.by_name.values()]
+    text = "Series that are too many or not alike, by metric; and updates of further ones in their processes."
+    lost = core.GaugeMetricFamily(LEFT_OUT, text, labels=["metric"])
+    for name, count in merged.left_out.items():
+        lost.add_metric([name], count)
+    if recorded.left_out or not merged.left_out:
+        lost.add_metric(["(in processes)"], recorded.left_out)
+    return [*families, lost]
+
+
+def text_of(families: list[Any]) -> bytes:
+    """Return families in the text format."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    class Collected:
+        def collect(self) -> list[Any]:
+            return families
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collected())  # type: ignore[arg-type]
+    return generate_latest(registry)
+
+
+class Merged:
+    """Series of several processes, added up.
+
+    by_name: the series of each metric, by their tags.  left_out: by metric, the number of series beyond the bounds, or
+    of another kind than an earlier metric of the same name.
+    """
+
+    def __init__(self, series: list[Series]) -> None:
+        self.by_name: dict[str, dict[tuple[tuple[str, str], ...], Series]] = {}
+        self.left_out: dict[str, int] = {}
+        self._count = 0
+        self._owners: dict[str, str] = {}  # names of samples, and their metrics
+        for each in series:
+            self._add(each)
+
+    def _add(self, series: Series) -> None:
+        facts, numbers = series
+        rows = self.by_name.get(facts.name, {})
+        found = rows.get(facts.tags)
+        alike = next(iter(rows.values()))[0] if rows else facts
+        is_full = found is None and (len(rows) >= SERIES_OF_METRIC_MAX or self._count >= SERIES_MAX)
+        is_long = any(len(value) > VALUE_CHARACTERS_MAX for _, value in facts.tags)
+        names = dict.fromkeys(_samples(facts), facts.name)
+        is_taken = any(self._owners.get(name, facts.name) != facts.name for name in names)
+        is_other = (alike.kind, alike.boundaries) != (facts.kind, facts.boundaries)
+        if is_full or is_long or is_taken or is_other:
+            name = facts.name if facts.name in self.left_out or len(self.left_out) < NAMES_MAX else OTHER
+            self.left_out[name] = self.left_out.get(name, 0) + 1
+            return
+        self._owners.update(names)
+        self._count += found is None
+        rows = self.by_name.setdefault(facts.name, rows)
+        rows[facts.tags] = (facts, numbers if found is None else _sum(facts.kind, found[1], numbers))
+
+
+def _sum(kind: str, first: Sequence[float], second: Sequence[float]) -> Sequence[float]:
+    if kind == "gauge":
+        return max(first, second, key=lambda numbers: numbers[1])
+    return [a + b for a, b in zip(first, second, strict=True)]
+
+
+def _samples(facts: Facts) -> list[str]:
+    name = facts.name
+    if facts.kind == "counter":
+        return [name.removesuffix("_total") + end for end in ("", "_total", "_created")]
+    if facts.kind == "histogram":
+        return [name + end for end in ("", "_bucket", "_count", "_sum", "_created")]
+    return [name]
+
+
+def _family(core: Any, rows: dict[tuple[tuple[str, str], ...], Series]) -> Any:
+    facts = next(iter(rows.values()))[0]
+    labels = [*dict.fromkeys(key for tags in rows for key, _ in tags)]
+    text = facts.description or facts.name
+    if facts.kind == "counter":
+        family = core.CounterMetricFamily(facts.name, text, labels=labels)
+    elif facts.kind == "gauge":
+        family = core.GaugeMetricFamily(facts.name, text, labels=labels)
+    else:
+        family = core.HistogramMetricFamily(facts.name, text, labels=labels)
+    for tags, (_, numbers) in rows.items():
+        values = [dict(tags).get(label, "") for label in labels]
+        if facts.kind == "histogram":
+            *counts, total = numbers
+            family.add_metric(values, [*_buckets(facts.boundaries, counts)], total)
+        else:
+            family.add_metric(values, numbers[0])
+    return family
+
+
+def _buckets(boundaries: Sequence[float], counts: Sequence[float]) -> Iterator[tuple[str, float]]:
+    """The cumulative counts that Prometheus has."""
+    from prometheus_client.utils import floatToGoString
+
+    total = 0.0
+    for boundary, count in zip((*boundaries, float("inf")), counts, strict=True):
+        total += count
+        yield floatToGoString(boundary), total
+
+
+def _gauge(metric: str, description: str, number: float, name: str, state: str) -> Series:
+    return Facts("gauge", metric, description, (("name", name), ("state", state))), (number, 0.0)
+
+
+def _of_tasks() -> Iterator[Series]:
+    text = "Tasks and calls by state; of ended ones those that the nodes remember."
+    yield from _counted("zray_tasks", text, state.list_tasks(limit=ROWS_MAX), "name")
+
+
+def _of_actors() -> Iterator[Series]:
+    text = "Actors by state; of dead ones those that the nodes remember."
+    yield from _counted("zray_actors", text, state.list_actors(limit=ROWS_MAX), "class_name")
+
+
+def _counted(metric: str, text: str, rows: list[Any], key: str) -> Iterator[Series]:
+    names: dict[str, str] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for row in rows:
+        if row[key] not in names:
+            names[row[key]] = row[key][:VALUE_CHARACTERS_MAX] if len(names) < NAMES_MAX else OTHER
+        pair = names[row[key]], row.state
+        counts[pair] = counts.get(pair, 0) + 1
+    for (name, state_), count in counts.items():
+        yield _gauge(metric, text, count, name, state_)
+
+
+def _of_resources() -> Iterator[Series]:
+    total, free = cluster_resources(), available_resources()
+    text = "Resources of all nodes, as tasks and actors ask for them."
+    for name in sorted(total, key=lambda name: (name not in ("CPU", "GPU", "memory"), name))[:NAMES_MAX]:
+        if not name.startswith("node:"):
+            yield _gauge("zray_resources", text, free.get(name, 0.0), name, "AVAILABLE")
+            yield _gauge("zray_resources", text, total[name] - free.get(name, 0.0), name, "USED")
+
+
+def _library() -> Any:
+    try:
+        from prometheus_client import core
+    except ImportError:
+        raise ImportError("zray metrics needs prometheus_client: pip install 'zray[metrics]'.") from None
+    return core
+
+
+class Endpoint:
+    """An HTTP server for Prometheus: `/metrics`, and nothing else.
+
+    Only GET is answered, only under the name of this host, so that no page of a browser reaches it by a name of its
+    own.  Without a token it listens on a loopback address alone.
+
+    Args:
+        port: the port; 0: any.
+        host: the address to listen on.
+        token: what requests have behind "Bearer " in the header Authorization; None: no token is needed.
+        content: returns the text.  Its GetTimeoutError is an answer 503; another error of it ends the endpoint.
+
+    Raises:
+        ValueError: another address than a loopback one without a token, or a token that is short.
+        OSError: the port is taken.
+    """
+
+    def __init__(self, port: int, host: str, token: str | None, content: Callable[[], bytes]) -> None:
+        check_access(host, token)
+        self.token, self.content = token, content
+        self.lock = threading.Lock()  # one look at the session at a time
+        self.names = {host, "127.0.0.1", "localhost"}
+        self.failure: Exception | None = None
+
+        class Handler(_Handler):
+            endpoint = self
+
+        self.server = ThreadingHTTPServer((host, port), Handler)
+        self.server.daemon_threads = True
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        return f"http://{self.server.server_address[0]!s}:{self.server.server_address[1]}/metrics"
+
+    def serve(self) -> None:
+        """Answer requests until the session has ended, or `close` is called by another thread."""
+        self.server.serve_forever(poll_interval=0.2)
+
+    def close(self) -> None:
+        """End `serve`."""
+        self.server.shutdown()
+        self.server.server_close()
+
+    def refusal(self, headers: Any, path: str) -> tuple[int, str] | None:
+        """Why a request is refused, as status and sentence; None: it is not."""
+        name = headers.get("Host", "").rpartition(":")[0] or headers.get("Host", "")
+        if name not in self.names:
+            return 403, "This endpoint answers under its own address only."
+        if self.token is not None:
+            given = headers.get("Authorization", "").encode("utf-8", "replace")
+            if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
+                return 401, "The token is missing or wrong."
+        return None if path.partition("?")[0] == "/metrics" else (404, "There is /metrics only.")
+
+
+def check_access(host: str, token: str | None) -> None:
+    """Check the address and the token of an endpoint.
+
+    Raises:
+        ValueError: as Endpoint.
+    """
+    try:
+        is_loopback = ipaddress.IPv4Address(host).is_loopback
+    except ValueError:
+        raise ValueError(f"The host is an IPv4 address, as 127.0.0.1, not {host!r}.") from None
+    if token is not None and len(token) < TOKEN_CHARACTERS_MIN:
+        raise ValueError(f"The token has {len(token)} characters; it needs {TOKEN_CHARACTERS_MIN} or more.")
+    if not is_loopback and token is None:
+        raise ValueError(
+            f"{host} is reached from other machines: set a token, or listen on 127.0.0.1 and use "
+            "`ssh -L 9464:127.0.0.1:9464`."
+        )
+
+
+class _Handler(BaseHTTPRequestHandler):
+    endpoint: Endpoint
+    timeout = REQUEST_SECONDS
+    server_version, sys_version = "zray", ""
+
+    def do_GET(self) -> None:
+        refusal = self.endpoint.refusal(self.headers, self.path)
+        if refusal is not None:
+            self._answer(refusal[0], refusal[1].encode() + b"\n")
+            return
+        try:
+            with self.endpoint.lock:
+                text = self.endpoint.content()
+        except GetTimeoutError:
+            self._answer(503, b"The session did not answer in time.\n")
+            return
+        except Exception as error:
+            self._answer(503, b"The session did not answer; the terminal of `zray metrics` says why.\n")
+            self.endpoint.failure = error
+            threading.Thread(target=self.endpoint.server.shutdown, daemon=True).start()
+            return
+        self._answer(200, text, CONTENT_TYPE)
+
+    def _answer(self, status: int, body: bytes, kind: str = "text/plain; charset=utf-8") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Connection", "close")
+        if status == 401:
+            self.send_header("WWW-Authenticate", "Bearer")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing: a scrape comes every few seconds."""
