@@ -125,3 +125,9 @@ def test_versions_are_removed_with_their_job(nothing_left):
             folder = context.runtime.sources.folder
             assert os.listdir(folder)  # this module, for one
         until(lambda: not os.path.exists(folder))
+
+
+def test_ended_session_gets_no_folder_again(module, tmp_path):
+    kept = Sources(str(tmp_path / "ended" / "sources" / "job"))
+    assert kept.learn() == [] and kept.data_of(module.__file__) == b"VERSION = 1\n"
+    assert not (tmp_path / "ended").exists()

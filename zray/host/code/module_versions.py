@@ -130,7 +130,8 @@ class Sources:
             return
         former = self.number
         try:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            with suppress(FileExistsError):
+                os.mkdir(self.folder, 0o700)  # and no parents: the session may have ended
             self._write_data()
             place = os.path.join(self.folder, INDEX)
             self.count += 1

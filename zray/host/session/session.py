@@ -127,6 +127,7 @@ class Session:
                 is_made = True
         check_private(root)
         os.mkdir(self.logs, 0o700)
+        os.mkdir(self._sources, 0o700)
 
     @property
     def socket_path(self) -> str:
@@ -230,11 +231,20 @@ class Session:
 
     def job_sources(self, job_id: bytes) -> str:
         """Return the folder of the driver's own modules for workers of this node (module_versions.py)."""
-        return os.path.join(self.folder, "sources", job_id.hex())
+        return os.path.join(self._sources, job_id.hex())
+
+    @property
+    def _sources(self) -> str:
+        return os.path.join(self.folder, "sources")
 
     def job_logs(self, job_id: bytes) -> str:
         """Return the folder of links to the logs of a job's workers: the job's driver follows only these logs."""
         return os.path.join(self.logs, job_id.hex())
+
+    def _make_job_logs(self, job_id: bytes) -> None:
+        """Make the folder of a job's logs, and no parents: the session may have ended."""
+        with suppress(FileExistsError):
+            os.mkdir(self.job_logs(job_id), 0o700)
 
     def show_log(self, job_id: bytes, worker_id: int, pid: int) -> None:
         """Link the log of a worker that joins a job to the logs of the job.  The worker calls this function.
@@ -244,7 +254,7 @@ class Session:
         path = self.worker_log_path(worker_id, pid)
         link = os.path.join(self.job_logs(job_id), os.path.basename(path))
         try:
-            os.makedirs(self.job_logs(job_id), mode=0o700, exist_ok=True)
+            self._make_job_logs(job_id)
             try:
                 os.link(path, link)
             except PermissionError:
@@ -260,7 +270,7 @@ class Session:
 
         path = os.path.join(self.job_logs(job_id), f".said-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
         try:
-            os.makedirs(self.job_logs(job_id), mode=0o700, exist_ok=True)
+            self._make_job_logs(job_id)
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except FileExistsError:
             return False
