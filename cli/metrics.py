@@ -11,21 +11,25 @@ PORT = 9464  # the usual one of exporters of OpenTelemetry
 VARIABLE = "ZRAY_METRICS_TOKEN"
 
 
-@click.group(invoke_without_command=True)
+@click.command()
+@click.argument("board", type=click.Choice(["grafana"]), required=False, metavar="[grafana]")
 @click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65_535), help="Port; 0: any.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--once", is_flag=True, help="Print the metrics and end.")
 @click.option("--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine.")
-@click.pass_context
-def metrics(context: click.Context, port: int, host: str, once: bool, address: str | None) -> None:
+def metrics(board: str | None, port: int, host: str, once: bool, address: str | None) -> None:
     """Serve the metrics of a session at http://127.0.0.1:9464/metrics, for Prometheus, until Ctrl-C.
 
     A token in ZRAY_METRICS_TOKEN is asked of each request; another host than a loopback address needs one.
+    `zray metrics grafana` prints a board as JSON, which Grafana imports.
     """
-    if context.invoked_subcommand is not None:
+    if board is not None:
+        from zray.util import grafana
+
+        click.echo(json.dumps(grafana.board(), indent=2))
         return
     import zray
-    from zray.util.prometheus import Endpoint, check_access, collected, text_of
+    from zray.util.prometheus import Endpoint, check_access, collected, library, text_of
 
     token = os.environ.get(VARIABLE) or None
     try:
@@ -33,9 +37,9 @@ def metrics(context: click.Context, port: int, host: str, once: bool, address: s
     except ValueError as error:
         raise click.UsageError(f"{error}  The token is in {VARIABLE}.") from error
     try:
-        import prometheus_client  # noqa: F401  before a session is joined
-    except ImportError:
-        raise click.ClickException("prometheus_client is missing: pip install 'zray[metrics]'.") from None
+        library()  # before a session is joined
+    except ImportError as error:
+        raise click.ClickException(str(error)) from error
     with zray.init(address=address or "auto", log_to_driver=False):
         if once:
             click.echo(text_of(collected()).decode(), nl=False)
@@ -50,11 +54,3 @@ def metrics(context: click.Context, port: int, host: str, once: bool, address: s
             endpoint.server.server_close()
         if endpoint.failure is not None:
             raise click.ClickException(f"The endpoint has ended: {endpoint.failure}")
-
-
-@metrics.command()
-def grafana() -> None:
-    """Print a board for Grafana as JSON, which Grafana imports."""
-    from zray.util.grafana import board
-
-    click.echo(json.dumps(board(), indent=2))

@@ -42,7 +42,8 @@ ADDED = {
     },
     "large modules in the fork server": {"code lines": 4, "statements": 4},
     "generators whose consumer has died": {"code lines": 32, "statements": 32},
-    "metrics": {"files": 2, "code lines": 246, "statements": 207, "lines of imports": 20},
+    "metrics": {"files": 2, "code lines": 248, "statements": 209, "lines of imports": 20},
+    "folders of ended sessions": {"code lines": 8, "statements": 7},
     "hosted actors": {"files": 4, "code lines": 835, "statements": 701, "lines of imports": 84},
 }
 for added in ADDED.values():

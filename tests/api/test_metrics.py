@@ -221,3 +221,11 @@ def test_machine_without_memory_for_a_page_goes_on_without(start, monkeypatch):
     counter = Counter("a")
     counter.inc()
     assert counter.value() == 1 and metric_page() is None
+
+
+def test_program_that_joins_again_and_again_is_counted_each_time(cluster):
+    for number in range(1, 11):
+        cluster.connect()
+        Counter("visits").inc()
+        assert samples()["ray_visits_total",] == number
+        zray.shutdown()

@@ -12,8 +12,9 @@ import hmac
 import ipaddress
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import ThreadingMixIn
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from ..api.cluster_info import available_resources, cluster_resources
 from ..api.metrics import Facts, recorded_metrics
@@ -40,9 +41,9 @@ def collected() -> list[Any]:
     """Return the metrics of the session, as families of prometheus_client.
 
     Raises:
-        ImportError: prometheus_client is missing; says how to install it.
+        ImportError: as `library`.
     """
-    core = _library()
+    core = library()
     recorded = recorded_metrics()
     merged = Merged([*recorded.series, *_of_tasks(), *_of_actors(), *_of_resources()])
     families = [_family(core, rows) for rows in merged.by_name.values()]
@@ -183,11 +184,17 @@ def _of_resources() -> Iterator[Series]:
             yield _gauge("zray_resources", text, total[name] - free.get(name, 0.0), name, "USED")
 
 
-def _library() -> Any:
+def library() -> Any:
+    """Return the part of Prometheus' library that has the families.
+
+    Raises:
+        ImportError: the library is missing; says how to install it.
+    """
     try:
         from prometheus_client import core
     except ImportError:
-        raise ImportError("zray metrics needs prometheus_client: pip install 'zray[metrics]'.") from None
+        text = "Metrics for Prometheus need its library: install zray[metrics], or `pip install prometheus_client`."
+        raise ImportError(text) from None
     return core
 
 
@@ -214,37 +221,54 @@ class Endpoint:
         self.lock = threading.Lock()  # one look at the session at a time
         self.names = {host, "127.0.0.1", "localhost"}
         self.failure: Exception | None = None
-
-        class Handler(_Handler):
-            endpoint = self
-
-        self.server = ThreadingHTTPServer((host, port), Handler)
-        self.server.daemon_threads = True
+        self.server = make_server(host, port, self.answer, _Server, _Handler)
 
     @property
     def url(self) -> str:
         """The address of the page."""
-        return f"http://{self.server.server_address[0]!s}:{self.server.server_address[1]}/metrics"
+        return f"http://{self.server.server_address[0]!s}:{self.server.server_port}/metrics"
 
     def serve(self) -> None:
-        """Answer requests until the session has ended, or `close` is called by another thread."""
+        """Answer requests until the session has ended."""
         self.server.serve_forever(poll_interval=0.2)
 
-    def close(self) -> None:
-        """End `serve`."""
-        self.server.shutdown()
-        self.server.server_close()
+    def answer(self, request: dict[str, Any], begin: Callable[..., Any]) -> list[bytes]:
+        """Answer a request, as a program of WSGI."""
+        found = self._refusal(request)
+        status, body = found if found is not None else self._text()
+        headers = [
+            ("Content-Type", CONTENT_TYPE),
+            ("Content-Length", str(len(body))),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Cache-Control", "no-store"),
+        ]
+        if status.startswith("401"):
+            headers.append(("WWW-Authenticate", "Bearer"))
+        begin(status, headers)
+        return [body]
 
-    def refusal(self, headers: Any, path: str) -> tuple[int, str] | None:
+    def _refusal(self, request: dict[str, Any]) -> tuple[str, bytes] | None:
         """Why a request is refused, as status and sentence; None: it is not."""
-        name = headers.get("Host", "").rpartition(":")[0] or headers.get("Host", "")
-        if name not in self.names:
-            return 403, "This endpoint answers under its own address only."
+        if request["REQUEST_METHOD"] != "GET":
+            return "405 Method Not Allowed", b"This endpoint answers GET only.\n"
+        if request.get("HTTP_HOST", "").partition(":")[0] not in self.names:
+            return "403 Forbidden", b"This endpoint answers under its own address only.\n"
         if self.token is not None:
-            given = headers.get("Authorization", "").encode("utf-8", "replace")
+            given = request.get("HTTP_AUTHORIZATION", "").encode("utf-8", "replace")
             if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
-                return 401, "The token is missing or wrong."
-        return None if path.partition("?")[0] == "/metrics" else (404, "There is /metrics only.")
+                return "401 Unauthorized", b"The token is missing or wrong.\n"
+        return None if request["PATH_INFO"] == "/metrics" else ("404 Not Found", b"There is /metrics only.\n")
+
+    def _text(self) -> tuple[str, bytes]:
+        try:
+            with self.lock:
+                return "200 OK", self.content()
+        except GetTimeoutError:
+            return "503 Service Unavailable", b"The session did not answer in time.\n"
+        except Exception as error:
+            self.failure = error
+            threading.Thread(target=self.server.shutdown, daemon=True).start()
+            return "503 Service Unavailable", b"The session did not answer; the terminal of `zray metrics` says why.\n"
 
 
 def check_access(host: str, token: str | None) -> None:
@@ -266,40 +290,18 @@ def check_access(host: str, token: str | None) -> None:
         )
 
 
-class _Handler(BaseHTTPRequestHandler):
-    endpoint: Endpoint
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing about a client that hangs up."""
+
+
+class _Handler(WSGIRequestHandler):
     timeout = REQUEST_SECONDS
-    server_version, sys_version = "zray", ""
 
-    def do_GET(self) -> None:
-        refusal = self.endpoint.refusal(self.headers, self.path)
-        if refusal is not None:
-            self._answer(refusal[0], refusal[1].encode() + b"\n")
-            return
-        try:
-            with self.endpoint.lock:
-                text = self.endpoint.content()
-        except GetTimeoutError:
-            self._answer(503, b"The session did not answer in time.\n")
-            return
-        except Exception as error:
-            self._answer(503, b"The session did not answer; the terminal of `zray metrics` says why.\n")
-            self.endpoint.failure = error
-            threading.Thread(target=self.endpoint.server.shutdown, daemon=True).start()
-            return
-        self._answer(200, text, CONTENT_TYPE)
-
-    def _answer(self, status: int, body: bytes, kind: str = "text/plain; charset=utf-8") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Connection", "close")
-        if status == 401:
-            self.send_header("WWW-Authenticate", "Bearer")
-        self.end_headers()
-        self.wfile.write(body)
+    def address_string(self) -> str:
+        return str(self.client_address[0])  # without a question to a name server
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing: a scrape comes every few seconds."""
