@@ -141,7 +141,7 @@ def test_what_an_ended_sessions_driver_had_submitted_is_not_undone_first(is_owne
     """It may be a million tasks: the session is gone at once."""
     told, ended, removed, unwatched, copied = [], [], [], [], []
     node = SimpleNamespace(host="node", tell_local=told.append, end=ended.append)
-    node.workers = SimpleNamespace(event_rings=SimpleNamespace(process_ended=copied.append))
+    node.workers = SimpleNamespace(process_ended=copied.append)
     node.session_end = SimpleNamespace(reason="")
     node.reactor = SimpleNamespace(unwatch=unwatched.append)
     node.session = SimpleNamespace(remove_job=removed.append)
