@@ -112,6 +112,7 @@ def test_token_is_asked_of_each_request(serve):
     _, port = serve(ZRAY_METRICS_TOKEN=TOKEN)
     assert get(port)[0] == get(port, Authorization=f"Bearer {TOKEN}x")[0] == get(port, Authorization=TOKEN)[0] == 401
     assert get(port, Authorization=f"Bearer {TOKEN}")[0] == 200
+    assert get(port, Authorization=f"Bearer {TOKEN}", Host="node.example:9464")[0] == 200  # of another machine
 
 
 def test_endpoint_ends_after_its_session(serve):

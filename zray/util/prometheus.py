@@ -201,8 +201,8 @@ def library() -> Any:
 class Endpoint:
     """An HTTP server for Prometheus: `/metrics`, and nothing else.
 
-    Only GET is answered, only under the name of this host, so that no page of a browser reaches it by a name of its
-    own.  Without a token it listens on a loopback address alone.
+    Only GET is answered.  Without a token it listens on a loopback address alone, and answers under that name, so that
+    no page of a browser reaches it by a name of its own.
 
     Args:
         port: the port; 0: any.
@@ -251,9 +251,10 @@ class Endpoint:
         """Why a request is refused, as status and sentence; None: it is not."""
         if request["REQUEST_METHOD"] != "GET":
             return "405 Method Not Allowed", b"This endpoint answers GET only.\n"
-        if request.get("HTTP_HOST", "").partition(":")[0] not in self.names:
-            return "403 Forbidden", b"This endpoint answers under its own address only.\n"
-        if self.token is not None:
+        if self.token is None:
+            if request.get("HTTP_HOST", "").partition(":")[0] not in self.names:
+                return "403 Forbidden", b"This endpoint answers under its own address only.\n"
+        else:
             given = request.get("HTTP_AUTHORIZATION", "").encode("utf-8", "replace")
             if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
                 return "401 Unauthorized", b"The token is missing or wrong.\n"
