@@ -1,5 +1,6 @@
 """A worker on a machine so busy that it has no turn in the middle of its making."""
 
+import signal
 import threading
 from types import SimpleNamespace
 
@@ -31,10 +32,13 @@ class Joined:
 
 @pytest.fixture
 def hooks(monkeypatch):
-    """What a runtime sets for its process."""
+    """What a runtime sets for its process, and would keep the worker alive."""
     for name in ("on_restore", "resolve_future"):
         monkeypatch.setattr(object_ref, name, getattr(object_ref, name))
-    monkeypatch.setattr(main.begun_lines, "on_written", main.begun_lines.on_written)
+    monkeypatch.setattr(main, "begun_lines", SimpleNamespace())
+    handler = signal.getsignal(signal.SIGURG)
+    yield
+    signal.signal(signal.SIGURG, handler)
 
 
 def test_its_helper_starts_when_all_that_it_looks_at_is_there(hooks, monkeypatch, tmp_path):
