@@ -16,8 +16,8 @@ END = "Notices.end_window"
 
 
 class Node(Desk):
-    def __init__(self, *, log_to_driver=True):
-        super().__init__(cpus=1)
+    def __init__(self, *, cpus=1, log_to_driver=True):
+        super().__init__(cpus=cpus)
         self.lines = []
         self.tell("host", e.ProcessJoined(DRIVER, "driver", 2, JOB, 0, JobFacts(log_to_driver=log_to_driver)))
 

@@ -45,6 +45,7 @@ class TaskFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
     `is_away` marks a task that another node may list too, with a later state.
     `error_type` is Ray's name for the kind of error of a failed task.
+    `run_ms` says for how long a running task has run; 0: not known, as of further calls in an actor.
     """
 
     task_id: ShortBytes
@@ -57,6 +58,7 @@ class TaskFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     attempts: Natural = 0
     is_away: bool = False
     error_type: Text = ""
+    run_ms: Natural = 0
 
     @property
     def has_ended(self) -> bool:

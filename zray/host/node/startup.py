@@ -9,6 +9,7 @@ import socket
 from typing import Any
 
 from ...exceptions import AuthenticationError, ZrayError
+from ..process.stack_signal import answer_with_stacks
 from ..session.session import HAS_FAILED, IS_DENIED, READY_DESCRIPTOR, WAS_GIVEN_UP, Session, readiness
 from .node import Node
 
@@ -47,6 +48,7 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
         starter.tell(f"{error}", IS_DENIED if isinstance(error, AuthenticationError) else HAS_FAILED)
         raise
     signal.signal(signal.SIGTERM, lambda number, frame: node.session_end.on_signal())
+    answer_with_stacks()
     if node.membership is None or (node.head is not None and not node.head.orders):
         starter.tell()
     elif node.head is not None:

@@ -35,6 +35,7 @@ from .math_threads import threads
 from .preloading import Preloading
 from .process_utils import adopt_orphans, children_of, end_children, end_process, end_with_parent, wait_for_end
 from .spawn import PACKET_BYTES_MAX
+from .stack_signal import answer_with_stacks
 from .titles import IDLE, set_title
 
 NODE_END_SECONDS = 5.0
@@ -150,6 +151,7 @@ class ForkServer:
             redirect_output(self.session, worker_id)
             # A crash in C prints its stack.
             faulthandler.enable(stack, all_threads=False)
+            answer_with_stacks()
             gc.enable()
             from ..worker.startup import main
 

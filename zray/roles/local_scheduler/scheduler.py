@@ -75,6 +75,7 @@ from .objects.table import ObjectEntry, ObjectTable
 from .objects.undoing import Undoing
 from .objects.waits import Waits
 from .reporting.events import Events
+from .reporting.hung import HungTasks
 from .reporting.listing import Ended, Listings
 from .reporting.notices import Notices
 from .reporting.output import Output
@@ -172,7 +173,7 @@ class LocalScheduler(Role):
         self.drain = Drain(self)
         self.explanations, self.listings, self.ended = Explanations(self), Listings(self), Ended(self)
         self.events, self.code = Events(self), JobCode(self)
-        self.output, self.notices = Output(self), Notices(self)
+        self.output, self.notices, self.hung = Output(self), Notices(self), HungTasks(self)
         self.small_values = SmallValues(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []

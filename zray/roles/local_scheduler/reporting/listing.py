@@ -262,37 +262,42 @@ class Listings:
         )
 
     def _tasks(self, most: int) -> list[TaskFact]:
-        running = {task.spec.task_id: pid for task, pid in self._running()}
+        running = {task.spec.task_id: (pid, run_ms) for task, pid, run_ms in self._running()}
         actors = self.node.calls.actors
         tasks = (t for t in self.node.tasks.values() if t.state in TASK_STATES and t.spec.task_id not in actors)
         living = (self._task(task, running.get(task.spec.task_id)) for task in tasks)
         return [*islice(chain(living, self.node.ended.tasks()), most)]
 
-    def _running(self) -> Iterator[tuple[Task, int]]:
-        """Yield all begun tasks, as far as a node can tell, and the pids of their processes."""
+    def _running(self) -> Iterator[tuple[Task, int, int]]:
+        """Yield all begun tasks, as far as a node can tell, with the pids of their processes and their milliseconds."""
         for worker in self.node.pool.workers.values():
             pid = worker.process.pid if worker.process is not None else 0
+            lasted = [max(0, round(1e3 * (self.node.now - frame.began_at))) for frame in worker.frames]
             for actor in worker.actors():
                 begun = islice(actor.inflight.values(), actor.options.calls_at_once)
-                yield from ((task, pid) for task in begun)
+                # The beginnings of further calls, and of those of hosted actors, are not known here.
+                first = lasted[0] if lasted and worker.guests is None else 0
+                yield from ((task, pid, 0 if number else first) for number, task in enumerate(begun))
             if worker.inflight:
-                yield worker.inflight[0], pid
-            yield from ((frame.task, pid) for frame in worker.frames if frame.task is not None)
+                yield worker.inflight[0], pid, lasted[0] if lasted else 0
+            nested = zip(worker.frames, lasted, strict=True)
+            yield from ((frame.task, pid, ms) for frame, ms in nested if frame.task is not None)
 
-    def _task(self, task: Task, pid: int | None) -> TaskFact:
+    def _task(self, task: Task, running: tuple[int, int] | None) -> TaskFact:
         spec, options = task.spec, task.options
         function = self.node.functions.get(spec.function_id)
         name = options.name or options.method or (function.name if function is not None else "")
         return TaskFact(
             spec.task_id,
             name,
-            TASK_STATES[TaskState(task.state)] if pid is None else RUNNING,
+            TASK_STATES[TaskState(task.state)] if running is None else RUNNING,
             task.job.job_id,
             self.node.address,
             options.actor_id,
-            pid or 0,
+            running[0] if running is not None else 0,
             task.attempts,
             task.state >= FORWARDED or self._is_of_others(options.actor_id),
+            run_ms=running[1] if running is not None else 0,
         )
 
     def _is_of_others(self, actor_id: bytes) -> bool:

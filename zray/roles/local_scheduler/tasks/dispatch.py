@@ -140,6 +140,8 @@ class Batches:
         node.send(worker.address, message)
         if len(worker.inflight) > 1:
             self.dispatch.watch_progress()
+        if not node.hung.is_watching and specs[0].function_id in self.dispatch.mean_us:
+            node.hung.watch()
 
     def functions_for(self, worker: Worker, specs: Iterable[TaskSpec]) -> list[wire.Function]:
         """Return code not yet sent to the worker."""
@@ -299,6 +301,8 @@ class Dispatch:
         known = self.mean_us.get(function_id, 0)
         is_steady = min(known, mean_us) >= STEADY_US
         self.mean_us[function_id] = known + round(MEAN_WEIGHT * (mean_us - known)) if is_steady else mean_us
+        if not self.node.hung.is_watching:
+            self.node.hung.watch()  # a task of an unknown function may have begun before
 
     def cancel_job(self, job: Job) -> None:
         """Cancel all tasks of a job without a driver, except running tasks."""
