@@ -71,25 +71,44 @@ def processes() -> Found:
 
 
 def _add_workers(found: Found, session: Any, info: Any) -> None:
-    import zray
-    from zray.api.sessions import require_runtime
     from zray.exceptions import ZrayError
     from zray.exceptions.printable import printable
     from zray.host.process.process_utils import children_of
-    from zray.wire.listing import ListWork
 
     try:
-        with zray.init(address=session.address, log_to_driver=False, ignore_reinit_error=False):
-            node_id = zray.get_runtime_context().get_node_id()
-            work = require_runtime().ask(ListWork)
-    except (ZrayError, OSError, TimeoutError) as error:
-        note = "what it runs is not known, since its node was not asked"
-        found.troubles.append(f"session {session.name} was not asked: {printable(str(error))}")
+        node_id, work = _asked(session, info)
+    except (ZrayError, OSError) as error:
+        note = "what it runs is not known, since its node did not say"
+        found.troubles.append(f"session {session.name} does not say what runs: {printable(str(error))}")
         for pid in children_of(info.fork_server_pid):
             found.processes.append(Process(session.name, info.node_id, pid, "worker", note=note))
         return
     found.processes[-1].node_id = node_id
     _sort(found, session.name, node_id, work)
+
+
+def _asked(session: Any, info: Any) -> tuple[str, Any]:
+    """Return the id of a session's node, and its answer to ListWork.
+
+    Raises:
+        ZrayError, OSError: the node does not answer, or serves a program alone.
+    """
+    import zray
+    from zray.api.sessions import require_runtime
+    from zray.exceptions import ZrayError
+    from zray.host.client.control import Control
+    from zray.wire.listing import ListWork
+
+    from .stacks import Unreadable, check_runs
+
+    try:
+        check_runs(info.node_pid)
+    except Unreadable as error:
+        raise ZrayError(f"its node {error}") from None
+    with Control(session, info.node_pid):
+        pass  # it answers: a program that joins would wait for longer
+    with zray.init(address=session.address, log_to_driver=False):
+        return zray.get_runtime_context().get_node_id(), require_runtime().ask(ListWork)
 
 
 def _sort(found: Found, session: str, node_id: str, work: Any) -> None:

@@ -26,7 +26,7 @@ SEPARATOR = ";"
 
 
 @click.command()
-@click.argument("id", metavar="TASK | ACTOR | PID")
+@click.argument("id", metavar="ID")
 @click.option(
     "--duration", type=click.FloatRange(0.1, DURATION_MAX), default=5.0, show_default=True, metavar="S", help="Seconds."
 )
@@ -42,6 +42,8 @@ SEPARATOR = ";"
 @click.option("--verbose", "-v", is_flag=True, help="All frames and threads, also those of zray.")
 def profile(id: str, duration: float, rate: int, output: str, verbose: bool) -> None:
     """Sample the process of a task or an actor, and write where its threads were, also while they waited.
+
+    ID is that of a task or an actor, its beginning, the name of a function or of an actor, or a pid.
 
     FILE is a flame graph (.svg), a file for https://www.speedscope.app (.json), or a line for each stack (.txt).
     """
@@ -151,7 +153,7 @@ def of_raw(text: str, verbose: bool) -> Counter[Stack]:
             continue
         frames = []
         for part in stack.split(SEPARATOR):
-            function, _, place = part.rstrip(")").rpartition(" (")
+            function, _, place = part[:-1].partition(" (")
             file, _, number = place.rpartition(":")
             if function and number.isdecimal():
                 frames.append(Frame(function, file, int(number)))

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("ids", nargs=-1, metavar="[TASK | ACTOR | PID]...")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--all", "everything", is_flag=True, help="Nodes too, and idle workers with their stacks.")
 @click.option("--verbose", "-v", is_flag=True, help="All frames and threads, also those of zray.")
 @click.option("--json", "as_json", is_flag=True, help="A list of processes, as JSON.")
 def stack(ids: tuple[str, ...], everything: bool, verbose: bool, as_json: bool) -> None:
     """Show what workers of this machine run, and the Python stacks of their threads, the outermost frame first.
 
-    TASK and ACTOR are ids, beginnings of ids, or names.  Without any, all workers and actors are shown.  Processes on
-    other machines are shown by the same command there.
+    ID is that of a task or an actor, its beginning, the name of a function or of an actor, or a pid.  Without any, all
+    workers and actors are shown.  Processes on other machines are shown by the same command there.
     """
     from .processes import chosen, processes
 

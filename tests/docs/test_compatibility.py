@@ -166,6 +166,6 @@ def test_absent_ability_says_what_to_do_instead(name):
 
 def test_absent_command_says_what_to_do_instead():
     assert not set(absent.COMMANDS) & set(COMMANDS)
-    result = command("stack", "actors")
+    result = command("attach", "actors")
     assert result.returncode == 2
-    assert absent.COMMANDS["stack"] in " ".join(result.stderr.split())
+    assert absent.COMMANDS["attach"] in " ".join(result.stderr.split())
