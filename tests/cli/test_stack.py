@@ -81,12 +81,17 @@ def lines_of(*arguments):
     return done.stdout.splitlines()
 
 
+def names_of(thread):
+    """The functions of a thread; py-spy has qualified names."""
+    return [frame.function.rpartition(".")[2] for frame in thread.frames]
+
+
 def stands_in(pid, *functions):
     """The threads of a process, once one of them has these frames, in this order."""
 
     def found():
         threads = stacks(pid)
-        names = [[frame.function for frame in thread.frames] for thread in threads]
+        names = [*map(names_of, threads)]
         return threads if any([name for name in each if name in functions] == [*functions] for each in names) else None
 
     return until(found)
@@ -382,6 +387,6 @@ def test_several_commands_at_once_have_all_stacks(start, gate):
         reader.start()
     for reader in readers:
         reader.join()
-    assert len(found) == 4 and all("inner" in [frame.function for frame in one[0].frames] for one in found)
+    assert len(found) == 4 and all("inner" in names_of(one[0]) for one in found)
     gate.open()
     zray.get(ref)

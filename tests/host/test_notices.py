@@ -52,3 +52,38 @@ def test_retries_and_restarts_are_told_once_each(wanted, tmp_path):
     for text in STARTS:
         assert done.stderr.count(f"zray: {text}") == wanted, done.stderr
         assert done.stdout.count(text) == 1, done.stdout
+
+
+HUNG = """
+import os
+import zray
+from tests.gates import Gate, until
+context = zray.init(num_cpus=1, log_to_driver={wanted})
+gate = Gate({path!r})
+
+@zray.remote
+def load(hangs):
+    if hangs:
+        gate.wait(deadline_s=40)
+
+zray.get([load.remote(False) for _ in range(6)])
+ref = load.remote(True)
+def is_told():
+    with open(os.path.join(context["session_dir"], "logs", "node.log")) as file:
+        return "has run for" in (text := file.read()) and text
+print(until(is_told, deadline_s=40))
+gate.open()
+zray.get(ref)
+print("id", ref.task_id().hex())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", [True, False])
+def test_hung_task_is_told_once(wanted, tmp_path):
+    done = run_script(tmp_path, HUNG.format(wanted=wanted, path=str(tmp_path / "gate")), timeout_s=50)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("zray: task load (pid=") == wanted, done.stderr
+    task_id = done.stdout.rpartition("id ")[2].strip()
+    (line,) = [line for line in done.stdout.splitlines() if "has run for 1" in line]
+    assert "times as long as usual (" in line and line.endswith(f"`zray stack {task_id}` shows where it stands")
