@@ -31,13 +31,20 @@ class Process:
     kind: str  # "worker", "node" or "fork server"
     actor_id: str = ""
     actor: str = ""  # its class, and its name if it has one
+    hosted: dict[str, str] = field(default_factory=dict)  # the same of hosted actors, by id
+    names: set[str] = field(default_factory=set)  # classes and names of its actors
     runs: list[Run] = field(default_factory=list)
     note: str = ""  # why nothing is known of what it runs
 
     @property
+    def ids(self) -> list[str]:
+        """The ids of what the process runs."""
+        return [self.actor_id, *self.hosted, *(run.task_id for run in self.runs)]
+
+    @property
     def is_idle(self) -> bool:
         """Whether the process is a worker without an actor and without a task."""
-        return self.kind == "worker" and not self.actor and not self.runs and not self.note
+        return self.kind == "worker" and not self.actor and not self.hosted and not self.runs and not self.note
 
 
 @dataclass
@@ -65,7 +72,7 @@ def processes() -> Found:
     for session, info in sessions:
         found.processes.append(Process(session.name, info.node_id, info.node_pid, "node"))
         _add_workers(found, session, info)
-    here = {id for process in found.processes for id in (process.actor_id, *(run.task_id for run in process.runs))}
+    here = {id for process in found.processes for id in process.ids}
     found.elsewhere = {id: node for id, node in found.elsewhere.items() if id not in here}
     return found
 
@@ -115,17 +122,23 @@ def _sort(found: Found, session: str, node_id: str, work: Any) -> None:
     """Add the workers of a node with what they run."""
     from zray.exceptions.printable import printable
 
-    actors = {fact.actor_id: fact for fact in work.actors}
     by_pid: dict[int, Process] = {}
     for fact in work.workers:
         if fact.kind == "worker" and _node_of(fact) == node_id:
-            process = by_pid[fact.pid] = Process(session, node_id, fact.pid, "worker", fact.actor_id.hex())
-            actor = actors.get(fact.actor_id) if fact.actor_id else None
-            if actor is not None:
-                process.actor = printable(actor.class_name) + (f" {printable(actor.name)!r}" if actor.name else "")
+            by_pid[fact.pid] = Process(session, node_id, fact.pid, "worker", fact.actor_id.hex())
     for fact in work.actors:
-        if _node_of(fact) != node_id and not fact.has_ended:
-            found.elsewhere[fact.actor_id.hex()] = _node_of(fact)
+        if fact.has_ended:
+            continue
+        actor_id = fact.actor_id.hex()
+        if _node_of(fact) != node_id:
+            found.elsewhere[actor_id] = _node_of(fact)
+        elif (process := by_pid.get(fact.pid)) is not None:
+            named = printable(fact.class_name) + (f" {printable(fact.name)!r}" if fact.name else "")
+            if process.actor_id == actor_id:
+                process.actor = named
+            else:
+                process.hosted[actor_id] = named
+            process.names |= {fact.class_name, fact.name} - {""}
     for fact in work.tasks:
         task_id = fact.task_id.hex()
         if fact.state == "RUNNING" and _node_of(fact) == node_id and fact.pid in by_pid:
@@ -173,12 +186,11 @@ def _ids_begin(ids: Iterable[str], text: str) -> list[str]:
 
 
 def _has_id(process: Process, text: str) -> bool:
-    return bool(_ids_begin((process.actor_id, *(run.task_id for run in process.runs)), text))
+    return bool(_ids_begin(process.ids, text))
 
 
 def _has_name(process: Process, text: str) -> bool:
-    actor, _, name = process.actor.partition(" ")
-    return text in (actor, name.strip("'")) or any(run.name == text for run in process.runs)
+    return text in process.names or any(run.name == text for run in process.runs)
 
 
 def _why_none(found: Found, text: str) -> str:

@@ -64,6 +64,8 @@ def title(process: Process) -> str:
     text = f"{process.kind} {process.pid}"
     if process.actor:
         text = f"actor {process.actor} ({process.actor_id}), pid {process.pid}"
+    elif process.hosted:
+        text = f"worker {process.pid} of {counted(len(process.hosted), 'hosted actor')}"
     runs = [
         f"{run.name} ({run.task_id})" + (f" for {lasted(run.seconds)}" if run.seconds is not None else "")
         for run in process.runs
@@ -122,6 +124,7 @@ def _facts(process: Process, threads: Sequence[Thread], problem: str) -> dict[st
         "kind": "actor" if process.actor else process.kind,
         "actor_id": process.actor_id or None,
         "actor": process.actor or None,
+        "hosted_actors": process.hosted,
         "tasks": [{"task_id": run.task_id, "name": run.name, "seconds": run.seconds} for run in process.runs],
         "problem": problem or process.note,
         "threads": [

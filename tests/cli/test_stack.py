@@ -65,6 +65,12 @@ class Async:
         return self.has_begun
 
 
+@zray.remote(hosted=True)
+class Hosted:
+    async def step(self):
+        return 1
+
+
 def running(name, count=1):
     """The rows of the calls of a function, once so many run."""
 
@@ -168,6 +174,16 @@ def test_async_call_is_named_and_its_loop_shown(start):
     lines = lines_of("Async")
     assert "Async.wait (" in lines[0] and any("run_forever" in line for line in lines)
     zray.cancel(ref)
+
+
+def test_hosted_actors_are_found_by_id_and_name(start, gate):
+    start(num_cpus=1)
+    first, other = (Hosted.options(name=name).remote() for name in ("it's one", "other"))
+    zray.get([first.step.remote(), other.step.remote()])
+    (found,) = json.loads(command("stack", "it's one", "--json").stdout)
+    assert set(found["hosted_actors"]) == {first._actor_id.hex(), other._actor_id.hex()} and not found["actor"]
+    for named in ("Hosted", "other", first._actor_id.hex(), str(found["pid"])):
+        assert lines_of(named)[0] == f"worker {found['pid']} of 2 hosted actors is idle"
 
 
 def test_worker_in_c_code_with_the_gil_answers_and_goes_on(start, tmp_path, monkeypatch):
