@@ -17,6 +17,7 @@ from ..process.interpreter import chosen_hash_seed
 from ..process.launch_fork_server import launch_fork_server
 from ..process.process_utils import adopt_orphans, end_children, forbid_unpickling
 from ..process.titles import set_title
+from ..session import kept_logs
 from ..session import session as sessions
 
 
@@ -36,9 +37,15 @@ def main() -> None:
     forbid_unpickling()
     adopt_orphans()
     session = sessions.Session(options["session"], options["root"])
+    kept, why_lost = kept_logs.begin(session.name)
+    options["kept_logs"] = kept
     try:
-        session.make_folder()
+        session.make_folder(kept.folder if kept is not None else "")
+        if why_lost:
+            session.say_that_logs_are_lost(why_lost)
     except OSError as error:
+        if kept is not None:
+            kept.remove()
         os.write(sessions.READY_DESCRIPTOR, sessions.readiness(f"{error}", sessions.HAS_FAILED))
         sys.exit(1)
     early_log = os.dup(2)  # of whoever starts us: ours goes with the session
@@ -60,6 +67,8 @@ def main() -> None:
         traceback.print_exc()
         os.write(early_log, traceback.format_exc().encode())
         end_children()
+        if kept is not None:
+            kept.end("the node has failed", is_worth_keeping=True)
         session.remove()
         raise
     if token:

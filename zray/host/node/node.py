@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ..cluster.head import Head
     from ..cluster.membership import Membership
     from ..output.forwarding import OutputThread
+    from ..session.kept_logs import KeptLogs
 
 # Time for the last messages to leave: they only have to reach a local socket.
 LAST_WORDS_MS = 200
@@ -67,6 +68,7 @@ class Node:
         self.is_embedded = self.driver_pid != 0
         self.log_bytes = 0
         self.lock = lock
+        self.kept_logs: KeptLogs | None = options["kept_logs"]
         self.session_end = SessionEnd(self)
         self.node_id = os.urandom(8)
         self.host = self.node_id.hex()
@@ -110,6 +112,7 @@ class Node:
             self._take_part(self.membership)
         self.reactor._perform(self.local.address, self.local.take_effects())
         session.write_info(self._info())
+        self._describe_logs(options["program"])
         self.health.begin()
 
     def _spill_folder(self, directory: str | None) -> SpillFolder | None:
@@ -265,6 +268,21 @@ class Node:
             self.membership.describe(info)
         return info
 
+    def _describe_logs(self, program: str) -> None:
+        """Note in the index of kept logs where this node runs, and for which program."""
+        if self.kept_logs is not None:
+            info = self._info()
+            facts = {"cluster": info.cluster, "kind": info.kind, "called": info.called, "endpoint": info.endpoint}
+            self.kept_logs.note(
+                started=time.time(),
+                host=socket.gethostname(),
+                node_id=self.host,
+                node_pid=info.node_pid,
+                driver_pid=info.driver_pid,
+                program=program,
+                **facts,
+            )
+
     def log(self, line: str) -> None:
         """Write a line to node.log, up to a size."""
         if self.log_bytes < LOG_BYTES_MAX:
@@ -369,6 +387,8 @@ class Node:
 
     def _meet_host(self, role: str, effect: effects.MeetHost) -> None:
         assert self.membership is not None
+        if self.kept_logs is not None:
+            self.kept_logs.note(node=effect.node.partition("/")[0], kind=effect.kind, endpoint=effect.endpoint)
         self.membership.meet(effect)
         if effect.is_earlier and self.membership.entrance is not None:
             self.membership.entrance.admitted(self.local.members.lease, self.tell_ready)
@@ -468,5 +488,8 @@ class Node:
         self.context.destroy(linger=LAST_WORDS_MS)
         if self.spill_folder is not None:
             self.spill_folder.remove()
+        if self.kept_logs is not None:
+            has_failed = not self.reactor.ended or not self.is_embedded or self.workers.deaths > 0
+            self.kept_logs.end(self.reactor.ended or "the node has failed", is_worth_keeping=has_failed)
         self.session.remove()
         self.health.say_at_last()

@@ -6,10 +6,12 @@ import gc
 import os
 import signal
 import socket
+import threading
 from typing import Any
 
 from ...exceptions import AuthenticationError, ZrayError
 from ..process.stack_signal import answer_with_stacks
+from ..session import kept_logs
 from ..session.session import HAS_FAILED, IS_DENIED, READY_DESCRIPTOR, WAS_GIVEN_UP, Session, readiness
 from .node import Node
 
@@ -65,6 +67,8 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
             starter.tell()
 
         node.tell_ready = tell_ready
+    if node.kept_logs is not None:
+        threading.Thread(target=kept_logs.sweep, name="zray-logs", daemon=True).start()
     gc.collect()
     gc.freeze()
     # Records are structs without collector headers; the rest grows slowly, and is collected rarely.

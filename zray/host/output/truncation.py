@@ -33,7 +33,7 @@ class LogRoom:
     """The disk space of a worker's log and of its file of errors."""
 
     def __init__(self, path: str) -> None:
-        self.paths = (path, errors_name(path))
+        self.paths = (path, errors_name(path), f"{path.removesuffix('.log')}.tasks")
         self.is_possible = True  # in this file system
 
     def look(self) -> None:

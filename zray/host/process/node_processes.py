@@ -19,8 +19,10 @@ from contextlib import suppress
 from typing import Any
 
 from ...exceptions import AuthenticationError, ClusterLostError
+from ...exceptions.printable import printable
 from ...on_import import SAID
 from ...options.checks import check_whole
+from ..session import kept_logs
 from ..session import session as sessions
 from ..session.spill_directory import checked_directory
 from . import visible_gpus
@@ -111,6 +113,7 @@ def _check_surroundings() -> None:
 
     interpreter()
     memory_threshold()
+    kept_logs.bounds()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < OPEN_FILES_MIN:
         text = f"This program may open {soft} files (ulimit -n), and a session of zray needs {OPEN_FILES_MIN} at least"
@@ -206,6 +209,7 @@ def _start_node(
         "is_bound": is_bound,
         "labels": labels,
         "cluster": cluster,
+        "program": os.path.basename(sys.argv[0]) if sys.argv else "",
         **spilling,
     }
     # Nameless: if this process is killed now, nothing remains.  The node switches to its log once it has a folder.
@@ -248,6 +252,12 @@ def _start_node(
     finally:
         for descriptor in ours:
             os.close(descriptor)
+    if why := session.why_logs_are_lost():
+        print(
+            f"zray: the logs of this session go with it ({printable(why)}).  ZRAY_LOG_DIR names another folder for them; "
+            "ZRAY_LOG_BYTES=0 keeps none.",
+            file=sys.stderr,
+        )
     return session, pid
 
 

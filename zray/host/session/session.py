@@ -6,8 +6,8 @@
         token         a head's token, by which other nodes join; 0600
         node.json     facts for a driver or the command line to join by `address="auto"`
         driver-JOB    while a driver joins: a pipe whose end is the driver's
-        logs/         node.log, fork-server.log, worker-N-PID.log, worker-N-PID.err; a folder per job with links to the
-                      logs of its workers
+        logs/         node.log, fork-server.log, worker-N-PID.log, .err, .tasks; a folder per job with links to the logs
+                      of its workers.  A link to the user's kept logs, unless these are off (kept_logs.py)
 
 The node makes and removes the folder; after a kill -9 the fork server removes it, or the driver, or the sweeper.
 """
@@ -104,8 +104,10 @@ class Session:
         sweep_memory()
         return cls(os.urandom(8).hex(), root)
 
-    def make_folder(self) -> None:
+    def make_folder(self, kept_logs: str = "") -> None:
         """Make the folder, as the node: no folder outlives all processes that would remove it.
+
+        kept_logs: the folder for logs that outlive the session; "": logs go with it.
 
         Raises:
             PermissionError: another folder is in the root's place.
@@ -128,6 +130,10 @@ class Session:
         check_private(root)
         os.mkdir(self.logs, 0o700)
         os.mkdir(self._sources, 0o700)
+        if kept_logs:
+            os.symlink(kept_logs, self.logs)
+        else:
+            os.mkdir(self.logs, 0o700)
 
     @property
     def socket_path(self) -> str:
@@ -149,6 +155,18 @@ class Session:
     def token_path(self) -> str:
         return os.path.join(self.folder, "token")
 
+    def say_that_logs_are_lost(self, why: str) -> None:
+        """Note why the logs go with the session, for the process that starts it."""
+        with suppress(OSError), open(os.path.join(self.folder, "logs-lost"), "w") as file:
+            file.write(why)
+
+    def why_logs_are_lost(self) -> str:
+        """Return why the logs go with the session although the user wants to keep them; "": they stay."""
+        if not os.path.islink(self.logs):
+            with suppress(OSError), open(os.path.join(self.folder, "logs-lost")) as file:
+                return file.read()
+        return ""
+
     def window_name(self, worker_id: int) -> str:
         """Return the name of the semaphore of a worker's claim window."""
         return f"/zray-{self.name}-w{worker_id}"
@@ -163,6 +181,10 @@ class Session:
     def worker_errors_path(self, worker_id: int, pid: int) -> str:
         """Return the path of the file for standard error of a worker's C code and child processes."""
         return errors_name(self.worker_log_path(worker_id, pid))
+
+    def task_index_path(self, worker_id: int, pid: int) -> str:
+        """Return the path of the file that says which task has written which part of a worker's log."""
+        return f"{self.worker_log_path(worker_id, pid).removesuffix('.log')}.tasks"
 
     def crash_path(self, worker_id: int, pid: int) -> str:
         """The stack of a worker's crash (crash_reports.py)."""
@@ -201,6 +223,7 @@ class Session:
         for folder in (*folders, self.logs):
             self._remove_file(os.path.join(folder, name))
         self._remove_file(self.worker_errors_path(worker_id, pid))
+        self._remove_file(self.task_index_path(worker_id, pid))
 
     def remove_empty_errors(self, worker_id: int, pid: int) -> None:
         """Remove the file of errors of a dead worker if empty."""

@@ -38,6 +38,7 @@ from ..client.runtime import Runtime
 from ..client.task_context import Call, Submitter, current_call
 from ..code.pinned_imports import PinnedFinder
 from ..links.compatibility import python_version
+from ..output.task_index import TaskIndex
 from ..output.truncation import LogRoom
 from ..output.worker_output import begun_lines
 from ..process import visible_gpus
@@ -114,7 +115,10 @@ class Worker(Runtime):
         self.aside = Aside(self)
         self.cancelling = Cancelling(self)
         self.title = WorkerTitle(self)
-        self.log_room = LogRoom(session.worker_log_path(worker_id, self.pid))
+        log = session.worker_log_path(worker_id, self.pid)
+        self.log_room = LogRoom(log)
+        errors, index = session.worker_errors_path(worker_id, self.pid), session.task_index_path(worker_id, self.pid)
+        self.task_index = TaskIndex(log, errors, index)
         self.core_waits = CoreWaits()  # of the main thread, which constructs the worker
         self.drawn: dict[bytes, int] = {}  # generators with `max_buffered` that run here -> items that were drawn
         # Generators that are to run here again -> items that are not made again, and items that were drawn.
@@ -137,6 +141,10 @@ class Worker(Runtime):
     def _new_name(self) -> str:
         """Return the name of the printing task; "": the same call as before, none, or an actor without a label."""
         call = self.call
+        printing = call or current_call.get()
+        if printing is not None and self.task_index.is_due(spec := printing.spec):
+            actor = self.actor.of(spec) if self.actor is not None else None
+            self.task_index.note(spec, self.name_of(spec), actor)
         if call is None or call.spec.task_id is self.printed_by:
             return ""
         self.printed_by = call.spec.task_id
