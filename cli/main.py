@@ -19,6 +19,7 @@ COMMANDS = {
     "job": "Have a cluster run programs: submit, status, stop, logs, list, delete.",
     "keys": "Show, create and revoke keys and tokens of a cluster.",
     "list": "List actors, jobs, nodes, objects, placement groups, tasks or workers.",
+    "logs": "Show the output of workers, also of sessions that have ended.",
     "memory": "Show the values of a session: how large, where made, who refers to them.",
     "metrics": "Serve the metrics of a session to Prometheus.",
     "microbenchmark": "Measure zray beside the limits of this machine.",

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -41,6 +42,8 @@ def pytest_configure(config):
     folder = tempfile.mkdtemp(prefix="zt", dir="/tmp" if os.path.isdir("/tmp") else None)
     config.zray_folder = Path(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
+    logs = tempfile.mkdtemp(prefix="zt-logs", dir=os.path.dirname(folder))  # not the user's own; gone with the run
+    os.environ["ZRAY_LOG_DIR"] = config.zray_logs = logs
 
 
 def pytest_collection_finish(session):
@@ -53,6 +56,8 @@ def pytest_unconfigure(config):
     """The run's folder goes when it is empty; what stays in it can be looked at."""
     tempfile.tempdir = None
     os.environ.pop("TMPDIR", None)
+    os.environ.pop("ZRAY_LOG_DIR", None)
+    shutil.rmtree(config.zray_logs, ignore_errors=True)
     if config.zray_folder.is_dir() and not any(config.zray_folder.iterdir()):
         config.zray_folder.rmdir()
 

@@ -214,7 +214,8 @@ class _ProcessDeath(ZrayError):
         parts = [str(self.args[0]) if self.args else ""]
         if self.pid:
             where = f"pid={self.pid}, node={self.node}" if self.node else f"pid={self.pid}"
-            parts.append(f"({where}: {self.exit_text or 'exit code unknown'})")
+            output = f"; output: zray logs {self.pid}" if self.log_tail else ""
+            parts.append(f"({where}: {self.exit_text or 'exit code unknown'}{output})")
         elif self.exit_text:
             parts.append(f"({self.exit_text})")
         text = " ".join(part for part in parts if part)

@@ -140,8 +140,6 @@ NAMES = {
     "zray.util.tracing": "Take the times in the tasks, and return them with the results.",
     "zray.util.state.StateApiClient": "Call the functions of `zray.util.state`.",
     "zray.util.state.get_job": "Look into `zray.util.state.list_jobs()`.",
-    "zray.util.state.get_log": "Read the files in the folder that `zray status` shows.",
-    "zray.util.state.list_logs": "Read the files in the folder that `zray status` shows.",
     "zray.util.state.list_cluster_events": "Read the log files in the folder that `zray status` shows.",
     "zray.util.state.list_runtime_envs": STATE,
     "zray.tune.durable": "Name the folder as `storage_path`.",

@@ -16,9 +16,11 @@ from ..api.sessions import require_runtime
 from ..on_import import shadows
 from ..wire.listing import ActorFact, ListWork, ObjectFact, TaskFact, WorkerFact, WorkListed
 from .placement_group import placement_group_table
+from .state_logs import get_log, list_logs
 
 __all__ = [
     "get_actor",
+    "get_log",
     "get_node",
     "get_objects",
     "get_placement_group",
@@ -26,6 +28,7 @@ __all__ = [
     "get_worker",
     "list_actors",
     "list_jobs",
+    "list_logs",
     "list_nodes",
     "list_objects",
     "list_placement_groups",

@@ -1,7 +1,7 @@
 """A worker's index of its log: which task has written which part, and when; a line of JSON for each part.
 
     {"t": 1700000000.5, "out": 4096, "err": 0, "task": "0a1b...", "name": "train"}
-    {"t": 1700000001.5, "out": 8192, "err": 0, "task": "0a1c...", "name": "step", "actor": "0a0f...", "class": "Trainer"}
+    {"t": 1700000001.5, "out": 8192, "err": 0, "task": "0a1c...", "name": "C.step", "actor": "0a0f...", "class": "C"}
 
 `out` and `err` are the lengths of the log and of its file of errors ahead of the part.  The first text of a task begins
 a part, and so does text that follows a second later, so that outputs of several workers can be put in order.  The file

@@ -254,8 +254,8 @@ def _start_node(
             os.close(descriptor)
     if why := session.why_logs_are_lost():
         print(
-            f"zray: the logs of this session go with it ({printable(why)}).  ZRAY_LOG_DIR names another folder for them; "
-            "ZRAY_LOG_BYTES=0 keeps none.",
+            f"zray: the logs of this session go with it ({printable(why)}).  ZRAY_LOG_DIR names another folder for "
+            "them; ZRAY_LOG_BYTES=0 keeps none.",
             file=sys.stderr,
         )
     return session, pid

@@ -5,8 +5,8 @@
             session.jsonl     facts in lines of JSON; locked by the node while it lives
             node.log ...      as in session.py
 
-The files lie there from the start, so that a kill -9 of all processes loses none.  The node that starts sweeps logs of
-ended sessions: those older than ZRAY_LOG_DAYS, and the oldest while all take more than ZRAY_LOG_BYTES.  Where the folder
+The files lie there from the start, so that a kill -9 of all processes loses none.  A node that starts sweeps logs of
+ended sessions: those older than ZRAY_LOG_DAYS, and the oldest while all take more than ZRAY_LOG_BYTES.  If the folder
 cannot be written, logs lie in the session's folder and go with it.
 
 Only modules of the node's first steps are imported (node/main.py).

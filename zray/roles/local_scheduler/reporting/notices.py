@@ -51,7 +51,9 @@ class Notices:
 
     def worker_died(self, task: Task, death: WorkerExited) -> None:
         """Report the retry of a task that may have killed a worker."""
-        self._retried(task, f"its worker died (pid={death.pid}, node={name_of(self.node.address)}: {death.cause})")
+        output = f"; output: zray logs {death.pid}" if death.log else ""
+        node = name_of(self.node.address)
+        self._retried(task, f"its worker died (pid={death.pid}, node={node}: {death.cause}{output})")
 
     def node_died(self, task: Task, node: str) -> None:
         """Report the retry of a task that may have begun on a lost node."""
