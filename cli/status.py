@@ -102,7 +102,7 @@ def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
         "trouble": status.trouble,
         "stalls": list(map(printable, status.stalls)),
         "node_id": status.node_id.hex(),
-        "logs": session.logs,
+        "logs": os.path.realpath(session.logs),
         "resources": resources(status.total, status.free, unit),
         "counts": dict(sorted(status.counts.items())),
         "started": session.started_at(),

@@ -117,7 +117,9 @@ def test_folder_that_cannot_be_used_is_told_in_one_line(tmp_path, folder, how):
 
 
 def test_index_has_no_secrets(tmp_path, folder):
-    script = write_script(tmp_path, PROGRAM.replace("log_to_driver", 'runtime_env={"env_vars": {"KEY": "hidden1"}}, log_to_driver'))
+    script = write_script(
+        tmp_path, PROGRAM.replace("log_to_driver", 'runtime_env={"env_vars": {"KEY": "hidden1"}}, log_to_driver')
+    )
     command = [sys.executable, str(script), "--password=hidden2"]
     subprocess.run(command, env={**environment(), "ZRAY_TOKEN": ""}, check=True, timeout=40)
     (name,) = names(folder)
@@ -169,7 +171,9 @@ def test_sweeps_at_a_time_do_no_harm(folder, monkeypatch):
     for number in range(40):
         ended(f"s{number:02}", size=10, days=9 if number < 39 else 0)
     code = "from zray.host.session.kept_logs import sweep; sweep()"
-    sweepers = [subprocess.Popen([sys.executable, "-c", code], env=environment(), stderr=subprocess.PIPE) for _ in "123"]
+    sweepers = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment(), stderr=subprocess.PIPE) for _ in "123"
+    ]
     assert [each.communicate(timeout=40)[1] for each in sweepers] == [b""] * 3
     assert names(folder) == ["s39"]
 

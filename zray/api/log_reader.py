@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..host.output.log_lines import ERROR, LATEST, PART, ROW, Log
 from ..host.output.truncation import NOT_KEPT, read_log
-from ..host.session.log_marks import mark_of, shown_name, unmarked
+from ..host.session.log_marks import index_name, mark_of, shown_name, unmarked
 from ..ids import OBJECT_ID_BYTES, TASK_ID_BYTES
 from .log_sessions import LogSession, read_lines
 
@@ -72,7 +72,7 @@ class WorkerLog:
     def __init__(self, session: LogSession, name: str) -> None:
         self.session, self.name = session, name
         self.path = os.path.join(session.folder, name)
-        self.index = f"{self.path.removesuffix('.log')}.tasks"
+        self.index = index_name(self.path)
         found = _WORKER.fullmatch(name)
         self.number, self.pid = (int(found[1]), int(found[2])) if found else (0, 0)
         self.log = Log(name, 0, folder=os.path.join(session.folder, "-"))

@@ -1,11 +1,11 @@
 """A worker's index of its log: which task has written which part, and when; a line of JSON for each part.
 
-    {"t": 1700000000.5, "out": 4096, "err": 0, "task": "0a1b...", "name": "train"}
-    {"t": 1700000001.5, "out": 8192, "err": 0, "task": "0a1c...", "name": "C.step", "actor": "0a0f...", "class": "C"}
+    {"t": 1700000000.5, "out": 4096, "task": "0a1b...", "name": "train"}
+    {"t": 1700000001.5, "out": 8192, "task": "0a1c...", "name": "C.step", "actor": "0a0f...", "class": "C", "called": ""}
 
-`out` and `err` are the lengths of the log and of its file of errors ahead of the part.  The first text of a task begins
-a part, and so does text that follows a second later, so that outputs of several workers can be put in order.  The file
-appears with the first part: few short actors print.
+`out` is the length of the log ahead of the part.  The first text of a task begins a part, and so does text that follows
+a second later: outputs of several workers can be put in order.  The file appears with the first part, since few short
+actors print.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import json
 
 from ...wire.task_spec import TaskSpec
+from ..session.log_marks import index_name
 
 PART_SECONDS = 1.0
 
@@ -24,9 +25,9 @@ PART_SECONDS = 1.0
 class TaskIndex:
     """The index of this worker's log."""
 
-    def __init__(self, log: str, errors: str, path: str) -> None:
-        self.log, self.errors, self.path = log, errors, path
-        self.descriptor = -1
+    def __init__(self, log: str) -> None:
+        self.log = log
+        self.descriptors: tuple[int, int] | None = None  # of the log and of the index
         self.task_id = b""
         self.noted_at = 0.0
 
@@ -40,21 +41,16 @@ class TaskIndex:
         actor: of which the task is a call (worker/actor_runner.py), or None.
         """
         self.task_id, self.noted_at = spec.task_id, time.monotonic()
-        facts: dict[str, Any] = {"t": time.time(), "out": _size(self.log), "err": _size(self.errors)}
-        facts |= {"task": spec.task_id.hex(), "name": name}
-        if actor is not None:
-            facts |= {"actor": actor.actor_id.hex(), "class": actor.options.class_name, "called": actor.options.name}
         try:
-            if self.descriptor < 0:
+            if self.descriptors is None:
+                log = os.open(self.log, os.O_PATH | os.O_CLOEXEC)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-                self.descriptor = os.open(self.path, flags, 0o600)
-            os.write(self.descriptor, json.encode(facts) + b"\n")
+                self.descriptors = log, os.open(index_name(self.log), flags, 0o600)
+            log, index = self.descriptors
+            facts = {"t": time.time(), "out": os.fstat(log).st_size, "task": spec.task_id.hex(), "name": name}
+            if actor is not None:
+                options = actor.options
+                facts |= {"actor": actor.actor_id.hex(), "class": options.class_name, "called": options.name}
+            os.write(index, json.encode(facts) + b"\n")
         except OSError:
             pass
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0

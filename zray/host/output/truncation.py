@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ..session.log_marks import errors_name
+from ..session.log_marks import errors_name, index_name
 
 # A larger log gives back all but its last LOG_BYTES_KEPT.  Its worker looks four times a second: a fast printer takes
 # more for a moment.
@@ -33,7 +33,7 @@ class LogRoom:
     """The disk space of a worker's log and of its file of errors."""
 
     def __init__(self, path: str) -> None:
-        self.paths = (path, errors_name(path), f"{path.removesuffix('.log')}.tasks")
+        self.paths = (path, errors_name(path), index_name(path))
         self.is_possible = True  # in this file system
 
     def look(self) -> None:

@@ -51,6 +51,11 @@ def errors_name(name: str) -> str:
     return f"{name.removesuffix('.log')}.err"
 
 
+def index_name(name: str) -> str:
+    """Return the name of the file beside a log that says which task has written which part (output/task_index.py)."""
+    return f"{name.removesuffix('.log')}.tasks"
+
+
 def unmarked(text: str) -> str:
     """Return the text of a log without its marks."""
     return _MARKS.sub("", text) if "\x1e" in text else text

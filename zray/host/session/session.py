@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ...store.segment import unlink_session
 from ...store.sweeper import LOCK, check_private, sweep, sweep_memory
-from .log_marks import errors_name
+from .log_marks import errors_name, index_name
 
 if TYPE_CHECKING:
     from .session_info import SessionInfo
@@ -182,10 +182,6 @@ class Session:
         """Return the path of the file for standard error of a worker's C code and child processes."""
         return errors_name(self.worker_log_path(worker_id, pid))
 
-    def task_index_path(self, worker_id: int, pid: int) -> str:
-        """Return the path of the file that says which task has written which part of a worker's log."""
-        return f"{self.worker_log_path(worker_id, pid).removesuffix('.log')}.tasks"
-
     def crash_path(self, worker_id: int, pid: int) -> str:
         """The stack of a worker's crash (crash_reports.py)."""
         return self.log_path(f"crash-{worker_id}-{pid}")
@@ -223,7 +219,7 @@ class Session:
         for folder in (*folders, self.logs):
             self._remove_file(os.path.join(folder, name))
         self._remove_file(self.worker_errors_path(worker_id, pid))
-        self._remove_file(self.task_index_path(worker_id, pid))
+        self._remove_file(index_name(self.worker_log_path(worker_id, pid)))
 
     def remove_empty_errors(self, worker_id: int, pid: int) -> None:
         """Remove the file of errors of a dead worker if empty."""

@@ -117,8 +117,7 @@ class Worker(Runtime):
         self.title = WorkerTitle(self)
         log = session.worker_log_path(worker_id, self.pid)
         self.log_room = LogRoom(log)
-        errors, index = session.worker_errors_path(worker_id, self.pid), session.task_index_path(worker_id, self.pid)
-        self.task_index = TaskIndex(log, errors, index)
+        self.task_index = TaskIndex(log)
         self.core_waits = CoreWaits()  # of the main thread, which constructs the worker
         self.drawn: dict[bytes, int] = {}  # generators with `max_buffered` that run here -> items that were drawn
         # Generators that are to run here again -> items that are not made again, and items that were drawn.
