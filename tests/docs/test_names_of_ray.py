@@ -43,7 +43,7 @@ def test_page_is_what_the_script_writes():
     [
         "from zray.tune.schedulers.pbt import PopulationBasedTrainingReplay",
         "from zray.tune.trainable.function_trainable import FunctionTrainable",
-        "from zray.util.state import get_log",
+        "from zray.util.state import get_job",
         "from zray.exceptions import RayChannelError",
         "import zray.tune.logger.aim",
         "import zray.dashboard.modules.job.sdk",

@@ -1,7 +1,7 @@
 """A worker's index of its log: which task has written which part, and when; a line of JSON for each part.
 
     {"t": 1700000000.5, "out": 4096, "task": "0a1b...", "name": "train"}
-    {"t": 1700000001.5, "out": 8192, "task": "0a1c...", "name": "C.step", "actor": "0a0f...", "class": "C", "called": ""}
+    {"t": 1700000001.5, "out": 8192, "task": "0a1c...", "name": "C.f", "actor": "0a0f...", "class": "C", "called": ""}
 
 `out` is the length of the log ahead of the part.  The first text of a task begins a part, and so does text that follows
 a second later: outputs of several workers can be put in order.  The file appears with the first part, since few short

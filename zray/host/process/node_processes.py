@@ -252,13 +252,14 @@ def _start_node(
     finally:
         for descriptor in ours:
             os.close(descriptor)
-    if why := session.why_logs_are_lost():
-        print(
-            f"zray: the logs of this session go with it ({printable(why)}).  ZRAY_LOG_DIR names another folder for "
-            "them; ZRAY_LOG_BYTES=0 keeps none.",
-            file=sys.stderr,
-        )
+    _say_if_logs_are_lost(session)
     return session, pid
+
+
+def _say_if_logs_are_lost(session: sessions.Session) -> None:
+    if why := session.why_logs_are_lost():
+        text = f"zray: the logs of this session go with it ({printable(why)}).  ZRAY_LOG_DIR names another folder for "
+        print(text + "them; ZRAY_LOG_BYTES=0 keeps none.", file=sys.stderr)
 
 
 def _write_options(pipe: int, data: bytes) -> None:

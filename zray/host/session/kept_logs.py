@@ -70,6 +70,8 @@ class KeptLogs:
             OSError: the folder cannot be made or written, or lies in memory.
         """
         root = log_root()
+        if not os.path.isabs(root):
+            raise OSError("this user has no home folder")
         os.makedirs(root, mode=0o700, exist_ok=True)
         check_private(root)
         if not os.environ.get("ZRAY_LOG_DIR") and is_in_memory(root):
@@ -96,13 +98,17 @@ class KeptLogs:
             os.write(self.descriptor, json.encode(facts) + b"\n")
 
     def end(self, reason: str, *, is_worth_keeping: bool) -> None:
-        """Note the end of the session.  Logs not worth keeping go if no worker has printed."""
-        names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
-        if not is_worth_keeping and not any(_has_output(os.path.join(self.folder, name)) for name in names):
-            self.remove()
+        """Note the end of the session, once.  Logs not worth keeping go if no worker has printed."""
+        if self.descriptor < 0:
             return
-        tidy(self.folder)
-        self.note(ended=time.time(), reason=reason)
+        names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
+        if is_worth_keeping or any(_has_output(os.path.join(self.folder, name)) for name in names):
+            tidy(self.folder)
+            self.note(ended=time.time(), reason=reason)
+        else:
+            self.remove()
+        os.close(self.descriptor)  # this process may go on, to join its cluster again
+        self.descriptor = -1
 
     def remove(self) -> None:
         """Remove the logs."""
