@@ -209,7 +209,6 @@ def _start_node(
         "is_bound": is_bound,
         "labels": labels,
         "cluster": cluster,
-        "program": os.path.basename(sys.argv[0]) if sys.argv else "",
         **spilling,
     }
     # Nameless: if this process is killed now, nothing remains.  The node switches to its log once it has a folder.
@@ -241,7 +240,7 @@ def _start_node(
         finally:
             os.close(its_end)
             os.close(told)
-        _write_options(teller, marshal.dumps(options))
+        _write_options(teller, marshal.dumps({**options, "program": _program()}))
         if meanwhile is not None:
             meanwhile()
         _wait_until_ready(session, pid, ready, early_log)
@@ -252,8 +251,12 @@ def _start_node(
     finally:
         for descriptor in ours:
             os.close(descriptor)
-    _say_if_logs_are_lost(session)
     return session, pid
+
+
+def _program() -> str:
+    """Return the name of the program's file: its arguments may have secrets."""
+    return os.path.basename(sys.argv[0]) if sys.argv else ""
 
 
 def _say_if_logs_are_lost(session: sessions.Session) -> None:
@@ -292,6 +295,7 @@ def _wait_until_ready(session: sessions.Session, pid: int, ready: int, early_log
         what = f"{how} before it was ready" if is_heard else f"was not ready after {NODE_START_SECONDS:g} s"
         wrote = f"It wrote:\n{log}" if log.strip() else f"It wrote nothing.  {WHAT_TO_SET}"
         raise ClusterLostError(f"The node process did not start: {interpreter()} {what}.  {wrote}")
+    _say_if_logs_are_lost(session)
 
 
 _KINDS: dict[bytes, Callable[[str], Exception]] = {
