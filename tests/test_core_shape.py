@@ -46,7 +46,6 @@ ADDED = {
     "folders of ended sessions": {"code lines": 8, "statements": 7},
     "hosted actors": {"files": 4, "code lines": 835, "statements": 701, "lines of imports": 84},
     "stacks and hung tasks": {"files": 2, "code lines": 90, "statements": 66, "lines of imports": 16},
-    "logs of ended sessions": {"files": 2, "code lines": 228, "statements": 175, "lines of imports": 24},
     "logs of ended sessions": {"files": 2, "code lines": 233, "statements": 184, "lines of imports": 24},
 }
 for added in ADDED.values():

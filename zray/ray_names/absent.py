@@ -50,8 +50,6 @@ ABILITIES = {
 }
 
 COMMANDS = {
-    "logs": "Read the files in the folder that `zray status` shows.",
-    "stack": "Run a sampler such as `py-spy`, with the pids that `zray status` shows.",
     "debug": "Run the program with `ZRAY_LOCAL=1`, and call `breakpoint()` in the task.",
     "dashboard": "Run `zray status`.",
     "up": "Start nodes over ssh, as docs/cluster.md shows.",

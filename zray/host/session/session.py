@@ -128,7 +128,6 @@ class Session:
                 os.mkdir(self.folder, 0o700)
                 is_made = True
         check_private(root)
-        os.mkdir(self.logs, 0o700)
         os.mkdir(self._sources, 0o700)
         if kept_logs:
             os.symlink(kept_logs, self.logs)
