@@ -127,8 +127,26 @@ def test_observation_of_evolution_beyond_32_bits_is_named():
         config.build_algo().train()
 
 
-def test_array_that_an_environment_writes_again_is_copied():
-    batch, policy = rollout(Clock)
+class ClockOfViews(Clock):
+    """Shows a view of the array."""
+
+    def step(self, action):
+        _, *others = super().step(action)
+        return self.array[:], *others
+
+
+class ClockOfTwo(Clock):
+    """Shows one of two arrays in turns."""
+
+    def step(self, action):
+        self.other = getattr(self, "other", self.array.copy())
+        self.array, self.other = self.other, self.array
+        return super().step(action)
+
+
+@pytest.mark.parametrize("clock", [Clock, ClockOfViews, ClockOfTwo])
+def test_array_that_an_environment_writes_again_is_copied(clock):
+    batch, policy = rollout(clock)
     assert batch.observations[:, 0, 0].tolist() == [0, 1, 2, 0, 1, 2, 0]
     assert batch.next_observations[:, 0, 0].tolist() == [1, 2, 3, 1, 2, 3, 1]
     _, last = policy.forward(np.full((1, 1), 3, np.float32))

@@ -38,6 +38,15 @@ __all__ = ["Batch", "Episode", "Group"]
 STEPS_MAX = 1_000_000
 
 
+def _own_count() -> int:
+    observation = np.zeros(1)
+    return sys.getrefcount(observation)
+
+
+# The reference count of an array that only one variable has, as this interpreter counts.
+OWN = _own_count()
+
+
 class Group(Places):
     """Environments that are stepped together.
 
@@ -259,6 +268,7 @@ class Group(Places):
         # Environments that are stepped; looked up once: a step takes microseconds, and so do calls for each reward.
         active = [(place, env.step) for place, env in enumerate(self.envs)]
         most = sys.float_info.max if clip_rewards else FLOAT_MAX
+        ndarray, count_of = np.ndarray, sys.getrefcount
         has_events, keeps_actions, counted = self.events is not None, self.taken is not None, policy.filter.fresh()
         rewards, terminated, ended = _zeros(steps, size)
         rows, actions, logs, parameters, values = (list[np.ndarray]() for _ in range(5))  # of each step
@@ -289,7 +299,9 @@ class Group(Places):
                     observation, reward, is_terminal, is_truncated, info = env_step(taken)
                 except Exception as error:
                     observation, reward, is_terminal, is_truncated, info = self._failed(place, taken, error, active)
-                observation = observation.copy() if type(observation) is np.ndarray else copied(observation)
+                # A plain array to which nothing else refers is written by nobody else.
+                if type(observation) is not ndarray or observation.base is not None or count_of(observation) > OWN:
+                    observation = copied(observation)
                 if not (type(reward) is float and -most <= reward <= most) and not is_finite(reward, most):
                     raise self._no_number(place, reward)
                 if has_events:
