@@ -15,7 +15,7 @@ MOST = {
 }
 # Features that came after the limits were set, and what each of them has added.
 ADDED = {
-    "cancel": {"files": 5, "code lines": 418, "statements": 344, "lines of imports": 57},
+    "cancel": {"files": 5, "code lines": 426, "statements": 352, "lines of imports": 57},
     "generators": {"files": 2, "code lines": 626, "statements": 546, "lines of imports": 42},
     "ends of pools": {"code lines": 7, "statements": 5, "lines of imports": 1},
     "spilling, files for values in use": {"files": 5, "code lines": 1191, "statements": 1037, "lines of imports": 51},
@@ -46,7 +46,7 @@ ADDED = {
     "folders of ended sessions": {"code lines": 8, "statements": 7},
     "hosted actors": {"files": 4, "code lines": 835, "statements": 701, "lines of imports": 84},
     "stacks and hung tasks": {"files": 2, "code lines": 90, "statements": 66, "lines of imports": 16},
-    "logs of ended sessions": {"files": 2, "code lines": 233, "statements": 184, "lines of imports": 24},
+    "logs of ended sessions": {"files": 2, "code lines": 244, "statements": 195, "lines of imports": 24},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

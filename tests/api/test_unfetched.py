@@ -1,6 +1,10 @@
 """Failures that nobody fetches: one line each on the program's terminal, none for those that it knows of."""
 
 from tests.scripts import run_script
+from zray.exceptions import decode_system_error
+from zray.roles.unfetched import unheard
+from zray.store.errors import serialize_cancellation, serialize_error
+from zray.store.values import to_bytes
 
 PROGRAM = """
 import time
@@ -126,3 +130,22 @@ zray.get(task.remote(0))
 def test_program_that_ends_soon_is_told_how_many_more_have_failed(tmp_path):
     lines = run_script(tmp_path, MANY).stderr.splitlines()
     assert len(lines) == 6 and lines[-1] == "zray: 15 further notices in 10 s left out here"
+
+
+def failed(error, name="outer"):
+    try:
+        raise error
+    except Exception as raised:
+        return bytes(to_bytes(serialize_error(raised, name)))
+
+
+def test_task_whose_child_was_cancelled_is_not_told():
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt as error:
+        cancelled = decode_system_error(serialize_cancellation(error, "inner"))
+    assert unheard(failed(cancelled)) == ""
+    follows = ValueError("own")
+    follows.__cause__ = cancelled
+    assert "failed, and nobody has fetched its result: ValueError: own" in unheard(failed(follows))
+    assert "ValueError: own" in unheard(failed(ValueError("own")))

@@ -134,7 +134,7 @@ def test_output_survives_a_kill_of_all_processes(tmp_path, folder):
     """
     with start_script(tmp_path, code, {"TMPDIR": str(tmp_path)}) as script:
         until(lambda: any("no end" in path.read_text() for path in folder.glob("*/worker-*.log")))
-        (session,) = folder.iterdir()
+        (session,) = folder.glob("[!.]*")
         (node,) = [int(pid) for pid in re.findall(r'"node_pid":(\d+)', (session / "session.jsonl").read_text())]
         family = [script.pid, node]
         for pid in family:
@@ -249,7 +249,7 @@ def test_nodes_of_a_cluster_are_one_group_and_others_are_named(cluster, monkeypa
     (row,) = [line for line in zray("logs").stdout.splitlines() if line.startswith("│")]
     assert row.split("│")[5].strip() == "3"
     lost = nodes.pop()
-    for path in folder.iterdir():
+    for path in folder.glob("[!.]*"):
         if f'"node_id":"{lost}"' in (path / "session.jsonl").read_text():
             path.rename(folder.parent / "elsewhere")
     result = zray("logs", lost)

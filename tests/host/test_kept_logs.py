@@ -11,7 +11,7 @@ import pytest
 from tests.gates import until
 from tests.scripts import environment, run_script, write_script
 from zray.host.session import kept_logs
-from zray.host.session.kept_logs import INDEX, KeptLogs, bounds, log_root, sweep
+from zray.host.session.kept_logs import INDEX, STAMP, SWEEP_SECONDS, KeptLogs, bounds, log_root, sweep, sweep_if_due
 
 DAY = 86_400.0
 PROGRAM = """
@@ -48,7 +48,7 @@ def ended(name, *, size=0, days=0.0):
 
 
 def names(folder):
-    return sorted(os.listdir(folder))
+    return sorted(name for name in os.listdir(folder) if name != STAMP)
 
 
 def run(tmp_path, **variables):
@@ -182,3 +182,18 @@ def test_start_of_a_session_sweeps(folder, start):
     ended("old", days=8)
     start(num_cpus=1)
     until(lambda: "old" not in names(folder))
+
+
+def test_sessions_that_start_within_a_minute_sweep_once(folder):
+    ended("old", days=8)
+    sweep_if_due()
+    assert names(folder) == []
+    ended("old", days=8)
+    sweep_if_due()
+    assert names(folder) == ["old"]
+    for name, seconds in (("old", -SWEEP_SECONDS - 1), ("older", 3_600)):  # a minute later; a clock that was set back
+        if name not in names(folder):
+            ended(name, days=8)
+        os.utime(folder / STAMP, (time.time() + seconds,) * 2)
+        sweep_if_due()
+        assert names(folder) == []

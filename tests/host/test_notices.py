@@ -45,9 +45,10 @@ STARTS = [
 ]
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_retries_and_restarts_are_told_once_each(wanted, tmp_path):
-    done = run_script(tmp_path, PROGRAM.replace("{wanted}", str(wanted)))
+@pytest.mark.parametrize("option, quiet, wanted", [(True, "0", True), (False, "0", False), (True, "1", False)])
+def test_retries_and_restarts_are_told_once_each(option, quiet, wanted, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZRAY_QUIET", quiet)
+    done = run_script(tmp_path, PROGRAM.replace("{wanted}", str(option)))
     assert done.returncode == 0, done.stderr
     for text in STARTS:
         assert done.stderr.count(f"zray: {text}") == wanted, done.stderr

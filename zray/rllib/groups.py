@@ -9,9 +9,11 @@ from __future__ import annotations
 import copy
 import math
 import sys
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from .batches import FLOAT_MAX, Batch, Cut, Episode, clipped, copied, is_finite, whole_episodes
 from .callbacks import BaseEnv, Events, LiveEpisode, MetricsLogger
@@ -40,7 +42,7 @@ STEPS_MAX = 1_000_000
 
 def _own_count() -> int:
     observation = np.zeros(1)
-    return sys.getrefcount(observation)
+    return getrefcount(observation)
 
 
 # The reference count of an array that only one variable has, as this interpreter counts.
@@ -263,12 +265,10 @@ class Group(Places):
             InvalidEnvironmentError: an environment raised, or gave what is no number; or an episode does not end.
         """
         self._start_states(policy)
-        size, distribution, observations = self.size, policy.distribution, self.observations
-        returns, lengths = self.returns, self.lengths
+        size, observations, returns, lengths = self.size, self.observations, self.returns, self.lengths
         # Environments that are stepped; looked up once: a step takes microseconds, and so do calls for each reward.
         active = [(place, env.step) for place, env in enumerate(self.envs)]
         most = sys.float_info.max if clip_rewards else FLOAT_MAX
-        ndarray, count_of = np.ndarray, sys.getrefcount
         has_events, keeps_actions, counted = self.events is not None, self.taken is not None, policy.filter.fresh()
         rewards, terminated, ended = _zeros(steps, size)
         rows, actions, logs, parameters, values = (list[np.ndarray]() for _ in range(5))  # of each step
@@ -290,7 +290,7 @@ class Group(Places):
             values.append(value)
             actions.append(action)
             logs.append(log_probability)
-            taken_by_all, rewards_of_step = rows_to_environment(distribution, action), rewards[step]
+            taken_by_all, rewards_of_step = rows_to_environment(policy.distribution, action), rewards[step]
             for place, env_step in active:
                 taken = taken_by_all[place]
                 if keeps_actions:
@@ -300,7 +300,7 @@ class Group(Places):
                 except Exception as error:
                     observation, reward, is_terminal, is_truncated, info = self._failed(place, taken, error, active)
                 # A plain array to which nothing else refers is written by nobody else.
-                if type(observation) is not ndarray or observation.base is not None or count_of(observation) > OWN:
+                if type(observation) is not ndarray or observation.base is not None or getrefcount(observation) > OWN:
                     observation = copied(observation)
                 if not (type(reward) is float and -most <= reward <= most) and not is_finite(reward, most):
                     raise self._no_number(place, reward)

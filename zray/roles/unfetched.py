@@ -31,6 +31,9 @@ _UNASKED = frozenset(
 # Ends of actors that a program has not asked for either: all calls get the same error.
 _CONSTRUCTORS = frozenset({"its constructor raised", "its state could not be restored"})
 _UNHEARD_CHARACTERS_MAX = 300
+# Lines between the exceptions of a traceback, and exceptions of cancelled tasks.
+_CHAINED = ("The above exception was the direct cause", "During handling of the above exception")
+_CANCELLED = ("zray.exceptions.TaskCancelledError: ", "zray.exceptions.TaskForceCancelledError: ")
 
 
 def of_constructor(error: bytes) -> bool:
@@ -54,7 +57,7 @@ def unheard(error: bytes) -> str:
                 where = f"{line}, pid={details['pid']}, node={details['node']}"
         else:
             name, text, pid, node, *_ = _decode(memoryview(error)[1:])
-            name, (said, line) = f"task {name}", _end_of(text)
+            name, (said, line) = f"task {name}", ("", "") if _is_cancellation(text) else _end_of(text)
             where = ", ".join(part for part in (line, f"pid={pid}", f"node={node}" if node else "") if part)
     except (MsgspecError, TypeError, ValueError, AttributeError, KeyError):
         return ""
@@ -64,6 +67,13 @@ def unheard(error: bytes) -> str:
     if len(said) > _UNHEARD_CHARACTERS_MAX:
         said = f"{said[:_UNHEARD_CHARACTERS_MAX]} [...]"
     return f"{name} failed, and nobody has fetched its result: {said}" + (f" ({where})" if where else "")
+
+
+def _is_cancellation(traceback: str) -> bool:
+    """Whether a task failed because another one was cancelled, whose value it wanted."""
+    last = max(traceback.rfind(line) for line in _CHAINED)  # the exception itself is behind those of which it came
+    lines = [line for line in traceback[max(last, 0) :].split("\n") if line and not line[0].isspace()]
+    return next((line for line in lines if not line.startswith(("Traceback ", *_CHAINED))), "").startswith(_CANCELLED)
 
 
 def _end_of(traceback: str) -> tuple[str, str]:

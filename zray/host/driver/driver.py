@@ -210,6 +210,8 @@ class Driver(Runtime):
             self.has_all_output = True
         elif type(message) is JobNotice:
             self.has_notices = True
+            if message.is_event and os.environ.get("ZRAY_QUIET") == "1":
+                return
             print(f"zray: {printable(message.text)}", file=sys.stderr, flush=True)
         elif type(message) is ProcessDropped:
             self.connection.over = f"The node has ended the link to this process: {message.reason}."

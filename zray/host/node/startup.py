@@ -68,7 +68,7 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
 
         node.tell_ready = tell_ready
     if node.kept_logs is not None:
-        threading.Thread(target=kept_logs.sweep, name="zray-logs", daemon=True).start()
+        threading.Thread(target=kept_logs.sweep_if_due, name="zray-logs", daemon=True).start()
     gc.collect()
     gc.freeze()
     # Records are structs without collector headers; the rest grows slowly, and is collected rarely.

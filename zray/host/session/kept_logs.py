@@ -28,6 +28,9 @@ INDEX = "session.jsonl"
 DAYS, BYTES = 7.0, 1 << 30
 # More sessions than anybody reads: the sweep of a start takes milliseconds.
 SESSIONS_MAX = 1_000
+# The time of the last sweep is that of this file.
+STAMP = ".swept"
+SWEEP_SECONDS = 60.0
 # A folder without an index may be one that is being made.
 WITHOUT_INDEX_S_MIN = 60.0
 BLOCK_BYTES = 512  # of st_blocks
@@ -176,6 +179,18 @@ def newest_change(folder: str) -> float:
         with suppress(OSError):
             return os.lstat(path).st_mtime
     return 0.0
+
+
+def sweep_if_due() -> None:
+    """Sweep, unless a session has done so within the last minute: programs may start many."""
+    stamp = os.path.join(log_root(), STAMP)
+    with suppress(OSError):
+        if 0 <= time.time() - os.lstat(stamp).st_mtime < SWEEP_SECONDS:
+            return
+    with suppress(OSError):
+        os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        os.utime(stamp)
+    sweep()
 
 
 def sweep() -> None:
