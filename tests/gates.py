@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 STEP_S = 0.002
+# A look may ask a node: after so many looks, further ones come at a distance that leaves others the machine.
+EARLY_LOOKS, LATE_STEP_S = 25, 0.01
 # A look and a step that take longer than this: the machine stood still, or had no time for us.
 STALL_S = 0.1
 DEADLINE_S = 20.0
@@ -18,10 +20,11 @@ def until(condition, deadline_s=DEADLINE_S):
     Stalls of the machine do not count towards the deadline, up to as much time again.
     """
     left, now = deadline_s, time.monotonic()
-    end = now + 2 * deadline_s
+    end, looks = now + 2 * deadline_s, 0
     while not (value := condition()):
         assert left > 0 and now < end, f"not true after {deadline_s} s: {condition}"
-        threading.Event().wait(STEP_S)
+        looks += 1
+        threading.Event().wait(STEP_S if looks < EARLY_LOOKS else LATE_STEP_S)
         before, now = now, time.monotonic()
         left -= min(now - before, STALL_S)
     return value
