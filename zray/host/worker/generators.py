@@ -117,9 +117,13 @@ def run_generator(worker: Worker, spec: TaskSpec, made: Iterator[Any]) -> bytes:
         for item in made:
             sender.send(item)
             sender.wait_for_room()
-            if cancelling is not None and cancelling.ends_generator(spec, sender.count):
+            if cancelling is None:
+                continue
+            if cancelling.ends_generator(spec, sender.count):
                 made.close()  # type: ignore[attr-defined]  # GeneratorExit at its `yield`, as in Ray
                 return serialize(sender.count).inband
+            if worker.actor is None:
+                cancelling.check(spec)  # its signal may come later, on a busy machine
     except BaseException as error:
         if error.__traceback__ is not None:
             error.__traceback__ = error.__traceback__.tb_next  # this frame is not the user's
