@@ -47,7 +47,7 @@ function look() {
 }
 function next() {
   if (!pages.length) { document.getElementById("found").textContent = btoa(JSON.stringify(found)); return; }
-  frame.onload = () => setTimeout(look, 200);
+  frame.onload = () => setTimeout(look, 20);
   frame.src = "/" + pages[0];
 }
 next();
