@@ -90,7 +90,7 @@ def test_output_is_found_after_the_end_by_all_that_it_has(ended):
     assert (line["task_name"], line["actor_id"]) == ("Trainer.step", ended["actor"])
 
 
-def test_what_is_not_there_is_an_error_in_words(ended):
+def test_name_that_no_log_has_is_an_error_in_words(ended):
     result = zray("logs", "nothing")
     assert result.returncode == 1 and "No output of 'nothing' is in the logs of 1 session" in result.stderr
     assert "No session 'none' has logs" in zray("logs", "--session", "none").stderr

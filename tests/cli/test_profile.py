@@ -86,7 +86,7 @@ def test_rate_is_bounded_without_py_spy_and_said_once(start, gate, tmp_path, py_
     zray.get(ref)
 
 
-def test_what_cannot_be_profiled_leaves_no_file(start, gate, tmp_path):
+def test_target_that_cannot_be_profiled_leaves_no_file(start, gate, tmp_path):
     start(num_cpus=2)
     refs = [outer.remote(gate) for _ in range(2)]
     running("outer", 2)

@@ -1,10 +1,11 @@
-"""Items of a generator that runs again: the node has some of them, and large ones of these are not stored again."""
+"""Items of a generator: of one that runs again, of which the node has some, and of one that is cancelled."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from zray.exceptions import ObjectStoreFullError
+from zray.host.worker.cancelling import Cancelling, TaskInterrupt
 from zray.host.worker.generators import replay, run_generator
 from zray.wire.task_spec import GivenItems, StoredValue, TaskOptions, TaskSpec, encode_options
 
@@ -123,3 +124,35 @@ def test_replay_gives_each_item_with_its_number():
     found = []
     replay(FakeWorker(), spec_of(is_generator=True), items(), None, lambda number, it: found.append((number, it.size)))
     assert [number for number, _ in found] == [0, 1, 2, 3, 4]
+
+
+def worker_that_cancels(actor):
+    worker = FakeWorker()
+    worker.actor = actor
+    worker.cancelling = Cancelling.__new__(Cancelling)  # the class itself would handle a signal of this process
+    worker.cancelling.worker, worker.cancelling.cancelled, worker.cancelling.raised_in = worker, {}, b""
+    return worker
+
+
+def cancelled_at(worker, number, ends):
+    """A generator whose cancellation is noted at an item, without a signal."""
+    try:
+        for count in range(100):
+            if count == number:
+                worker.cancelling.cancelled[TASK] = 0
+            yield count
+    finally:
+        ends.append("closed")
+
+
+def test_cancelled_generator_of_a_task_ends_at_its_next_item():
+    worker, ends = worker_that_cancels(None), []
+    with pytest.raises(TaskInterrupt):
+        run_generator(worker, spec_of(is_generator=True), cancelled_at(worker, 3, ends))
+    assert worker.said == [0, 1, 2, 3] and ends == ["closed"]
+
+
+def test_cancelled_generator_of_an_actor_is_closed_and_has_its_items():
+    worker, ends = worker_that_cancels(SimpleNamespace(recovery=None)), []
+    run_generator(worker, spec_of(is_generator=True), cancelled_at(worker, 3, ends))
+    assert worker.said == [0, 1, 2, 3] and ends == ["closed"]

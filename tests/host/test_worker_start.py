@@ -32,7 +32,7 @@ class Joined:
 
 @pytest.fixture
 def hooks(monkeypatch):
-    """What a runtime sets for its process, and would keep the worker alive."""
+    """Hooks that a runtime sets for its process, and that would keep the worker alive."""
     for name in ("on_restore", "resolve_future"):
         monkeypatch.setattr(object_ref, name, getattr(object_ref, name))
     monkeypatch.setattr(main, "begun_lines", SimpleNamespace())

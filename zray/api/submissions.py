@@ -30,7 +30,7 @@ class Submissions:
         insort(group, (counter_of(event.task_id), event.tasks, self._added, found))
 
     def find(self, task_id: bytes) -> Any:
-        """What was added with the record of a task's submission; None: there is no such record."""
+        """Return the facts added with the record of a task's submission; None: there is no such record."""
         group, counter = self._by_parent.get(task_id[:PARENT_HASH_BYTES], []), counter_of(task_id)
         place = bisect_right(group, (counter, math.inf)) - 1  # the last record that begins with the task or before
         for first, count, _, found in reversed(group[max(place + 1 - OVERLAPS_MAX, 0) : place + 1]):

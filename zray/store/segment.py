@@ -18,6 +18,7 @@ import fcntl
 import mmap
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 import posix_ipc
@@ -330,6 +331,22 @@ def unlink(name: str) -> bool:
     except posix_ipc.ExistentialError:
         return False
     return True
+
+
+def read_start(name: str, head_bytes: int, length_of: Callable[[bytes], int]) -> bytes | None:
+    """Return the beginning of a segment: its head, and the bytes behind it.  None: there is no such segment.
+
+    length_of: tells from the head how many bytes behind it are written.
+    """
+    try:
+        descriptor = os.open(_path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        head = os.pread(descriptor, head_bytes, 0)
+        return head + os.pread(descriptor, length_of(head), head_bytes)
+    finally:
+        os.close(descriptor)
 
 
 def event_ring_name(session: str, pid: int) -> str:

@@ -25,7 +25,7 @@ LANES_MAX = 254
 ASYNC_LANE = 255
 # Ids of one parent, with numbers that follow each other, begin alike.
 _ALIKE_BYTES = PARENT_HASH_BYTES + SALT_BYTES
-_KIND_BITS = 0xFF << 32  # in the constant part of a record
+_NAME_BITS = 0xFFFF  # in the constant part of a record
 
 
 class EventLog:
@@ -95,13 +95,11 @@ class EventLog:
     ) -> None:
         """Record a run: when it began, had its arguments (0.0: never), had run, and had stored its results."""
         key = spec.function_id + spec.options
-        facts = self.facts.get(key) or self._facts_of(key, spec)
-        facts = facts & ~_KIND_BITS | kind << 32 | lane << 56
+        name = (self.facts.get(key) or self._facts_of(key, spec)) & _NAME_BITS
+        failed, outcome = 0, Outcome.FINISHED
         if error is not None:
-            facts |= self.ring.number_of(type(error).__name__) << 16 | _outcome_of(error) << 40
-        serial, place = self.ring.next_record()
-        if serial < self.ring.limit or (place := self.ring.reserved(serial, place)):
-            WHOLE.pack_into(self.ring.memory, place, spec.task_id, begin, read or end, end, stored, facts, serial)
+            failed, outcome = self.ring.number_of(type(error).__name__), _outcome_of(error)
+        self.add(kind, spec.task_id, begin, read or end, end, stored, name, failed, outcome, lane=lane)
         if spec.deps:
             self.ring.add_dependencies([task_of(object_id) for object_id in spec.deps])
 

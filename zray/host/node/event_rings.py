@@ -5,11 +5,10 @@ A ring that is read while its process writes may have a torn record; the reader 
 
 from __future__ import annotations
 
-import os
 from collections import deque
 
 from ...store.event_ring import RECORDS_AT, reserved_bytes
-from ...store.segment import SHARED_MEMORY_FOLDER, event_ring_name, event_rings_of, unlink
+from ...store.segment import event_ring_name, event_rings_of, read_start, unlink
 
 # Bytes of the copies that are kept of ended processes; the oldest go.
 COPIES_BYTES_MAX = 16 << 20
@@ -50,12 +49,4 @@ class EventRings:
 
 def _read(name: str) -> bytes | None:
     """The written part of a ring; None: there is none."""
-    try:
-        descriptor = os.open(SHARED_MEMORY_FOLDER + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        head = os.pread(descriptor, RECORDS_AT, 0)
-        return head + os.pread(descriptor, reserved_bytes(head), RECORDS_AT)
-    finally:
-        os.close(descriptor)
+    return read_start(name, RECORDS_AT, reserved_bytes)

@@ -5,7 +5,6 @@ Nothing is read before somebody asks.  A process that has no metric has no page.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,7 +12,7 @@ from contextlib import suppress
 import msgspec
 
 from ...store.metric_page import HEADER, IN_USE_AT, SIZE, Facts, Sums, entry_of, page_of
-from ...store.segment import SHARED_MEMORY_FOLDER, metric_page_name, metric_pages_of, unlink
+from ...store.segment import metric_page_name, metric_pages_of, read_start, unlink
 from ...wire.events import RING_BYTES_MAX
 
 # Gauges of a node by their names: the description, and the count of the node's roles.
@@ -99,13 +98,4 @@ class MetricPages:
 
 def _read(name: str) -> bytes | None:
     """The part of a page in use; None: there is none."""
-    try:
-        descriptor = os.open(SHARED_MEMORY_FOLDER + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        head = os.pread(descriptor, HEADER.size, 0)
-        in_use = int.from_bytes(head[IN_USE_AT : IN_USE_AT + 8], "little")
-        return head + os.pread(descriptor, min(in_use, SIZE), len(head))
-    finally:
-        os.close(descriptor)
+    return read_start(name, HEADER.size, lambda head: min(int.from_bytes(head[IN_USE_AT:][:8], "little"), SIZE))
