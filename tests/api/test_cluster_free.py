@@ -8,13 +8,20 @@ from tests.gates import until
 from zray.exceptions import ObjectFreedError
 from zray.util import free
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from zray.util.state import list_objects
 
 ELEMENTS = 100_000
+PAGE = 4096
 
 
 def in_use():
     free_bytes = zray.available_resources()["object_store_memory"]
     return zray.cluster_resources()["object_store_memory"] - free_bytes
+
+
+def page_bytes(size):
+    """Return what the store takes for so many bytes."""
+    return -(-size // PAGE) * PAGE
 
 
 def test_values_are_freed_on_all_nodes(cluster):
@@ -32,7 +39,8 @@ def test_values_are_freed_on_all_nodes(cluster):
         if node["Resources"].get("CPU"):
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             zray.get(read_again.options(scheduling_strategy=there).remote([zray.put(np.ones(1))]))
-    code = in_use()  # this program's modules, on all nodes
+    code = 3 * page_bytes(max(entry["object_size"] for entry in list_objects()))  # its modules, on all nodes
+    until(lambda: in_use() == code)
     refs = [zray.put(np.ones(ELEMENTS)), make.remote(), make.remote()]
     until(lambda: in_use() > code)
     assert zray.get([read_again.remote([ref]) for ref in refs[:2]]) == [ELEMENTS, ELEMENTS]

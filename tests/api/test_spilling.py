@@ -289,7 +289,7 @@ def test_url_of_a_file_is_a_folder(tmp_path):
         assert files_in(tmp_path / "new") and zray.get(refs[0])[0] == 0
 
 
-def test_default_folder_is_the_sessions(monkeypatch):
+def test_default_folder_is_the_sessions(on_disk, monkeypatch):
     monkeypatch.delenv("ZRAY_SPILL_DIR", raising=False)
     zray.init(num_cpus=1, object_store_memory=STORE)
     try:
@@ -414,7 +414,7 @@ SMALL_MEMORY = """
 """
 
 
-def test_64_mebibytes_of_shared_memory_suffice():
+def test_64_mebibytes_of_shared_memory_suffice(on_disk):
     """A program in a mount namespace has a small /dev/shm, as a container has by default."""
     mount = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
     if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:

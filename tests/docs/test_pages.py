@@ -33,7 +33,7 @@ WORDS_MAX = 1_200
 
 
 @pytest.mark.parametrize("page", RUN)
-def test_programs_of_a_page_run_in_order_and_print_as_shown(page, tmp_path):
+def test_programs_of_a_page_run_in_order_and_print_as_shown(page, tmp_path, on_disk):
     found = programs(page)
     result = run_script(tmp_path, "".join(f"print({MARK!r}, flush=True)\n{code}\n" for code, _ in found), timeout_s=55)
     assert result.returncode == 0, result.stderr

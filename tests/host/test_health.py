@@ -43,7 +43,7 @@ def take_away(path):
 
     A folder is renamed first: no process can make files in it while its entries are removed one by one.
     """
-    place = tempfile.mkdtemp()  # of the file system that sessions lie in
+    place = tempfile.mkdtemp(dir=os.path.dirname(path))  # of the same file system
     try:
         os.rename(path, os.path.join(place, "taken"))
     finally:

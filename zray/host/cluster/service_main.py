@@ -263,7 +263,6 @@ def main() -> None:
         os._exit(1)
     if options.get("is_hosted"):
         host.say_ready()  # the head admits this replica once the address is reported
-    gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     gc.enable()

@@ -69,8 +69,7 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
         node.tell_ready = tell_ready
     if node.kept_logs is not None:
         threading.Thread(target=kept_logs.sweep_if_due, name="zray-logs", daemon=True).start()
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # a collection first would take a tenth of the start, for cycles of imports that never grow
     # Records are structs without collector headers; the rest grows slowly, and is collected rarely.
     gc.set_threshold(100_000, 50, 100)
     gc.enable()

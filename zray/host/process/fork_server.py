@@ -271,7 +271,6 @@ def main() -> None:
             os._exit(1)  # no child exists that would have to be ended
         # All memory of now is shared with all workers: never scan, never touch it.  A worker enables the collector.
         look_around()
-        gc.collect()
         gc.freeze()
         set_title("zray: fork server")
         server.run()
