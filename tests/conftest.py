@@ -17,6 +17,7 @@ from tests.leftovers import Leftovers
 # Every process that descends from this run carries this in its environment, also when its parent is gone.
 RUN_MARK = f"ZRAY_TEST_RUN={os.getpid()}-{os.urandom(4).hex()}"
 LEFTOVER_DEADLINE_S = 20.0
+MOUNTED = "zray-tests-"  # the source of a mount, before the pid of its run
 
 
 # The same examples in every run, on every machine; --hypothesis-profile=random looks for new ones.
@@ -33,8 +34,14 @@ def mount_memory(folder):
     The file system of a disk looks long for a free inode among thousands that were removed a moment ago: 170 us a file,
     which took a tenth of a run.
     """
-    command = ["mount", "-t", "tmpfs", "-o", "mode=0700,size=4g", "zray-tests", folder]
-    return os.geteuid() == 0 and subprocess.run(command, capture_output=True).returncode == 0
+    if os.geteuid() != 0:
+        return False
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        source, place, *_ = line.split()
+        if source.startswith(MOUNTED) and not os.path.exists(f"/proc/{source.removeprefix(MOUNTED)}"):
+            subprocess.run(["umount", "--lazy", place], capture_output=True)  # of a run that was killed
+    command = ["mount", "-t", "tmpfs", "-o", "mode=0700,size=4g", f"{MOUNTED}{os.getpid()}", folder]
+    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 def pytest_configure(config):

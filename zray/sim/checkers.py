@@ -114,8 +114,8 @@ class Checkers:
         """Check that all tables and queues of a role, or of a process, are within their limits."""
         for role in roles:
             if exceeds_bounds(role):
-                exceeded = [bound for bound in bounds_of(role) if bound[1] > bound[2]]
-                raise AssertionError(f"too much at {address}: (what, count, at most) {exceeded}")
+                what, count, count_max = next(bound for bound in bounds_of(role) if bound[1] > bound[2])
+                raise AssertionError(f"{count} {what} at {address}, at most {count_max} allowed")
 
     def actors_are_served_once(self) -> None:
         """Check that no two live processes serve one actor, except on fenced or suspended nodes."""
