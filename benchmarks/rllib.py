@@ -15,6 +15,7 @@ import json
 import os
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -140,11 +141,18 @@ def sampler(choice: Choice) -> list[Row]:
     return rows
 
 
+# After the first actors, the fork server imports torch for later ones, on one of two cores.
+PRELOADING_SECONDS = 5.0
+
+
 def workers(choice: Choice) -> list[Row]:
     """Rollouts of two actors, beside one, beside AsyncVectorEnv, and beside Ray's RLlib."""
     from .rllib_loads import AsyncVector, Workers
 
     one, two = (Workers("CartPole-v1", ENVIRONMENTS, count) for count in (1, 2))
+    ends = time.monotonic() + PRELOADING_SECONDS
+    while time.monotonic() < ends:
+        two.steps_per_second()
     rate, _, ratio = in_turns(two.steps_per_second, one.steps_per_second)
     one.close()
     vector = AsyncVector("CartPole-v1", 2 * ENVIRONMENTS)
