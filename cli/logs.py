@@ -69,8 +69,8 @@ def logs(
     if asked and _is_file(asked):
         _show_files(groups, asked, tail)
         return
-    wanted = Wanted(asked)
-    group = next((group for group in groups if has(group, wanted)), None)
+    found = ((group, wanted) for wanted in (Wanted(asked), Wanted(asked, is_pid=False)) for group in groups)
+    group, wanted = next(((group, wanted) for group, wanted in found if has(group, wanted)), (None, Wanted(asked)))
     if group is None and asked:
         others = sorted({node for group in groups for node in _others(group)})
         raise click.ClickException(_unknown(asked, groups, [node for node in others if node.startswith(asked)]))

@@ -32,6 +32,7 @@ ADDED = {
     "detached actors whose creator has ended": {"code lines": 3, "statements": 3},
     "event records": {"files": 5, "code lines": 568, "statements": 451, "lines of imports": 45},
     "tasks and actors in the order of their requests": {"code lines": 8, "statements": 1},
+    "fork servers of nodes without CPUs": {"code lines": 9, "statements": 8, "lines of imports": 1},
     "values on disk, mapped where they lie": {"code lines": 26, "statements": 22, "lines of imports": 2},
     "generators of recoverable actors": {
         "files": 1,

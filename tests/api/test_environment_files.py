@@ -79,7 +79,7 @@ def test_an_imported_module_stands_for_its_files(session, library, monkeypatch):
     monkeypatch.syspath_prepend(str(library["package"].parent))
     modules = [__import__("package"), __import__("single")]
     for name in ("package", "single"):
-        monkeypatch.delitem(sys.modules, name)
+        del sys.modules[name]  # for good: other tests have modules of these names
     own = look.options(runtime_env={"py_modules": modules})
     assert zray.get(own.remote("package", "single"), timeout=30)[2] == ["package", "single"]
 

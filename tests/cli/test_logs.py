@@ -90,6 +90,14 @@ def test_output_is_found_after_the_end_by_all_that_it_has(ended):
     assert (line["task_name"], line["actor_id"]) == ("Trainer.step", ended["actor"])
 
 
+def test_number_is_a_process_or_else_the_beginning_of_an_id(ended, folder):
+    (session,) = folder.glob("*/session.jsonl")
+    session.write_text(session.read_text().replace(ended["node"], "123456" + ended["node"][6:]))
+    assert len(shown("123456")) == 8
+    session.write_text(session.read_text().replace("123456", f"{ended['pid']:>06}"[:6]))
+    assert shown(ended["pid"]) == ["step 0", "step 1", "step 2"]
+
+
 def test_name_that_no_log_has_is_an_error_in_words(ended):
     result = zray("logs", "nothing")
     assert result.returncode == 1 and "No output of 'nothing' is in the logs of 1 session" in result.stderr

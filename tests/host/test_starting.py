@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from msgspec import msgpack
 
 import zray
-from tests.gates import DEADLINE_S
+from tests.gates import DEADLINE_S, until
 from tests.scripts import start_script
 from zray.host.node import worker_processes
 from zray.host.node.worker_processes import Workers
@@ -154,3 +155,17 @@ def test_nothing_is_left_of_a_cluster_whose_program_is_killed(tmp_path, leftover
         assert driver.stdout.readline() == "it runs\n", driver.stderr.read()
         driver.kill()
     leftovers.assert_none(LEFTOVER_DEADLINE_S)
+
+
+def has_numpy(pid):
+    """Whether a process has imported numpy."""
+    return "/numpy/" in Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_fork_server_of_node_without_cpus_imports_with_its_first_worker(start):
+    context = start(num_cpus=0)
+    pid = Session(context.address_info["session_name"]).read_info().fork_server_pid
+    until(lambda: Path(f"/proc/{pid}/comm").read_text() == "zray: fork serv\n")
+    assert not has_numpy(pid)
+    assert zray.get(zray.remote(num_cpus=0)(os.getpid).remote()) != os.getpid()
+    assert has_numpy(pid)

@@ -152,13 +152,18 @@ class WorkerLog:
 
 
 class Wanted:
-    """Output that a user names: by task, function, actor, class, process, worker or node."""
+    """Output that a user names: by task, function, actor, class, process, worker or node.
 
-    def __init__(self, what: str = "") -> None:
+    Args:
+        what: the name, number or beginning of an id; "": all.
+        is_pid: a short number is a process, and no beginning of an id.
+    """
+
+    def __init__(self, what: str = "", *, is_pid: bool = True) -> None:
         self.what = what
         lowered = what.lower()
         is_id = len(what) >= ID_CHARACTERS_MIN and not set(lowered) - set("0123456789abcdef")
-        is_id = is_id and not (what.isdecimal() and len(what) <= PID_DIGITS_MAX)
+        is_id = is_id and not (is_pid and what.isdecimal() and len(what) <= PID_DIGITS_MAX)
         if len(lowered) == 2 * OBJECT_ID_BYTES:  # of an object that the task returns
             lowered = lowered[: 2 * TASK_ID_BYTES]
         self.id = lowered if is_id else ""

@@ -90,14 +90,14 @@ def get_log(
     if follow and (filename is not None or tail >= 0):
         raise NotImplementedError("get_log(follow=True) takes actor_id, task_id or pid, without tail.")
     group = _nodes(session, node_id, are_all=True)
-    lines = _of_file(group, filename) if filename is not None else _of(group, str(given[0]), suffix, follow)
+    wanted = log_reader.Wanted(str(given[0]), is_pid=pid is not None)
+    lines = _of_file(group, filename) if filename is not None else _of(group, wanted, suffix, follow)
     return iter(deque(lines, maxlen=tail)) if tail >= 0 else lines
 
 
-def _of(group: list[LogSession], what: str, suffix: str, follow: bool) -> Iterator[str]:
-    wanted = log_reader.Wanted(what)
+def _of(group: list[LogSession], wanted: log_reader.Wanted, suffix: str, follow: bool) -> Iterator[str]:
     if not follow and not log_reader.has(group, wanted):
-        raise ValueError(f"No output of {what} is in the logs of session {group[0].name} on this machine.")
+        raise ValueError(f"No output of {wanted.what} is in the logs of session {group[0].name} on this machine.")
     found: Iterable[log_reader.LogLine] = (log_reader.follow if follow else log_reader.lines)(group, wanted)
     return (f"{line.text}\n" for line in found if line.is_error == SUFFIXES[suffix])
 

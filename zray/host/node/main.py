@@ -56,7 +56,8 @@ def main() -> None:
         # at once: a fork server takes longer to start than a node.)
         seed = "" if joins or has_plan(cluster) else chosen_hash_seed()
         options["hash_seed"] = seed
-        fork_server = launch_fork_server(session, seed) if seed else None
+        is_idle = not options["total"].get("CPU")
+        fork_server = launch_fork_server(session, seed, is_idle=is_idle) if seed else None
         set_title("zray: node")
         from . import startup
 

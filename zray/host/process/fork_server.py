@@ -31,6 +31,7 @@ from ...store.libraries import look_around
 from ..output.worker_output import worker_streams
 from ..session.session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, Session
 from .crash_reports import close_stack, keep_stack, open_stack
+from .launch_fork_server import LATER
 from .math_threads import threads
 from .preloading import Preloading
 from .process_utils import adopt_orphans, children_of, end_children, end_process, end_with_parent, wait_for_end
@@ -61,6 +62,7 @@ class ForkServer:
         signal.set_wakeup_fd(self.ends_in, warn_on_full_buffer=False)
         self.poll = select.poll()
         self.preloading = Preloading()
+        self.is_loaded = False
         for descriptor in (connection.fileno(), node_pidfd, self.ends, self.preloading.lines):
             self.poll.register(descriptor, select.POLLIN)
 
@@ -117,8 +119,26 @@ class ForkServer:
         except OSError:
             pass
 
+    def load(self) -> bool:
+        """Import the modules of workers.  Returns whether the node still needs them."""
+        try:
+            for _ in preload():
+                if wait_for_end(self.node_pidfd, 0.0):
+                    return False  # on a busy machine the rest takes long
+        except Exception:
+            traceback.print_exc()  # into the log, whose end the node shows
+            sys.stderr.flush()
+            os._exit(1)  # no child exists that would have to be ended
+        # All memory of now is shared with all workers: never scan, never touch it.  A worker enables the collector.
+        look_around()
+        gc.freeze()
+        self.is_loaded = True
+        return True
+
     def start(self, worker: str, worker_id: int) -> None:
         """Fork a worker."""
+        if not self.is_loaded and not self.load():
+            return
         stack = open_stack()
         try:
             pid = os.fork()
@@ -248,8 +268,8 @@ def preload() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run a fork server.  argv: session name, session root; for an environment's: idle seconds, its lock's
-    descriptor.
+    """Run a fork server.  argv: session name, session root; LATER, where the first worker may be long in coming; for an
+    environment's: idle seconds, its lock's descriptor.
     """
     name, root, *more = sys.argv[1:]
     adopt_orphans()
@@ -257,22 +277,12 @@ def main() -> None:
     connection = socket.socket(fileno=CONNECTION_DESCRIPTOR)
     connection.set_inheritable(False)
     os.set_inheritable(NODE_DESCRIPTOR, False)
-    if more:
+    if len(more) > 1:
         os.set_inheritable(int(more[1]), False)  # inherited by workers, but not by their child processes
-    server = ForkServer(Session(name, root), connection, NODE_DESCRIPTOR, float(more[0]) if more else None)
+    server = ForkServer(Session(name, root), connection, NODE_DESCRIPTOR, float(more[0]) if len(more) > 1 else None)
     try:
-        try:
-            for _ in preload():
-                if wait_for_end(NODE_DESCRIPTOR, 0.0):
-                    return  # no longer needed: on a busy machine the rest takes long
-        except Exception:
-            traceback.print_exc()  # into the log, whose end the node shows
-            sys.stderr.flush()
-            os._exit(1)  # no child exists that would have to be ended
-        # All memory of now is shared with all workers: never scan, never touch it.  A worker enables the collector.
-        look_around()
-        gc.freeze()
-        set_title("zray: fork server")
-        server.run()
+        if more == [LATER] or server.load():
+            set_title("zray: fork server")
+            server.run()
     finally:
         server.end()

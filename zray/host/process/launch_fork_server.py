@@ -11,12 +11,16 @@ from ..session.session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, REQUEST_DE
 from .interpreter import HASH_SEED_VARIABLE
 from .spawn import spawn
 
+# Argument of a fork server that imports the modules of workers with the first of these.
+LATER = "later"
 
-def launch_fork_server(session: Session, hash_seed: str) -> tuple[int, socket.socket]:
-    """Start the fork server; return its pid, and the node's end of the connection.  hash_seed: of workers
-    (interpreter.py).
+
+def launch_fork_server(session: Session, hash_seed: str, *, is_idle: bool = False) -> tuple[int, socket.socket]:
+    """Start the fork server; return its pid, and the node's end of the connection.
+
+    hash_seed: of workers (interpreter.py).  is_idle: the node has no CPU, so perhaps it never starts a worker.
     """
-    return _launch(session, hash_seed, "zray.host.process.fork_server", "fork-server")
+    return _launch(session, hash_seed, "zray.host.process.fork_server", "fork-server", (LATER,) * is_idle)
 
 
 def launch_environment_server(

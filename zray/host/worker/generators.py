@@ -77,12 +77,13 @@ class ItemSender:
             if getattr(worker, "actor", None) is not None:
                 worker.cancelling.closes_at(self.spec, self.count + 1)  # a replay finds room
             raise
-        if type(stored) is StoredValue:
+        is_large = type(stored) is StoredValue
+        if is_large:
             self._order(serialized.size)
         is_full = worker.say_item(task_id, self.count, stored, serialized.contained)
         self.count += 1
         now = time.perf_counter()
-        if is_full or now - self.sent_at > SEND_SECONDS:
+        if is_full or is_large or now - self.sent_at > SEND_SECONDS:  # a large one's frame costs less than its copy
             self.sent_at = now
             worker.flush()
             worker.wait_for_room()
