@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 # Items leave at least so often; the first one leaves at once.
 SEND_SECONDS = 0.001
+# Large items leave when there are so many bytes of them.  A frame each would cost a third of the rate.
+LARGE_BYTES_MAX = 2 << 20
 # Space is asked for before so many further items are made, for at most so many bytes of them.
-AHEAD_COUNT = 4
+AHEAD_COUNT = 8
 AHEAD_BYTES_MAX = 8 << 20
 
 
@@ -33,6 +35,7 @@ class ItemSender:
         self.spec = spec
         self.count = 0
         self.sent_at = 0.0
+        self.large_bytes = 0  # of items in the store that have not been sent
         self.ordered: list[bytes] = []  # items for which there may be space already
         self.max_buffered = parse_options(spec.options).max_buffered
         self.given, drawn = worker.again.pop(spec.task_id, (GivenItems(), 0))
@@ -83,8 +86,9 @@ class ItemSender:
         is_full = worker.say_item(task_id, self.count, stored, serialized.contained)
         self.count += 1
         now = time.perf_counter()
-        if is_full or is_large or now - self.sent_at > SEND_SECONDS:  # a large one's frame costs less than its copy
-            self.sent_at = now
+        self.large_bytes += serialized.size if is_large else 0
+        if is_full or self.large_bytes > LARGE_BYTES_MAX or now - self.sent_at > SEND_SECONDS:
+            self.sent_at, self.large_bytes = now, 0
             worker.flush()
             worker.wait_for_room()
         else:
