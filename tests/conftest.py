@@ -28,6 +28,11 @@ hypothesis.settings.register_profile("random", **PROFILE)
 hypothesis.settings.load_profile("fixed")
 
 
+def short_folder():
+    """Make a folder with a short path: sockets lie below it."""
+    return tempfile.mkdtemp(prefix="zt", dir="/tmp" if os.path.isdir("/tmp") else None)
+
+
 def mount_memory(folder):
     """Let a folder lie in memory where this user may mount a file system, and return whether it does.
 
@@ -59,7 +64,7 @@ def pytest_configure(config):
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     if hasattr(config, "workerinput"):
         config.option.basetemp = None  # the folder of a run of xdist has too long a path for sockets below it
-    folder = tempfile.mkdtemp(prefix="zt", dir="/tmp" if os.path.isdir("/tmp") else None)
+    folder = short_folder()
     config.zray_folder, config.zray_is_mounted = Path(folder), mount_memory(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     logs = os.path.join(folder, "logs")  # not the user's own; gone with the run
@@ -100,7 +105,7 @@ def leftovers(request):
 @pytest.fixture
 def on_disk(monkeypatch):
     """Sessions of this test keep their folders on a disk, where a full store spills to."""
-    folder = tempfile.mkdtemp(prefix="zt", dir="/tmp" if os.path.isdir("/tmp") else None)
+    folder = short_folder()
     monkeypatch.setenv("TMPDIR", folder)
     yield folder
     remove_caches_of_torch(Path(folder))

@@ -94,7 +94,7 @@ def test_number_is_a_process_or_else_the_beginning_of_an_id(ended, folder):
     (session,) = folder.glob("*/session.jsonl")
     session.write_text(session.read_text().replace(ended["node"], "123456" + ended["node"][6:]))
     assert len(shown("123456")) == 8
-    session.write_text(session.read_text().replace("123456", f"{ended['pid']:>06}"[:6]))
+    session.write_text(session.read_text().replace("123456", (ended["pid"] + "000000")[:6]))
     assert shown(ended["pid"]) == ["step 0", "step 1", "step 2"]
 
 

@@ -34,8 +34,7 @@ Row = tuple[str, Any, str, Get, Get | None]
 Rows = tuple[list[Row], list[Row], list[Row]]  # all; those with limits; those where what is there says more
 
 
-def size_of(value: Any) -> int:
-    """Return a count, or the length of a table."""
+def _size(value: Any) -> int:
     return value if value.__class__ is int else len(value)
 
 
@@ -67,7 +66,7 @@ def _declared(cls: type) -> Rows:
     return rows
 
 
-def rows_of(whole: Any) -> Rows:
+def _rows_of(whole: Any) -> Rows:
     """Return the rows of an object and its lasting parts, found once and cached; records have no parts."""
     attributes = getattr(whole, "__dict__", None)
     if attributes is None:
@@ -87,34 +86,43 @@ def rows_of(whole: Any) -> Rows:
     return attributes["_rows"]  # type: ignore[no-any-return]
 
 
-def wholes_of(root: Any) -> Iterator[tuple[str, Any, Rows]]:
-    """Yield (path, object, rows) of a role, of transient parts, and of the records in the role's tables."""
-    found = [(type(root).__name__, root)]
+def wholes_of(root: Any) -> Iterator[tuple[tuple[Any, ...], Any, Rows]]:
+    """Yield (path, object, rows) of a role, of transient parts, and of the records in the role's tables.
+
+    A path is in parts: nearly nobody needs its text.
+    """
+    found: list[tuple[tuple[Any, ...], Any]] = [((type(root).__name__,), root)]
     for path, whole in found:
-        rows = rows_of(whole)
+        rows = _rows_of(whole)
         yield path, whole, rows
         for name, part, _, get, _ in rows[2]:
             value = get(whole if part is None else part)
             if isinstance(value, dict):
-                named = ((key.hex() if type(key) is bytes else key, each) for key, each in value.items())
-                found += [(f"{path}.{name}[{key}]", each) for key, each in named]
+                found += [((*path, ".", name, "[", key, "]"), each) for key, each in value.items()]
             elif value is not None:
-                found.append((f"{path}.{name}", value))
+                found.append(((*path, ".", name), value))
 
 
-def bounds_of(root: Any) -> Iterator[Bound]:
-    """Yield the bounds of a role and its parts."""
+def _text_of(*path: Any) -> str:
+    return "".join(part.hex() if type(part) is bytes else str(part) for part in path)
+
+
+def bounds_of(root: Any, *, broken: bool = False) -> Iterator[Bound]:
+    """Yield the bounds of a role and its parts.  broken: only exceeded bounds."""
     for path, whole, rows in wholes_of(root):
         for name, part, _, get, limit in rows[1]:
             there = whole if part is None else part
-            if limit is not None and (most := limit(there)) is not None:
-                yield f"{path}.{name}", size_of(get(there)), size_of(most)
+            count = _size(get(there))
+            # Nearly all tables are empty: their limits are not asked for.
+            if (count or not broken) and limit is not None and (most := limit(there)) is not None:
+                if not broken or count > _size(most):
+                    yield _text_of(*path, ".", name), count, _size(most)
 
 
 def left_of(root: Any, kind: str) -> dict[str, Any]:
     """Return the non-empty tables of a kind, by path."""
     return {
-        f"{path}.{name}": value
+        _text_of(*path, ".", name): value
         for path, whole, rows in wholes_of(root)
         for name, part, its, get, _ in rows[0]
         if its == kind and (value := get(whole if part is None else part))

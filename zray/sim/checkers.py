@@ -11,7 +11,7 @@ from ..ids import is_put, task_of
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.shard import GcsShard
 from ..roles.gcs.tables import TaskRecord, parents_of
-from ..roles.kept import bounds_of, left_of, rows_of, size_of
+from ..roles.kept import bounds_of, left_of
 from ..roles.local_scheduler.tasks.pool import LIMITED_MAX
 from ..roles.monitor import Monitor
 from .gpus import check_shared
@@ -112,10 +112,8 @@ class Checkers:
 
     def bounds_are_kept(self, address: str, *roles: Any) -> None:
         """Check that all tables and queues of a role, or of a process, are within their limits."""
-        for role in roles:
-            if exceeds_bounds(role):
-                what, count, count_max = next(bound for bound in bounds_of(role) if bound[1] > bound[2])
-                raise AssertionError(f"{count} {what} at {address}, at most {count_max} allowed")
+        for what, count, count_max in (bound for role in roles for bound in bounds_of(role, broken=True)):
+            raise AssertionError(f"{count} {what} at {address}, at most {count_max} allowed")
 
     def actors_are_served_once(self) -> None:
         """Check that no two live processes serve one actor, except on fenced or suspended nodes."""
@@ -328,26 +326,6 @@ class Checkers:
 def shard_of(task_id: bytes, shards: int) -> int:
     """Return the number of the shard to which a task id hashes."""
     return int.from_bytes(task_id[6:16], "big") % shards
-
-
-def exceeds_bounds(role: Any) -> bool:
-    """Return whether a role's table or queue has more entries than it may have; no path is put together (kept.py)."""
-    wholes = [role]
-    for whole in wholes:
-        rows = rows_of(whole)
-        for _, part, _, get, limit in rows[1]:
-            owner = whole if part is None else part
-            # Nearly all tables are empty: their limits are not asked for.
-            if (found := get(owner)) and limit is not None and (most := limit(owner)) is not None:
-                if size_of(found) > size_of(most):
-                    return True
-        for _, part, _, get, _ in rows[2]:
-            found = get(whole if part is None else part)
-            if isinstance(found, dict):
-                wholes += found.values()
-            elif found is not None:
-                wholes.append(found)
-    return False
 
 
 def nothing(collection: Any, what: str) -> None:

@@ -25,7 +25,7 @@ class EventRings:
     def process_ended(self, pid: int) -> None:
         """Copy the ring of a process that has ended, and remove it."""
         name = event_ring_name(self.session, pid)
-        data = _read(name)
+        data = read_start(name, RECORDS_AT, reserved_bytes)
         if data is None:
             return
         unlink(name)
@@ -37,16 +37,11 @@ class EventRings:
     def read(self, bytes_max: int) -> tuple[list[bytes], int]:
         """The rings, as many as fit into so many bytes, and the number of the others."""
         found, left_out, size = [], 0, 0
-        living = (data for name in event_rings_of(self.session) if (data := _read(name)) is not None)
-        for data in (*living, *reversed(self.copies)):
+        living = (read_start(name, RECORDS_AT, reserved_bytes) for name in event_rings_of(self.session))
+        for data in (*filter(None, living), *reversed(self.copies)):
             if size + len(data) > bytes_max:
                 left_out += 1
             else:
                 found.append(data)
                 size += len(data)
         return found, left_out
-
-
-def _read(name: str) -> bytes | None:
-    """The written part of a ring; None: there is none."""
-    return read_start(name, RECORDS_AT, reserved_bytes)

@@ -80,13 +80,12 @@ class ItemSender:
             if getattr(worker, "actor", None) is not None:
                 worker.cancelling.closes_at(self.spec, self.count + 1)  # a replay finds room
             raise
-        is_large = type(stored) is StoredValue
-        if is_large:
+        if type(stored) is StoredValue:
             self._order(serialized.size)
+            self.large_bytes += serialized.size
         is_full = worker.say_item(task_id, self.count, stored, serialized.contained)
         self.count += 1
         now = time.perf_counter()
-        self.large_bytes += serialized.size if is_large else 0
         if is_full or self.large_bytes > LARGE_BYTES_MAX or now - self.sent_at > SEND_SECONDS:
             self.sent_at, self.large_bytes = now, 0
             worker.flush()
