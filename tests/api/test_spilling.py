@@ -178,10 +178,29 @@ def test_result_whose_file_is_damaged_is_made_again(session, change):
     assert all((zray.get(ref) == number).all() for number, ref in enumerate(refs))
 
 
+@pytest.mark.parametrize("change", [overwrite, os.unlink])
+def test_task_with_several_returns_is_run_again_where_one_of_them_is_damaged(session, change):
+    @zray.remote(num_returns=4)
+    def row(number):
+        return [array(4 * number + column, 4 * MB) for column in range(4)]
+
+    @zray.remote
+    def firsts(*blocks):
+        return [int(block[0]) if (block == block[0]).all() else None for block in blocks]
+
+    rows = [row.remote(number) for number in range(12)]
+    flat = [ref for refs in rows for ref in refs]
+    zray.wait(flat, num_returns=48, fetch_local=False)
+    damage(session, change)
+    columns = [firsts.remote(*refs) for refs in zip(*rows, strict=True)]
+    assert zray.get(columns, timeout=60) == [list(range(column, 48, 4)) for column in range(4)]
+    assert [int(zray.get(ref)[0]) for ref in flat] == list(range(48))
+
+
 def test_put_whose_file_is_gone_is_an_error_that_names_the_file(session):
     refs = [zray.put(array(number)) for number in range(30)]
     damage(session, os.unlink)
-    with pytest.raises(ObjectLostError, match="spill file .* cannot be read"):
+    with pytest.raises(ObjectLostError, match="^The copy on disk is lost: the spill file .* cannot be read"):
         zray.get(refs[0], timeout=10)
     with pytest.raises(zray.exceptions.TaskError, match="spill file"):
         zray.get(total.remote(refs[1]), timeout=10)
@@ -522,6 +541,29 @@ def test_calls_of_an_actor_that_share_spilled_arguments_all_run(session):
     actor = Differences.remote()
     calls = [actor.of.remote(refs[one], refs[two]) for one, two in pairs]
     assert zray.get(calls, timeout=60) == [one - two for one, two in pairs]
+
+
+@pytest.mark.parametrize("ways", ["put task", "task task", "items task", "items returns"])
+def test_tasks_submitted_while_some_arguments_are_made_and_others_have_left(session, ways):
+    @zray.remote
+    def items(number):
+        yield from (array(number, 5 * MB) for _ in range(8))
+
+    @zray.remote
+    def firsts(*blocks):
+        return [int(block[0]) for block in blocks]
+
+    def row(number, way):
+        if way == "items":
+            return list(items.remote(number))
+        if way == "returns":
+            return items.options(num_returns=8).remote(number)
+        return [zray.put(array(number, 5 * MB)) if way == "put" else make.remote(number, 5 * MB) for _ in range(8)]
+
+    one, two = ways.split()
+    rows = [row(number, two if number % 2 else one) for number in range(12)]
+    reads = [firsts.remote(*refs) for refs in zip(*rows, strict=True)]
+    assert zray.get(reads, timeout=60) == [list(range(12))] * 8
 
 
 def test_queued_tasks_that_take_the_same_spilled_values_read_their_bytes(session):

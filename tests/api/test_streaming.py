@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import zray
-from tests.gates import until
+from tests.gates import nothing_is_held, until
 from zray.exceptions import ActorDiedError, TaskCancelledError, TaskError, WorkerCrashedError
 
 pytestmark = pytest.mark.timeout(60)
@@ -153,6 +153,28 @@ def test_large_items_are_read_in_place(both):
     for item, ref in enumerate(refs):
         array = zray.get(ref)
         assert (array == item).all() and not array.flags.writeable
+
+
+@pytest.mark.parametrize("sizes", ["shrink", "grow", "last", "vary"])
+def test_large_items_of_different_sizes_have_their_own_bytes(session, sizes):
+    bytes_of = {
+        "shrink": [3_000_000 - 90_000 * item for item in range(30)],
+        "grow": [300_000 + 90_000 * item for item in range(30)],
+        "last": [2_000_000] * 9 + [700_000],
+        "vary": [200_000 + 7919 * item * item % 2_000_000 for item in range(30)],
+    }[sizes]
+
+    @zray.remote
+    def arrays(shift):
+        for item, size in enumerate(bytes_of):
+            yield np.full(size, item + shift, np.uint8)
+
+    for refs in zip(arrays.remote(1), arrays.remote(100), bytes_of, range(99), strict=False):
+        *pair, size, item = refs
+        for array, shift in zip(zray.get(pair), (1, 100), strict=True):
+            assert array.shape == (size,)
+            assert (array == item + shift).all()
+    until(nothing_is_held)
 
 
 def test_items_with_refs_inside(both):

@@ -142,7 +142,7 @@ def test_a_process_has_so_many_values_that_wait_for_room_and_others_have_theirs(
     role = manager.ObjectManager("objects", "local", capacity=1 << 20)
     assert role.handle("driver-1", AllocateObject(b"a" * 20, 100), 0.0) == []
     ((_, answer),) = told(role.handle("driver-1", AllocateObject(b"b" * 20, 100), 0.0))
-    assert answer == AllocateRefused(b"b" * 20, "1 other values of this process wait for free space")
+    assert answer == AllocateRefused(b"b" * 20, 100, "1 other values of this process wait for free space")
     assert role.handle("driver-2", AllocateObject(b"c" * 20, 100), 0.0) == []
     assert ("ObjectManager.values of one process", 1, 1) in list(role.bounds())
 

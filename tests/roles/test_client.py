@@ -8,7 +8,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from zray.ids import return_id
 from zray.roles.client import RELEASES_MAX, Client
-from zray.wire.objects import HoldObjects, PutObjects, ReleaseObjects, ReturnPlaces, UnpinObjects
+from zray.wire.objects import (
+    AllocateRefused,
+    HoldObjects,
+    ObjectAllocated,
+    PagesReserved,
+    PutObjects,
+    ReleaseObjects,
+    ReturnPlaces,
+    UnpinObjects,
+)
 from zray.wire.task_spec import StoredValue, TaskSpec
 from zray.wire.tasks import ObjectsReady, SubmitTasks, TaskResult, TasksFinished, WaitObjects, WaitReply
 
@@ -283,3 +292,25 @@ def test_the_end_of_an_array_does_not_return_the_place_of_an_argument():
     assert unpinned_by(client) == []
     client.unread.extend(IDS[:2])
     assert unpinned_by(client) == [IDS[1]]
+
+
+def test_answers_for_another_size_are_not_those_of_the_last_request():
+    client, id = make_client(), IDS[0]
+    client.allocations[id] = 8
+    for answer in (ObjectAllocated(id, StoredValue(0, 64, 9), 9), PagesReserved(id, 9), AllocateRefused(id, 9, "full")):
+        client.handle(answer)
+        assert client.allocations == {id: 8}
+    client.handle(ObjectAllocated(id, StoredValue(0, 128, 8), 4))
+    client.handle(PagesReserved(id, 8))
+    assert client.allocations == {id: ObjectAllocated(id, StoredValue(0, 128, 8), 8)}
+
+
+def test_place_of_a_value_that_exists_is_given_back_where_the_writer_has_it_already():
+    client, id = make_client(), IDS[0]
+    client.allocations[id] = 8
+    exists = ObjectAllocated(id, StoredValue(0, 64, 7), -1)  # of an earlier run, so of any size
+    client.handle(exists)
+    assert client.allocations == {id: exists}
+    assert not unpinned_by(client)
+    client.handle(exists)
+    assert unpinned_by(client) == [id]

@@ -28,3 +28,10 @@ def test_calls_of_an_actor_that_share_spilled_arguments_all_run(nodes):
     for seed in range(1, 9):
         outcome = sweep_program("shared_arguments", seed=seed, nodes=nodes, cpus=1, **SPILLS)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("name", [*MIXTURES, *DISKS])
+def test_tasks_take_arguments_of_which_some_are_made_and_others_have_left(name):
+    for seed in range(1, 7):
+        outcome = sweep_program("shuffle", seed=seed, **SPILLS | (MIXTURES | DISKS)[name] | {"capacity": 100_000})
+        assert not outcome.error, f"seed {seed}: {outcome.error}"

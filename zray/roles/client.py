@@ -92,7 +92,8 @@ class Client:
         self.request = 0
         self.replies: dict[int, Any] = {}  # answers by request, until taken
         self.left = 0  # the wait that was left last, until the node answers it; 0: the node knows of all
-        self.allocations: dict[bytes, Any] = {}  # the newest answer per object being allocated
+        # Per object being allocated: the size asked for, in bytes, and then the newest answer.
+        self.allocations: dict[bytes, int | objects.ObjectAllocated | objects.AllocateRefused] = {}
         self.waits: list[Collection[bytes]] = []  # what threads of this process wait for the values of
         self.is_urgent = False  # something in the outbox is awaited: send it with this turn
         self.arrived_lists: list[list[Any]] = []  # each gets what comes in ObjectsReady from now on (gets of lists)
@@ -487,14 +488,22 @@ class Client:
 
     @on(objects.ObjectAllocated, objects.PagesReserved, objects.AllocateRefused)
     def on_allocation(self, message: objects.ObjectAllocated | objects.PagesReserved | objects.AllocateRefused) -> None:
-        known = self.allocations.get(message.object_id, message)
-        if type(message) is objects.PagesReserved and type(known) is objects.ObjectAllocated:
-            # The place was told with the first pages.
-            self.allocations[message.object_id] = objects.ObjectAllocated(
-                known.object_id, known.place, message.reserved
-            )
-        elif message.object_id in self.allocations:  # else its writer gave up
-            self.allocations[message.object_id] = message
+        object_id = message.object_id
+        known = self.allocations.get(object_id)
+        if isinstance(message, objects.PagesReserved):
+            if type(known) is objects.ObjectAllocated:  # which told the place, with the first pages
+                self.allocations[object_id] = objects.ObjectAllocated(object_id, known.place, message.reserved)
+            return
+        exists, size = False, 0
+        if isinstance(message, objects.ObjectAllocated):
+            exists, size = message.reserved < 0, message.place.size
+        else:
+            size = message.size
+        if type(known) is int and (exists or size == known):
+            self.allocations[object_id] = message
+        elif exists:  # told to a writer that gave up, or for the second time
+            self.place_told(object_id)
+            self.place_unused(object_id)
 
     @on(objects.InlineLimit)
     def on_limit(self, message: objects.InlineLimit) -> None:

@@ -13,7 +13,7 @@ from ..roles.local_scheduler.tasks.pool import START_FAILURES_MAX
 from ..wire.actors import CreateActor, FindActor, FindActorNames, KillActor
 from ..wire.environment import NO_ENVIRONMENT, Environment
 from ..wire.groups import CreateGroup, FindGroups, GroupSpec, RemoveGroup
-from ..wire.objects import AllocateObject, AllocateRefused
+from ..wire.objects import AllocateObject, AllocateRefused, ObjectAllocated
 from ..wire.scheduling import Bundle, PublishCode
 from ..wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec, encode_options
 from ..wire.tasks import CancelTask, Function, ItemsDrawn, PublishFunction
@@ -214,18 +214,16 @@ def _publish(process: Process, top: Activation, request: say.Publish) -> None:
 
 def _write(process: Process, top: Activation, request: Write, done: Any = lambda place: place) -> None:
     object_id, data, client = request.object_id, request.data, process.client
-    client.allocations[object_id] = None
+    client.allocations[object_id] = len(data)
     client.say(AllocateObject(object_id, len(data)))
     room_wait = 0  # the CPU may have been lent to work that frees space
     is_cancelled = False
 
     def is_answered() -> bool:
         answer = client.allocations.get(object_id)
-        if answer is None:
-            return False
-        if type(answer) is AllocateRefused:
-            return True
-        return bool(answer.reserved >= len(data) or answer.reserved < 0)
+        if type(answer) is ObjectAllocated:
+            return answer.reserved >= len(data) or answer.reserved < 0
+        return type(answer) is AllocateRefused
 
     def is_over() -> bool:
         nonlocal is_cancelled
@@ -238,7 +236,7 @@ def _write(process: Process, top: Activation, request: Write, done: Any = lambda
 
     def lend() -> None:
         nonlocal room_wait
-        if process.is_alive and top in process.stack and client.allocations.get(object_id, ...) is None:
+        if process.is_alive and top in process.stack and type(client.allocations.get(object_id)) is int:
             room_wait = client.await_room()
             process.flush()
 
@@ -248,6 +246,7 @@ def _write(process: Process, top: Activation, request: Write, done: Any = lambda
         answer = client.allocations.pop(object_id)
         if type(answer) is AllocateRefused:
             return done(answer)
+        assert type(answer) is ObjectAllocated
         place: StoredValue = answer.place
         if answer.reserved >= 0:
             process.node.arena.write(place.segment, place.offset, data)

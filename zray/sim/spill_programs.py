@@ -6,7 +6,7 @@ from collections.abc import Generator
 from random import Random
 from typing import Any
 
-from .language import Call, Create, Drop, Get, Put, Sleep, Submit, Wait, remote
+from .language import Call, Create, Draw, Drop, Generate, Get, Item, Put, Sleep, Submit, Wait, remote
 from .object_programs import make_big
 from .task_programs import outcome
 from .values import Big, RemoteError
@@ -108,3 +108,56 @@ def run_shared_arguments(count: int, size: int, seed: int) -> Script:
     for fills, call in calls:
         assert (yield Get(call)) == fills
     return len(calls)
+
+
+@remote
+def make_row(first: int, count: int, size: int) -> list[Big]:
+    return [Big((first + number) % 200, size) for number in range(count)]
+
+
+@remote
+def yield_row(first: int, count: int, size: int) -> Script:
+    for number in range(count):
+        yield Item(Big((first + number) % 200, size - 64 * number))
+    return count
+
+
+@remote
+def read_column(*blocks: Big) -> list[int]:
+    return [block.fill for block in blocks]
+
+
+def run_shuffle(rows: int, columns: int, size: int, seed: int) -> Script:
+    """A task for each column of a table takes a value of each row.
+
+    All are submitted while some rows are being made, and others have left the store.
+    """
+    random = Random(seed)
+    table = []
+    for row in range(rows):
+        way = random.choice(("put", "tasks", "returns", "generator"))
+        made: list[Any] = []
+        if way == "returns":
+            made = yield Submit(make_row, (row, columns, size), num_returns=columns, max_retries=-1)
+        elif way == "generator":
+            stream = yield Generate(yield_row, (row, columns, size), max_retries=-1)
+            for _ in range(columns):
+                made.append((yield Draw(stream)))
+        for column in range(columns if way in ("put", "tasks") else 0):
+            if way == "tasks":
+                made.append((yield Submit(make_big, (row + column, size), max_retries=-1)))
+                continue
+            try:
+                made.append((yield Put(Big(row + column, size))))
+            except RemoteError as error:
+                return error.failed
+        table.append(made)
+    reads = []
+    for column in range(columns):
+        reads.append((yield Submit(read_column, tuple(row[column] for row in table), max_retries=-1)))
+    for row in table:
+        yield Drop([ref for ref in row if random.random() < 0.5])
+    found = []
+    for read in reads:
+        found.append((yield from outcome(read)))
+    return found

@@ -32,7 +32,7 @@ from .hosted_programs import run_hosted, run_hosted_names
 from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_grove, run_put_again, run_refs_inside, run_shared, run_views
 from .recovery_programs import run_hoard, run_ledger, run_relay
-from .spill_programs import run_shared_arguments, run_spills
+from .spill_programs import run_shared_arguments, run_shuffle, run_spills
 from .spring_programs import run_spring
 from .task_programs import (
     run_backlog,
@@ -244,6 +244,16 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     ),
     # So are the arguments of an actor's calls, which they share.
     "shared_arguments": (run_shared_arguments, lambda random: (60, 8_000, random.randint(1, 99))),
+    # So are the arguments of its tasks, which are submitted while others are made; each task's fit into the store.
+    "shuffle": (
+        run_shuffle,
+        lambda random: (
+            random.randint(2, 9),
+            random.randint(2, 9),
+            random.choice((1_500, 9_000)),
+            random.randint(1, 99),
+        ),
+    ),
     # The requested resource comes with a node that joins late.
     "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),
     # Its results are lost with the second node, from the last back to the first.

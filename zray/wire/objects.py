@@ -159,10 +159,12 @@ class PagesReserved(Message, tag=routed(36, "objects -> driver, worker")):
 class AllocateRefused(Message, tag=routed(37, "objects -> driver, worker")):
     """No space is left.  The reason names the contents of the store (definite).
 
+    `size` is that of the request, in bytes: a writer that has asked for another size since waits for its own answer.
     `is_disk_full`: values that nobody reads could not be spilled either.
     """
 
     object_id: ObjectID
+    size: Natural
     reason: Text
     is_disk_full: bool = False
 

@@ -49,7 +49,7 @@ class Writer:
             for object_id in object_ids:
                 if object_id not in self.ordered:
                     self.ordered[object_id] = size
-                    self.runtime.client.allocations[object_id] = None
+                    self.runtime.client.allocations[object_id] = size
                     self.runtime.client.say(AllocateObject(object_id, size))
 
     def give_up(self, object_ids: list[bytes]) -> None:
@@ -78,8 +78,8 @@ class Writer:
             made = self._how_made(object_id)
             with runtime.lock:
                 if object_id in allocations:  # the size was another one than expected
-                    runtime.client.say(AbandonObject(object_id))
-                allocations[object_id] = None
+                    runtime.client.say(AbandonObject(object_id))  # its answer, of that size, is ignored
+                allocations[object_id] = serialized.size
                 runtime.client.say(AllocateObject(object_id, serialized.size, made))
                 runtime.send_buffered()
         try:
@@ -131,15 +131,15 @@ class Writer:
 
         def is_done() -> bool:
             answer = allocations[object_id]
-            return answer is not None and (
-                type(answer) is AllocateRefused or answer.reserved >= size or answer.reserved < 0
+            return type(answer) is AllocateRefused or (
+                type(answer) is ObjectAllocated and (answer.reserved >= size or answer.reserved < 0)
             )
 
         runtime = self.runtime
         if not runtime.receive_until(is_done, time.monotonic() + GARBAGE_SECONDS):
             gc.collect()
             runtime.flush()
-            if allocations[object_id] is None and runtime.is_worker and runtime.blocks():
+            if type(allocations[object_id]) is int and runtime.is_worker and runtime.blocks():
                 runtime.waiting.for_room(is_done, lambda: type(allocations[object_id]) is AllocateRefused)
             else:
                 runtime.receive_until(is_done, None)

@@ -140,7 +140,7 @@ class ObjectManager(Role):
             self.send(self.local_scheduler, objects.ClaimObject(message.object_id, self.sender))
         if len(self.asked) >= ASKED_MAX and sum(item.process == self.sender for item in self.asked) >= ASKED_MAX:
             reason = f"{ASKED_MAX:,} other values of this process wait for free space"
-            self.send(self.sender, objects.AllocateRefused(message.object_id, reason))
+            self.send(self.sender, objects.AllocateRefused(message.object_id, message.size, reason))
             return
         self.asked.append(Asked(self.sender, message.object_id, message.size, self.now))
 
@@ -184,11 +184,11 @@ class ObjectManager(Role):
             if asked.object_id in self.objects:
                 waiting.append(asked)
             elif self.segment_state != "there":
-                self.send(asked.process, objects.AllocateRefused(asked.object_id, self.segment_state))
+                self.send(asked.process, objects.AllocateRefused(asked.object_id, asked.size, self.segment_state))
             elif aligned(asked.size) > self.ranges.capacity and self.spill_bytes is not None:
                 self.overflow.allocate(asked.process, asked.object_id, asked.size)
             elif aligned(asked.size) > self.ranges.capacity:
-                self.send(asked.process, objects.AllocateRefused(asked.object_id, self.explain(asked.size)))
+                self.send(asked.process, objects.AllocateRefused(asked.object_id, asked.size, self.explain(asked.size)))
             elif self.allocate(asked.process, asked.object_id, asked.size):
                 one_has_got_room = one_has_got_room or asked.waits > 0
             elif self.overflow.is_usual:
@@ -274,7 +274,7 @@ class ObjectManager(Role):
             # The store is full of other processes' values.
             self.tell(
                 process,
-                objects.AllocateRefused(stored.object_id, f"{message.reason}.  {self.explain(size, MORE_PAGES)}"),
+                objects.AllocateRefused(stored.object_id, size, f"{message.reason}.  {self.explain(size, MORE_PAGES)}"),
             )
         else:
             self.retire(stored)
@@ -312,7 +312,7 @@ class ObjectManager(Role):
                 if self.spill_bytes is not None:
                     self.overflow.waited_in_vain(asked.process, asked.object_id, asked.size)
                     return
-                self.send(asked.process, objects.AllocateRefused(asked.object_id, self.explain(asked.size)))
+                self.send(asked.process, objects.AllocateRefused(asked.object_id, asked.size, self.explain(asked.size)))
                 return
 
     @on(NothingLeaves)

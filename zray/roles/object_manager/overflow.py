@@ -74,7 +74,7 @@ class Overflow:
         if message.reason:
             if wanted.process:
                 text = f"{manager.explain(wanted.size)}  It could not be written to disk either: {message.reason}."
-                answer = objects.AllocateRefused(wanted.object_id, text, True)
+                answer = objects.AllocateRefused(wanted.object_id, wanted.size, text, True)
                 manager.tell(wanted.process, answer)
             return
         if not wanted.process or wanted.object_id in manager.objects:

@@ -76,6 +76,8 @@ class Holding:
             if put.contained:
                 objects.contain(entry, put.contained)
             objects.place(entry, value)
+            if entry.shared is not None:
+                entry.shared.made()
             entry.pushed(process)
             if type(value) is StoredValue:
                 # The writer knows the place: that counts as told.

@@ -276,7 +276,7 @@ class Recovery:
         entry.shared.lost()
         kind = "ObjectReconstructionFailedError" if message.has_task else "ObjectLostError"
         spilled = node.spilling.lost.get(message.object_id)
-        reason = f"{message.reason}  Its copy on disk: {spilled}." if spilled else message.reason
+        reason = f"The copy on disk is lost: {spilled}.  {message.reason}" if spilled else message.reason
         node.object_is_here(entry, encode_system_error(kind, reason))
 
     def _forget_loss(self, entry: ObjectEntry) -> None:

@@ -98,6 +98,11 @@ class Shared(Struct, gc=False, eq=False):
         """Note the arrival of the ordered copy."""
         self._enter(Event.ENDED)
 
+    def made(self) -> None:
+        """Note a value that a task or a put has made here, perhaps again, while a copy is on disk or on order."""
+        if self.copy is FETCHING or self.copy is ON_DISK:
+            self._enter(Event.ENDED)
+
     def failed(self) -> None:
         """Note the end of an order without a copy: no known place had a copy."""
         self._enter(Event.ENDED)

@@ -345,12 +345,13 @@ class Spilling:
         return sum(size for size, _ in restored.values())
 
     def argument_is_here(self, task: Task) -> None:
-        """Restore a task's arguments from disk, once all other arguments have come."""
-        entries = self.node.objects.entries
-        lacking = [entry for object_id in task.spec.deps if (entry := entries[object_id]).is_on_disk]
-        if task.missing == len(lacking):
-            for entry in lacking:
-                self.to_restore[entry.object_id] = None
+        """Restore a task's arguments from disk, once all arguments are made.
+
+        Arguments that were here when the task came may have left since, so their number is not that of missing ones.
+        """
+        taken = [self.node.objects.entries[object_id] for object_id in task.spec.deps]
+        if all(map(_is_made, taken)):
+            self.to_restore.update((entry.object_id, None) for entry in taken if entry.is_on_disk)
 
     def lacks(self, task: Task) -> bool:
         """Return whether an argument of a task that could begin has left the arena: the task then waits for the
