@@ -179,16 +179,17 @@ def test_result_whose_file_is_damaged_is_made_again(session, change):
 
 
 @pytest.mark.parametrize("change", [overwrite, os.unlink])
-def test_task_with_several_returns_is_run_again_where_one_of_them_is_damaged(session, change):
-    @zray.remote(num_returns=4)
+@pytest.mark.parametrize("num_returns", [4, "streaming"])
+def test_task_with_several_values_is_run_again_where_one_of_them_is_damaged(session, change, num_returns):
+    @zray.remote(num_returns=num_returns)
     def row(number):
-        return [array(4 * number + column, 4 * MB) for column in range(4)]
+        yield from (array(4 * number + column, 4 * MB) for column in range(4))
 
     @zray.remote
     def firsts(*blocks):
         return [int(block[0]) if (block == block[0]).all() else None for block in blocks]
 
-    rows = [row.remote(number) for number in range(12)]
+    rows = [list(row.remote(number)) for number in range(12)]
     flat = [ref for refs in rows for ref in refs]
     zray.wait(flat, num_returns=48, fetch_local=False)
     damage(session, change)

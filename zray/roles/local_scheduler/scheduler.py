@@ -282,7 +282,7 @@ class LocalScheduler(Role):
         if entry.value is not None:
             value = self.small_values.replaced(entry, value)
         if entry.shared is not None and entry.shared.copy:
-            entry.shared.made()
+            self.fetches.made(entry)
         waiting = entry.came(value)
         if contained:
             self.objects.contain(entry, contained)

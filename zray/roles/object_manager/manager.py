@@ -135,14 +135,19 @@ class ObjectManager(Role):
         if message.size < 0 or (stored is not None and stored.process == self.sender):
             self.reject("a range asked for twice, or of negative size")
             return
-        if stored is not None and not stored.process:
-            # The value exists here: the writer is told the place, or gets room later if the value is being freed.
-            self.send(self.local_scheduler, objects.ClaimObject(message.object_id, self.sender))
         if len(self.asked) >= ASKED_MAX and sum(item.process == self.sender for item in self.asked) >= ASKED_MAX:
             reason = f"{ASKED_MAX:,} other values of this process wait for free space"
             self.send(self.sender, objects.AllocateRefused(message.object_id, message.size, reason))
             return
-        self.asked.append(Asked(self.sender, message.object_id, message.size, self.now))
+        self.queue(self.sender, message.object_id, message.size)
+
+    def queue(self, process: str, object_id: bytes, size: int) -> None:
+        """Have a writer wait for space, or be told the place of a value that exists here."""
+        stored = self.objects.get(object_id)
+        if stored is not None and not stored.process:
+            # If the value is being freed, the writer gets room later.
+            self.send(self.local_scheduler, objects.ClaimObject(object_id, process))
+        self.asked.append(Asked(process, object_id, size, self.now))
 
     def end_turn(self, now: float) -> list[Any]:
         self.now = now

@@ -79,6 +79,8 @@ class Overflow:
             return
         if not wanted.process or wanted.object_id in manager.objects:
             manager.perform(RemoveSegmentFile(message.segment))  # it is not wanted any more
+            if wanted.process not in ("", manager.address):
+                manager.queue(wanted.process, wanted.object_id, wanted.size)  # its value came back from disk meanwhile
             return
         self.bytes += wanted.size
         manager.enter(

@@ -380,7 +380,7 @@ class Generators:
         if type(task) is not RebuiltTask:
             return
         task_id, node = task.spec.task_id, self.node
-        text = "The generator that made it was run again, since its node was lost, and yielded fewer items."
+        text = "The generator that made it was run again, since a copy of an item was lost, and yielded fewer items."
         is_error = type(value) is bytes and FIRST_MARK <= value < PAST_MARKS
         error = value if is_error else encode_system_error("ObjectReconstructionFailedError", text)
         for entry in [entry for object_id, entry in node.objects.entries.items() if object_id.startswith(task_id)]:
@@ -445,4 +445,4 @@ def _is_missing(entry: ObjectEntry) -> bool:
     """Return whether somebody waits for a missing object without a copy under way."""
     is_awaited = entry.waiting or entry.watchers or entry.holders
     is_coming = entry.is_elsewhere or (entry.shared is not None and entry.shared.is_fetching)
-    return bool(is_awaited) and entry.value is None and not is_coming
+    return bool(is_awaited) and not entry.is_here and not is_coming

@@ -174,6 +174,13 @@ class Fetches:
             else:
                 self._is_here(entry, copy)
 
+    def made(self, entry: ObjectEntry) -> None:
+        """Take a value that was made here, perhaps again, in place of the copy on disk or on order."""
+        if entry.shared is not None:
+            if entry.shared.is_fetching:
+                self.stop(entry.object_id)  # else its request of room would stay
+            entry.shared.made()
+
     def stop(self, object_id: bytes, reason: str = "") -> None:
         """Stop a fetch: nobody wants the object; or, for the given reason, the object can never be here."""
         if object_id in self.ordered:

@@ -77,7 +77,7 @@ class Holding:
                 objects.contain(entry, put.contained)
             objects.place(entry, value)
             if entry.shared is not None:
-                entry.shared.made()
+                node.fetches.made(entry)
             entry.pushed(process)
             if type(value) is StoredValue:
                 # The writer knows the place: that counts as told.

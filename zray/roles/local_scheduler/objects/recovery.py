@@ -95,7 +95,7 @@ class Recovery:
             shared = entry.shared
             if shared is not None and shared.node_lost(gone):
                 is_wanted = bool(entry.waiting or entry.watchers)
-                if is_wanted and entry.value is None and not shared.locations and not shared.is_fetching:
+                if is_wanted and not entry.is_here and not shared.locations and not shared.is_fetching:
                     node.remote.subscribe(entry)
         for task in node.task_states.with_peer(gone):
             # A node that was drained had not begun it.
