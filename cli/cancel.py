@@ -28,7 +28,7 @@ def cancel(target: str, force: bool, no_recursive: bool, session: str | None) ->
     import zray
 
     address = address_of(session)
-    zray.init(address=address, log_to_driver=False)
+    zray.init(address=address, log_to_driver=False, record="")
     try:
         tasks, calls = cancel_all(target, force, not no_recursive)
     finally:

@@ -31,7 +31,7 @@ def memory(address: str | None, limit: int, form: str) -> None:
     from zray.util import state
     from zray.wire.amounts import in_bytes
 
-    with zray.init(address=address or "auto", log_to_driver=False):
+    with zray.init(address=address or "auto", log_to_driver=False, record=""):
         summary = state.summarize_objects()["cluster"]
         rows = state.list_objects(limit=10**6)
     objects = _by_object(rows)

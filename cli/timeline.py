@@ -7,17 +7,33 @@ import click
 
 @click.command()
 @click.argument("file", default="timeline.json.gz", metavar="[FILE]")
+@click.option("--record", metavar="RECORD", help="Record of a run, as ZRAY_RECORD makes it, in place of a session.")
 @click.option("--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine.")
-def timeline(file: str, address: str | None) -> None:
+def timeline(file: str, record: str | None, address: str | None) -> None:
     """Write what ran in a session to FILE, for https://ui.perfetto.dev.  Default: timeline.json.gz.
 
     A name that ends in .gz has the file compressed; Perfetto opens both.
     """
     import zray
+    from zray.api.chrome_trace import trace_of
+    from zray.api.run_records import is_record, read_run
+    from zray.api.timeline import write_trace
 
-    with zray.init(address=address or "auto", log_to_driver=False):
+    if is_record(file):
+        raise click.UsageError(f"{file} is a record: `zray timeline --record {file}` makes a trace of it.")
+    if record is not None:
         try:
-            zray.timeline(file)
+            run = read_run(record)
+        except ValueError as error:
+            raise click.ClickException(str(error)) from error
         except OSError as error:
-            raise click.ClickException(f"{file} cannot be written: {error.strerror}.") from None
+            raise click.ClickException(f"{record} cannot be read: {error.strerror}.") from None
+        trace = trace_of(run.rings, run.left_out)
+    else:
+        with zray.init(address=address or "auto", log_to_driver=False, record=""):
+            trace = zray.timeline() or []
+    try:
+        write_trace(trace, file)
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written: {error.strerror}.") from None
     click.echo(f"{file}: open it at https://ui.perfetto.dev, which reads it in the browser.")

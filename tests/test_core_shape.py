@@ -48,6 +48,7 @@ ADDED = {
     "hosted actors": {"files": 4, "code lines": 835, "statements": 701, "lines of imports": 84},
     "stacks and hung tasks": {"files": 2, "code lines": 90, "statements": 66, "lines of imports": 16},
     "values of another size, or made again": {"code lines": 23, "statements": 26},
+    "records of whole runs, outcomes of cancelled runs": {"code lines": 7, "statements": 5},
     "logs of ended sessions": {"files": 2, "code lines": 244, "statements": 195, "lines of imports": 24},
 }
 for added in ADDED.values():

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import zray
+from tests.gates import forever
 
 
 @zray.remote
@@ -226,3 +227,35 @@ def test_spans_outside_of_sessions_and_in_local_mode_do_nothing(nothing_left):
             assert zray.get(total.remote(np.ones(3))) == 3.0
         with pytest.raises(NotImplementedError, match="local_mode"):
             zray.timeline()
+
+
+@zray.remote
+def stay(gate):
+    gate.open()
+    forever()
+
+
+@zray.remote
+class Async:
+    async def stay(self, gate):
+        import asyncio
+
+        gate.open()
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("kind", ["task", "async call", "time limit"])
+def test_run_that_is_cancelled_is_told_from_one_that_fails(start, gate, kind):
+    start(num_cpus=1)
+    if kind == "async call":
+        actor = Async.remote()
+        ref = actor.stay.remote(gate)
+    else:
+        ref = stay.options(timeout=0.2 if kind == "time limit" else None).remote(gate)
+    gate.wait()
+    if kind != "time limit":
+        zray.cancel(ref)
+    with pytest.raises((zray.exceptions.TaskCancelledError, zray.exceptions.TaskTimeoutError)):
+        zray.get(ref)
+    (event,) = [event for event in zray.timeline() if event["ph"] == "X" and event["name"].endswith("stay")]
+    assert event["args"]["outcome"] == ("FAILED" if kind == "time limit" else "CANCELLED")

@@ -5,6 +5,7 @@ The first of `.remote()`, `get`, `put`, `wait` starts a session on this machine,
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ZrayError
@@ -74,12 +75,11 @@ def init(
     runtime_env: dict[str, Any] | None = None,
     infeasible: str | None = None,
     seed: int | None = None,
+    record: str | os.PathLike[str] | None = None,
     _memory: int | float | None = None,
     **ignored: Any,
 ) -> Context:
     """Start a session on this machine, or join one.
-
-        zray.init(num_cpus=2)  # a new session;  zray.init("10.0.0.1:6379") joins a cluster, with ZRAY_TOKEN
 
     Args:
         address: None joins ZRAY_ADDRESS if set, and starts a session else.  "local" starts a session.  "auto" joins
@@ -95,7 +95,7 @@ def init(
         include_dashboard, logging_level: have no effect; True warns that there is no dashboard.
         runtime_env: environment of all tasks: a dict with env_vars, working_dir, py_modules, excludes, pip or uv.
         infeasible: "raise" or "wait" for requests that no node can meet.  Default: "raise"; in a cluster "wait".
-        seed: makes zray.util.rng() draw the same numbers in each run.  Default: ZRAY_SEED, else other numbers each run.
+        seed, record: of zray.util.rng(), default ZRAY_SEED; file for the record of the whole run, default ZRAY_RECORD.
         _memory: bytes that `memory=` options may request together; default: 70 % of memory.
 
     Returns:
@@ -103,7 +103,7 @@ def init(
 
     Raises:
         RuntimeError: this process is in a session already, or gevent or eventlet has replaced its threads.
-        ConnectionError: no session is at the address.
+        OSError: no session is at the address (ConnectionError), or the record cannot be written.
         ValueError, TypeError, NotImplementedError: a bad or absent argument, or one of a new session in a joined one.
     """
     return _start(
@@ -123,6 +123,7 @@ def init(
         cancel_unreferenced=cancel_unreferenced,
         infeasible=infeasible,
         seed=seed,
+        record=record,
         runtime_env=runtime_env,
     )
 
@@ -132,6 +133,7 @@ def _start(
     ignore_reinit_error: bool,
     address: str | None,
     namespace: str | None,
+    record: str | os.PathLike[str] | None,
     runtime_env: dict[str, Any] | None,
     **arguments: Any,
 ) -> Context:
@@ -149,7 +151,20 @@ def _start(
     with _start_lock:
         runtime = context.runtime
         if runtime is None:
-            runtime = startup.start(address, namespace=namespace, **arguments)
+            recorder = None
+            if record or (record is None and os.environ.get("ZRAY_RECORD")):
+                from .recording import recorder_for
+
+                recorder = recorder_for(record, is_local=arguments["local_mode"] or os.environ.get("ZRAY_LOCAL") == "1")
+            try:
+                runtime = startup.start(address, namespace=namespace, **arguments)
+            except BaseException:
+                if recorder is not None:
+                    recorder.cancel()
+                raise
+            if recorder is not None:
+                runtime.recorder = recorder
+                recorder.begin(runtime)
             context.set_runtime(runtime)
         elif not ignore_reinit_error:
             raise RuntimeError(startup.why_not_again(runtime))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import time
 import warnings
 from contextlib import ContextDecorator
@@ -16,7 +17,7 @@ from ..wire.events import EventsListed, ListEvents
 from .chrome_trace import trace_of
 from .sessions import require_runtime
 
-__all__ = ["profile", "recorded_rings", "timeline"]
+__all__ = ["profile", "recorded_rings", "timeline", "write_trace"]
 
 
 def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
@@ -44,6 +45,12 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
     trace = trace_of(*recorded_rings("zray.timeline()"))
     if filename is None:
         return trace
+    write_trace(trace, filename)
+    return None
+
+
+def write_trace(trace: list[dict[str, Any]], filename: str | os.PathLike[str]) -> None:
+    """Write the events of a trace to a file; one that ends in ".gz" is compressed."""
     text = json.dumps(trace, separators=(",", ":"))
     if str(filename).endswith(".gz"):
         with gzip.open(filename, "wt", encoding="utf-8") as file:
@@ -51,7 +58,6 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
     else:
         with open(filename, "w", encoding="utf-8") as file:
             file.write(text)
-    return None
 
 
 def recorded_rings(asker: str) -> tuple[dict[str, list[RingContent]], int]:

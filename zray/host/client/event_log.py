@@ -25,6 +25,8 @@ LANES_MAX = 254
 ASYNC_LANE = 255
 # Ids of one parent, with numbers that follow each other, begin alike.
 _ALIKE_BYTES = PARENT_HASH_BYTES + SALT_BYTES
+# What ends a call that has not begun, code that runs, and a coroutine.
+CANCELLATIONS = ("TaskCancelledError", "TaskInterrupt", "CancelledError")
 _NAME_BITS = 0xFFFF  # in the constant part of a record
 
 
@@ -142,7 +144,7 @@ def _nothing(*arguments: Any, **options: Any) -> None:
 
 
 def _outcome_of(error: BaseException) -> Outcome:
-    return Outcome.CANCELLED if type(error).__name__ == "TaskCancelledError" else Outcome.FAILED
+    return Outcome.CANCELLED if type(error).__name__ in CANCELLATIONS else Outcome.FAILED
 
 
 def event_log(session: str, label: str, name_of: Callable[[TaskSpec], str] | None = None) -> EventLog | None:

@@ -58,6 +58,7 @@ class Driver(Runtime):
     """The runtime of a program."""
 
     kept: Sequence[ObjectRef] = ()  # refs on files of the environment of all tasks
+    recorder: Any = None  # writes the record of the run to a file
 
     def __init__(
         self,

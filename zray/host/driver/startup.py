@@ -334,6 +334,8 @@ def stop(driver: Driver) -> None:
     """As zray.shutdown."""
     if was_interrupted(is_exit=_is_exiting):
         cancel_tasks(driver)
+    if driver.recorder is not None:
+        driver.recorder.finish()
     if question := driver.ask_for_output():
         try:
             driver.say(question)

@@ -51,6 +51,10 @@ class TaskInterrupt(KeyboardInterrupt):
     how = "was cancelled"
 
 
+class TimeLimitInterrupt(TaskInterrupt):
+    """The same for a task whose time is over: event records tell the two from each other by their names."""
+
+
 class Cancelling:
     """Cancelled tasks and calls of one worker; the running task may be among them, and tasks below in the stack."""
 
@@ -120,7 +124,7 @@ class Cancelling:
             self.raised_in = spec.task_id
             if not has_begun:
                 self.closes_at(spec, 0)
-            raise TaskInterrupt("cancelled")
+            raise (TimeLimitInterrupt if spec.task_id in self.overdue else TaskInterrupt)("cancelled")
 
     def closes_at(self, spec: TaskSpec, count: int) -> None:
         """Note where a call of an actor ends early, for its replay."""
