@@ -131,6 +131,7 @@ def worker_that_cancels(actor):
     worker.actor = actor
     worker.cancelling = Cancelling.__new__(Cancelling)  # the class itself would handle a signal of this process
     worker.cancelling.worker, worker.cancelling.cancelled, worker.cancelling.raised_in = worker, {}, b""
+    worker.cancelling.overdue = set()
     return worker
 
 

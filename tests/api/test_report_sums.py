@@ -1,0 +1,121 @@
+"""Sums and findings of a report, on records made by hand: idle cores, functions, and what stands out."""
+
+import pytest
+
+from tests.api.records_by_hand import get, record, run
+from zray.store.event_ring import Kind
+from zray.util.report.critical_path import critical_path
+from zray.util.report.findings import Facts, findings_of, headline, text_of
+from zray.util.report.functions import functions_of
+from zray.util.report.idle import usage_of
+
+
+def facts(runs, cores=2):
+    return Facts(runs, usage_of(runs, cores), critical_path(runs), functions_of(runs))
+
+
+def texts(runs, cores=2):
+    return [finding.text for finding in findings_of(facts(runs, cores))]
+
+
+def seconds(runs, cores=2):
+    found = usage_of(runs, cores)
+    assert sum(found.seconds.values()) == pytest.approx(cores * runs.end)
+    assert found.bins.sum(axis=0) == pytest.approx(1.0)
+    return {name: round(value, 6) for name, value in found.seconds.items() if value > 1e-9}
+
+
+def test_core_seconds_are_told_by_reason():
+    """Two cores for ten seconds: 2 s of the program, then a and b, then c which needs both, then 1 s of the program."""
+    runs = [run("a", 2, 5, 2), run("b", 2.5, 8, 2, row=2), run("c", 8, 9, 2, ["a", "b"], row=1)]
+    assert seconds(record(runs, [get(2, 9)], 10.0)) == {
+        "busy": 9.5,
+        "ready": 0.5,  # b waits for half a second
+        "arguments": 3.0,  # c waits for b while one core is idle
+        "program": 6.0,  # both cores, at the begin and at the end
+        "few": 1.0,  # c alone
+    }
+
+
+def test_core_of_a_task_that_waits_is_not_busy():
+    runs = [run("outer", 0, 4), run("inner", 1, 3, 1, parent="outer", row=2)]
+    assert seconds(record(runs, [get(0, 4), get(1, 3, "outer", 1)]), 1) == {"busy": 4.0}
+
+
+def test_calls_behind_others_of_their_actor_are_told_from_tasks():
+    runs = [run(f"Model.step-{n}", n, n + 1, 0, kind=Kind.CALL) for n in range(3)]
+    assert seconds(record(runs, [get(0, 3)])) == {"busy": 3.0, "actors": 2.0, "few": 1.0}
+
+
+def test_more_runs_than_cores_keep_them_busy():
+    runs = [run(f"a-{n}", 0, 2, row=n) for n in range(4)]
+    assert seconds(record(runs, [get(0, 2)])) == {"busy": 4.0}
+    assert "busy 100 %" in headline(facts(record(runs, [get(0, 2)])))
+
+
+def test_functions_have_their_numbers():
+    runs = [run(f"f-{n}", n, n + 1 + n, 0) for n in range(3)] + [run("g", 9, 10, 1, ["f-2"], error="KeyError")]
+    first, second = functions_of(record(runs))
+    assert (first.name, first.runs, first.total, first.mean, first.p50, first.longest) == ("f", 3, 6, 2, 2, 3)
+    assert (first.waits_arguments, first.waits_turn, first.failed, first.errors) == (0, 1, 0, ())
+    assert (second.name, second.waits_arguments, second.waits_turn, second.failed) == ("g", 4, 4, 1)
+    assert second.errors == ("KeyError",)
+
+
+def test_headline_says_how_idle_and_why():
+    assert headline(facts(record([run("a", 6, 10, 6)], [get(6, 10)]))) == (
+        "The cores were idle 80 % of the time, 60 % while the program itself computed."
+    )
+    assert headline(facts(record([], end=3.0))) == "No task ran."
+
+
+def test_findings_name_the_function_on_which_the_time_hung():
+    runs = [run("slow", 0, 9, 0), run("fast", 0, 1, 0, row=2)]
+    assert texts(record(runs, [get(0, 9)], 10.0))[0] == "90 % of the time hung on `slow`: one run, 9 s in all."
+
+
+def test_finding_of_a_program_that_computes():
+    found = texts(record([run("a", 4, 5, 4)], [get(4, 5)], 10.0))
+    assert found == ["The program went on for 5 s after its last task.", "The program took 4 s until its first task."]
+    assert "`a`" not in " ".join(found)
+
+
+def test_finding_of_a_straggler():
+    runs = [run(f"part-{n}", 0, 1 if n else 9, 0, row=n % 4) for n in range(20)]
+    assert "One run of `part` took 9 s; half of them take less than 1 s." in texts(record(runs, [get(0, 9)]), 20)
+
+
+def test_finding_of_a_get_in_a_loop():
+    runs = [run(f"step-{n}", n + 0.1, n + 0.9, n + 0.1) for n in range(20)]
+    waits = [get(n + 0.1, n + 0.9) for n in range(20)]
+    assert any("20 times before it submitted the next one" in text for text in texts(record(runs, waits)))
+    at_once = [run(f"step-{n}", n, n + 1, 0) for n in range(20)]
+    assert not any("times before" in text for text in texts(record(at_once, [get(0, 20)])))
+
+
+def test_finding_of_small_tasks():
+    runs = [run(f"tiny-{n}", n * 1e-3, n * 1e-3 + 1e-5, 0) for n in range(2_000)]
+    found = texts(record(runs, [get(0, 2)]))
+    assert found[0] == "2,000 runs of `tiny` do 10 us of work each, less than a task costs."
+
+
+def test_finding_of_waits_for_a_core_and_for_an_actor():
+    tasks = [run("long", 0, 6, 0, row=1), run("other", 0, 6, 0, row=2), run("last", 6, 9, 0)]
+    assert "Tasks of the longest chain waited 6 s for a free core." in texts(record(tasks, [get(0, 9)]))
+    calls = [run(f"Model.step-{n}", 2 * n, 2 * n + 2, 0, kind=Kind.CALL) for n in range(5)]
+    assert "Calls of the longest chain waited 8 s for their actor." in texts(record(calls, [get(0, 10)]))
+    idle = [run("a", 5, 9, 0)]
+    assert "waited 5 s to begin while cores were idle" in " ".join(texts(record(idle, [get(0, 9)])))
+
+
+def test_finding_of_failures_is_shown_however_short_they_are():
+    runs = [run("ok", 0, 10, 0), run("bad", 0, 0.001, 0, row=2, error="OSError")]
+    assert "1 of 1 runs of `bad` failed: OSError." in texts(record(runs, [get(0, 10)]))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2e-6, "2 us"), (0.0512, "51.2 ms"), (1.204, "1.2 s"), (242, "4m 02s"), (7_890, "2h 11m"), (59.99, "60 s")],
+)
+def test_durations_have_three_digits(value, text):
+    assert text_of(value) == text
