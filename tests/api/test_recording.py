@@ -12,6 +12,8 @@ from tests.scripts import environment, run_script, start_script
 from zray.api import record_file, recording
 from zray.api.run_records import read_run
 from zray.store.event_ring import COUNT_MAX, Kind
+from zray.util.report.critical_path import critical_path
+from zray.util.report.runs import PROGRAM, runs_of
 
 RUN = """
 import os, signal, sys, time, zray
@@ -279,3 +281,38 @@ def test_ring_is_taken_in_parts_without_repeats_and_without_gaps():
         assert len(found) == count and found == sorted(found)
         taken += found
     assert sorted(taken) == [*range(900)]
+
+
+OTHER = """
+import sys, zray
+
+@zray.remote
+def other(number):
+    return number
+
+zray.init(sys.argv[1], log_to_driver=False)
+zray.get([other.remote(number) for number in range(500)])
+print("done", flush=True)
+sys.stdin.readline()
+zray.get(other.remote(1))
+"""
+
+
+def test_report_on_a_program_tells_others_of_its_session_from_it(start, tmp_path):
+    """One program ends before the recorded one begins; another one goes on beside it."""
+    address = start(num_cpus=2).address
+    (tmp_path / "other.py").write_text(OTHER)
+    command = [sys.executable, str(tmp_path / "other.py"), address]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment()}
+    subprocess.run(command, input="", capture_output=True, text=True, env=environment(), timeout=60, check=True)
+    own = RUN.replace("zray.init(num_cpus=1)", f"zray.init({address!r}, record={str(tmp_path / 'run.zrec')!r})")
+    with subprocess.Popen(command, **pipes) as beside:
+        assert beside.stdout.readline() == "done\n"
+        assert run_script(tmp_path, own).returncode == 0
+        beside.communicate("\n", timeout=60)
+    run = read_run(tmp_path / "run.zrec")
+    runs = runs_of(run.rings, run.header["start"], run.end, run.header["pid"])
+    assert sum(run.parent == PROGRAM for run in runs.runs) == 10
+    assert {run.name for run in runs.runs if run.parent == PROGRAM} == {"work"}
+    assert runs.end < 30 and {step.name for step in critical_path(runs).steps} == {"", "work"}
+    assert all(wait.begin >= 0 for wait in runs.waits)

@@ -5,7 +5,7 @@ import pytest
 from tests.api.records_by_hand import get, record, run
 from zray.store.event_ring import Kind
 from zray.util.report.critical_path import critical_path
-from zray.util.report.findings import Facts, findings_of, headline, text_of
+from zray.util.report.findings import Facts, bytes_of, findings_of, headline, text_of
 from zray.util.report.functions import functions_of
 from zray.util.report.idle import usage_of
 
@@ -113,9 +113,36 @@ def test_finding_of_failures_is_shown_however_short_they_are():
     assert "1 of 1 runs of `bad` failed: OSError." in texts(record(runs, [get(0, 10)]))
 
 
+def node(store, disk):
+    return {"node": "8f3a", "times": [*range(len(store))], "store": store, "disk": disk, "capacity": 4 << 30}
+
+
+def test_findings_of_memory():
+    runs = record([run("a", 0, 10, 0)], [get(0, 10)])
+    grows, full = [number << 30 for number in range(4)] + [3.5 * 2**30], [3 << 30] * 5
+    for store, disk, words in (
+        (grows, [0] * 5, "only grew, to 3.5 GiB: perhaps a leak"),
+        (full, [0, 0, 0, 1 << 30, 2 << 30], "Up to 2 GiB of values were spilled to disk on node 8f3a"),
+    ):
+        found = findings_of(facts(runs)._replace(memory=[node(store, disk)]))
+        assert words in " ".join(finding.text for finding in found)
+    falls = [*grows[:4], 1 << 30]
+    found = findings_of(facts(runs)._replace(memory=[node(full, [0] * 5), node(falls, [0] * 5)]))
+    assert not [finding for finding in found if "8f3a" in finding.text]
+    assert [bytes_of(count) for count in (0, 1023, 1536, 1 << 41)] == ["0 B", "1023 B", "1.5 KiB", "2 TiB"]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(2e-6, "2 us"), (0.0512, "51.2 ms"), (1.204, "1.2 s"), (242, "4m 02s"), (7_890, "2h 11m"), (59.99, "60 s")],
+    [
+        (2e-6, "2 us"),
+        (0.0512, "51.2 ms"),
+        (1.204, "1.2 s"),
+        (242, "4m 02s"),
+        (7_890, "2h 11m"),
+        (59.99, "60 s"),
+        (0.9996, "1000 ms"),
+    ],
 )
 def test_durations_have_three_digits(value, text):
     assert text_of(value) == text

@@ -29,10 +29,11 @@ ON_PATH = 4  # added to the outcome of a run
 
 def content_of(record: RunRecord) -> dict[str, Any]:
     """Return the content of the report on a run."""
-    runs = runs_of(record.rings, record.header.get("start"), record.end)
+    runs = runs_of(record.rings, record.header.get("start"), record.end, record.header.get("pid"))
     cores = sum(node["resources"].get("CPU", 0.0) for node in record.nodes.values())
     cores = cores or float(len({run.row for run in runs.runs})) or 1.0
-    facts = Facts(runs, usage_of(runs, cores, BINS), critical_path(runs), functions_of(runs))
+    memory = _memory(record, runs)
+    facts = Facts(runs, usage_of(runs, cores, BINS), critical_path(runs), functions_of(runs), memory)
     seconds = facts.usage.seconds
     total = max(sum(seconds.values()), 1e-9)
     return {
@@ -49,7 +50,7 @@ def content_of(record: RunRecord) -> dict[str, Any]:
         "rows": [[row.name, row.node[:8], row.is_program] for row in runs.rows],
         "functions": [each._asdict() for each in facts.functions],
         "path": _path(facts.path, runs),
-        "memory": _memory(record, runs),
+        "memory": memory,
         **_columns(runs, facts),
     }
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .runs import PROGRAM, Runs, Wait, children, waits_by_owner
+from .runs import OTHERS, PROGRAM, Runs, Wait, children, waits_by_owner
 
 __all__: list[str] = []  # for `zray report`
 
@@ -144,7 +144,7 @@ class _Walk:
         place = self._last_ended(None, wait)
         parent = b"-" if place is None else self.runs.runs[place].parent
         for _ in range(DEPTH_MAX):
-            if parent in (owner, PROGRAM):
+            if parent in (owner, PROGRAM, OTHERS):
                 break
             above = self.runs.run_at(parent, self.runs.end)
             parent = PROGRAM if above is None else self.runs.runs[above].parent

@@ -5,8 +5,9 @@ A finding needs five percent of the run; below that, it is silent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from ...store.event_ring import Kind
 from .critical_path import PROGRAM_CODE, QUEUE, RUN, Path
@@ -26,6 +27,8 @@ SMALL_SECONDS, SMALL_COUNT = 1e-3, 1_000
 PAUSE_SECONDS = 0.01
 # Cores are busy during a wait if so large a part of them ran tasks.
 BUSY = 0.7
+# Values only become more if so large a part of so many looks found more of them, and so many bytes.
+GREW, SAMPLES_MIN, LEAK_BYTES = 0.8, 5, 64 << 20
 # A program that waits after each submission does so at least so many times.
 TURNS_MIN = 10
 
@@ -45,6 +48,7 @@ class Facts(NamedTuple):
     usage: Usage
     path: Path
     functions: list[Function]
+    memory: Sequence[dict[str, Any]] = ()  # of nodes: "times", and bytes by what they hold
 
 
 def findings_of(facts: Facts) -> list[Finding]:
@@ -80,17 +84,31 @@ WHY = {
 }
 
 
+def digits(number: float) -> str:
+    """A number with three digits, or as many as it has before its point."""
+    return f"{number:.3g}" if number < 999.5 else f"{number:.0f}"
+
+
 def text_of(seconds: float) -> str:
     """A duration with three digits: 51 ms, 1.20 s, 4m 02s, 2h 11m."""
     if seconds < 1e-3:
         return f"{seconds * 1e6:.0f} us"
     if seconds < 1:
-        return f"{seconds * 1e3:.3g} ms"
+        return f"{digits(seconds * 1e3)} ms"
     if seconds < 60:
         return f"{seconds:.3g} s"
     if seconds < 3600:
         return f"{seconds // 60:.0f}m {seconds % 60:02.0f}s"
     return f"{seconds // 3600:.0f}h {seconds % 3600 // 60:02.0f}m"
+
+
+def bytes_of(count: float) -> str:
+    """An amount of memory with three digits, as 1.2 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            break
+        count, unit = count / 1024, "TiB"
+    return f"{digits(count)} {unit}"
 
 
 def _of_program(facts: Facts) -> Iterator[Finding]:
@@ -264,6 +282,27 @@ def _of_queues(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def _of_memory(facts: Facts) -> Iterator[Finding]:
+    """Values that were spilled, or that only became more."""
+    for node in facts.memory:
+        store, disk = node["store"], node["disk"]
+        spilled = sum(held > 0 for held in disk) / max(len(disk), 1)
+        if spilled:
+            yield Finding(
+                max(spilled, SHARE_MIN),
+                f"Up to {bytes_of(max(disk))} of values were spilled to disk on node {node['node']}.",
+                "Its object store was full: drop refs that are no longer needed, or give it more with "
+                "object_store_memory. `zray memory` says who holds what.",
+            )
+        grew = sum(after > before for before, after in pairwise(store)) / max(len(store) - 1, 1)
+        if len(store) >= SAMPLES_MIN and grew > GREW and store[-1] > max(LEAK_BYTES, 0.9 * max(store)):
+            yield Finding(
+                max(store[-1] / max(node["capacity"], 1.0), SHARE_MIN),
+                f"The object store of node {node['node']} only grew, to {bytes_of(store[-1])}: perhaps a leak.",
+                "Somebody holds refs on values that are done with: `zray memory` says who, and where they were made.",
+            )
+
+
 RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     _of_program,
     _of_path,
@@ -274,4 +313,5 @@ RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     _of_arguments,
     _of_failures,
     _of_queues,
+    _of_memory,
 )

@@ -14,7 +14,7 @@ from ...store.event_ring import Event, Kind, Outcome, RingContent
 
 __all__: list[str] = []  # for `zray report`
 
-PROGRAM = b""  # in place of a task's id
+PROGRAM, OTHERS = b"", b"others"  # in place of a task's id: the program, and other programs of its session
 RUN_KINDS = frozenset((Kind.TASK, Kind.CALL, Kind.CONSTRUCTOR))
 WAIT_KINDS = {Kind.GET: "get", Kind.WAIT: "wait"}
 
@@ -112,44 +112,68 @@ class Runs:
         return ready
 
 
-def runs_of(nodes: Mapping[str, Sequence[RingContent]], start: float | None = None, end: float | None = None) -> Runs:
+def runs_of(
+    nodes: Mapping[str, Sequence[RingContent]],
+    start: float | None = None,
+    end: float | None = None,
+    pid: int | None = None,
+) -> Runs:
     """Put the records of all processes on one clock.
 
     Args:
         nodes: the records of processes, by node.
         start: of the program, in seconds since 1970.  Default: the first record.
         end: of the program.  Default: the last record.
+        pid: of the program, which may share its session with others.  Default: the driver with most records.
     """
     # One clock a machine, as each process has set its own by a look at the wall clock.
     clocks = {node: min(ring.offset for ring in rings) for node, rings in nodes.items() if rings}
-    begins = [clocks[node] + event.begin for node, rings in nodes.items() for ring in rings for event in ring.events]
-    first = min(begins, default=start or 0.0)
-    start = first if start is None else min(start, first)
+    if start is None:
+        begins = (
+            clocks[node] + event.begin for node, rings in nodes.items() for ring in rings for event in ring.events
+        )
+        start = min(begins, default=0.0)
+    shifts = {node: clock - start for node, clock in clocks.items()}
+    # Records from before the start are of programs that were in the session earlier.
+    recent = [
+        (node, ring, [event for event in ring.events if event.stored + shifts[node] >= 0])
+        for node, rings in sorted(nodes.items())
+        for ring in sorted(rings, key=lambda ring: (not ring.label.startswith("driver"), ring.pid))
+    ]
+    submissions, parents = Submissions(), _children_of_program(recent, pid)
+    waiters: dict[bytes, bytes] = {}
+    for node, _, events in recent:
+        for event in events:
+            if event.kind == Kind.SUBMIT:
+                submissions.add(event, event.begin + shifts[node])
+            elif event.kind in RUN_KINDS:
+                parents[children_prefix(event.task_id)] = waiters[event.task_id] = event.task_id
+            elif event.kind in WAIT_KINDS and parents.get(children_prefix(event.task_id)) == PROGRAM:
+                waiters[event.task_id] = PROGRAM
     rows: list[Row] = []
-    submissions, parents = Submissions(), {}
-    for node, rings in nodes.items():
-        for ring in rings:
-            for event in ring.events:
-                if event.kind == Kind.SUBMIT:
-                    submissions.add(event, event.begin + clocks[node] - start)
-                elif event.kind in RUN_KINDS:
-                    parents[children_prefix(event.task_id)] = event.task_id
     runs: list[Run] = []
     waits: list[Wait] = []
-    ids = {*parents.values()}
-    for node, rings in sorted(nodes.items()):
-        for ring in sorted(rings, key=lambda ring: (not ring.label.startswith("driver"), ring.pid)):
-            own = _Rows(rows, node, ring)
-            shift = clocks[node] - start
-            for event in sorted(ring.events, key=lambda event: event.begin):
-                if event.kind in RUN_KINDS:
-                    parent = parents.get(event.task_id[:PARENT_HASH_BYTES], PROGRAM)
-                    runs.append(_run(event, shift, own.of_run(event), submissions.find(event.task_id), parent))
-                elif event.kind in WAIT_KINDS:
-                    owner = event.task_id if event.task_id in ids else PROGRAM
-                    begin, until = event.begin + shift, max(event.begin, event.end) + shift
-                    waits.append(Wait(owner, begin, until, own.of_wait(event), WAIT_KINDS[event.kind]))
+    for node, ring, events in recent:
+        own, shift = _Rows(rows, node, ring), shifts[node]
+        for event in sorted(events, key=lambda event: event.begin):
+            if event.kind in RUN_KINDS:
+                parent = parents.get(event.task_id[:PARENT_HASH_BYTES], OTHERS)
+                runs.append(_run(event, shift, own.of_run(event), submissions.find(event.task_id), parent))
+            elif event.kind in WAIT_KINDS:
+                owner = waiters.get(event.task_id, OTHERS)
+                begin, until = max(event.begin + shift, 0.0), max(event.begin, event.end) + shift
+                waits.append(Wait(owner, begin, until, own.of_wait(event), WAIT_KINDS[event.kind]))
     return Runs(runs, waits, None if end is None else end - start, rows, start)
+
+
+def _children_of_program(rings: list[tuple[str, RingContent, list[Event]]], pid: int | None) -> dict[bytes, bytes]:
+    """The beginnings of the ids of tasks that the program itself has submitted, each with PROGRAM."""
+    drivers = [(ring.pid == pid, len(events), ring.pid) for _, ring, events in rings if ring.label.startswith("driver")]
+    own = max(drivers, default=(False, 0, pid))[2]
+    events = [event for _, ring, events in rings if ring.pid == own for event in events]
+    found = {event.task_id[:PARENT_HASH_BYTES] for event in events if event.kind == Kind.SUBMIT}
+    found |= {children_prefix(event.task_id) for event in events if event.kind in WAIT_KINDS}
+    return dict.fromkeys(found, PROGRAM)
 
 
 def _run(event: Event, shift: float, row: int, submitted: float | None, parent: bytes) -> Run:
@@ -161,8 +185,8 @@ def _run(event: Event, shift: float, row: int, submitted: float | None, parent: 
         event.name,
         event.kind,
         row,
-        None if submitted is None else min(submitted, begin + shift),  # clocks of machines differ
-        begin + shift,
+        None if submitted is None else max(min(submitted, begin + shift), 0.0),  # clocks of machines differ
+        max(begin + shift, 0.0),
         read + shift,
         end + shift,
         max(end, event.stored) + shift,
