@@ -101,9 +101,9 @@ def test_finding_of_small_tasks():
 
 def test_finding_of_waits_for_a_core_and_for_an_actor():
     tasks = [run("long", 0, 6, 0, row=1), run("other", 0, 6, 0, row=2), run("last", 6, 9, 0)]
-    assert "Tasks of the longest chain waited 6 s for a free core." in texts(record(tasks, [get(0, 9)]))
+    assert "Tasks of the longest chain waited 6 s for a free core: `last`." in texts(record(tasks, [get(0, 9)]))
     calls = [run(f"Model.step-{n}", 2 * n, 2 * n + 2, 0, kind=Kind.CALL) for n in range(5)]
-    assert "Calls of the longest chain waited 8 s for their actor." in texts(record(calls, [get(0, 10)]))
+    assert "Calls of the longest chain waited 8 s for their actor: `Model.step`." in texts(record(calls, [get(0, 10)]))
     idle = [run("a", 5, 9, 0)]
     assert "waited 5 s to begin while cores were idle" in " ".join(texts(record(idle, [get(0, 9)])))
 

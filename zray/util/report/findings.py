@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ...store.event_ring import Kind
-from .critical_path import PROGRAM_CODE, QUEUE, RUN, Path
+from .critical_path import PROGRAM_CODE, QUEUE, RUN, Path, Step
 from .functions import Function
 from .idle import Usage
 from .runs import Run, Runs
@@ -168,20 +168,31 @@ def _of_turn(facts: Facts) -> Iterator[Finding]:
     if busy > BUSY * of_tasks:
         yield Finding(
             of_tasks / facts.runs.end,
-            f"Tasks of the longest chain waited {text_of(of_tasks)} for a free core.",
+            f"Tasks of the longest chain waited {text_of(of_tasks)} for a free core{_most(waits, kinds, False)}.",
             f"More cores or nodes save at most {text_of(of_tasks)}.",
         )
     else:
         yield Finding(
             of_tasks / facts.runs.end,
-            f"Tasks of the longest chain waited {text_of(of_tasks)} to begin while cores were idle.",
+            f"Tasks of the longest chain waited {text_of(of_tasks)} to begin while cores were idle"
+            f"{_most(waits, kinds, False)}.",
             "A worker had to start, or a resource other than cores was taken: `zray why` says which, while it waits.",
         )
     yield Finding(
         of_calls / facts.runs.end,
-        f"Calls of the longest chain waited {text_of(of_calls)} for their actor.",
+        f"Calls of the longest chain waited {text_of(of_calls)} for their actor{_most(waits, kinds, True)}.",
         "An actor runs one call at a time: use several actors, max_concurrency, or tasks where no state is kept.",
     )
+
+
+def _most(waits: list[Step], kinds: dict[str, bool], are_calls: bool) -> str:
+    """The function that waited longest, in words."""
+    sums: dict[str, float] = {}
+    for step in waits:
+        if kinds[step.name] == are_calls:
+            sums[step.name] = sums.get(step.name, 0.0) + step.seconds
+    name = max(sums, key=lambda name: sums[name], default="")
+    return f": {'' if len(sums) == 1 else 'mostly '}`{name}`" if name else ""
 
 
 def _of_stragglers(facts: Facts) -> Iterator[Finding]:

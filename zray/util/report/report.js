@@ -192,7 +192,8 @@ async function unpacked(text, Type) {
 const view = { begin: 0, end: data.duration };
 let columns, waits, bins, firsts, waitFirsts, isAsked = false, picked = -1;
 const rowCount = data.rows.length;
-const rowHeight = Math.max(3, Math.min(22, Math.floor(540 / Math.max(1, rowCount))));
+/* Rows that have room for a name, if there are not very many. */
+const rowHeight = Math.max(rowCount > 80 ? 3 : 14, Math.min(22, Math.floor(540 / Math.max(1, rowCount))));
 
 function firstsOf(rowOf) {
   const found = new Uint32Array(rowCount + 1);
@@ -200,7 +201,7 @@ function firstsOf(rowOf) {
   for (let row = 0; row < rowCount; row++) found[row + 1] += found[row];
   return found;
 }
-const gutter = () => (window.innerWidth < 700 || rowHeight < 11 ? 0 : 176);
+const gutter = () => (window.innerWidth < 700 || rowHeight < 13 ? 0 : 176);
 
 /* The context of a canvas whose pixels are those of the screen. */
 function contextOf(canvas, height) {
@@ -341,13 +342,18 @@ function drawRows() {
       last = to;
     }
     context.globalAlpha = 1;
-    if (left) {
+    const [name, node] = data.rows[row], [before, nodeBefore] = row ? data.rows[row - 1] : ["", node];
+    if (node !== nodeBefore) {
+      context.fillStyle = palette.line;
+      context.fillRect(0, row * rowHeight - 0.5, width, 1);
+    }
+    if (left && (name !== before || node !== nodeBefore)) {
       context.fillStyle = palette.soft;
       context.save();
       context.beginPath();
       context.rect(0, row * rowHeight, left - 8, rowHeight);
       context.clip();
-      context.fillText(data.rows[row][0], 10, row * rowHeight + rowHeight / 2 + 4);
+      context.fillText(name, 10, row * rowHeight + rowHeight / 2 + 4);
       context.restore();
     }
   }
@@ -366,7 +372,7 @@ function drawRows() {
 function drawAxis() {
   const [context, width] = contextOf(by("axis"), 24);
   const left = gutter(), room = width - left, span = view.end - view.begin;
-  const wanted = span / Math.max(2, Math.floor(room / 110));
+  const wanted = span / Math.max(2, Math.floor(room / 80));
   const size = 10 ** Math.floor(Math.log10(wanted));
   const step = [1, 2, 5, 10].map((each) => each * size).find((each) => each >= wanted);
   context.fillStyle = palette.soft;

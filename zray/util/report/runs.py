@@ -137,9 +137,10 @@ def runs_of(
     # Records from before the start are of programs that were in the session earlier.
     recent = [
         (node, ring, [event for event in ring.events if event.stored + shifts[node] >= 0])
-        for node, rings in sorted(nodes.items())
-        for ring in sorted(rings, key=lambda ring: (not ring.label.startswith("driver"), ring.pid))
+        for node, rings in nodes.items()
+        for ring in rings
     ]
+    recent.sort(key=lambda each: (not each[1].label.startswith("driver"), each[0], each[1].pid))  # programs come first
     submissions, parents = Submissions(), _children_of_program(recent, pid)
     waiters: dict[bytes, bytes] = {}
     for node, _, events in recent:
