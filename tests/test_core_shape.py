@@ -49,6 +49,7 @@ ADDED = {
     "stacks and hung tasks": {"files": 2, "code lines": 90, "statements": 66, "lines of imports": 16},
     "values of another size, or made again": {"code lines": 23, "statements": 26},
     "records of whole runs, outcomes of cancelled runs": {"code lines": 7, "statements": 5},
+    "breakpoints": {"files": 1, "code lines": 238, "statements": 200, "lines of imports": 19},
     "logs of ended sessions": {"files": 2, "code lines": 244, "statements": 195, "lines of imports": 24},
 }
 for added in ADDED.values():

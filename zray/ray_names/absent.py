@@ -50,7 +50,6 @@ ABILITIES = {
 }
 
 COMMANDS = {
-    "debug": "Run the program with `ZRAY_LOCAL=1`, and call `breakpoint()` in the task.",
     "dashboard": "Run `zray status`.",
     "up": "Start nodes over ssh, as docs/cluster.md shows.",
     "down": "Run `zray stop` over ssh.",

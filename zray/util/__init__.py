@@ -61,7 +61,7 @@ _MODULES = (
     "queue",
     "scheduling_strategies",
     # Not in dir(zray.util): few programs need them.
-    *("accelerators", "annotations", "debug", "metrics", "state"),
+    *("accelerators", "annotations", "debug", "metrics", "rpdb", "state"),
 )
 
 __all__ = [
@@ -98,6 +98,8 @@ def __getattr__(name: str) -> Any:
 
     if name in _MODULE_BY_NAME:
         value = getattr(import_module(_MODULE_BY_NAME[name]), name)
+    elif name == "pdb":  # as in Ray, and no module of its own
+        value = import_module("zray.util.rpdb")
     elif name in _MODULES:
         value = import_module(f"{__name__}.{name}")
     else:

@@ -22,7 +22,7 @@ HARMLESS = frozenset(
     f"zray.{name}"
     for name in (
         "exceptions", "store.arguments", "store.arrays", "store.copying", "store.errors",
-        "store.functions", "store.inspect", "store.layout", "store.values",
+        "store.functions", "store.inspect", "store.layout", "store.values", "host.worker.breakpoints",
     )
 )  # fmt: skip
 

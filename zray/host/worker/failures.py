@@ -30,6 +30,10 @@ def failure(worker: Worker, spec: TaskSpec, error: BaseException) -> Failure:
         return [_exited(worker, name, error)] * max(1, options.num_returns), (), False
     if timed_out := worker.cancelling.timed_out(spec, error, name):
         return [timed_out] * max(1, options.num_returns), (), False
+    if os.environ.get("ZRAY_DEBUG_POST_MORTEM") and isinstance(error, Exception):
+        from .breakpoints import post_mortem
+
+        post_mortem(error.__traceback__)
     is_far = worker.code is not None and worker.code.is_elsewhere
     return raised(options, name, error, worker.node_id.hex(), is_far=is_far)
 

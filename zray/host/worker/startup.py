@@ -7,6 +7,7 @@ import random
 import resource
 import sys
 from contextlib import suppress
+from typing import Any
 
 from ...exceptions import ClusterLostError
 from .. import context
@@ -43,6 +44,7 @@ def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
             )
             return 1
         context.set_runtime(runtime)
+        sys.breakpointhook = wait_for_debugger
         try:
             with heard_before_exit(runtime):
                 runtime.run()
@@ -52,6 +54,13 @@ def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
     except ClusterLostError:
         return 0
     return 0
+
+
+def wait_for_debugger(*args: Any, **kwargs: Any) -> Any:
+    """`sys.breakpointhook` of workers (breakpoints.py)."""
+    from .breakpoints import hook  # imports pdb
+
+    return hook(*args, **kwargs)
 
 
 def prefer_as_victim() -> None:

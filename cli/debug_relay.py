@@ -1,0 +1,47 @@
+"""The actor on another node that finds its breakpoints, and passes bytes between `zray debug` and a debugger there."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .breakpoints import Breakpoint, LocalLine, in_folder
+
+
+class Relay:
+    """One end of `zray debug` on a node.  It holds no CPU, and ends with the command."""
+
+    def __init__(self) -> None:
+        from zray.host import context
+
+        self.folder: str = context.runtime.paths.folder  # type: ignore[union-attr]
+        self.line: LocalLine | None = None
+
+    def found(self) -> list[dict[str, Any]]:
+        """Return the facts of the breakpoints of this node."""
+        return in_folder(self.folder)
+
+    def attach(self, path: str) -> None:
+        """Connect to a debugger.
+
+        Raises:
+            OSError: it is gone.
+        """
+        facts = next((facts for facts in self.found() if facts["path"] == path), None)
+        if facts is None:
+            raise FileNotFoundError(os.path.basename(path))
+        self.line = LocalLine(Breakpoint(**facts))
+
+    def read(self) -> bytes:
+        """Wait for output, and return it; nothing at the end."""
+        return self.line.read() if self.line is not None else b""
+
+    def write(self, line: bytes) -> None:
+        """Pass a command on."""
+        if self.line is not None:
+            self.line.write(line)
+
+    def finish(self) -> None:
+        """Pass on that no command follows."""
+        if self.line is not None:
+            self.line.finish()
