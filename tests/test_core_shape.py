@@ -16,7 +16,7 @@ MOST = {
 # Features that came after the limits were set, and what each of them has added.
 ADDED = {
     "cancel": {"files": 5, "code lines": 426, "statements": 352, "lines of imports": 57},
-    "generators": {"files": 2, "code lines": 635, "statements": 553, "lines of imports": 42},
+    "generators": {"files": 2, "code lines": 638, "statements": 556, "lines of imports": 42},
     "ends of pools": {"code lines": 7, "statements": 5, "lines of imports": 1},
     "spilling, files for values in use": {"files": 5, "code lines": 1191, "statements": 1037, "lines of imports": 51},
     "concurrency groups, order of calls": {"files": 0, "code lines": 111, "statements": 91, "lines of imports": 8},

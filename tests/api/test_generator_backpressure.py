@@ -87,6 +87,18 @@ def test_function_that_waits_for_draws_lends_its_cpu(session, tmp_path):
     assert [zray.get(ref) for ref in generator] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("kind", ["task", "method"])
+def test_slow_get_says_that_items_wait_to_be_drawn(session, tmp_path, kind):
+    path = str(tmp_path / "made")
+    actor = zray.remote(Items).remote()
+    generator = (items if kind == "task" else actor.items).options(max_buffered=1).remote(path, 3)
+    until(lambda: made(path) == 1)
+    last = actor.items.remote(path, 1) if kind == "method" else generator  # behind the first call
+    with pytest.raises(zray.exceptions.GetTimeoutError, match="waits until more of its items are drawn"):
+        until(lambda: zray.get(last.completed(), timeout=0.1))
+    assert len(list(generator)) == 3
+
+
 def test_worker_that_is_replaced_hears_what_was_drawn(session, tmp_path):
     path = str(tmp_path / "made")
     generator = items.options(max_buffered=2, max_retries=1).remote(path, 8, 4)

@@ -301,18 +301,19 @@ class Reasons:
             since = worker.frames[0].began_at if worker.frames else worker.progress_at
             self.say(depth, f"{name} is next {where}, behind {ahead} {self.for_seconds(since)}")
         else:
-            self._of_running(frame, depth, f"{name} runs {where}")
+            self._of_running(frame, task, depth, f"{name} runs {where}")
 
     def _of_sent_call(self, task: Task, worker: Worker, actor: Actor, depth: int, name: str, where: str) -> None:
         ahead = list(actor.inflight).index(task.spec.task_id) if task.spec.task_id in actor.inflight else 0
         is_serial = actor.options.is_serial
         if ahead and is_serial:
             self.say(depth, f"{name} waits {where}, behind {ahead} other{'s' * (ahead > 1)} of the same actor:")
-            name, where, depth = self.name_of_task(next(iter(actor.inflight.values()))), "", depth + 1
+            task = next(iter(actor.inflight.values()))
+            name, where, depth = self.name_of_task(task), "", depth + 1
         text = f"{name} runs {where}".rstrip()
-        self._of_running(worker.frames[0], depth, text, is_alone=is_serial)
+        self._of_running(worker.frames[0], task, depth, text, is_alone=is_serial)
 
-    def _of_running(self, frame: Frame, depth: int, text: str, *, is_alone: bool = True) -> None:
+    def _of_running(self, frame: Frame, task: Task, depth: int, text: str, *, is_alone: bool = True) -> None:
         """Explain running user code, which computes or waits.
 
         is_alone: False for concurrent calls, without recorded beginnings.
@@ -325,6 +326,8 @@ class Reasons:
             self._of_holders(("CPU",), depth + 1)
         elif not wait.pending:
             self.say(depth, f"{text}, and waits for free space in the object store")
+        elif task.entry.object_id in wait.pending:
+            self.say(depth, f"{text}, and waits until more of its items are drawn (`max_buffered`)")
         else:
             self.say(depth, f"{text}, and waits itself for:")
             self.of_objects(wait.pending, depth + 1)
@@ -395,7 +398,7 @@ class Reasons:
             self.say(depth, f"{name} waits for the GCS or another node to confirm its name or its node")
         elif actor.state == ActorState.STARTING and actor.worker is not None:
             pid = actor.worker.process.pid if actor.worker.process is not None else 0
-            self._of_running(actor.worker.frames[0], depth, f"{name} {again}runs its constructor (pid {pid})")
+            self._of_running(actor.worker.frames[0], actor.creation, depth, f"{name} {again}runs its constructor (pid {pid})")
         elif self._missing(actor.creation):
             self._of_missing(actor.creation, depth, name)
         elif (ask := node.moves.asks.get(actor.actor_id)) is not None and not ask.is_shared:
