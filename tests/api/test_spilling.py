@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import zray
+from tests.gates import Gate
 from zray.exceptions import ObjectLostError, ObjectStoreFullError
 from zray.host import context
 from zray.host.session.session import Session
@@ -565,6 +566,25 @@ def test_tasks_submitted_while_some_arguments_are_made_and_others_have_left(sess
     rows = [row(number, two if number % 2 else one) for number in range(12)]
     reads = [firsts.remote(*refs) for refs in zip(*rows, strict=True)]
     assert zray.get(reads, timeout=60) == [list(range(12))] * 8
+
+
+def test_slow_get_says_that_an_argument_lies_on_disk(session, tmp_path_factory):
+    gate = Gate(tmp_path_factory.mktemp("gate") / "gate")
+
+    @zray.remote
+    def wait():
+        gate.wait()
+
+    @zray.remote
+    def first(value, nothing):
+        return int(value[0])
+
+    refs = [zray.put(array(number)) for number in range(20)]
+    read = first.remote(refs[0], wait.remote())
+    with pytest.raises(zray.exceptions.GetTimeoutError, match="10,002,048 bytes lie on the disk of node"):
+        zray.get(read, timeout=0.2)
+    gate.open()
+    assert zray.get(read, timeout=30) == 0
 
 
 def test_queued_tasks_that_take_the_same_spilled_values_read_their_bytes(session):

@@ -117,13 +117,18 @@ class Reasons:
         """Explain an object not made by any local task."""
         shared = entry.shared
         places = ", ".join(name_of(place) for place in shared.locations) if shared is not None else ""
-        if shared is not None and shared.is_fetching:
-            size = f"{shared.size:,} bytes" if shared.size >= 0 else "its bytes"
+        size = f"{shared.size:,} bytes" if shared is not None and shared.size >= 0 else "its bytes"
+        is_on_disk = entry.object_id in self.node.objects.on_disk
+        if entry.is_on_disk:
+            when = "when the task's turn comes and the object store has space"
+            self.say(depth, f"{name}: {size} lie on the disk of node {self._here()}, and are restored {when}")
+        elif shared is not None and shared.is_fetching:
             if why := self.node.fetches.why_no_room(entry.object_id):
                 self.say(depth, f"{name}: {size} wait for free space in the object store of node {self._here()}:")
                 self._of_full_store(why, depth + 1)
                 return
-            self.say(depth, f"{name}: {size} are on their way to node {self._here()} from node {places or '?'}")
+            source = "its disk" if is_on_disk else f"node {places or '?'}"
+            self.say(depth, f"{name}: {size} are on their way to node {self._here()} from {source}")
         elif places:
             self.say(depth, f"{name}: lies on node {places}, and is not being fetched")
         else:
@@ -398,7 +403,9 @@ class Reasons:
             self.say(depth, f"{name} waits for the GCS or another node to confirm its name or its node")
         elif actor.state == ActorState.STARTING and actor.worker is not None:
             pid = actor.worker.process.pid if actor.worker.process is not None else 0
-            self._of_running(actor.worker.frames[0], actor.creation, depth, f"{name} {again}runs its constructor (pid {pid})")
+            self._of_running(
+                actor.worker.frames[0], actor.creation, depth, f"{name} {again}runs its constructor (pid {pid})"
+            )
         elif self._missing(actor.creation):
             self._of_missing(actor.creation, depth, name)
         elif (ask := node.moves.asks.get(actor.actor_id)) is not None and not ask.is_shared:
