@@ -12,6 +12,7 @@ import click
 
 COMMANDS = {
     "cancel": "End tasks that run or wait: by id, function or job.",
+    "dashboard": "Serve a page that shows what a session does.",
     "debug": "Attach to a task that stands at a breakpoint, with pdb.",
     "doctor": "Find out why this machine cannot join a cluster.",
     "drain": "Have a node finish its tasks, hand over its objects, and leave.",

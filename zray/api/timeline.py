@@ -17,7 +17,7 @@ from ..wire.events import EventsListed, ListEvents
 from .chrome_trace import trace_of
 from .sessions import require_runtime
 
-__all__ = ["profile", "recorded_rings", "timeline", "write_trace"]
+__all__ = ["asked_rings", "profile", "recorded_rings", "timeline", "write_trace"]
 
 
 def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
@@ -72,19 +72,25 @@ def recorded_rings(asker: str) -> tuple[dict[str, list[RingContent]], int]:
     Raises:
         NotImplementedError: in local mode.
     """
-    runtime = require_runtime()
-    if not hasattr(runtime, "note_span"):
-        raise NotImplementedError(f"{asker} needs the records of processes: leave out local_mode=True.")
-    found: EventsListed = runtime.ask(ListEvents)
-    if found.silent:
-        silent = ", ".join(node.partition("/")[0] for node in found.silent)
-        warnings.warn(f"The records lack these nodes, which have not answered: {silent}.", stacklevel=3)
+    found = asked_rings(asker)
     nodes: dict[str, list[RingContent]] = {}
     for fact in found.rings:
         ring = read_ring(fact.data)
         if ring is not None:
             nodes.setdefault(fact.node.partition("/")[0], []).append(ring)
     return nodes, found.left_out
+
+
+def asked_rings(asker: str) -> EventsListed:
+    """The rings of the session's processes, as bytes.  Arguments and errors are those of recorded_rings."""
+    runtime = require_runtime()
+    if not hasattr(runtime, "note_span"):
+        raise NotImplementedError(f"{asker} needs the records of processes: leave out local_mode=True.")
+    found: EventsListed = runtime.ask(ListEvents)
+    if found.silent:
+        silent = ", ".join(node.partition("/")[0] for node in found.silent)
+        warnings.warn(f"The records lack these nodes, which have not answered: {silent}.", stacklevel=4)
+    return found
 
 
 class profile(ContextDecorator):  # noqa: N801  as in Ray

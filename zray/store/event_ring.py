@@ -34,6 +34,7 @@ __all__ = [
     "Kind",
     "Outcome",
     "RingContent",
+    "names_of",
     "read_ring",
     "reserved_bytes",
 ]
@@ -260,7 +261,7 @@ def read_ring(data: bytes) -> RingContent | None:
     if magic != MAGIC or not 0 <= offset <= SECONDS_MAX:
         return None
     label = data[HEADER.size : HEADER.size + min(length, LABEL_BYTES_MAX)].decode("utf-8", "replace")
-    names = ["(other)", *_names(data)]
+    names = ["(other)", *names_of(data)]
     records = sorted(_records(data))
     events: list[Event] = []
     before = -2
@@ -295,7 +296,8 @@ def read_ring(data: bytes) -> RingContent | None:
     return RingContent(pid, offset, label, events, lost)
 
 
-def _names(data: bytes) -> Iterator[str]:
+def names_of(data: bytes) -> Iterator[str]:
+    """The names of a ring, in the order of their numbers from 1 on."""
     place = NAMES_AT
     while place + LENGTH.size < RECORDS_AT:
         (length,) = LENGTH.unpack_from(data, place)

@@ -105,9 +105,10 @@ def list_tasks(*, filters: Filters = None, limit: int = LIMIT, detail: bool = Fa
     Returns:
         Facts on each task: task_id, name, type ("NORMAL_TASK", "ACTOR_TASK"), state ("PENDING_ARGS_AVAIL",
         "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER", "RUNNING", "FINISHED", "FAILED" and others), job_id, node_id,
-        actor_id, worker_pid, attempt_number and error_type ("TASK_EXECUTION_EXCEPTION", "WORKER_DIED" and others; None
-        for one that has not failed).  With detail also parent_task_id, creation_time_ms, start_time_ms and end_time_ms
-        since 1970 (None: not recorded), and phases_ms: milliseconds by phase.
+        actor_id, worker_pid, attempt_number, error_type ("TASK_EXECUTION_EXCEPTION", "WORKER_DIED" and others; None
+        for one that has not failed) and run_ms (for how long a running task has run; None: not known).  With detail
+        also parent_task_id, creation_time_ms, start_time_ms and end_time_ms since 1970 (None: not recorded), and
+        phases_ms: milliseconds by phase.
 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
@@ -365,6 +366,7 @@ def _task(fact: TaskFact) -> State:
         worker_pid=fact.pid or None,
         attempt_number=fact.attempts,
         error_type=fact.error_type or None,
+        run_ms=fact.run_ms or None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -45,9 +46,13 @@ def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                     parents[children_prefix(event.task_id)] = event.task_id.hex()
                 elif event.kind == Kind.SUBMIT:
                     submissions.add(event, event.begin + offset)
+    now = time.time()
     for row in rows:
         task_id = row["task_id"]
-        yield {**row, **_times(bytes.fromhex(task_id), runs.pop(task_id, None), submissions, parents)}
+        times = _times(bytes.fromhex(task_id), runs.pop(task_id, None), submissions, parents)
+        if row["run_ms"]:  # it runs, perhaps once more
+            times |= {"start_time_ms": round(1000 * now - row["run_ms"]), "end_time_ms": None, "phases_ms": None}
+        yield {**row, **times}
     for task_id, run in sorted(runs.items(), key=lambda item: -item[1].event.end):
         yield {**_row(task_id, run), **_times(run.event.task_id, run, submissions, parents)}
 
@@ -91,6 +96,7 @@ def _row(task_id: str, run: Run) -> dict[str, Any]:
         "worker_pid": run.pid,
         "attempt_number": event.attempt,
         "error_type": ERRORS[event.outcome],
+        "run_ms": None,
     }
 
 
