@@ -6,16 +6,38 @@ from collections.abc import Callable
 
 from zray.util import state
 
-from . import views
+from . import logs, views, work
 from .session import Row, Session
 from .views import Asked, Seen, View
 
+
+def _trials(session: Session, asked: Asked) -> Seen:
+    """Experiments: the module imports Tune, which few pages need."""
+    from .experiments import Experiments
+
+    if session.experiments is None:
+        session.experiments = Experiments()
+    found: Seen = session.experiments.view(session, asked)
+    return found
+
+
 VIEWS: dict[str, View] = {
+    "actor": work.actor,
     "actors": views.actors,
     "groups": views.groups,
     "jobs": views.jobs,
+    "log": logs.log,
+    "logs": logs.logs,
+    "node": work.node,
     "nodes": views.nodes,
+    "object": work.object_,
     "objects": views.objects,
+    "overview": work.overview,
+    "task": work.task,
+    "tasks": work.tasks,
+    "tile": work.stream,
+    "trials": _trials,
+    "why": work.why,
     "workers": views.workers,
 }
 

@@ -70,7 +70,14 @@ class Dashboard:
         name = request.query_params.get("view", "")
         if name not in all_views.VIEWS:
             raise HTTPException(404, f"There is no view {name[:40]!r}; there are {', '.join(all_views.VIEWS)}.")
-        events = self.streams.events(name, all_views.VIEWS[name], asked_of(request))
+        asked, view = asked_of(request), all_views.VIEWS[name]
+        try:
+            await self.looks.look(name, view, asked)
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from None
+        except (ZrayError, OSError):
+            pass  # the stream says so, and goes on
+        events = self.streams.events(name, view, asked)
         return StreamingResponse(events, media_type="text/event-stream")
 
     def _once(self, name: str) -> Callable[[Request], Awaitable[Response]]:

@@ -33,6 +33,7 @@ class Session:
 
     def __init__(self, facts: Row, results: str | None = None) -> None:
         self.facts, self.results = facts, results
+        self.experiments: Any = None  # that were looked at
 
     def nodes(self) -> list[Row]:
         """All nodes, also those that died."""

@@ -130,12 +130,8 @@ class Sent:
             before = self.tables.get(name)
             known = before or {}
             now = {str(row[table.key]): encoded(row) for row in table.rows}
-            rows = [
-                row
-                for row in table.rows
-                if before is None or before.get(str(row[table.key])) != now[str(row[table.key])]
-            ]
-            gone = [] if before is None else [key for key in before if key not in now]
+            rows = [row for row in table.rows if known.get(str(row[table.key])) != now[str(row[table.key])]]
+            gone = [key for key in known if key not in now]
             if before is None or rows or gone or table.total != self.totals[name]:
                 tables[name] = {"key": table.key, "rows": rows, "gone": gone, "total": table.total}
             self.tables[name], self.totals[name] = now, table.total

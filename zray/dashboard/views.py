@@ -108,6 +108,9 @@ def head(session: Session, rows: list[Row] | None = None) -> Row:
     def total(key: str) -> int:
         return sum(row.get(key, 0) for row in alive)
 
+    machines = {}  # nodes of one machine share its memory
+    for row in alive:
+        machines[row["node_ip"]] = (row.get("mem_used_bytes", 0), row.get("mem_total_bytes", 0))
     cpus = [row.get("resources", {}).get("CPU", [0, 0]) for row in alive]
     return {
         "session_name": session.facts.get("session_name", ""),
@@ -116,8 +119,8 @@ def head(session: Session, rows: list[Row] | None = None) -> Row:
         "nodes_dead": len(rows) - len(alive),
         "cpus_used": sum(used for used, _ in cpus),
         "cpus": sum(amount for _, amount in cpus),
-        "mem_used_bytes": total("mem_used_bytes"),
-        "mem_total_bytes": total("mem_total_bytes"),
+        "mem_used_bytes": sum(used for used, _ in machines.values()),
+        "mem_total_bytes": sum(amount for _, amount in machines.values()),
         "store_bytes": total("store_bytes"),
         "disk_bytes": total("disk_bytes"),
         "store_capacity_bytes": total("store_capacity_bytes"),

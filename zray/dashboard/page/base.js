@@ -91,25 +91,34 @@ function lifeChip(state) {
   return chip(kind || "waiting", state.toLowerCase().replaceAll("_", " "), state);
 }
 
-function bar(used, total, text, title) {
+// isScarce: whether a full bar is a reason to look.
+function bar(used, total, text, isScarce) {
   const share = total ? Math.min(Math.max(used / total, 0), 1) : 0;
-  const fill = el("span", {class: share > 0.9 ? "fill full" : "fill"});
+  const fill = el("span", {class: isScarce && share > 0.9 ? "fill full" : "fill"});
   fill.style.width = `${(share * 100).toFixed(1)}%`;
-  return el("span", {class: "meter", title: title || text}, el("span", {class: "bar", "aria-hidden": "true"}, fill), el("span", {text}));
+  return el("span", {class: "meter", title: text}, el("span", {class: "bar", "aria-hidden": "true"}, fill), el("span", {text}));
 }
 
-// Colours of functions: the same name has the same colour on all views (seven of Okabe and Ito's).
-const PALETTE = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7"];
+// Colours of functions: a name keeps its colour on all views.  The name chooses, unless another one has the colour.
+const PALETTE = ["#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#0072b2", "#d55e00", "#b8a90b", "#7b61c9", "#5f9e3f", "#8c6d4f", "#3aa6a0", "#e0629a"];
+const colours = new Map();
 function colourOf(name) {
+  let found = colours.get(name);
+  if (found) return found;
   let hash = 2166136261;
   for (let place = 0; place < name.length; place += 1) hash = Math.imul(hash ^ name.charCodeAt(place), 16777619);
-  return PALETTE[(hash >>> 0) % PALETTE.length];
+  const first = (hash >>> 0) % PALETTE.length;
+  const taken = new Set(colours.values());
+  const free = PALETTE.map((_, place) => PALETTE[(first + place) % PALETTE.length]).find((each) => !taken.has(each));
+  found = free || PALETTE[first];
+  if (colours.size < 5000) colours.set(name, found);
+  return found;
 }
 
-function nameWithColour(name) {
+function nameWithColour(name, shown) {
   const dot = el("span", {class: "dot", "aria-hidden": "true"});
   dot.style.background = colourOf(name);
-  return el("span", {class: "name"}, dot, el("span", {text: name || "(unnamed)", title: name}));
+  return el("span", {class: "name"}, dot, el("span", {text: shown || name || "(unnamed)", title: name}));
 }
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
