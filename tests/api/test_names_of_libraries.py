@@ -96,11 +96,3 @@ def test_private_worker_outside_of_sessions_and_in_local_mode(tmp_path):
     """
     result = run_script(tmp_path, program)
     assert result.stdout == "False None\nTrue True\n", result.stderr
-
-
-@pytest.mark.parametrize("is_asked_for", [True, False])
-def test_program_that_names_the_dashboard_runs(is_asked_for, recwarn):
-    assert zray.init(include_dashboard=is_asked_for, ignore_reinit_error=True)["session_name"]
-    assert [str(warning.message) for warning in recwarn if "no dashboard" in str(warning.message)] == [
-        "include_dashboard=True of init(): zray has no dashboard.  Run `zray status` in a terminal."
-    ] * is_asked_for

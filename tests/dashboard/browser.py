@@ -4,6 +4,7 @@ Source: Chrome DevTools Protocol.
 """
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -15,8 +16,14 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 OPTIONS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync --hide-scrollbars".split()
 )
-QUIET = ["--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb"]
+QUIET = [
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--force-color-profile=srgb",
+]
 DEADLINE_S = 30.0
+HIGH = 20  # above the numbers of the browser's pipe
 
 
 class Browser:
@@ -28,9 +35,9 @@ class Browser:
     def __init__(self, folder):
         to_read, self.to_write = os.pipe()
         self.to_get, to_put = os.pipe()
-        read, put = os.dup(to_read), os.dup(to_put)
+        read, put = (fcntl.fcntl(each, fcntl.F_DUPFD, HIGH) for each in (to_read, to_put))
         command = [CHROMIUM, *OPTIONS, *QUIET, "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"]
-        shell = ["/bin/sh", "-c", f'exec "$@" 3<&{read} 4>&{put}', "sh", *command]
+        shell = ["bash", "-c", f'exec "$@" 3<&{read} 4>&{put}', "bash", *command]
         self.process = subprocess.Popen(
             shell, pass_fds=(read, put), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

@@ -6,6 +6,8 @@ The first of `.remote()`, `get`, `put`, `wait` starts a session on this machine,
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ZrayError
@@ -41,8 +43,8 @@ class Context(dict[str, Any]):
 
     @property
     def dashboard_url(self) -> str:
-        """Address of the dashboard: always "", since zray has none."""
-        return ""
+        """Address of the dashboard for a browser, with its token; "" without include_dashboard=True."""
+        return str(self["dashboard_url"])
 
     def _repr_html_(self) -> str:
         """The facts as a table, for a notebook."""
@@ -54,6 +56,15 @@ class Context(dict[str, Any]):
     def disconnect(self) -> None:
         """Leave the session, as shutdown() does."""
         shutdown()
+
+
+def _begun(page: tuple[str | None, int | None] | None, begin: Callable[[], Any]) -> Any:
+    """Start a session, with a dashboard at a host and port where one is wanted."""
+    if page is None:
+        return begin()
+    from .dashboards import beside
+
+    return beside(begin, *page)
 
 
 def init(
@@ -71,6 +82,8 @@ def init(
     cancel_unreferenced: bool = False,
     local_mode: bool = False,
     include_dashboard: bool | None = None,
+    dashboard_host: str | None = None,
+    dashboard_port: int | None = None,
     logging_level: Any = None,
     runtime_env: dict[str, Any] | None = None,
     infeasible: str | None = None,
@@ -92,7 +105,9 @@ def init(
         namespace, log_to_driver: of named actors and groups, by default its own; whether to print what workers print.
         cancel_unreferenced: cancel tasks once no ref on their results is left, as for notebooks.  Default: False.
         local_mode: run everything inside of this process, for debuggers.  Default: False, or True where ZRAY_LOCAL=1.
-        include_dashboard, logging_level: have no effect; True warns that there is no dashboard.
+        include_dashboard: start the dashboard, a page for a browser, and print its address.  Default: no.
+        dashboard_host, dashboard_port: where it listens; default: 127.0.0.1, at 8265 or else a free port.
+        logging_level: has no effect.
         runtime_env: environment of all tasks: a dict with env_vars, working_dir, py_modules, excludes, pip or uv.
         infeasible: "raise" or "wait" for requests that no node can meet.  Default: "raise"; in a cluster "wait".
         seed, record: of zray.util.rng(), default ZRAY_SEED; file for the record of the whole run, default ZRAY_RECORD.
@@ -107,9 +122,10 @@ def init(
         ValueError, TypeError, NotImplementedError: a bad or absent argument, or one of a new session in a joined one.
     """
     return _start(
-        {**ignored, "include_dashboard": include_dashboard},
+        ignored,
         ignore_reinit_error,
         address,
+        page=(dashboard_host, dashboard_port) if include_dashboard else None,
         local_mode=local_mode,
         num_cpus=num_cpus,
         num_gpus=num_gpus,
@@ -135,9 +151,10 @@ def _start(
     namespace: str | None,
     record: str | os.PathLike[str] | None,
     runtime_env: dict[str, Any] | None,
+    page: tuple[str | None, int | None] | None,
     **arguments: Any,
 ) -> Context:
-    """further: arguments of init() that have no effect, or are unknown."""
+    """further: arguments of init() that have no effect, or are unknown.  page: host and port of the dashboard."""
     from ..host.driver import startup
     from ..options.remote_options import check_text
     from .job_config import with_job_config
@@ -157,7 +174,7 @@ def _start(
 
                 recorder = recorder_for(record, is_local=arguments["local_mode"] or os.environ.get("ZRAY_LOCAL") == "1")
             try:
-                runtime = startup.start(address, namespace=namespace, **arguments)
+                runtime = _begun(page, lambda: startup.start(address, namespace=namespace, **arguments))
             except BaseException:
                 if recorder is not None:
                     recorder.cancel()
@@ -168,7 +185,13 @@ def _start(
             context.set_runtime(runtime)
         elif not ignore_reinit_error:
             raise RuntimeError(startup.why_not_again(runtime))
-        return Context(startup.describe(runtime))
+        return Context(startup.describe(runtime), dashboard_url=_dashboard("url") or "")
+
+
+def _dashboard(what: str) -> Any:
+    """Call a function of the module that starts dashboards, if it was needed."""
+    module = sys.modules.get("zray.api.dashboards")
+    return getattr(module, what)() if module is not None else None
 
 
 def require_runtime(using: Any = None) -> Runtime:
@@ -204,5 +227,6 @@ def shutdown() -> None:
     runtime = context.runtime
     if runtime is None or runtime.is_worker:
         return
+    _dashboard("stop")
     context.set_runtime(None)
     runtime.leave()  # type: ignore[attr-defined]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zray.util import state
-
 from . import logs, views, work
 from .session import Row, Session
 from .views import Asked, Seen, View
@@ -63,7 +61,7 @@ LISTS: dict[str, View] = {
     "workers": _listing("workers", "worker_id", lambda session: session.workers()),
 }
 SUMMARIES: dict[str, View] = {
-    "actors": lambda session, asked: Seen(state.summarize_actors()),
-    "objects": lambda session, asked: Seen(state.summarize_objects()),
-    "tasks": lambda session, asked: Seen(state.summarize_tasks()),
+    "actors": lambda session, asked: Seen(session.summary("actors")),
+    "objects": lambda session, asked: Seen(session.summary("objects")),
+    "tasks": lambda session, asked: Seen(session.summary("tasks")),
 }

@@ -30,13 +30,13 @@ def log(session: Session, asked: Asked) -> Seen:
     """The last lines.  Words: node_id and filename, or task_id, actor_id or pid; tail; suffix ("out" or "err")."""
     tail = int(asked.number("tail", LINES, 1, LINES_MAX))
     words = asked.words
-    what: Row = {name: words[name] for name in SUBJECTS if words.get(name)}
+    what: Row = {name: words[name] for name in (*SUBJECTS, "filename") if words.get(name)}
+    if len(what) != 1:
+        raise ValueError(f"A log is that of one of filename, {', '.join(SUBJECTS)}.")
     if "pid" in what:
         what["pid"] = int(asked.number("pid", 0, 0, 1 << 31))
-    if not what and words.get("filename"):
-        what = {"filename": words["filename"], "node_id": words.get("node_id") or None}
-    if len({*what} - {"node_id"}) != 1:
-        raise ValueError(f"A log is that of one of filename, {', '.join(SUBJECTS)}.")
+    if "filename" in what:
+        what["node_id"] = words.get("node_id") or None
     if words.get("suffix") == "err" and "filename" not in what:
         what["suffix"] = "err"
     facts: Row = {"session": head(session), "lines": [], "message": ""}

@@ -26,6 +26,7 @@ TOKEN_BYTES = 32
 END_S = 2  # for answers that are under way
 CONNECTIONS_MAX = 128
 ENDED = "The session has ended."
+signals: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)  # that end the server
 
 
 def check_packages() -> None:
@@ -119,7 +120,7 @@ async def _serve(session: Session, listener: socket.socket, token: str, ends: Se
         end(dashboard.streams.reason)
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in signals:
         loop.add_signal_handler(number, end, "")
     watched = [*ends, (end_descriptor(), ENDED)]
     for descriptor, reason in watched:

@@ -59,9 +59,9 @@ class Session:
         """References to values, the largest values first."""
         return [*state.list_objects(limit=ALL)]
 
-    def places(self) -> Row:
-        """Values by the place that made them."""
-        found: Row = state.summarize_objects()["cluster"]
+    def summary(self, kind: str) -> Row:
+        """Counts of actors, objects or tasks, as zray.util.state has them."""
+        found: Row = getattr(state, f"summarize_{kind}")()
         return found
 
     def groups(self) -> list[Row]:

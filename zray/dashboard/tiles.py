@@ -131,7 +131,7 @@ def _binned(row: Any, name: Any, part: dict[str, Any], begin: float, end: float,
     """Three bytes for each row and bucket: share of time that is busy, number of the name and 1, whether one failed."""
     width = (end - begin) / buckets
     first = np.clip(((part["begin"] - begin) / width).astype(int), 0, buckets - 1)
-    last = np.clip(((part["end"] - begin) / width).astype(int), 0, buckets - 1)
+    last = np.clip(np.ceil((part["end"] - begin) / width).astype(int) - 1, first, buckets - 1)
     count = last - first + 1
     run: Any = np.repeat(np.arange(len(row)), count)
     bucket = np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count) + first[run]

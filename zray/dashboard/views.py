@@ -146,7 +146,7 @@ def objects(session: Session, asked: Asked) -> Seen:
     """Values: by the place that made them, and one by one with the processes that hold them."""
     places = [
         {"call_site": site, **{name: fact for name, fact in row.items() if name != "node_states"}, **row["node_states"]}
-        for site, row in session.places()["summary"].items()
+        for site, row in session.summary("objects")["cluster"]["summary"].items()
     ]
     places.sort(key=lambda row: -row["total_size_mb"])
     rows = held(session.objects())

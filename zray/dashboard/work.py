@@ -78,7 +78,8 @@ def _functions(tasks: list[Row], runs: Runs) -> Table:
     number, seconds = runs.columns["name"], runs.columns["end"] - runs.columns["begin"]
     order = np.argsort(number, kind="stable")
     used, first = np.unique(number[order], return_index=True)
-    for name, part in zip(used.tolist(), np.split(order, first[1:]), strict=True):
+    parts = np.split(order, first[1:]) if len(order) else []
+    for name, part in zip(used.tolist(), parts, strict=True):
         times = seconds[part]
         outcomes = np.bincount(runs.columns["outcome"][part], minlength=2)
         half, most, longest = np.quantile(times, (0.5, 0.99, 1)).tolist()

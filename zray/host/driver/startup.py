@@ -44,9 +44,6 @@ ACCEPTED_ARGUMENTS = (
     "configure_logging",
     "logging_format",
     "logging_config",
-    "dashboard_host",
-    "dashboard_port",
-    "include_dashboard",
     "include_log_monitor",
     "job_config",
     "enable_resource_isolation",
@@ -403,7 +400,6 @@ def describe(runtime: Runtime) -> dict[str, Any]:
         "session_dir": paths.folder if paths is not None else "",
         "node_id": runtime.node_id.hex(),
         "namespace": runtime.namespace,
-        "dashboard_url": "",
     }
 
 
@@ -423,8 +419,6 @@ def address_of(runtime: Runtime) -> str:
 def check_init_arguments(given: dict[str, Any]) -> None:
     """Refuse arguments of init() that are unknown or not yet supported.
 
-    A request for the dashboard only leads to a warning.
-
     Raises:
         TypeError: an unknown argument.
         NotImplementedError: an argument of Ray's that is not yet supported, unless it is None or False.
@@ -435,6 +429,3 @@ def check_init_arguments(given: dict[str, Any]) -> None:
                 raise absent.not_built(absent.INIT_ARGUMENTS, name, f"{name}={value!r} of init()")
         elif name not in ACCEPTED_ARGUMENTS:
             raise TypeError(f"init() got an unexpected argument {name!r}.  See help(zray.init) for the valid ones.")
-    if given.get("include_dashboard"):
-        note = "include_dashboard=True of init(): zray has no dashboard.  Run `zray status` in a terminal."
-        warnings.warn(note, RuntimeWarning, stacklevel=4)  # of the program's call of init()
