@@ -145,7 +145,7 @@ class MadeSession:
                 "state": ("MEMORY", "DISK", "MESSAGE", "COMING", "PENDING")[number % 5],
                 "reference_type": ("PINNED_IN_MEMORY", "LOCAL_REFERENCE", "USED_BY_PENDING_TASK", "COPY")[number % 4],
                 "has_ref": number % 2 == 0,
-                "call_site": f"put at {self.name}.py:{number % 3}",
+                "call_site": f"put at {self.name}.py:{number % 3}" if number % 2 else f"task {self.name}_1",
                 "pid": 0 if number % 4 > 1 else 1_000 + number,
                 "node_id": self.node_id(number % self.node_count),
             }

@@ -53,7 +53,10 @@ def beside(begin: Callable[[], Any], host: str | None, port: int | None) -> Any:
         return begin()
     with listening:
         runtime = begin()
-        start(runtime, listening)
+        try:
+            start(runtime, listening)
+        except OSError as error:
+            _warn(f"the dashboard cannot be started: {error}.  The program runs without it.")
         return runtime
 
 

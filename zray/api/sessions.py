@@ -106,8 +106,7 @@ def init(
         cancel_unreferenced: cancel tasks once no ref on their results is left, as for notebooks.  Default: False.
         local_mode: run everything inside of this process, for debuggers.  Default: False, or True where ZRAY_LOCAL=1.
         include_dashboard: start the dashboard, a page for a browser, and print its address.  Default: no.
-        dashboard_host, dashboard_port: where it listens; default: 127.0.0.1, at 8265 or else a free port.
-        logging_level: has no effect.
+        dashboard_host, dashboard_port, logging_level: where it listens, by default 127.0.0.1:8265; has no effect.
         runtime_env: environment of all tasks: a dict with env_vars, working_dir, py_modules, excludes, pip or uv.
         infeasible: "raise" or "wait" for requests that no node can meet.  Default: "raise"; in a cluster "wait".
         seed, record: of zray.util.rng(), default ZRAY_SEED; file for the record of the whole run, default ZRAY_RECORD.
@@ -121,24 +120,19 @@ def init(
         OSError: no session is at the address (ConnectionError), or the record cannot be written.
         ValueError, TypeError, NotImplementedError: a bad or absent argument, or one of a new session in a joined one.
     """
+    of_node = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources, "labels": labels, "memory": _memory}
+    of_program = {"log_to_driver": log_to_driver, "local_mode": local_mode, "infeasible": infeasible, "seed": seed}
     return _start(
         ignored,
         ignore_reinit_error,
         address,
         page=(dashboard_host, dashboard_port) if include_dashboard else None,
-        local_mode=local_mode,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        resources=resources,
-        labels=labels,
-        memory=_memory,
+        **of_node,
+        **of_program,
         object_store_memory=object_store_memory,
         object_spilling_directory=object_spilling_directory,
         namespace=namespace,
-        log_to_driver=log_to_driver,
         cancel_unreferenced=cancel_unreferenced,
-        infeasible=infeasible,
-        seed=seed,
         record=record,
         runtime_env=runtime_env,
     )

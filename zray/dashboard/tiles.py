@@ -110,8 +110,10 @@ def _rows(tracks: list[Track], used: Any) -> tuple[list[Row], Any, bool]:
     return rows, place, True
 
 
-def _order(track: Track) -> tuple[str, bool, str, int, int]:
-    return track.node_id, not track.label.startswith("driver"), track.label, track.pid, track.lane
+def _order(track: Track) -> tuple[Any, ...]:
+    is_driver = track.label.startswith("driver")
+    # The length first: worker 10 comes after worker 9.
+    return track.node_id, not is_driver, len(track.label), track.label, track.pid, track.lane
 
 
 def _names(names: list[str], number: Any, seconds: Any) -> tuple[list[str], Any]:

@@ -50,7 +50,6 @@ ABILITIES = {
 }
 
 COMMANDS = {
-    "dashboard": "Run `zray status`.",
     "up": "Start nodes over ssh, as docs/cluster.md shows.",
     "down": "Run `zray stop` over ssh.",
     "submit": "Run the program with `ZRAY_ADDRESS` set.",

@@ -34,7 +34,14 @@ COLUMNS = {"track": "<u4", "name": "<u4", "outcome": "u1", "begin": "<f8", "end"
 
 
 class Track(NamedTuple):
-    """Where tasks run: a thread of a worker, or the event loop of an actor (lane 255)."""
+    """Where tasks run.
+
+    Args:
+        node_id: of its node.
+        pid: of its process.
+        label: of the process, as "worker 3".
+        lane: thread of the process; 255: the event loop of an actor.
+    """
 
     node_id: str
     pid: int

@@ -3,7 +3,7 @@
 function facts(rows) {
   const list = el("dl", {class: "facts"});
   for (const [title, value] of rows) {
-    if (value === null || value === undefined || value === "") continue;
+    if (value === null || value === undefined || value === "" || value === false || value === 0) continue;
     list.append(el("div", {}, el("dt", {text: title}), el("dd", {}, value)));
   }
   return list;
@@ -25,7 +25,7 @@ VIEWS.task = {title: "Task", tab: "tasks", build(id) {
         el("section", {class: "card"}, el("h3", {text: row ? "Facts" : "Not known any more"}), row ? facts([
           ["Function", nameWithColour(row.name)], ["State", taskChip(row.state)], ["Error", row.error_type], ["Kind", row.type],
           ["Node", nodeLink(row.node_id)], ["Process", row.worker_pid && el("span", {}, `${row.worker_pid} `, link(`log${query({pid: row.worker_pid})}`, "output"))],
-          ["Actor", row.actor_id && actorLink(row.actor_id)], ["Began", row.begin && clock(row.begin)], ["Took", row.seconds !== null && duration(row.seconds)],
+          ["Actor", row.actor_id && actorLink(row.actor_id)], ["Began", row.begin && clock(row.begin)], ["Took", row.seconds ? duration(row.seconds) : ""],
           ["Retries", row.attempt_number && count(row.attempt_number)], ["Job", row.job_id && short(row.job_id)],
           ["Output", outputLink("task_id", id)], ["Id", el("code", {text: row.task_id})],
         ]) : el("p", {text: "No node remembers this task, and no process has its record."})),
@@ -97,11 +97,12 @@ VIEWS.object = {title: "Object", tab: "objects", build(id) {
     element: el("div", {}, table.element, body), words: {id}, title: `Object ${short(id)}…${id.slice(-4)}`,
     update(model) {
       table.take(model.tables.objects);
-      body.replaceChildren(
+      const isOfTask = ![...table.rows.values()].some((row) => row.call_site.startsWith("put "));
+      body.replaceChildren(...[
         el("section", {class: "card"}, el("h3", {text: "Why"}), reasons(model.facts.why)),
-        el("p", {}, "Made by task ", link(`task/${id.slice(0, 32)}`, `${short(id)}…`), "."),
+        isOfTask ? el("p", {}, "Made by task ", link(`task/${id.slice(0, 32)}`, `${short(id)}…${id.slice(28, 32)}`), ".") : null,
         el("section", {class: "card"}, el("h3", {text: "In a terminal"}), command(`zray why ${id}`), command("zray memory")),
-      );
+      ].filter(Boolean));
     },
   };
 }};

@@ -40,7 +40,7 @@ class Stream {
     this.canvas.style.height = `${Math.max(rows * this.size, 40) + AXIS}px`;
     this.severalNodes = new Set(facts.rows.map((row) => row.node_id)).size > 1;
     this.bins = facts.bins ? Uint8Array.from(atob(facts.bins.data), (letter) => letter.charCodeAt(0)) : null;
-    this.legend.replaceChildren(...facts.names.slice(0, 12).map(nameWithColour));
+    this.legend.replaceChildren(...facts.names.slice(0, 12).map((name) => nameWithColour(name)));
     if (facts.names.length > 12) this.legend.append(el("span", {class: "soft", text: `and ${facts.names.length - 12} more`}));
     const said = [];
     if (facts.bins) said.push(`${count(facts.runs)} runs, summed up: the height of a bar is the busy part of its moment. Zoom in to see each run.`);

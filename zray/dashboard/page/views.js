@@ -78,8 +78,8 @@ VIEWS.overview = {title: "Overview", build(id, words) {
       tiles.replaceChildren(
         tile("Running", count(tasks.running), `${count(session.workers)} workers`, "tasks?group=running"),
         tile("Waiting", count(tasks.waiting), waits, tasks.waiting ? "why" : null),
-        tile("Failed", count(tasks.failed), tasks.failed ? "of those remembered" : "", tasks.failed ? "tasks?group=failed" : null, tasks.failed && "bad"),
-        tile("Ended", count(session.tasks_ended), rate === null ? "" : `${number(rate, 3)} per second`, "tasks?group=finished"),
+        tile("Failed", count(tasks.failed), tasks.failed ? "remembered" : "", tasks.failed ? "tasks?group=failed" : null, tasks.failed && "bad"),
+        tile("Ended", count(session.tasks_ended), rate === null ? "" : `${number(rate, 3)} a second`, "tasks?group=finished"),
         tile("CPUs held", `${number(session.cpus_used)} of ${number(session.cpus)}`, `${count(session.nodes)} node${session.nodes === 1 ? "" : "s"}` +
           (session.nodes_dead ? `, ${session.nodes_dead} dead` : ""), "nodes"),
         tile("Memory", bytes(session.mem_used_bytes), `of ${bytes(session.mem_total_bytes)}`, "nodes"),
