@@ -6,6 +6,7 @@ import zray
 from tests.gates import until
 from zray.util import state
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from zray.util.why import why
 
 pytestmark = pytest.mark.slow
 
@@ -44,3 +45,23 @@ def test_tasks_and_actors_of_all_nodes(cluster, gate):
     ]
     del actors[0]
     until(lambda: sorted(actor.state for actor in state.list_actors()) == ["ALIVE", "DEAD"])
+
+
+@zray.remote(num_cpus=0)
+def reasons(id):
+    return "\n".join(why(id))
+
+
+def test_reasons_of_a_task_are_asked_of_the_node_that_has_it(cluster, gate):
+    """Programs that only look, such as a dashboard, join at any node."""
+    cluster.connect()
+    nodes = [node.node_id for node in state.list_nodes()]
+    running = [wait.remote(gate) for _ in range(2)]
+    until(lambda: len(state.list_tasks(filters=[("state", "=", "RUNNING")])) == 2)
+    waiting = wait.remote(gate)
+    for node in nodes:
+        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        text = zray.get(reasons.options(scheduling_strategy=there).remote(waiting.task_id().hex()))
+        assert "no record" not in text and "waits for 1 CPU" in text, text
+    gate.open()
+    zray.get([*running, waiting])

@@ -52,7 +52,9 @@ def why(id: str = "") -> list[str]:
         task = wanted[: 2 * TASK_ID_BYTES]
         rows = state.list_tasks(filters=[("task_id", "=", task)], detail=True, limit=ROWS)
         ended = [row for row in rows if row["state"] in TASK_ENDED]
-        return [*_explained([bytes.fromhex(wanted)]), *(_of_task(ended[0]) if ended else ())]
+        places = [*rows, *state.get_objects(wanted)]
+        home = places[0]["node_id"] if places else ""
+        return [*_explained([bytes.fromhex(wanted)], home=home), *(_of_task(ended[0]) if ended else ())]
     for ask, key, explain in kinds:
         found = {row[key]: row for row in ask() if row[key].startswith(wanted)}
         if len(found) > 1:
@@ -99,7 +101,7 @@ def _of_name(name: str) -> list[str]:
 def _of_task(row: Any) -> list[str]:
     name = f"task {row['name']} ({row['task_id']})"
     if row["state"] not in TASK_ENDED:
-        return [f"{name} is {row['state']}:", *_explained([bytes.fromhex(row["task_id"]) + FIRST_RETURN], 1)]
+        return [f"{name} is {row['state']}:", *_explained([bytes.fromhex(row["task_id"]) + FIRST_RETURN], 1, row["node_id"])]
     where = f"on node {row['node_id'][:SHORT_ID]}"
     if row["worker_pid"]:
         where += f", in process {row['worker_pid']}"
@@ -126,7 +128,7 @@ def _of_actor(row: Any) -> list[str]:
         for call in open_[:WAITING_SHOWN]:
             lines += [f"  {text}" for text in _of_task(call)]
         return lines
-    return [f"{line}:", *_explained([bytes.fromhex(row["actor_id"]) + FIRST_RETURN], 1)]
+    return [f"{line}:", *_explained([bytes.fromhex(row["actor_id"]) + FIRST_RETURN], 1, row["node_id"])]
 
 
 def _of_node(row: Any) -> list[str]:
@@ -134,6 +136,7 @@ def _of_node(row: Any) -> list[str]:
     return [f"node {row['node_name']} ({row['node_id']}) is {row['state']}{reason}"]
 
 
-def _explained(object_ids: Sequence[bytes], depth: int = 0) -> list[str]:
-    found: ExplainReply = require_runtime().ask(lambda request: Explain(request, [*object_ids]))
+def _explained(object_ids: Sequence[bytes], depth: int = 0, home: str = "") -> list[str]:
+    """home: the node that has the task or the value."""
+    found: ExplainReply = require_runtime().ask(lambda request: Explain(request, [*object_ids], home=home))
     return ["  " * depth + printable(line) for line in found.lines]

@@ -23,12 +23,13 @@ LINE_CHARACTERS_MAX = 300
 class Explain(Message, tag=routed(22, "driver, worker, local -> local")):
     """A question why these objects are not ready.
 
-    `left_out` counts further objects that are awaited.
+    `left_out` counts further objects that are awaited.  `home` is the id of the node to ask where there is no record.
     """
 
     request: int
     object_ids: Annotated[list[ObjectID], Meta(max_length=ASKED_MAX)]
     left_out: Natural = 0
+    home: Text = ""
 
 
 class ExplainReply(Message, tag=routed(23, "local -> driver, worker, local")):

@@ -54,8 +54,10 @@ class Hop(Struct, gc=False):
 class Reasons:
     """The reasons for an answer."""
 
-    def __init__(self, node: LocalScheduler) -> None:
+    def __init__(self, node: LocalScheduler, home: str = "") -> None:
         self.node = node
+        # Another node that may know more.
+        self.home = next((peer for peer in node.members.peers if home and peer.startswith(f"{home}/")), "")
         self.lines: list[str] = []
         self.hop: Hop | None = None
         self.seen: set[bytes] = set()  # membership only
@@ -100,7 +102,9 @@ class Reasons:
             self.say(depth, f"{name}: see above")
             return
         self.seen.add(object_id)
-        if entry is None:
+        if entry is None and self.home:
+            self._ask(self.home, object_id, depth)
+        elif entry is None:
             self.say(depth, f"{name}: node {self._here()} has no record of it")
         elif entry.value is not None:
             # A waiting process may be told only after the shards know the holders of the refs inside the value.
@@ -133,8 +137,7 @@ class Reasons:
             self.say(depth, f"{name}: lies on node {places}, and is not being fetched")
         else:
             self.say(depth, f"{name}: is not computed on node {self._here()}, and no copy of it is known yet")
-            home = self._home_of(entry)
-            if home:
+            if home := self._home_of(entry):
                 self._ask(home, entry.object_id, depth + 1)
 
     def _of_full_store(self, why: str, depth: int) -> None:
@@ -497,7 +500,7 @@ class Explanations:
         if process is None and node.sender not in node.members.peers:
             node.reject("a question of a process that is gone")
             return
-        reasons = Reasons(node)
+        reasons = Reasons(node, message.home)
         if process is not None and (silence := node.members.silence()):
             reasons.say(0, silence)
             if node.members.suspension.is_on:
