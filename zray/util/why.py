@@ -101,7 +101,8 @@ def _of_name(name: str) -> list[str]:
 def _of_task(row: Any) -> list[str]:
     name = f"task {row['name']} ({row['task_id']})"
     if row["state"] not in TASK_ENDED:
-        return [f"{name} is {row['state']}:", *_explained([bytes.fromhex(row["task_id"]) + FIRST_RETURN], 1, row["node_id"])]
+        result = bytes.fromhex(row["task_id"]) + FIRST_RETURN
+        return [f"{name} is {row['state']}:", *_explained([result], 1, row["node_id"])]
     where = f"on node {row['node_id'][:SHORT_ID]}"
     if row["worker_pid"]:
         where += f", in process {row['worker_pid']}"
