@@ -42,11 +42,9 @@ def wait(gate):
 def test_use_of_each_node(session, gate):
     refs = [wait.remote(gate) for _ in range(3)]
     value = zray.put(bytes(1 << 20))
-    ((node_id, usage),) = until(
-        lambda: [each for each in node_usage().items() if each[1]["resources"]["CPU"] == [2, 2]]
-    )
+    ((node_id, usage),) = until(lambda: [item for item in node_usage().items() if item[1]["tasks"] == 3])
     assert node_id == zray.nodes()[0]["NodeID"] and set(usage) == KEYS
-    assert usage["tasks"] == 3 and usage["store_bytes"] >= 1 << 20 and 0 <= usage["cpu_percent"] <= 100
+    assert usage["store_bytes"] >= 1 << 20 and 0 <= usage["cpu_percent"] <= 100
     assert 0 < usage["mem_used_bytes"] < usage["mem_total_bytes"] and usage["disk_bytes"] == 0
     assert not [name for name in usage["resources"] if name.startswith("node:")]
     gate.open()

@@ -4,7 +4,7 @@ import threading
 
 from tests.dashboard.made import MadeSession, served
 from tests.gates import until
-from zray.dashboard import streams
+from zray.dashboard import application, streams
 from zray.dashboard.streams import Answer, Sent
 from zray.dashboard.views import Seen, Table
 from zray.exceptions import ClusterLostError, GetTimeoutError
@@ -104,3 +104,18 @@ def test_view_that_cannot_show_what_is_asked_is_an_error_at_once(monkeypatch):
 def test_view_that_takes_long_is_asked_for_seldom():
     assert Answer(Seen({}), [], 0.01, 0.0).period == streams.PERIOD_S
     assert Answer(Seen({}), [], 3.0, 0.0).period == 30.0
+
+
+def test_stream_of_a_slow_session_stays_open(monkeypatch):
+    monkeypatch.setattr(streams, "PING_S", 0.05)
+    monkeypatch.setattr(application, "FIRST_S", 0.05)
+    session = MadeSession()
+    answers = threading.Event()
+    session.usage = lambda: answers.wait(20) and MadeSession.usage(session)
+    with served(session, monkeypatch) as server:
+        connection, answer = server.request("/z/stream?view=nodes")
+        assert [answer.readline() for _ in range(3)] == [b": ping\n", b"\n", b": ping\n"]
+        answers.set()
+        line = next(line for line in answer if line.startswith(b"event"))
+        assert line == b"event: snapshot\n"
+        connection.close()

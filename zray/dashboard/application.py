@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -28,6 +29,8 @@ from .session import Session
 from .streams import Looks, Streams, encoded
 from .views import Asked, View
 
+# A stream begins after this time at the latest, with or without an answer of the session.
+FIRST_S = 2.0
 FILTERS = ("filter_keys", "filter_predicates", "filter_values")
 WORDS_MAX, WORD_CHARACTERS_MAX = 40, 1_000
 
@@ -72,10 +75,10 @@ class Dashboard:
             raise HTTPException(404, f"There is no view {name[:40]!r}; there are {', '.join(all_views.VIEWS)}.")
         asked, view = asked_of(request), all_views.VIEWS[name]
         try:
-            await self.looks.look(name, view, asked)
+            await asyncio.wait_for(self.looks.look(name, view, asked), FIRST_S)
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
-        except (ZrayError, OSError):
+        except (ZrayError, OSError, asyncio.TimeoutError):
             pass  # the stream says so, and goes on
         events = self.streams.events(name, view, asked)
         return StreamingResponse(events, media_type="text/event-stream")

@@ -22,7 +22,7 @@ from .views import Asked, Seen, View
 
 # A view is asked for so often; and so seldom that questions take at most a tenth of the time.
 PERIOD_S, SHARE = 1.0, 0.1
-PING_S = 10.0
+PING_S, PING = 10.0, b": ping\n\n"
 # A browser has six connections to a server, and each page has one stream.
 STREAMS_MAX = 16
 # Answers that are kept for other pages with the same view.
@@ -174,7 +174,11 @@ class Streams:
         while not self.closing.is_set():
             period = PERIOD_S
             try:
-                answer = await self.looks.look(name, view, asked)
+                looking = asyncio.ensure_future(self.looks.look(name, view, asked))
+                looking.add_done_callback(_heard)
+                while not (await asyncio.wait({looking}, timeout=PING_S))[0]:
+                    yield PING  # the session takes its time, and the page need not give up
+                answer = looking.result()
             except ClusterLostError as error:
                 self.close(str(error))
                 return
@@ -193,7 +197,7 @@ class Streams:
                     yield event(number, kind, {**changed, "t": time.time(), "period": round(period, 3)})
                     said = time.monotonic()
             if time.monotonic() - said >= PING_S:
-                yield b": ping\n\n"
+                yield PING
                 said = time.monotonic()
             await self._pause(period)
 
@@ -202,6 +206,12 @@ class Streams:
             await asyncio.wait_for(self.closing.wait(), seconds)
         except asyncio.TimeoutError:
             pass
+
+
+def _heard(done: asyncio.Future[Answer]) -> None:
+    """Take note of an error that no page waits for any more."""
+    if not done.cancelled():
+        done.exception()
 
 
 def event(number: int, kind: str, data: Any) -> bytes:
