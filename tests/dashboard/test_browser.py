@@ -193,3 +193,32 @@ def test_200_nodes_and_100000_tasks_do_not_stall_the_page(page, monkeypatch):
         note = browser.run("[...document.querySelectorAll('.note')].map((each) => each.innerText).join(' ')")
         assert "First 200 of 2,500 tasks" in note
         assert browser.errors == []
+
+
+def test_stream_is_enlarged_with_the_mouse_or_a_button_and_a_run_leads_to_its_task(page, monkeypatch):
+    with served(MadeSession(now=time.time()), monkeypatch) as server:
+        browser = page(server)
+        canvas = "document.querySelector('canvas.stream')"
+        seconds = f"Number({canvas}.ariaLabel?.match(/runs in ([0-9.]+) s/)?.[1] || 60)"
+        browser.until(f"{canvas}?.ariaLabel?.includes('runs in 1m 00s')")
+        browser.run("[...document.querySelectorAll('button')].find((each) => each.title === 'Zoom in').click()")
+        half = browser.until(f"{seconds} < 40 && {seconds}")
+        point = "new PointerEvent('pointer{}', {{clientX: {}, clientY: {}, bubbles: true, pointerType: 'mouse'}})"
+        box = browser.run(f"{canvas}.getBoundingClientRect().toJSON()")
+        y = box["y"] + 10
+        for kind, x in (("down", box["right"] - 300), ("up", box["right"] - 100)):
+            browser.run(f"{canvas}.dispatchEvent({point.format(kind, x, y)})")
+        assert browser.until(f"{seconds} < {half / 2} && {seconds}")
+        browser.run("[...document.querySelectorAll('button')].find((each) => each.innerText === 'Back to now').click()")
+        browser.until(f"{canvas}.ariaLabel.includes('runs in 1m 00s')")
+        found = browser.until(
+            f"""(() => {{ for (let x = {box["x"] + 200}; x < {box["right"]}; x += 3) {{
+              {canvas}.dispatchEvent({point.format("move", "x", y)});
+              if (!document.querySelector('.tip').hidden) return [x, document.querySelector('.tip').innerText];
+            }} }})()"""
+        )
+        assert found[1].startswith("work_") and found[1].endswith(("finished", "failed"))
+        for kind in ("down", "up"):
+            browser.run(f"{canvas}.dispatchEvent({point.format(kind, found[0], y)})")
+        browser.until("location.hash.startsWith('#/task/1')")
+        assert browser.errors == []

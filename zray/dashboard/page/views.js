@@ -65,10 +65,11 @@ VIEWS.overview = {title: "Overview", build(id, words) {
   const tiles = el("div", {class: "tiles"});
   const stream = new Stream(words);
   const table = tableOf(FUNCTION_COLUMNS, "functions", "No task yet.");
+  const note = el("p", {class: "note"});
   let before = null, rate = null;
   const width = Math.max(Math.min($("main").clientWidth - 200, 1200), 150);
   return {
-    element: el("div", {}, tiles, stream.element, el("h3", {text: "Functions"}), table.element),
+    element: el("div", {}, tiles, stream.element, el("h3", {text: "Functions"}), note, table.element),
     words: {seconds: words.seconds || "60", buckets: width},
     update(model) {
       const {session, tasks} = model.facts;
@@ -88,9 +89,19 @@ VIEWS.overview = {title: "Overview", build(id, words) {
       );
       stream.take(model.facts.stream);
       table.take(model.tables.functions);
+      let known = 0;
+      for (const row of table.rows.values()) known += row.running + row.waiting + row.finished + row.failed;
+      tellOfCut(note, "Counted are", known, session, "as far as nodes and processes remember them.");
     },
   };
 }};
+
+// Say that a list has a part of the tasks.  Constructors of actors are counted as ended, and are no tasks of lists.
+function tellOfCut(note, words, known, session, which) {
+  const all = session.tasks + session.tasks_ended;
+  note.hidden = all - known <= Math.max(20, all / 100);
+  note.textContent = note.hidden ? "" : `${words} ${whole.format(known)} of ${whole.format(all)} tasks: ${which}`;
+}
 
 VIEWS.nodes = {title: "Nodes", build() {
   const table = tableOf(NODE_COLUMNS, "nodes", "No node.");
@@ -135,11 +146,8 @@ VIEWS.tasks = {title: "Tasks", build(id, words) {
       functions.take(model.tables.functions);
       tasks.take(model.tables.tasks);
       const {session, remembered} = model.facts;
-      const all = session.tasks + session.tasks_ended;
-      const few = all - remembered > Math.max(20, all / 100); // constructors of actors are no tasks of the list
-      note.textContent = few ? `The nodes remember ${whole.format(remembered)} of ${whole.format(all)} tasks: ` +
-        "those that have not ended, and of each node the last 5,000 that finished and 1,000 that failed." : "";
-      note.hidden = !note.textContent;
+      tellOfCut(note, "The nodes remember", remembered, session,
+        "those that have not ended, and of each node the last 5,000 that finished and 1,000 that failed.");
     },
   };
 }};
