@@ -11,6 +11,7 @@ from zray.dashboard import streams
 from zray.exceptions import GetTimeoutError
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (Debian: apt install chromium)"),
     pytest.mark.timeout(180),
 ]

@@ -19,6 +19,8 @@ from tests.gates import until
 from tests.scripts import ROOT, environment, start_script
 from zray.api import dashboards
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def begin():

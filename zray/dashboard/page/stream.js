@@ -171,15 +171,16 @@ class Stream {
     context.font = font(12);
     context.textAlign = "left";
     context.textBaseline = "middle";
-    let before = "";
+    let before = "", free = 0;
     rows.forEach((row, place) => {
       const isFirst = row.node_id !== before;
       before = row.node_id;
-      if (isFirst && place) {
+      if (isFirst && place && this.size > 8) {
         context.fillStyle = css("--line");
         context.fillRect(0, place * this.size, width, 1);
       }
-      if (this.size < 14 && !(isFirst && this.roomBelow(rows, place) * this.size >= 12)) return;
+      if (this.size < 14 && (place < free || !isFirst)) return;
+      free = place + Math.ceil(14 / this.size); // the next row with room for a label
       context.fillStyle = soft;
       context.fillText(clipped(context, this.label(row, left), left - 8), 2, place * this.size + Math.max(this.size, 12) / 2);
     });
@@ -208,12 +209,6 @@ class Stream {
     if (!row.pid || this.size < 14) return `node ${short(row.node_id)}`;
     const node = this.severalNodes ? `${row.node_id.slice(0, 4)} ` : "";
     return left < 100 ? `${node}${row.pid}` : `${node}${name || "worker"} (pid ${row.pid})`;
-  }
-
-  roomBelow(rows, place) {
-    let next = place;
-    while (next < rows.length && rows[next].node_id === rows[place].node_id) next += 1;
-    return next - place;
   }
 
   isMoving() {

@@ -18,6 +18,7 @@ class Table {
     }});
     this.empty = el("p", {class: "empty", text: options.empty});
     this.element = el("div", {class: "table"}, this.empty, this.table, this.note, this.more);
+    for (const each of this.element.children) each.hidden = true; // nothing is known yet
     this.rows = new Map();
     this.total = 0;
   }
