@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from zray.util.session_end import end_descriptor
 
-from .access import HOST, PORT, Guard, authority, checked_host
+from .access import Guard, authority, checked_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .session import Session
+
+__all__ = ["address_of", "check_packages", "listening", "new_token", "serve"]
 
 TOKEN_BYTES = 32
 END_S = 2  # for answers that are under way
@@ -147,6 +149,3 @@ def _once(loop: Any, descriptor: int, end: Callable[[str], None], reason: str) -
 def _no_signals() -> Iterator[None]:
     """In place of uvicorn's own handlers, which send a signal once more at the end."""
     yield
-
-
-__all__ = ["HOST", "PORT", "address_of", "check_packages", "listening", "new_token", "serve"]

@@ -48,7 +48,6 @@ class Looks:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.count = 0  # of questions, for tests
         self._answers: dict[tuple[str, Asked], Answer] = {}
         self._asking: dict[tuple[str, Asked], asyncio.Task[Answer]] = {}
         self._thread = ThreadPoolExecutor(1, "zray-dashboard")
@@ -83,7 +82,6 @@ class Looks:
                 del self._answers[next(iter(self._answers))]
 
     async def _ask(self, view: View, asked: Asked) -> Answer:
-        self.count += 1
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask_here, view, asked)
 
     def _ask_here(self, view: View, asked: Asked) -> Answer:

@@ -87,7 +87,6 @@ class Stream {
   redraw() {
     if (!this.tile || !this.canvas.clientWidth) return;
     const {width, height} = fit(this.canvas);
-    this.plot.style.width = `${width}px`;
     const scale = devicePixelRatio || 1;
     const left = this.gutter();
     this.plot.width = Math.max(Math.round((width - left) * scale), 1);
