@@ -29,7 +29,7 @@ def main() -> None:
             subprocess.run(
                 [sys.executable, *command], cwd=folder, env={**os.environ, "ZRAY_RECORD": "run.zrec"}, check=True
             )
-        picture = DOCS / "report.png"
+        picture = DOCS / "pictures" / "report.png"
         window = [
             "--virtual-time-budget=4000",
             f"--window-size={SIZE}",
