@@ -51,6 +51,7 @@ def actors_per_second(count: int) -> float:
     """Plain actors, two at a time: the baseline of trials with a process each."""
 
     class Same:
+        @zray.method
         def same(self, value: int) -> int:
             return value
 

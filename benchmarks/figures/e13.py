@@ -106,7 +106,7 @@ def _judge(figure: Figure, load: Load, rates: dict[str, list[float]]) -> None:
 def with_actor(load: Load, states: np.ndarray, runs: int) -> Iterator[Callable[[], Any]]:
     """A function, once for each run, that has a batch served by an actor and keeps another one in flight."""
     with zray.init(num_cpus=2):
-        server = zray.remote(Model).remote(load.state_bytes // 4, load.batch_seconds)
+        server: Any = zray.remote(Model).remote(load.state_bytes // 4, load.batch_seconds)
         flying: list[Any] = []
 
         def call() -> Any:

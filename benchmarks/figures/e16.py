@@ -44,11 +44,13 @@ def measure(figure: Figure, effort: Effort) -> None:
 class Worker:
     """A rollout worker whose environment sleeps."""
 
+    @zray.method
     def rollout(self, weights: Any, seconds: float) -> int:
         """Steps that were collected."""
         time.sleep(seconds)
         return STEPS
 
+    @zray.method
     def rollouts(self, weights: Any, seconds: list[float]) -> int:
         """Several of them."""
         return sum(self.rollout(weights, each) for each in seconds)
@@ -173,6 +175,7 @@ def _learning(figure: Figure, effort: Effort) -> None:
 class Learner:
     """PPO, in an actor that holds the GPU."""
 
+    @zray.method
     def train(self) -> tuple[list[int | str], list[list[int | str]]]:
         """Train for one iteration.  Returns the GPUs of the learner, and those of each rollout worker."""
         algo = _config(workers=2).build_algo()

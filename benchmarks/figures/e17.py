@@ -38,6 +38,7 @@ class Policy:
     def __init__(self) -> None:
         self.gains = np.array(GAINS)
 
+    @zray.method
     def act(self, state: np.ndarray) -> float:
         """The force on the cart, in newtons."""
         return float(np.clip(self.gains @ state, -10.0, 10.0))

@@ -150,6 +150,18 @@ def test_an_actor_knows_its_own_handle():
     assert zray.get(zray.get(selfish.me.remote()).value.remote()) == 5
 
 
+def test_method_without_options_is_the_method_itself():
+    class Counter:
+        @zray.method
+        def add(self, number):
+            return number + 1
+
+    assert Counter().add(1) == 2
+    assert zray.get(zray.remote(Counter).remote().add.remote(1)) == 2
+    with pytest.raises(ValueError, match="takes a method, or options"):
+        zray.method(2)
+
+
 def test_several_returns_by_method_and_by_options():
     counter = Counter.remote(3)
     assert zray.get(counter.pair.remote()) == [3, -3]

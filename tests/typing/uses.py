@@ -3,7 +3,7 @@
 Read by tests/typing/test_types.py through mypy and pyright, and never run.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from typing_extensions import assert_type
@@ -11,7 +11,7 @@ from typing_extensions import assert_type
 import zray
 import zray as ray
 from zray import ObjectRef, ObjectRefGenerator
-from zray.actor import ActorClass, ActorHandle
+from zray.actor import ActorClass, ActorHandle, ActorProxy
 from zray.rllib.algorithms.ppo import PPOConfig
 
 
@@ -39,9 +39,32 @@ class Counter:
     def __init__(self, start: int = 0) -> None:
         self.value = start
 
-    @ray.method(num_returns=1)
+    @ray.method
     def add(self, n: int) -> int:
         self.value += n
+        return self.value
+
+    @ray.method(num_returns=1, concurrency_group="io")
+    def add_two(self, n: int, m: int = 0) -> int:
+        return self.add(n) + self.add(m)
+
+    @ray.method(num_returns=2)
+    def both(self) -> tuple[int, int]:
+        return self.value, self.value
+
+    @ray.method
+    async def later(self, n: int) -> str:
+        return str(n)
+
+    @ray.method
+    def all(self) -> Iterator[int]:
+        yield self.value
+
+    @ray.method
+    async def all_later(self) -> AsyncIterator[int]:
+        yield self.value
+
+    def plain(self) -> int:
         return self.value
 
 
@@ -93,9 +116,29 @@ async def waits() -> None:
 CounterActor = ray.remote(Counter)
 assert_type(CounterActor, ActorClass[Counter])
 counter = CounterActor.remote(3)
-assert_type(counter, ActorHandle[Counter])
-assert_type(counter.add.remote(1), Any)  # the type of a method cannot be derived from its class
-assert_type(CounterActor.options(name="c", lifetime="detached").remote(), ActorHandle[Counter])
+assert_type(counter, ActorProxy[Counter])
+assert_type(counter.add.remote(1), ObjectRef[int])
+assert_type(counter.add.remote(ref), ObjectRef[int])
+assert_type(counter.add.options(name="n").remote(n=1), ObjectRef[int])
+assert_type(ray.get(counter.add.remote(1)), int)
+assert_type(counter.add_two.remote(1, m=2), ObjectRef[int])
+assert_type(counter.both.remote(), list[ObjectRef[Any]])
+assert_type(counter.later.remote(1), ObjectRef[str])
+assert_type(counter.all.remote(), ObjectRefGenerator[int])
+assert_type(counter.all_later.remote(), ObjectRefGenerator[int])
+counter.add.remote("one")  # error
+counter.add.remote()  # error
+counter.add_two.remote(1, k=2)  # error
+counter.subtract.remote(1)  # error
+counter.plain.remote()  # error
+assert_type(CounterActor.options(name="c", lifetime="detached").remote(), ActorProxy[Counter])
+
+
+def uses(counter: ActorProxy[Counter], other: ActorHandle[Any]) -> int:
+    assert_type(other.anything.remote(1), Any)
+    return ray.get(counter.add.remote(1))
+
+
 assert_type(ray.remote(num_cpus=1)(Counter), ActorClass[Counter])
 CounterActor.options(max_restart=1)  # error
 ray.kill(counter)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partialmethod, singledispatchmethod, update_wrapper
 from types import ClassMethodDescriptorType, FunctionType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, TypeVar, cast, overload
 
 from ..exceptions import ActorAlreadyExistsError, ActorClassInheritanceException
 from ..host import context
@@ -34,6 +34,7 @@ from .actor_handle import (
     PARAMETERS,
     ActorHandle,
     ActorMethod,
+    ActorProxy,
     check_group,
     find_actor,
 )
@@ -48,7 +49,17 @@ if TYPE_CHECKING:
     from ..wire.environment import Environment
     from ..wire.where import Where
     from .dag import ClassNode
-    from .remote_types import ClassOptions, MethodOptions
+    from .remote_types import (
+        CallOptions,
+        ClassOptions,
+        DecoratorOfManyReturns,
+        GeneratorMethod,
+        MethodDecorator,
+        RemoteMethod,
+    )
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 __all__ = ["ActorClass", "ActorClassInheritanceException", "ActorHandle", "ActorMethod", "exit_actor", "method"]
 
@@ -69,11 +80,32 @@ NOT_CALLED = ("__copy__", "__deepcopy__", "__del__", "__getnewargs__", "__getnew
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def method(*args: Any, **options: Unpack[MethodOptions]) -> Callable[[F], F]:
-    """Set the options of calls of an actor's method.  Decorator, with options only.
+@overload
+def method(
+    target: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /
+) -> RemoteMethod[P, R, Coroutine[Any, Any, R]]: ...
+@overload
+def method(  # type: ignore[overload-overlap]
+    target: Callable[Concatenate[Any, P], Iterator[R]], /
+) -> GeneratorMethod[P, R, Iterator[R]]: ...
+@overload
+def method(  # type: ignore[overload-overlap]
+    target: Callable[Concatenate[Any, P], AsyncIterator[R]], /
+) -> GeneratorMethod[P, R, AsyncIterator[R]]: ...
+@overload
+def method(target: Callable[Concatenate[Any, P], R], /) -> RemoteMethod[P, R, R]: ...
+@overload
+def method(*, num_returns: Literal[1] = ..., **options: Unpack[CallOptions]) -> MethodDecorator: ...
+@overload
+def method(*, num_returns: int | str, **options: Unpack[CallOptions]) -> DecoratorOfManyReturns: ...
+def method(*args: Any, **options: Any) -> Any:
+    """Tell type checkers and editors of an actor's method, and set the options of its calls.  Decorator.
 
         @zray.remote
         class Trainer:
+            @zray.method
+            def loss(self, batch: int) -> float: ...
+
             @zray.method(num_returns=2)
             def step(self): ...
 
@@ -89,11 +121,13 @@ def method(*args: Any, **options: Unpack[MethodOptions]) -> Callable[[F], F]:
 
     Raises:
         TypeError: an option has a wrong type.
-        ValueError: no option, an unknown option, or a value out of range.
+        ValueError: an unknown option, or a value out of range.
         NotImplementedError: an option of Ray's that zray does not have yet.
     """
     if args:
-        raise ValueError("@method needs options: @zray.method(num_returns=2).")
+        if options or len(args) > 1 or not callable(args[0]):
+            raise ValueError("@method takes a method, or options: @zray.method(num_returns=2).")
+        return args[0]
     checked = check_options({**options}, METHOD_OPTIONS, "@method")
 
     def decorate(function: F) -> F:
@@ -243,7 +277,7 @@ class ActorClass(Generic[C]):
             self.__methods = methods  # only now: a class that is refused is refused again
         return self.__methods
 
-    def remote(self, /, *args: Any, **kwargs: Any) -> ActorHandle[C]:
+    def remote(self, /, *args: Any, **kwargs: Any) -> ActorProxy[C]:
         """Create an actor, and return its handle at once.  help(A) shows the class's own docstring.
 
         Args:
@@ -260,7 +294,7 @@ class ActorClass(Generic[C]):
             if not name:
                 raise ValueError("get_if_exists needs a name.")
             if not runtime.is_worker and (found := find_actor(runtime, name, options.get("namespace"))) is not None:
-                return found
+                return cast("ActorProxy[C]", found)
         methods = self.__with_groups(self.__described())
         if options.get("checkpoint_interval") is not None:
             methods = {name: {**described, IS_LOGGED: True} for name, described in methods.items()}
@@ -279,7 +313,7 @@ class ActorClass(Generic[C]):
         if name and options.get("get_if_exists") and runtime.is_worker:
             # Only now: a task that runs again finds what it has made, and what comes behind is to have the same ids.
             if (found := find_actor(runtime, name, options.get("namespace"))) is not None:
-                return found
+                return cast("ActorProxy[C]", found)
         holds = with_captured(arguments.holds, code)
         environment, files = environment_for(runtime, options.get("runtime_env"))
         # Code and files in the store are there before it starts, and as long as it lives, like its arguments.
@@ -297,8 +331,8 @@ class ActorClass(Generic[C]):
         handle: ActorHandle[C] = ActorHandle(task_id, ref, self.__name, methods, actor_options.max_task_retries)
         handle._cls = weakref.ref(self.__cls)
         if name:
-            return self.__confirm_name(runtime, handle, name)
-        return handle
+            handle = self.__confirm_name(runtime, handle, name)
+        return cast("ActorProxy[C]", handle)
 
     def __is_ordered(self, *, is_concurrent: bool) -> bool:
         """Return whether a call waits for the arguments of earlier ones.

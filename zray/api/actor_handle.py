@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union
 
 from ..host import context
 from ..ids import FIRST_RETURN, return_id
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .dag import ClassMethodNode
     from .remote_types import MethodOptions
 
+C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)
 
 # Under these keys a handle knows a method's parameters, and that it is a generator, beside its options.
@@ -124,6 +125,13 @@ def _rebuild_handle(*parts: Any) -> ActorHandle[Any]:
 def _rebuild_method(handle: tuple[Any, ...], name: str) -> ActorMethod:
     method: ActorMethod = getattr(ActorHandle(*handle), name)
     return method
+
+
+if TYPE_CHECKING:
+    # A handle has the attributes of its class: those under @zray.method are typed (remote_types.RemoteMethod).
+    ActorProxy = type[C]
+else:
+    ActorProxy = Union[ActorHandle[C], type[C]]  # noqa: UP007  # as in Ray: it takes a parameter
 
 
 class ActorMethod:

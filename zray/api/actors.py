@@ -6,11 +6,11 @@ from typing import Any
 
 from ..options.remote_options import check_flag, check_text
 from ..wire.actors import KillActor
-from .actor_handle import ActorHandle, find_actor, why_not_found
+from .actor_handle import ActorHandle, ActorProxy, find_actor, why_not_found
 from .sessions import require_runtime
 
 
-def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
+def kill(actor: ActorHandle[Any] | ActorProxy[Any], *, no_restart: bool = True) -> None:
     """End an actor at once.  Calls that wait raise ActorDiedError.
 
     Args:

@@ -4,16 +4,16 @@ Python's types set three limits:
 
 - A ParamSpec cannot say "each parameter, or a ref on it".  A ref is therefore accepted in place of any value
   (object_ref.Argument).
-- The parameters of a constructor and of methods cannot be derived from a class.  `Counter.remote(...)` and
-  `handle.method.remote(...)` take any arguments, and the result of a method's call is of type Any.
+- The parameters of a constructor cannot be derived from a class: `Counter.remote(...)` takes any arguments.  Those of
+  methods under @zray.method are known, as in Ray: a handle is an ActorProxy, which has the attributes of the class.
 - mypy ignores the results of class decorators.  `Counter = zray.remote(_Counter)` is understood there, and
   `@zray.remote class Counter` is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 if TYPE_CHECKING:
     from ..object_ref import ObjectRef
@@ -25,6 +25,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
 R_co = TypeVar("R_co", covariant=True)
+V_co = TypeVar("V_co", covariant=True)
 Bases = tuple[type[BaseException], ...] | list[type[BaseException]]
 
 
@@ -80,10 +81,9 @@ class AnyOptions(FunctionOptions, ClassOptions, total=False):
     """Options of @zray.remote, which may stand on either."""
 
 
-class MethodOptions(TypedDict, total=False):
-    """Options of calls of an actor's method."""
+class CallOptions(TypedDict, total=False):
+    """Options of calls of an actor's method, but for num_returns."""
 
-    num_returns: int
     name: str | None
     max_task_retries: int | None
     retry_exceptions: bool | Bases | None
@@ -92,6 +92,66 @@ class MethodOptions(TypedDict, total=False):
     max_buffered: int | None
     deterministic: bool | None
     enable_task_events: bool
+
+
+class MethodOptions(CallOptions, total=False):
+    """Options of calls of an actor's method."""
+
+    num_returns: int
+
+
+class RemoteMethod(Protocol[P, R_co, V_co]):
+    """Method under @zray.method, as the handle of its actor has it.
+
+    P: the parameters without self.  R_co: the value of a ref.  V_co: the result of a call within the class.
+    """
+
+    def remote(self, /, *args: P.args, **kwargs: P.kwargs) -> ObjectRef[R_co]: ...
+    def options(self, /, **options: Any) -> RemoteMethod[P, R_co, V_co]: ...
+    def bind(self, /, *args: Any, **kwargs: Any) -> Any: ...
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> V_co: ...
+
+
+class GeneratorMethod(Protocol[P, R_co, V_co]):
+    """Method with `yield` under @zray.method: its calls return a generator of refs."""
+
+    def remote(self, /, *args: P.args, **kwargs: P.kwargs) -> ObjectRefGenerator[R_co]: ...
+    def options(self, /, **options: Any) -> GeneratorMethod[P, R_co, V_co]: ...
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> V_co: ...
+
+
+class MethodOfMany(Protocol[P, V_co]):
+    """Method with num_returns other than 1: its calls return a list of refs."""
+
+    def remote(self, /, *args: P.args, **kwargs: P.kwargs) -> list[ObjectRef[Any]]: ...
+    def options(self, /, **options: Any) -> MethodOfMany[P, V_co]: ...
+    def bind(self, /, *args: Any, **kwargs: Any) -> Any: ...
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> V_co: ...
+
+
+class MethodDecorator(Protocol):
+    """`zray.method` itself on a method, and the result of `zray.method(concurrency_group="io")`."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /
+    ) -> RemoteMethod[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[Concatenate[Any, P], Iterator[R]], /
+    ) -> GeneratorMethod[P, R, Iterator[R]]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[Concatenate[Any, P], AsyncIterator[R]], /
+    ) -> GeneratorMethod[P, R, AsyncIterator[R]]: ...
+    @overload
+    def __call__(self, target: Callable[Concatenate[Any, P], R], /) -> RemoteMethod[P, R, R]: ...
+
+
+class DecoratorOfManyReturns(Protocol):
+    """Result of `zray.method(num_returns=2)`."""
+
+    def __call__(self, target: Callable[Concatenate[Any, P], R], /) -> MethodOfMany[P, R]: ...
 
 
 class Decorator(Protocol):

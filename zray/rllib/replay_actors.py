@@ -33,28 +33,34 @@ class Shard:
     def __init__(self, make: Callable[[int], Replay], number: int) -> None:
         self.buffer = make(number)
 
+    @zray.method
     def add(self, rows: dict[str, np.ndarray]) -> None:
         """Add transitions."""
         self.buffer.add(rows)
 
+    @zray.method
     def draw(self, count: int, beta: float) -> dict[str, np.ndarray]:
         """A batch; empty: the shard has no transition."""
         return self.buffer.draw(count, beta) if self.buffer.size else {}
 
+    @zray.method
     def update(self, places: np.ndarray, errors: np.ndarray) -> None:
         """Take the errors of a batch, but for places that a new process has not filled again."""
         known = places < self.buffer.size
         if known.any():
             self.buffer.update(places[known], errors[known])
 
+    @zray.method
     def reseed(self, seed: int) -> None:
         """Draw by other random numbers."""
         self.buffer.reseed(seed)
 
+    @zray.method
     def state(self) -> dict[str, Any]:
         """The state of the buffer."""
         return self.buffer.state()
 
+    @zray.method
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
         self.buffer.set_state(state)

@@ -17,7 +17,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from ..api import objects
-from ..api.actor_handle import ActorHandle
+from ..api.actor_handle import ActorHandle, ActorProxy
 from .pace import Pace
 
 __all__ = ["ActorPool"]
@@ -241,7 +241,7 @@ class ActorPool:
         self._pace.workers = len(self._actors)
         return actor
 
-    def push(self, actor: ActorHandle[Any]) -> None:
+    def push(self, actor: ActorHandle[Any] | ActorProxy[Any]) -> None:
         """Add an actor to the pool.
 
         Raises:
