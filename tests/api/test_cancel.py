@@ -3,6 +3,7 @@
 import asyncio
 import random
 import select
+import sys
 import threading
 import time
 
@@ -125,6 +126,33 @@ def test_value_of_a_task_that_catches_the_interrupt_counts(log):
     has_said(log, "begun")
     zray.cancel(ref)
     assert zray.get(ref, timeout=WAIT) == "mine"
+
+
+def test_import_ends_before_its_task_is_interrupted(tmp_path):
+    """Half an import would stay in the process: Python would find parts of the module, and never load it again."""
+    source = """
+import zray
+open(__file__ + ".begun", "w").close()
+while not zray.get_runtime_context().is_canceled():
+    pass
+for _ in range(200_000):
+    sum(range(10))
+open(__file__ + ".ended", "w").close()
+"""
+    (tmp_path / "slow_to_import.py").write_text(source)
+
+    @zray.remote
+    def imports(folder):
+        sys.path.insert(0, folder)
+        import slow_to_import  # noqa: F401
+
+        select.select([], [], [], 1000)
+
+    ref = imports.remote(str(tmp_path))
+    until((tmp_path / "slow_to_import.py.begun").exists)
+    zray.cancel(ref)
+    assert fails(ref)
+    assert (tmp_path / "slow_to_import.py.ended").exists()
 
 
 def test_force_ends_a_task_that_nothing_interrupts(log):

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
@@ -178,7 +178,8 @@ class Cancelling:
             self._look_again()
             return
         call, heard_count = worker.call, self.heard_count
-        may_raise = may_interrupt(frame)  # before the look, which ends the sleep of a wait
+        # Before the look, which ends the sleep of a wait.
+        may_raise = may_interrupt(frame) and not _is_importing(frame, type(worker).run_task.__code__)
         Runtime.receive_until(worker, lambda: False, time.monotonic())  # what is there
         if not is_look or self.heard_count != heard_count:
             self.looks_left = LOOKS_MAX
@@ -201,3 +202,12 @@ class Cancelling:
         time.sleep(seconds)
         self.is_look = True
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)
+
+
+def _is_importing(frame: FrameType | None, outermost: CodeType) -> bool:
+    """Return whether a task imports a module: Python cannot load one again whose import has ended halfway."""
+    while frame is not None and frame.f_code is not outermost:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
