@@ -218,8 +218,8 @@ def cancel(ref: ObjectRef[Any] | ObjectRefGenerator[Any], *, force: bool = False
     """Cancel a task or an actor's call, wherever it is; a ref of `put`, and one whose value is there, is left alone.
 
     `get` of its refs raises TaskCancelledError then, and it is not retried.  A task that runs has KeyboardInterrupt
-    raised in it; the value of a task that catches that, or is faster, counts.  An async actor's call has
-    `asyncio.CancelledError` raised where it awaits.  Nothing interrupts a call of another actor: it may ask
+    raised in it; the value of a task that catches that, or is faster, counts.  An async function or an async actor's
+    call has `asyncio.CancelledError` raised where it awaits.  Nothing interrupts a call of another actor: it may ask
     `get_runtime_context().is_canceled()`, and what it returns does not count.
 
     Args:

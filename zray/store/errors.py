@@ -68,11 +68,11 @@ def serialize_system_error(error: ZrayError) -> bytes:
     return system_error_of(error)
 
 
-def serialize_cancellation(error: KeyboardInterrupt, function_name: str, *, skip_frames: int = 0) -> bytes:
-    """Return the error of a task that raised KeyboardInterrupt: cancelled, as in Ray.  The text includes the
-    traceback.
+def serialize_cancellation(error: BaseException, function_name: str, how: str = "", *, skip_frames: int = 0) -> bytes:
+    """Return the error of a task that is cancelled, or raised KeyboardInterrupt: cancelled, as in Ray.  The text
+    includes the traceback.
     """
-    how = getattr(error, "how", f"raised {type(error).__name__}, so it counts as cancelled")
+    how = how or getattr(error, "how", f"raised {type(error).__name__}, so it counts as cancelled")
     text = f"Task {function_name} {how}:\n"
     text += _traceback_text(error, skip_frames).rstrip()
     clean = text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate in a message

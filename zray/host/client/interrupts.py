@@ -127,6 +127,8 @@ def may_interrupt(frame: FrameType | None) -> bool:
         name = innermost.f_globals["__name__"]
         if name.startswith(LIBRARIES) or innermost.f_code in _callers_of_user_code():
             return True
+        if innermost.f_code in _runners_of_coroutines():
+            return _is_in_coroutine(interrupted)
     return (
         innermost.f_code is _code_of("client.runtime", "Runtime", "_follow")
         or innermost.f_globals["__name__"] in HARMLESS
@@ -143,6 +145,24 @@ def _callers_of_user_code() -> tuple[Any, ...]:
         _code_of("local_mode.actor", "LocalActor", "_construct"),
         _code_of("local_mode.objects", "LocalObjects", "watch"),
     )
+
+
+def _runners_of_coroutines() -> tuple[Any, ...]:
+    """Return the code that runs an event loop, and the code in which a task's coroutine runs."""
+    return _code_of("worker.async_tasks", "run"), _code_of("worker.async_tasks", "_outcome")
+
+
+def _is_in_coroutine(interrupted: FrameType | None) -> bool:
+    """Return whether user code of an event loop runs, and not the loop's own, which an exception would leave half
+    done: tasks would never go on.
+    """
+    frame = interrupted
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith(("asyncio.", "selectors", "zray.")):
+        frame = frame.f_back
+    if frame is None or frame is interrupted:
+        return False
+    handle = sys.modules["asyncio.events"].Handle
+    return frame.f_code in (handle._run.__code__, _code_of("worker.async_tasks", "_outcome"))
 
 
 def _code_of(module: str, *path: str) -> Any:

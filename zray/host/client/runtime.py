@@ -317,7 +317,11 @@ class Runtime:
             ]
         except ZrayError as error:
             unfetched_failures.asked_for(self, refs, error)
+            self.check_cancelled()
             raise
+
+    def check_cancelled(self) -> None:
+        """Raise the interrupt of a cancelled task, ahead of failures of its children (overridden by the worker)."""
 
     def refuse_blocking(self) -> None:
         """Refuse a wait that would never end (overridden by the worker)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import context
@@ -15,6 +16,10 @@ from .. import context
 if TYPE_CHECKING:
     import asyncio
 
+    from ..client.task_context import Call
+
+# Coroutines under way, each with its call and loop; the innermost is the last: a wait may run a task inside of another.
+_under_way: list[tuple[Call | None, asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
 _loop: asyncio.AbstractEventLoop | None = None
 
 
@@ -47,15 +52,33 @@ def run(coroutine: Any) -> tuple[Any, BaseException | None]:
         # A task inside the wait of another task: `get` in a coroutine has stopped the outer loop.
         loop = new_loop()
         asyncio._set_running_loop(None)
+    task = loop.create_task(_outcome(coroutine))
+    _under_way.append((context.runtime.call, loop, task))  # type: ignore[union-attr]
     try:
         try:
-            return loop.run_until_complete(_outcome(coroutine))
+            return loop.run_until_complete(task)  # type: ignore[no-any-return]
         finally:
             _cancel_the_rest(loop)
+            _under_way.pop()
     finally:
         if outer is not None:
             loop.close()
             asyncio._set_running_loop(outer)
+
+
+def cancel(call: Call, is_due: Callable[[], bool]) -> None:
+    """Cancel the coroutine of the innermost call where it awaits, if that is due by then.  For any thread, and for
+    handlers of signals.
+    """
+    for owner, loop, task in _under_way[-1:]:
+        if owner is call:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_cancel_if_due, task, is_due)
+
+
+def _cancel_if_due(task: asyncio.Task[Any], is_due: Callable[[], bool]) -> None:
+    if not task.done() and is_due():
+        task.cancel()
 
 
 def own_loop() -> asyncio.AbstractEventLoop:

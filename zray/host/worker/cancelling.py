@@ -2,6 +2,7 @@
 
     a task that has not begun       ends before beginning
     a task that runs                an exception is raised in the task's code, in the main thread of the worker
+    a coroutine that awaits         its asyncio task is cancelled
     a call of an async actor        the call's asyncio task is cancelled
     a task that has run for its time limit   the same: a thread of the worker waits for the time to pass
     a call of any other actor       nothing interrupts the call: `is_canceled()` is true, and the result does not count
@@ -25,12 +26,14 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
 from ...roles.kept import Latest
+from ...store.errors import serialize_cancellation
 from ...wire.actors import CallClosed
 from ...wire.task_spec import TaskSpec, overdue_in_words, parse_options
 from ...wire.tasks import TaskOverdue
 from ..client.interrupts import AGAIN_SECONDS, may_interrupt
 from ..client.runtime import Runtime
-from ..client.task_context import current_call
+from ..client.task_context import Call, current_call
+from . import async_tasks
 from .outcomes import Failure
 
 if TYPE_CHECKING:
@@ -80,6 +83,8 @@ class Cancelling:
             actor.cancel(task_id)
         elif any(spec.task_id == task_id for spec in self._unfinished()):
             self.cancelled[task_id] = items
+            if self.worker.call is not None and self.worker.call.spec.task_id == task_id:
+                self._cancel_coroutine(self.worker.call)  # before failures of its children come
 
     def _unfinished(self) -> list[TaskSpec]:
         executor, call = self.worker.executor, self.worker.call
@@ -110,21 +115,37 @@ class Cancelling:
         self.worker.say(TaskOverdue(spec.task_id))
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)
 
-    def timed_out(self, spec: TaskSpec, error: BaseException, name: str) -> bytes:
-        """Return the error value of a task that ended by its time limit; b"": the task ended otherwise."""
-        if spec.task_id not in self.overdue or not isinstance(error, TaskInterrupt):
+    def ended(self, spec: TaskSpec, error: BaseException, name: str) -> bytes:
+        """Return the error value of a task that is cancelled or overdue, whatever its code made of the exception; b"":
+        the error is the task's own.
+        """
+        if self.worker.actor is not None or not self.is_cancelled(spec):
             return b""
-        return encode_system_error("TaskTimeoutError", overdue_in_words(f"Task {name}", parse_options(spec.options)))
+        if spec.task_id in self.overdue:
+            text = overdue_in_words(f"Task {name}", parse_options(spec.options))
+            return encode_system_error("TaskTimeoutError", text)
+        return serialize_cancellation(error, name, TaskInterrupt.how, skip_frames=1)
 
     def check(self, spec: TaskSpec, *, has_begun: bool = True) -> None:
         """Raise TaskInterrupt in a task or call that is cancelled."""
-        if spec.task_id in self.cancelled and spec.task_id != self.raised_in:
-            if self.cancelled[spec.task_id]:
-                return  # a generator, which runs again as far as the program has seen
-            self.raised_in = spec.task_id
+        if self._is_due(spec):
             if not has_begun:
                 self.closes_at(spec, 0)
-            raise (TimeLimitInterrupt if spec.task_id in self.overdue else TaskInterrupt)("cancelled")
+            raise (TimeLimitInterrupt if spec.task_id in self.overdue else TaskInterrupt)("cancelled") from None
+
+    def _is_due(self, spec: TaskSpec) -> bool:
+        """Return whether an exception is to be raised in a task or call now, which is so once."""
+        if not self.is_cancelled(spec) or spec.task_id == self.raised_in:
+            return False
+        self.raised_in = spec.task_id
+        return True
+
+    def _cancel_coroutine(self, call: Call) -> None:
+        async_tasks.cancel(call, lambda: self._is_due(call.spec))
+
+    def is_cancelled(self, spec: TaskSpec) -> bool:
+        """Return whether a task is to end, and not to run again as far as the program has seen its items."""
+        return spec.task_id in self.cancelled and not self.cancelled[spec.task_id]
 
     def closes_at(self, spec: TaskSpec, count: int) -> None:
         """Note where a call of an actor ends early, for its replay."""
@@ -188,6 +209,7 @@ class Cancelling:
             if may_raise:
                 self.check(call.spec)
             elif self.raised_in != call.spec.task_id:
+                self._cancel_coroutine(call)
                 self._look_again()
         elif not is_cancelled and self.looks_left:
             self.looks_left -= 1

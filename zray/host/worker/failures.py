@@ -28,8 +28,8 @@ def failure(worker: Worker, spec: TaskSpec, error: BaseException) -> Failure:
         if worker.actor is not None:
             crash(worker, name, error)
         return [_exited(worker, name, error)] * max(1, options.num_returns), (), False
-    if timed_out := worker.cancelling.timed_out(spec, error, name):
-        return [timed_out] * max(1, options.num_returns), (), False
+    if ended := worker.cancelling.ended(spec, error, name):
+        return [ended] * max(1, options.num_returns), (), False
     if os.environ.get("ZRAY_DEBUG_POST_MORTEM") and isinstance(error, Exception):
         from .breakpoints import post_mortem
 

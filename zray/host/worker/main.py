@@ -259,6 +259,11 @@ class Worker(Runtime):
         if self.hosting is not None:
             self.hosting.refuse_blocking()
 
+    def check_cancelled(self) -> None:
+        if self.cancelling.cancelled and self.call is not None and self.actor is None:
+            if threading.get_ident() == self.main_thread:
+                self.cancelling.check(self.call.spec)
+
     def blocks(self) -> bool:
         """Return whether a wait of this thread stops the worker."""
         if threading.get_ident() != self.main_thread or (self.code is not None and self.code.is_fetching):
