@@ -11,7 +11,7 @@ import pytest
 
 import zray
 from tests.gates import until
-from zray.exceptions import TaskCancelledError, WorkerCrashedError
+from zray.exceptions import TaskCancelledError, TaskTimeoutError, WorkerCrashedError
 
 WAIT = 20.0  # s: for what comes within milliseconds
 
@@ -126,6 +126,43 @@ def test_value_of_a_task_that_catches_the_interrupt_counts(log):
     has_said(log, "begun")
     zray.cancel(ref)
     assert zray.get(ref, timeout=WAIT) == "mine"
+
+
+def other_error(log):
+    """What C code makes of an exception, for example: `ndarray.tofile` raises SystemError."""
+    yield 1
+    try:
+        zray.get(log.say.remote("begun"))
+        select.select([], [], [], 1000)
+    except KeyboardInterrupt as error:
+        raise SystemError("other") from error
+
+
+@zray.remote
+def plain_other_error(log):
+    return list(other_error(log))
+
+
+RETURNS = {"one": plain_other_error}
+for returns in (2, "dynamic", "streaming"):
+    RETURNS[returns] = zray.remote(num_returns=returns)(other_error)
+
+
+@pytest.mark.parametrize("returns", RETURNS)
+@pytest.mark.parametrize("limit", [None, 0.5])
+def test_cancelled_task_that_raises_another_error_counts_as_cancelled(log, returns, limit):
+    assert zray.get(log.words.remote(), timeout=WAIT) == []  # the actor has started
+    made = RETURNS[returns].options(timeout=limit).remote(log)
+    has_said(log, "begun")
+    ref = made[1] if returns == 2 else made.completed() if returns == "streaming" else made
+    if limit is None:
+        zray.cancel(ref)
+    error = TaskCancelledError if limit is None else TaskTimeoutError
+    with pytest.raises(error) as raised:
+        zray.get(ref, timeout=WAIT)
+    assert type(raised.value) is error
+    if limit is None:
+        assert "SystemError: other" in str(raised.value)
 
 
 def test_import_ends_before_its_task_is_interrupted(tmp_path):

@@ -136,10 +136,12 @@ def may_interrupt(frame: FrameType | None) -> bool:
 
 
 def _callers_of_user_code() -> tuple[Any, ...]:
-    """Return the code of local mode that runs user code or sleeps."""
+    """Return the code of workers and of local mode that runs user code or sleeps."""
     return (
         _code_of("worker.main", "Worker", "run_task"),
         _code_of("worker.generators", "run_generator"),
+        _code_of("worker.generators", "run_dynamic"),
+        _code_of("worker.outcomes", "several"),
         _code_of("local_mode.calls", "LocalCalls", "run_task"),
         _code_of("local_mode.actor", "LocalActor", "_attempts"),
         _code_of("local_mode.actor", "LocalActor", "_construct"),

@@ -94,6 +94,12 @@ class ItemSender:
             worker.arm()
 
 
+def is_cancelled(worker: Worker, spec: TaskSpec) -> bool:
+    """Return whether a task is to end early, so that its errors are not its own."""
+    cancelling = getattr(worker, "cancelling", None)  # local mode has none
+    return cancelling is not None and cancelling.is_cancelled(spec)
+
+
 def require_iterator(worker: Worker, spec: TaskSpec, made: Any, option: str) -> None:
     """Refuse what a function that is no generator has returned.
 
@@ -156,6 +162,8 @@ def run_dynamic(
         for item in made:
             refs.append(ObjectRef(worker.put_serialized(serialize(item))))
     except Exception as error:
+        if is_cancelled(worker, spec):
+            raise
         failed = serialize_error(error, worker.name_of(spec), node=worker.node_id.hex(), skip_frames=1)
         refs.append(ObjectRef(worker.put_serialized(failed)))
     serialized = serialize(DynamicObjectRefGenerator(refs))

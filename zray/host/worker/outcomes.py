@@ -14,7 +14,7 @@ from ...store.values import deserialize, serialize
 from ...wire.objects import AbandonObject
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec
 from ..client.error_hints import add_hints
-from .generators import run_dynamic, run_generator
+from .generators import is_cancelled, run_dynamic, run_generator
 
 if TYPE_CHECKING:
     from .main import Worker
@@ -78,7 +78,8 @@ def several(
     except BaseException as error:
         if error.__traceback__ is not None:
             error.__traceback__ = error.__traceback__.tb_next  # this frame is not the user's
-        if values and isinstance(error, Exception) and not options.retry_exceptions:
+        is_own = isinstance(error, Exception) and not is_cancelled(worker, spec)
+        if values and is_own and not options.retry_exceptions:
             failed, inside, _ = raised(options, worker.name_of(spec), error, worker.node_id.hex(), is_far=False)
             rest = count - len(values)
             return values + failed[:rest], tuple(contained) + (inside[:rest] or ((),) * rest)
