@@ -165,6 +165,24 @@ def test_cancelled_task_that_raises_another_error_counts_as_cancelled(log, retur
         assert "SystemError: other" in str(raised.value)
 
 
+def test_text_of_a_cancelled_task_has_the_lines_of_the_program_only(log):
+    @zray.remote
+    def numbers():
+        yield from range(100)
+
+    made = numbers.options(max_buffered=1).remote()
+    assert zray.get(next(made), timeout=WAIT) == 0
+    zray.cancel(made)
+    runs = busy.remote(log, "sleep")
+    has_said(log, "begun")
+    zray.cancel(runs, recursive=False)
+    for ref, line in ((made.completed(), ""), (runs, "select.select([], [], [], 1000)\n")):
+        with pytest.raises(TaskCancelledError) as raised:
+            zray.get(ref, timeout=WAIT)
+        text = str(raised.value)
+        assert line in text and "zray/" not in text and text.endswith("\nKeyboardInterrupt: cancelled"), text
+
+
 def test_import_ends_before_its_task_is_interrupted(tmp_path):
     """Half an import would stay in the process: Python would find parts of the module, and never load it again."""
     source = """

@@ -226,7 +226,7 @@ def _traceback_text(error: BaseException, skip_frames: int) -> str:
             if shown is not None and shown.tb_next is not None:
                 shown = shown.tb_next
         told = traceback.TracebackException(type(error), error, shown)
-        if isinstance(error, ZrayError):  # where zray has found out is of no interest
+        if isinstance(error, (ZrayError, KeyboardInterrupt)):  # where zray has found out is of no interest
             while told.stack and told.stack[-1].filename.startswith(OWN_FOLDER):
                 told.stack.pop()
         fold(told)

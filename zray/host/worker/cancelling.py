@@ -51,6 +51,8 @@ class TaskInterrupt(KeyboardInterrupt):
     as in Ray.
     """
 
+    # The name in a program's tracebacks.
+    __module__, __qualname__ = "builtins", "KeyboardInterrupt"
     how = "was cancelled"
 
 
