@@ -12,6 +12,10 @@ import pytest
 
 import zray
 from zray.exceptions import ActorDiedError, ClusterLostError, DeadlockError, ObjectLostError, ObjectStoreFullError
+from zray.host import context
+from zray.util import state
+from zray.util.why import why
+from zray.wire.reasons import Explain
 
 from ..gates import until
 from ..scripts import ROOT, environment
@@ -210,8 +214,18 @@ def test_interrupt_in_a_task_reaches_the_program(local):
     def outer():
         return zray.get(interrupted.remote())
 
+    @zray.remote
+    async def awaits():
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+        await asyncio.Event().wait()
+
+    @zray.remote
+    async def sleeps():
+        threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT)).start()
+        await asyncio.Event().wait()
+
     actor = Actor.remote()
-    for call in (interrupted, outer, actor.interrupted):
+    for call in (interrupted, outer, awaits, sleeps, actor.interrupted):
         with pytest.raises(KeyboardInterrupt):
             call.remote()
     assert zray.get(actor.ping.remote()) == "pong"
@@ -401,3 +415,85 @@ def test_time_limit_raises_when_the_task_has_ended(local):
     with pytest.raises(zray.exceptions.TaskTimeoutError, match="longer than its timeout of 0.01 s"):
         zray.get(sleep.options(timeout=0.01).remote(0.1))
     assert zray.get(sleep.options(timeout=10).remote(0)) is False
+
+
+# --- async functions ---
+
+
+@zray.remote
+async def add(a, b=0):
+    await asyncio.sleep(0)
+    return a + b
+
+
+def test_async_functions_are_tasks(local):
+    @zray.remote
+    async def parent(depth):
+        if not depth:
+            return sum(await asyncio.gather(*[add.remote(number) for number in range(3)]))
+        found = zray.get(parent.remote(depth - 1)) if depth % 2 else await parent.remote(depth - 1)
+        await asyncio.sleep(0)
+        assert asyncio.current_task() is not None
+        return found + 1
+
+    @zray.remote
+    async def fail():
+        await asyncio.sleep(0)
+        raise KeyError("here")
+
+    assert zray.get([add.remote(1), add.remote(zray.put(2), b=3), parent.remote(4)]) == [1, 5, 7]
+    with pytest.raises(KeyError) as raised:
+        zray.get(fail.remote())
+    assert raised.value.traceback_str.count('File "') == 1
+
+
+def test_async_functions_are_tasks_of_a_program_with_a_loop_of_its_own(local):
+    async def program():
+        first = await asyncio.gather(*[add.remote(number) for number in range(3)])
+        await asyncio.sleep(0)
+        return first
+
+    assert asyncio.run(program()) == [0, 1, 2]
+
+
+# --- lists ---
+
+
+def test_lists_have_what_local_mode_knows(local):
+    actor = Sleeper.options(name="sleeper").remote()
+    assert zray.get(actor.ping.remote()) == "pong"
+    refs = [zray.put(bytes(200_000)), zray.put(1)]
+    (row,) = state.list_actors(filters=[("state", "=", "ALIVE")])
+    assert (row.class_name, row.name, row.pid) == ("Sleeper", "sleeper", os.getpid())
+    assert state.get_actor(row.actor_id) == row
+    assert state.summarize_actors()["cluster"]["total_actors"] == 1
+    objects = state.list_objects()
+    assert [(row.object_id, row.state, row.has_ref) for row in objects] == [
+        (refs[0].hex(), "MEMORY", True),
+        (refs[1].hex(), "MESSAGE", True),
+    ]
+    assert objects[0].object_size > 200_000 and state.get_objects(refs[0].hex()) == objects[:1]
+    assert [row.worker_type for row in state.list_workers()] == ["DRIVER"]
+    assert [row.pid for row in state.list_jobs()] == [os.getpid()]
+    assert len(state.list_nodes()) == 1 and state.list_placement_groups() == []
+    del actor
+    assert state.list_actors() == []
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        state.list_tasks,
+        lambda: state.list_tasks(detail=True),
+        lambda: state.get_task("00"),
+        state.summarize_tasks,
+        state.list_logs,
+        lambda: state.get_log(pid=1),
+        why,
+        zray.timeline,
+        lambda: context.runtime.ask(lambda request: Explain(request, [])),
+    ],
+)
+def test_what_local_mode_does_not_know_is_refused_with_a_sentence(local, ask):
+    with pytest.raises(NotImplementedError, match="[Ll]eave out local_mode=True"):
+        ask()

@@ -112,9 +112,10 @@ def list_tasks(*, filters: Filters = None, limit: int = LIMIT, detail: bool = Fa
 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
+        NotImplementedError: in local mode.
         NotImplementedError: detail, in local mode.
     """
-    rows = map(_task, _work().tasks)
+    rows = map(_task, _tasks())
     if detail:
         from .task_times import with_times
 
@@ -214,8 +215,11 @@ def get_task(id: str, **ignored: Any) -> State | None:
 
     Args:
         id: the task's id in hexadecimal.
+
+    Raises:
+        NotImplementedError: in local mode.
     """
-    return next((task for task in map(_task, _work().tasks) if task.task_id == id), None)
+    return next((task for task in map(_task, _tasks()) if task.task_id == id), None)
 
 
 def get_worker(id: str, **ignored: Any) -> State | None:
@@ -252,8 +256,12 @@ def summarize_actors(**ignored: Any) -> dict[str, Any]:
 
 
 def summarize_tasks(**ignored: Any) -> dict[str, Any]:
-    """Count the tasks of list_tasks() by name and state."""
-    return _summary([*map(_task, _work().tasks)], "name", "total_tasks", "func_name")
+    """Count the tasks of list_tasks() by name and state.
+
+    Raises:
+        NotImplementedError: in local mode.
+    """
+    return _summary([*map(_task, _tasks())], "name", "total_tasks", "func_name")
 
 
 def summarize_objects(**ignored: Any) -> dict[str, Any]:
@@ -298,6 +306,19 @@ def _node(fact: dict[str, Any]) -> State:
 def _work() -> WorkListed:
     """Tasks, actors and processes of all nodes."""
     return _listed(ListWork)
+
+
+def _tasks() -> list[TaskFact]:
+    """Tasks of all nodes.
+
+    Raises:
+        NotImplementedError: in local mode.
+    """
+    if getattr(require_runtime(), "session", "") == "local":
+        raise NotImplementedError(
+            "Local mode keeps no list of tasks, which end inside of their .remote(): leave out local_mode=True."
+        )
+    return _work().tasks
 
 
 def _listed(question: Callable[[int], ListWork]) -> WorkListed:

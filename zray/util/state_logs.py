@@ -41,6 +41,7 @@ def list_logs(
 
     Raises:
         ValueError: no such session or node has logs here; the text says where they are.
+        NotImplementedError: in local mode.
     """
     found: dict[str, list[str]] = {}
     for one in _nodes(session, node_id):
@@ -80,7 +81,7 @@ def get_log(
     Raises:
         ValueError: none or several of filename, actor_id, task_id and pid are given; or no such session or output
             has logs here.
-        NotImplementedError: follow, with filename or tail.
+        NotImplementedError: follow, with filename or tail; or in local mode.
     """
     given = [each for each in (filename, actor_id, task_id, pid) if each is not None]
     if len(given) != 1:
@@ -115,7 +116,12 @@ def _nodes(session: str | None, node_id: str | None, *, are_all: bool = False) -
     """The logs of a session's nodes on this machine.  are_all: without a node's id, all of them."""
     groups = grouped(log_sessions())
     if session is None:
-        session = require_runtime().session
+        runtime = require_runtime()
+        if not hasattr(runtime, "note_span"):
+            raise NotImplementedError(
+                "Local mode writes no logs: tasks print on the terminal of the program.  Leave out local_mode=True."
+            )
+        session = runtime.session
         node_id = node_id or ("" if are_all else _own_node())
     for group in groups:
         if session == "last" or any(one.name.startswith(session) for one in group):

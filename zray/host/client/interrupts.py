@@ -16,6 +16,8 @@ import time
 from types import FrameType
 from typing import Any
 
+from .. import context
+
 AGAIN_SECONDS = 0.002
 # Where user code may run, or bytes are copied: nothing of ours is half done.
 HARMLESS = frozenset(
@@ -128,7 +130,7 @@ def may_interrupt(frame: FrameType | None) -> bool:
         if name.startswith(LIBRARIES) or innermost.f_code in _callers_of_user_code():
             return True
         if innermost.f_code in _runners_of_coroutines():
-            return _is_in_coroutine(interrupted)
+            return not hasattr(context.runtime, "aside") or _is_in_coroutine(interrupted)  # local mode keeps no loop
     return (
         innermost.f_code is _code_of("client.runtime", "Runtime", "_follow")
         or innermost.f_globals["__name__"] in HARMLESS

@@ -84,6 +84,13 @@ class LocalActor:
         """The thread of the event loop; 0: no loop."""
         return self.loop.thread.ident or 0 if self.loop is not None else 0
 
+    @property
+    def state_name(self) -> str:
+        """Ray's name of the state."""
+        if self.state is ActorState.STARTING:
+            return "RESTARTING" if self.restart_count else "PENDING_CREATION"
+        return self.state.name
+
     # --- the constructor ---
 
     def start(self) -> None:

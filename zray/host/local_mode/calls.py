@@ -20,6 +20,7 @@ from ...store.values import deserialize, deserialize_writable, is_error, seriali
 from ...wire.task_spec import TaskOptions, TaskSpec, overdue_in_words
 from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, why_too_many
 from ..client.task_context import Submitter, current_call
+from ..worker import async_tasks
 from ..worker.exit_errors import exit_status, exited_task
 from ..worker.outcomes import Failure, raised, several
 from .objects import INLINE_BYTES_MAX
@@ -88,6 +89,7 @@ class LocalCode:
             found = runtime.get((function.ref,), None)[0]
             restored = runtime.restored_count  # that ref is not part of the closure
             function = deserialize_function(found)
+        function = async_tasks.runnable(function)
         if runtime.restored_count == restored:
             self.functions[function_id] = function
         return function  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import encode_system_error
-from ...wire import actors, groups, hosts, task_spec, tasks
+from ...wire import actors, groups, hosts, listing, task_spec, tasks
 from ...wire.amounts import HEAD_NODE, NODE_PREFIX, STORE_MEMORY, in_words, init_arguments, is_enough, why_nowhere
 from ...wire.message import Message
 from ...wire.where import NODE_ID_LABEL, Where, matches, no_such_labels, no_such_node, nobody_can
@@ -162,8 +162,18 @@ class LocalNode:
             self._remove_group(message.group_id, message.reason)
 
     def answer(self, message: Any) -> Any:
-        """The reply to a question."""
-        return _ANSWERS[type(message)](self, message)
+        """The reply to a question.
+
+        Raises:
+            NotImplementedError: a session alone can answer it.
+        """
+        kind = type(message)
+        if kind not in _ANSWERS:
+            raise NotImplementedError(
+                f"Local mode has no answer to {kind.__name__}, a question to the processes of a session: leave out "
+                "local_mode=True."
+            )
+        return _ANSWERS[kind](self, message)
 
     def _find_actor(self, message: actors.FindActor) -> actors.FindActorReply:
         actor = self.runtime.actors.named(message.namespace, message.name)
@@ -193,6 +203,29 @@ class LocalNode:
         )
         return hosts.NodesReply(message.request, [fact])
 
+    def _list(self, message: listing.ListWork) -> listing.WorkListed:
+        """List the living actors and the program; or the largest values.  Ended tasks are not remembered."""
+        runtime, pid = self.runtime, os.getpid()
+        if message.are_objects:
+            values = runtime.objects.sizes()[: message.most]
+            objects = [listing.ObjectFact(*value, self.address, holders=[pid]) for value in values]
+            return listing.WorkListed(message.request, [], [], objects=objects)
+        living = [
+            listing.ActorFact(
+                actor.actor_id,
+                actor.options.class_name,
+                actor.options.name,
+                actor.options.namespace,
+                actor.state_name,
+                runtime.job_id,
+                self.address,
+                pid,
+            )
+            for actor in [*runtime.actors.living.values()][: message.most]
+        ]
+        program = listing.WorkerFact("driver", "driver", pid, self.address, runtime.job_id)
+        return listing.WorkListed(message.request, living, [], workers=[program])
+
 
 _ANSWERS: dict[type, Any] = {
     # A task has ended when `.remote()` returns: there is nothing to cancel.
@@ -202,4 +235,5 @@ _ANSWERS: dict[type, Any] = {
     actors.FindActor: LocalNode._find_actor,
     actors.FindActorNames: LocalNode._find_names,
     hosts.GetNodes: LocalNode._nodes,
+    listing.ListWork: LocalNode._list,
 }

@@ -93,6 +93,19 @@ class LocalObjects:
 
     # --- values ---
 
+    def sizes(self) -> list[tuple[bytes, int, str]]:
+        """Return (id, bytes, Ray's name of the state) of the referenced objects, the largest first."""
+        with self.lock:
+            ids = [object_id for object_id in self.held if task_of(object_id) not in self.actors]
+            rows = [(object_id, *self._place(self.values.get(object_id))) for object_id in ids]
+        return sorted(rows, key=lambda row: -row[1])
+
+    @staticmethod
+    def _place(value: Any) -> tuple[int, str]:
+        if value is None:
+            return 0, "PENDING"
+        return len(value), "MESSAGE" if type(value) is bytes else "MEMORY"
+
     def store(self, object_id: bytes, serialized: Serialized) -> Any:
         """The value as it is kept.
 

@@ -46,12 +46,11 @@ def run(coroutine: Any) -> tuple[Any, BaseException | None]:
     import asyncio  # here and below: it takes long, and few workers need it
 
     outer = asyncio._get_running_loop()
-    if outer is None:
-        loop = own_loop()
-    else:
-        # A task inside the wait of another task: `get` in a coroutine has stopped the outer loop.
-        loop = new_loop()
-        asyncio._set_running_loop(None)
+    # In a task inside the wait of another task, `get` in a coroutine has stopped the outer loop.  In local mode other
+    # threads run coroutines too.
+    is_kept = outer is None and is_lending()
+    loop = own_loop() if is_kept else new_loop()
+    asyncio._set_running_loop(None)
     task = loop.create_task(_outcome(coroutine))
     _under_way.append((context.runtime.call, loop, task))  # type: ignore[union-attr]
     try:
@@ -61,9 +60,14 @@ def run(coroutine: Any) -> tuple[Any, BaseException | None]:
             _cancel_the_rest(loop)
             _under_way.pop()
     finally:
-        if outer is not None:
+        if not is_kept:
             loop.close()
             asyncio._set_running_loop(outer)
+
+
+def is_lending() -> bool:
+    """Return whether a waiting task lends its CPU out: not in local mode, where a loop is made for each run."""
+    return hasattr(context.runtime, "aside")
 
 
 def cancel(call: Call, is_due: Callable[[], bool]) -> None:
@@ -93,6 +97,9 @@ def new_loop() -> asyncio.AbstractEventLoop:
     """Return an event loop that lends its worker's CPU out before it waits for refs."""
     import asyncio
     import selectors
+
+    if not is_lending():
+        return asyncio.new_event_loop()
 
     class LendingSelector(selectors.DefaultSelector):
         """A selector that reports a waiting thread as idle at once, not at the helper's next look."""
