@@ -40,6 +40,8 @@ def explain(value: Any, error: BaseException) -> SerializationError:
     """Return the error for a value that did not pickle."""
     if isinstance(error, SerializationError):
         return error
+    if _is_refusal(error):
+        return SerializationError(str(error))
     path, culprit = find_culprit(value)
     kind = type(culprit)
     name = kind.__name__
@@ -169,6 +171,15 @@ def _first_line(error: BaseException) -> str:
     except Exception:
         text = "its own message fails"
     return f"{type(error).__name__}: {text}"
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Return whether a class of zray's refuses to be pickled, in a sentence that says what to do."""
+    traceback, module = error.__traceback__, ""
+    while traceback is not None:
+        module = traceback.tb_frame.f_globals.get("__name__", "")
+        traceback = traceback.tb_next
+    return module.startswith("zray.") and not module.startswith("zray.store.") and not is_of_users(error)
 
 
 def is_of_users(error: BaseException) -> bool:
