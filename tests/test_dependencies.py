@@ -3,6 +3,8 @@
 import ast
 import configparser
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -66,3 +68,38 @@ def test_package_that_is_asked_for_is_imported(extra, package, imports):
 def test_exceptions_name_packages_that_are_asked_for():
     asked = {package for _, package in required()}
     assert set(IMPORTED_AS) | USED_BY_OTHERS <= asked
+
+
+# As setuptools writes it for an editable install.
+FINDER = """
+import sys
+from importlib.util import spec_from_file_location
+
+class _EditableFinder:
+    @classmethod
+    def find_spec(cls, fullname, path=None, target=None):
+        return spec_from_file_location(fullname, {place!r}) if fullname == "zray" else None
+
+def install():
+    sys.meta_path.append(_EditableFinder)
+"""
+
+
+def test_program_beside_a_clone_named_zray_finds_the_package_and_not_the_folder_of_the_clone(tmp_path):
+    """Python takes a folder beside the program for a package without files, ahead of finders that come later."""
+    packages, program = tmp_path / "packages", tmp_path / "program.py"
+    packages.mkdir()
+    (tmp_path / "zray").mkdir()
+    place = str(ROOT / "zray" / "__init__.py")
+    (packages / "__editable___zray_0_1_0_finder.py").write_text(FINDER.format(place=place))
+    (packages / "__editable__.zray-0.1.0.pth").write_text(
+        "import __editable___zray_0_1_0_finder; __editable___zray_0_1_0_finder.install()"
+    )
+    for line in re.findall(r"'(import sys; .*)' >", (ROOT / "scripts" / "environment").read_text()):
+        (packages / "zray_first.pth").write_text(line)
+    program.write_text(
+        f"import site; site.addsitedir({str(packages)!r})\n"
+        "from importlib.util import find_spec; print(find_spec('zray').origin)"
+    )
+    done = subprocess.run([sys.executable, "-S", program], env={}, capture_output=True, text=True, timeout=40)
+    assert done.stdout.strip() == place, done.stderr
