@@ -169,3 +169,9 @@ def test_options_of_a_command_are_in_its_table_with_their_defaults(words, comman
     for names, default in expected.items():
         if not callable(default) and isinstance(default, (int, float, str)) and not isinstance(default, bool):
             assert literal(shown[names]) == default or shown[names].strip("`") == default, names
+
+
+def test_commands_that_the_page_says_to_be_absent_are_so():
+    text = (DOCS / "commands.md").read_text().partition("## Absent commands")[2]
+    named = re.findall(r"`(?:zray )?(\w+)`", text)
+    assert named and not set(named) & set(main.list_commands(click.Context(main)))

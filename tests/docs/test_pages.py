@@ -74,3 +74,8 @@ def test_commands_install_zray_from_a_clone_or_a_wheel(page):
     """No package index has zray."""
     for command in re.findall(r"pip install ([^`\n]+)", page.read_text()):
         assert "zray" not in command or "dist/zray-" in command, command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_empty_line_stands_before_each_heading(page):
+    assert not re.findall(r"\S\n(#+ .*)", prose(page))
