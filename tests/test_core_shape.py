@@ -15,7 +15,7 @@ MOST = {
 }
 # Features that came after the limits were set, and what each of them has added.
 ADDED = {
-    "cancel": {"files": 5, "code lines": 426, "statements": 352, "lines of imports": 57},
+    "cancel": {"files": 5, "code lines": 498, "statements": 421, "lines of imports": 61},
     "generators": {"files": 2, "code lines": 638, "statements": 556, "lines of imports": 42},
     "ends of pools": {"code lines": 7, "statements": 5, "lines of imports": 1},
     "spilling, files for values in use": {"files": 5, "code lines": 1198, "statements": 1042, "lines of imports": 51},
@@ -50,6 +50,7 @@ ADDED = {
     "values of another size, or made again": {"code lines": 23, "statements": 26},
     "records of whole runs, outcomes of cancelled runs": {"code lines": 7, "statements": 5},
     "breakpoints": {"files": 1, "code lines": 238, "statements": 200, "lines of imports": 19},
+    "lists and async functions in local mode": {"code lines": 48, "statements": 29, "lines of imports": 2},
     "logs of ended sessions": {"files": 2, "code lines": 244, "statements": 195, "lines of imports": 24},
 }
 for added in ADDED.values():

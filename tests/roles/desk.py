@@ -5,6 +5,7 @@ from zray.ids import return_id
 from zray.roles import effects as e
 from zray.roles.local_scheduler import LocalScheduler
 from zray.roles.local_scheduler.addresses import Addresses
+from zray.roles.work_effects import InterruptWorker
 from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, RecordTasks, RecordTasksReply
 from zray.wire.task_spec import RESOURCE_UNIT, TaskSpec
 from zray.wire.tasks import Function, PublishFunction, StartTasks, SubmitTasks, TaskResult, TasksFinished, TasksReturned
@@ -28,6 +29,7 @@ class Desk:
         self.queues = {}  # worker -> specs that it was sent
         self.windows = {}
         self.killed = []
+        self.interrupted = []  # workers, once a signal
         self.timers = Timers()
         self.count = 0
         self.tell("host", e.ProcessJoined(DRIVER, "driver", 1, JOB))
@@ -61,6 +63,8 @@ class Desk:
                 self.starting.append(effect)
             elif type(effect) is e.KillWorker:
                 self.killed.append(effect.worker)
+            elif type(effect) is InterruptWorker:
+                self.interrupted.append(effect.worker)
             elif type(effect) is e.OpenWindow:
                 self.windows[effect.worker] += effect.count
             elif type(effect) is e.ReclaimTasks:

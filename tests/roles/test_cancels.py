@@ -61,6 +61,21 @@ def test_task_that_waits_or_is_queued_ends_at_once_and_never_runs():
     node.scheduler.dispatch.check_everything()
 
 
+def test_worker_gets_further_signals_until_its_task_ends():
+    """A signal that comes right before a system call begins ends no sleep."""
+    node = Desk(cpus=1)
+    spec, worker = running(node)
+    cancel(node, spec.task_id)
+    assert node.interrupted == [worker]
+    for count in (2, 3):
+        node.timer("Cancels._signal")
+        assert node.interrupted == [worker] * count
+    end(node, worker, spec)
+    node.timer("Cancels._signal")
+    assert node.interrupted == [worker] * 3
+    assert not node.timers.named("Cancels._signal")
+
+
 def test_worker_is_told_once_and_the_value_of_a_task_that_is_faster_counts():
     node = Desk(cpus=1)
     spec, worker = running(node)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 ASKED_MAX = 10_000
 # C code that does not return holds the exception up: the user hears of that after so long.
 PATIENCE_SECONDS = 5.0
+# A cancelled task that runs on gets a further signal after so long, then after twice as long, and so on.
+AGAIN_SECONDS = 0.05
 # A worker or another node has them, or nobody any more.
 PAST_WAITING = (TaskState.SENT, TaskState.DONE, TaskState.PLACED, TaskState.ACCEPTED)
 HAS_BEGUN = "The task does not wait any more."
@@ -153,10 +155,17 @@ class Cancels:
             return
         node.send(worker.address, tasks.InterruptTask(task_id, node.generators.seen(task)))
         if worker.host is None:  # else its main thread runs no user code, and receives
-            node.perform(InterruptWorker(worker.address))
+            self._signal(task, AGAIN_SECONDS)
         node.after(PATIENCE_SECONDS, self._is_held_up, task)
         if worker.inflight and worker.inflight[0] is not task:
             node.perform(ReclaimTasks(worker.address, len(worker.inflight)))
+
+    def _signal(self, task: Task, again_seconds: float) -> None:
+        """Send a signal, and a further one later: one that comes right before a system call begins ends no sleep."""
+        is_here = self.node.tasks.get(task.spec.task_id) is task and task.state == TaskState.SENT
+        if is_here and task.worker is not None and again_seconds < PATIENCE_SECONDS:
+            self.node.perform(InterruptWorker(task.worker.address))
+            self.node.after(again_seconds, self._signal, task, 2 * again_seconds)
 
     def interrupt_again(self, task: Task) -> None:
         """Have the worker end a cancelled generator that runs again, behind the items that the program has seen."""
