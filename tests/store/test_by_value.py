@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import importlib
+import sys
 import threading
 import weakref
 
@@ -10,7 +12,7 @@ import pytest
 
 from tests.store.peer import Peer, program
 from zray.store.functions import deserialize_function, serialize_function
-from zray.store.values import deserialize, serialize, to_bytes
+from zray.store.values import cloudpickled, deserialize, serialize, to_bytes
 
 MODEL = """
 import abc, collections, dataclasses, enum, functools, typing
@@ -432,3 +434,19 @@ def test_pickling_functions_that_are_registered_later_are_used():
             assert round_trip(Handle()) == 7
         finally:
             del table[Handle]
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("zray.api.remote_function", "RemoteFunction"),
+        ("zray.api.actor_class", "ActorClass"),
+        ("zray.api.actor_handle", "ActorHandle"),
+        ("zray.api.runtime_context", "RuntimeContext"),
+        ("zray.api.dag", "FunctionNode"),
+    ],
+)
+def test_class_of_zray_goes_by_its_public_name_in_a_program_that_has_not_imported_that(monkeypatch, place, name):
+    cls = getattr(importlib.import_module(place), name)
+    monkeypatch.delitem(sys.modules, cls.__module__, raising=False)
+    assert len(cloudpickled(cls)) < 100

@@ -19,6 +19,8 @@ from __future__ import annotations
 import abc
 import copyreg
 import enum
+import importlib
+import sys
 import types
 import typing
 import uuid
@@ -41,6 +43,7 @@ MEMBER_PARTS = frozenset(("_value_", "_name_", "__objclass__", "_sort_order_", "
 # Made by Python, or cached in a class.
 MADE_ANEW = ("__dict__", "__weakref__", "__slotnames__", "__annotate_func__")
 ABC_CACHES = ("_abc_impl", "_abc_registry", "_abc_cache", "_abc_negative_cache", "_abc_negative_cache_version")
+OWN_MODULES = "zray."
 # Version of a newly arrived class, before its attributes are set.
 NOT_SET = -1
 
@@ -104,6 +107,8 @@ def class_parts(cls: Any) -> Any:
         return source._class_reduce(cls) if cls in NAMED_OTHERWISE else NotImplemented
     if cls in source._BUILTIN_TYPE_NAMES:
         return source._class_reduce(cls)
+    if (module := str(cls.__module__)).startswith(OWN_MODULES) and module not in sys.modules:
+        importlib.import_module(module)  # the public name of a class: cloudpickle looks among imported modules alone
     if source._should_pickle_by_reference(cls):
         return NotImplemented
     attributes = _attributes(cls)
