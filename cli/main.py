@@ -26,6 +26,7 @@ COMMANDS = {
     "metrics": "Serve the metrics of a session to Prometheus.",
     "microbenchmark": "Measure zray beside the limits of this machine.",
     "profile": "Sample where a task, an actor or a worker spends its time, as a flame graph.",
+    "replay": "Run a failed task again in this process, under pdb if asked.",
     "report": "Write why a run took its time, as a page of HTML.",
     "reproduce": "Measure the paper's figures, and write a report.",
     "rllib": "Train policies, and look at what was trained.",

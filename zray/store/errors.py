@@ -59,7 +59,7 @@ def serialize_error(
     """
     if isinstance(error, TaskError):
         return _pass_on(error, function_name)
-    text = _traceback_text(error, skip_frames)
+    text = traceback_text(error, skip_frames)
     return _encode_task_error(function_name, text, pid or os.getpid(), node, _pickled(error))
 
 
@@ -74,7 +74,7 @@ def serialize_cancellation(error: BaseException, function_name: str, how: str = 
     """
     how = how or getattr(error, "how", f"raised {type(error).__name__}, so it counts as cancelled")
     text = f"Task {function_name} {how}:\n"
-    text += _traceback_text(error, skip_frames).rstrip()
+    text += traceback_text(error, skip_frames).rstrip()
     clean = text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate in a message
     return encode_system_error("TaskCancelledError", clean)
 
@@ -215,7 +215,8 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-def _traceback_text(error: BaseException, skip_frames: int) -> str:
+def traceback_text(error: BaseException, skip_frames: int) -> str:
+    """Return the traceback of an error without zray's frames.  Never raises.  skip_frames: as in serialize_error."""
     import traceback
 
     from .folding import OWN_FOLDER, fold

@@ -33,6 +33,7 @@ from .exit_errors import ActorExit, farewell, is_success
 from .failures import failure
 from .function_loading import function_of
 from .outcomes import several
+from .replays import keep
 
 if TYPE_CHECKING:
     from .async_runner import AsyncCalls
@@ -198,6 +199,8 @@ class ActorHost(Instance):
         if self.worker.events is not None:
             end = time.perf_counter()
             self.worker.events.ran(Kind.CONSTRUCTOR, self.order.spec, began, 0.0, end, end, error)
+        if error is not None and not self.is_restored:
+            keep(self.worker, self.order.spec, self.options.class_name, error, "constructor", may_be_retried=False)
 
     # --- calls ---
 

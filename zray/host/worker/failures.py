@@ -13,6 +13,7 @@ from ..process.crash_reports import read_report, write_exit
 from .exit import Parting, crash
 from .exit_errors import exit_in_words, exit_status, exited_task
 from .outcomes import Failure, raised
+from .replays import keep
 
 if TYPE_CHECKING:
     from .main import Worker
@@ -35,7 +36,9 @@ def failure(worker: Worker, spec: TaskSpec, error: BaseException) -> Failure:
 
         post_mortem(error.__traceback__)
     is_far = worker.code is not None and worker.code.is_elsewhere
-    return raised(options, name, error, worker.node_id.hex(), is_far=is_far)
+    result = raised(options, name, error, worker.node_id.hex(), is_far=is_far)
+    keep(worker, spec, name, error, "task" if spec.function_id else "method", may_be_retried=result[2])
+    return result
 
 
 def _exited(worker: Worker, name: str, error: SystemExit) -> bytes:

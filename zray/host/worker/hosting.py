@@ -50,6 +50,7 @@ from .exit_errors import ActorExit, exit_in_words, is_success
 from .failures import failure
 from .function_loading import function_of
 from .host_threads import HostThreads
+from .replays import keep
 
 if TYPE_CHECKING:
     from .hosted_loop import HostedLoop
@@ -302,6 +303,7 @@ class Hosting:
         death = b""
         if error is not None and not isinstance(error, ActorExit):
             death = guest.death_by(error)
+            keep(worker, spec, guest.options.class_name, error, "constructor", may_be_retried=False)
         elif error is not None:
             guest.farewell = guest.left_by(error)
         begun_lines.write_own()

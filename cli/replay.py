@@ -1,0 +1,143 @@
+"""`zray replay`: a failed task runs again in this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from .tables import literal, show
+
+if TYPE_CHECKING:
+    from zray.api.replays import Ending, Replay
+
+ID_CHARACTERS_MIN = 4
+SHOWN_MAX = 20
+
+
+@click.command()
+@click.argument("task", required=False, metavar="[TASK]")
+@click.option("--pdb", "with_pdb", is_flag=True, help="Stop at the error, with pdb.")
+@click.option("--trust", is_flag=True, help="Run a file that others may have written.")
+def replay(task: str | None, with_pdb: bool, trust: bool) -> None:
+    """Run a failed task again in this process, and say whether it ends the same.  Without TASK: list failed tasks.
+
+    TASK is the id of a task or its beginning, the name of a function, of whose failures the newest is taken, or the
+    path of a file.  The exit status is 0 if the task returns a value now, and 1 if it fails.
+    """
+    if task is None:
+        _list()
+        return
+    found = _find(task, trust)
+    try:
+        found.refuse_absent()
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    facts = found.facts
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(facts.time))
+    click.echo(f"{facts.name}, task {facts.task_id}, failed at {when} on {facts.host}: {_error(found)}")
+    click.echo(f"File: {os.path.abspath(found.path)}")
+    if facts.may_be_retried:
+        click.echo("Note: this attempt asked for a retry, which may have succeeded.")
+    for line in found.differences():
+        click.echo(f"Note: {line}.")
+    sys.stdout.flush()
+    with found.surroundings():
+        ending = found.run()
+        _tell(found, ending)
+        if with_pdb:
+            _debug(ending)
+    sys.exit(0 if ending.error is None else 1)
+
+
+def _find(task: str, trust: bool) -> Replay:
+    """The file that the user names."""
+    from zray.api.replays import Replay, replays
+
+    if os.sep in task or task.endswith(".zray") or os.path.isfile(task):
+        try:
+            return Replay(task, trusted=trust)
+        except ValueError as error:
+            raise click.ClickException(str(error)) from None
+    if trust:
+        raise click.UsageError("--trust is for a file that is named by its path.")
+    for path in replays():
+        try:
+            found = Replay(path)
+        except (OSError, ValueError):
+            continue
+        facts = found.facts
+        is_id = len(task) >= ID_CHARACTERS_MIN and (facts.task_id.startswith(task) or task.startswith(facts.task_id))
+        if is_id or task in (facts.name, facts.function, facts.function.rpartition(".")[2]):
+            return found
+        found.close()
+    raise click.ClickException(
+        f"No failed task {task!r} has left a file on this machine; `zray replay` lists those that have.  Tasks that "
+        "were cancelled, or whose process died, leave none, nor do tasks with ZRAY_REPLAY=0.  Files of tasks on other "
+        "machines lie there."
+    )
+
+
+def _error(found: Replay) -> str:
+    facts = found.facts
+    text = facts.error_text.partition("\n")[0][:200]
+    name = facts.error_type.removeprefix("builtins.")
+    return f"{name}: {text}" if text else name
+
+
+def _tell(found: Replay, ending: Ending) -> None:
+    """Print the traceback, and the verdict."""
+    if ending.error is None:
+        click.echo(f"The task returns a value now: {ending.value}\nIt failed before: {_error(found)}")
+        return
+    from zray.exceptions.printable import coloured
+    from zray.store.errors import traceback_text
+
+    click.echo(coloured(traceback_text(ending.error, 0)), nl=False, err=True)
+    if ending.is_same:
+        click.echo("The task ends the same.")
+    else:
+        name = ending.error_type.removeprefix("builtins.")
+        click.echo(f"The task ends with another error: {name}: {ending.error_text}\nIt failed before: {_error(found)}")
+
+
+def _debug(ending: Ending) -> None:
+    """Let the user look at the frames of the error, of zray's own those between the user's."""
+    import pdb
+
+    from zray.store.folding import OWN_FOLDER
+
+    trace = ending.error.__traceback__ if ending.error is not None else None
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
+        trace = trace.tb_next
+    if trace is None:
+        click.echo("pdb has nothing to show: no code of the task has failed.")
+        return
+    pdb.post_mortem(trace)
+
+
+def _list() -> None:
+    from rich.table import Table
+
+    from zray.api.replays import Replay, replays
+
+    paths = replays()
+    if not paths:
+        click.echo("No failed task has left a file on this machine.")
+        return
+    table = Table("task", "name", "failed", "error")
+    for path in paths[:SHOWN_MAX]:
+        try:
+            found = Replay(path)
+        except (OSError, ValueError):
+            continue
+        facts = found.facts
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(facts.time))
+        table.add_row(*map(literal, (facts.task_id, facts.name, when, _error(found))))
+        found.close()
+    show(table)
+    if len(paths) > SHOWN_MAX:
+        click.echo(f"{len(paths) - SHOWN_MAX} older ones are not shown.")
