@@ -46,7 +46,7 @@ _MODULES = (
     *("actor", "cloudpickle", "exceptions", "experimental", "internal", "runtime_env", "util"),
     # Not in dir(zray): few programs need them.
     *("_private", "_raylet", "cluster_utils", "dag", "job_config", "remote_function", "runtime_context", "types"),
-    *("air", "dashboard", "job_submission", "rllib", "train", "tune"),
+    *("air", "dashboard", "job_submission", "rllib", "testing", "train", "tune"),
 )
 
 on_import.end_if_marked()

@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any
+import weakref
+from typing import Any, ClassVar
 
 from ..host.client import control
 from ..host.process import node_processes
@@ -52,6 +53,7 @@ class Cluster:
     """
 
     __module__ = "zray.cluster_utils"  # as programs import it
+    all: ClassVar[weakref.WeakSet[Cluster]] = weakref.WeakSet()  # those of this process
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class Cluster:
         shutdown_at_exit: bool = True,
     ) -> None:
         self.is_bound = shutdown_at_exit
+        self.all.add(self)
         if shutdown_at_exit:
             import atexit
 
