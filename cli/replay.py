@@ -38,12 +38,12 @@ def replay(task: str | None, with_pdb: bool, trust: bool) -> None:
         raise click.ClickException(str(error)) from None
     facts = found.facts
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(facts.time))
-    click.echo(f"{facts.name}, task {facts.task_id}, failed at {when} on {facts.host}: {_error(found)}")
-    click.echo(f"File: {os.path.abspath(found.path)}")
+    _say(f"{facts.name}, task {facts.task_id}, failed at {when} on {facts.host}: {_error(found)}")
+    _say(f"File: {os.path.abspath(found.path)}")
     if facts.may_be_retried:
         click.echo("Note: this attempt asked for a retry, which may have succeeded.")
     for line in found.differences():
-        click.echo(f"Note: {line}.")
+        _say(f"Note: {line}.")
     sys.stdout.flush()
     with found.surroundings():
         ending = found.run()
@@ -64,16 +64,22 @@ def _find(task: str, trust: bool) -> Replay:
             raise click.ClickException(str(error)) from None
     if trust:
         raise click.UsageError("--trust is for a file that is named by its path.")
-    for path in replays():
+    by_id: dict[str, str] = {}  # task -> its file
+    for path in reversed(replays()):
         try:
             found = Replay(path)
         except (OSError, ValueError):
             continue
-        facts = found.facts
-        is_id = len(task) >= ID_CHARACTERS_MIN and (facts.task_id.startswith(task) or task.startswith(facts.task_id))
-        if is_id or task in (facts.name, facts.function, facts.function.rpartition(".")[2]):
-            return found
         found.close()
+        facts = found.facts
+        if task in (facts.name, facts.function, facts.function.rpartition(".")[2]):
+            by_id = {facts.task_id: path}
+        elif len(task) >= ID_CHARACTERS_MIN and (facts.task_id.startswith(task) or task.startswith(facts.task_id)):
+            by_id[facts.task_id] = path
+    if len(by_id) > 1:
+        raise click.ClickException(f"Several failed tasks have an id that begins with {task}: {', '.join(by_id)}.")
+    for path in by_id.values():
+        return Replay(path)
     raise click.ClickException(
         f"No failed task {task!r} has left a file on this machine; `zray replay` lists those that have.  Tasks that "
         "were cancelled, or whose process died, leave none, nor do tasks with ZRAY_REPLAY=0.  Files of tasks on other "
@@ -88,20 +94,26 @@ def _error(found: Replay) -> str:
     return f"{name}: {text}" if text else name
 
 
+def _say(text: str, *, is_error: bool = False) -> None:
+    """Print a text that may have any characters."""
+    from zray.exceptions.printable import coloured
+
+    click.echo(coloured(text), err=is_error)
+
+
 def _tell(found: Replay, ending: Ending) -> None:
     """Print the traceback, and the verdict."""
     if ending.error is None:
-        click.echo(f"The task returns a value now: {ending.value}\nIt failed before: {_error(found)}")
+        _say(f"The task returns a value now: {ending.value}\nIt failed before: {_error(found)}")
         return
-    from zray.exceptions.printable import coloured
     from zray.store.errors import traceback_text
 
-    click.echo(coloured(traceback_text(ending.error, 0)), nl=False, err=True)
+    _say(traceback_text(ending.error, 0).rstrip(), is_error=True)
     if ending.is_same:
         click.echo("The task ends the same.")
     else:
         name = ending.error_type.removeprefix("builtins.")
-        click.echo(f"The task ends with another error: {name}: {ending.error_text}\nIt failed before: {_error(found)}")
+        _say(f"The task ends with another error: {name}: {ending.error_text}\nIt failed before: {_error(found)}")
 
 
 def _debug(ending: Ending) -> None:

@@ -85,7 +85,7 @@ class faults:  # noqa: N801  # called like a function
 
 def _missing(fault: Fault, counts: dict[str, int]) -> str:
     begins = counts.get(fault.of, 0)
-    how = f"began {begins} times in the block" if begins else "did not begin in the block"
+    how = f"began {begins} time{'s' if begins > 1 else ''} in the block" if begins else "did not begin in the block"
     return (
         f"The fault {fault} did not happen: {fault.of} {how}.  Faults are for tasks that are submitted in the block, "
         "and for actors that are created in the block, on this machine; must_happen=False accepts this."

@@ -200,7 +200,7 @@ class ActorHost(Instance):
             end = time.perf_counter()
             self.worker.events.ran(Kind.CONSTRUCTOR, self.order.spec, began, 0.0, end, end, error)
         if error is not None and not self.is_restored:
-            keep(self.worker, self.order.spec, self.options.class_name, error, "constructor", may_be_retried=False)
+            keep(self.worker, self.order.spec, self.options.class_name, error, kind="constructor")
 
     # --- calls ---
 

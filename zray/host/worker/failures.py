@@ -37,7 +37,7 @@ def failure(worker: Worker, spec: TaskSpec, error: BaseException) -> Failure:
         post_mortem(error.__traceback__)
     is_far = worker.code is not None and worker.code.is_elsewhere
     result = raised(options, name, error, worker.node_id.hex(), is_far=is_far)
-    keep(worker, spec, name, error, "task" if spec.function_id else "method", may_be_retried=result[2])
+    keep(worker, spec, name, error, may_be_retried=result[2])
     return result
 
 

@@ -14,6 +14,7 @@ from ...store.errors import serialize_error
 from ...store.layout import Serialized
 from ...store.values import serialize
 from ...wire.task_spec import ITEMS_OF_GENERATOR_MAX, GivenItems, StoredValue, TaskSpec, parse_options
+from .replays import keep
 
 if TYPE_CHECKING:
     from .main import Worker
@@ -164,7 +165,9 @@ def run_dynamic(
     except Exception as error:
         if is_cancelled(worker, spec):
             raise
-        failed = serialize_error(error, worker.name_of(spec), node=worker.node_id.hex(), skip_frames=1)
+        name = worker.name_of(spec)
+        failed = serialize_error(error, name, node=worker.node_id.hex(), skip_frames=1)
+        keep(worker, spec, name, error)
         refs.append(ObjectRef(worker.put_serialized(failed)))
     serialized = serialize(DynamicObjectRefGenerator(refs))
     return [worker.store(return_id(spec.task_id, 1), serialized)], (serialized.contained,)

@@ -303,7 +303,7 @@ class Hosting:
         death = b""
         if error is not None and not isinstance(error, ActorExit):
             death = guest.death_by(error)
-            keep(worker, spec, guest.options.class_name, error, "constructor", may_be_retried=False)
+            keep(worker, spec, guest.options.class_name, error, kind="constructor")
         elif error is not None:
             guest.farewell = guest.left_by(error)
         begun_lines.write_own()

@@ -15,16 +15,13 @@ from ...wire.objects import AbandonObject
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec
 from ..client.error_hints import add_hints
 from .generators import is_cancelled, run_dynamic, run_generator
+from .replays import WrongCount, keep
 
 if TYPE_CHECKING:
     from .main import Worker
 
 # Limit of a task's returns inside its message; the rest lies in the arena (frames have a limit).
 SEVERAL_INLINE_BYTES_MAX = 16 << 20
-
-
-class WrongCount(Exception):
-    """A task returned a number of values other than its num_returns: its text is a ValueError's."""
 
 
 def several(
@@ -80,7 +77,9 @@ def several(
             error.__traceback__ = error.__traceback__.tb_next  # this frame is not the user's
         is_own = isinstance(error, Exception) and not is_cancelled(worker, spec)
         if values and is_own and not options.retry_exceptions:
-            failed, inside, _ = raised(options, worker.name_of(spec), error, worker.node_id.hex(), is_far=False)
+            name = worker.name_of(spec)
+            failed, inside, _ = raised(options, name, error, worker.node_id.hex(), is_far=False)
+            keep(worker, spec, name, error)
             rest = count - len(values)
             return values + failed[:rest], tuple(contained) + (inside[:rest] or ((),) * rest)
         for index, stored in enumerate(values, 1):

@@ -26,10 +26,14 @@ from ...version import __version__
 from ...wire.task_spec import DEFAULT_OPTIONS, RESOURCE_UNIT, StoredValue, TaskOptions, TaskSpec, parse_options
 from ..session import replay_files
 from ..session.replay_files import ReplayFacts, described
-from .outcomes import WrongCount
 
 if TYPE_CHECKING:
     from .main import Worker
+
+
+class WrongCount(Exception):
+    """A task returned a number of values other than its num_returns: its text is a ValueError's."""
+
 
 VARIABLE = "ZRAY_REPLAY"
 PAUSE_SECONDS = 0.2
@@ -45,8 +49,10 @@ _seen: set[str] = set()  # failures that this process has met
 _due = 0.0  # no repeated failure is written before
 
 
-def keep(worker: Worker, spec: TaskSpec, name: str, error: BaseException, kind: str, *, may_be_retried: bool) -> None:
-    """Write the file of a failure, if it is time for one.  Never raises."""
+def keep(
+    worker: Worker, spec: TaskSpec, name: str, error: BaseException, *, kind: str = "", may_be_retried: bool = False
+) -> None:
+    """Write the file of a failure, if it is time for one.  Never raises.  kind: "": what the spec says."""
     global _due
     if isinstance(error, UNWANTED) or os.environ.get(VARIABLE) == "0":
         return
@@ -63,7 +69,7 @@ def keep(worker: Worker, spec: TaskSpec, name: str, error: BaseException, kind: 
         is_known = is_known or any(replay_files.key_of(each) == key for each, _ in replay_files.present(folder))
         _seen.add(key)
         if not is_known or 0 < _due <= began:
-            facts = _facts(worker, spec, name, error, kind)
+            facts = _facts(worker, spec, name, error, kind or ("task" if spec.function_id else "method"))
             facts.may_be_retried = may_be_retried
             replay_files.write(folder, key, facts, _content(worker, spec, facts))
     now = time.perf_counter()
