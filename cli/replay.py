@@ -96,9 +96,9 @@ def _error(found: Replay) -> str:
 
 def _say(text: str, *, is_error: bool = False) -> None:
     """Print a text that may have any characters."""
-    from zray.exceptions.printable import coloured
+    from zray.exceptions.printable import escaped
 
-    click.echo(coloured(text), err=is_error)
+    click.echo(escaped(text), err=is_error)
 
 
 def _tell(found: Replay, ending: Ending) -> None:
@@ -111,6 +111,8 @@ def _tell(found: Replay, ending: Ending) -> None:
     _say(traceback_text(ending.error, 0).rstrip(), is_error=True)
     if ending.is_same:
         click.echo("The task ends the same.")
+    elif not ending.has_begun:
+        _say(f"The task cannot run here: {ending.error_text}")
     else:
         name = ending.error_type.removeprefix("builtins.")
         _say(f"The task ends with another error: {name}: {ending.error_text}\nIt failed before: {_error(found)}")

@@ -18,6 +18,7 @@ from zray.host.session import replay_files
 SECRET = "a-secret-of-mine"
 PROGRAM = """
 import sys
+import helper
 import numpy as np
 import zray as ray
 
@@ -104,6 +105,7 @@ ref = divide.options(runtime_env=environment).remote(one.remote(), 0, array=arra
 fails(ref)
 print("id", ref.hex())
 fails(read.remote(sys.argv[1]))
+fails(ray.remote(helper.check).remote(3))
 fails(items.remote(3))
 fails(parts.remote()[1])
 fails(list(ray.get(dynamic.remote()))[1])
@@ -127,6 +129,7 @@ def ended(tmp_path_factory):
     """A session that has ended, and whose program is gone."""
     folder = tmp_path_factory.mktemp("replay")
     script = write_script(folder, PROGRAM)
+    (folder / "helper.py").write_text("def check(value):\n    raise ValueError(object())\n")
     text = folder / "text"
     done = subprocess.run(
         [sys.executable, str(script), str(text), SECRET],
@@ -195,6 +198,17 @@ def test_verdict_follows_what_has_changed(ended):
     ended.text.write_text("an x")
     done = zray("replay", "read")
     assert "The task returns a value now: 3\n" in done.stdout and done.returncode == 0
+
+
+def test_function_of_a_module_runs_as_the_module_is_now(ended):
+    same = zray("replay", "check")
+    assert "The task ends the same." in same.stdout and "<object object at 0x" in same.stderr
+    module = ended.script.parent / "helper.py"
+    module.write_text("def check(value):\n    return value\n")
+    assert "The task returns a value now: 3" in zray("replay", "check").stdout
+    module.unlink()
+    absent = zray("replay", "check")
+    assert "The task cannot run here: " in absent.stdout and "No module named 'helper'" in absent.stdout
 
 
 def test_value_that_the_task_had_not_taken_is_said_to_be_absent(ended):
@@ -268,4 +282,4 @@ def test_differences_are_told(ended, tmp_path):
     replay.close()
     assert lines[0].startswith("Python 3.1.4 there, 3.") and lines[1].startswith("numpy 0.1 there, ")
     assert lines[2] == "absent_package 2 there, none here"
-    assert lines[-1] == "its working folder /nowhere is not here"
+    assert lines[-1] == "its working folder /nowhere is not here, so modules are looked for in this one"

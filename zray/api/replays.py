@@ -9,7 +9,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from ..exceptions import encode_system_error
@@ -28,8 +28,11 @@ ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 class Ending:
     """How another run of a task has ended."""
 
-    def __init__(self, facts: ReplayFacts, error: BaseException | None, value: str = "") -> None:
+    def __init__(
+        self, facts: ReplayFacts, error: BaseException | None, value: str = "", *, has_begun: bool = True
+    ) -> None:
         self.error = error
+        self.has_begun = has_begun  # code and arguments could be unpickled
         self.value = value  # in words, shortened
         self.error_type, self.error_text = described(error) if error is not None else ("", "")
         same_text = ADDRESS.sub("0x", self.error_text) == ADDRESS.sub("0x", facts.error_text)
@@ -95,9 +98,12 @@ class Replay:
         from .sessions import init
 
         facts = self.facts
-        with suppress(OSError):
+        folders = [*facts.sys_path]
+        try:
             os.chdir(facts.working_dir)
-        sys.path += [path for path in facts.sys_path if path not in sys.path and os.path.exists(path)]
+        except OSError:
+            folders.insert(0, os.getcwd())  # perhaps the project, on another machine
+        sys.path += [path for path in folders if path not in sys.path and os.path.exists(path)]
         for path, text in facts.sources.items():
             linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
         if facts.as_ray:
@@ -114,12 +120,14 @@ class Replay:
         from ..store.functions import deserialize_function
         from ..store.values import deserialize
 
+        has_begun = False
         try:
             code, payload, *values = replay_files.read_parts(self.file, self.facts)
             values, inside = values[: len(self.facts.value_bytes)], values[len(self.facts.value_bytes) :]
             self._deliver(inside)
             function = deserialize_function(code)
             args, kwargs = deserialize_arguments(payload, [deserialize(value) for value in values])
+            has_begun = True
             value = function(*args, **kwargs)
             if inspect.iscoroutine(value):
                 import asyncio
@@ -130,7 +138,8 @@ class Replay:
             if isinstance(error, KeyboardInterrupt):
                 raise
             trace = error.__traceback__
-            return Ending(self.facts, error.with_traceback(trace.tb_next if trace is not None else None))
+            error = error.with_traceback(trace.tb_next if trace is not None else None)
+            return Ending(self.facts, error, has_begun=has_begun)
 
     def _deliver(self, values: list[bytes]) -> None:
         """Have the values of refs inside of the arguments, or errors in their places."""
@@ -173,7 +182,7 @@ class Replay:
         if absent := [name for name in facts.env_names if name not in os.environ]:
             lines.append(f"environment variables of the task that are not set here: {', '.join(absent)}")
         if not os.path.isdir(facts.working_dir):
-            lines.append(f"its working folder {facts.working_dir} is not here")
+            lines.append(f"its working folder {facts.working_dir} is not here, so modules are looked for in this one")
         if missing := facts.ref_bytes.count(0):
             refs = "a ref" if missing == 1 else f"{missing} refs"
             lines.append(
