@@ -71,9 +71,17 @@ def lost(refs):
 def takes_much(array):
     raise ValueError("much")
 
-@ray.remote(retry_exceptions=True, max_retries=1)
-def again():
-    raise ValueError("again")
+@ray.remote(retry_exceptions=True, max_retries=2)
+def again(path):
+    with open(path, "a") as file:
+        file.write("x")
+    raise ValueError(f"attempt {len(open(path).read())}")
+
+@ray.remote(retry_exceptions=True, max_retries=2, max_calls=1)
+def again_elsewhere(path):
+    with open(path, "a") as file:
+        file.write("x")
+    raise ValueError(f"attempt {len(open(path).read())}")
 
 @ray.remote
 def quiet():
@@ -114,7 +122,8 @@ fails(unpicklable.remote())
 fails(total.remote([one.remote(), ray.put(2)]))
 fails(lost.remote([one.remote()]))
 fails(takes_much.remote(np.zeros(9_000_000)))
-fails(again.remote())
+fails(again.remote(sys.argv[1] + '-1'))
+fails(again_elsewhere.remote(sys.argv[1] + '-2'))
 fails(quiet.options(runtime_env={"env_vars": {"ZRAY_REPLAY": "0"}}).remote())
 fails(takes_much.remote(divide.remote(1, 0, array=array)))
 fails(Counter.remote(0).add.remote())
@@ -181,13 +190,18 @@ def test_values_of_environment_variables_are_not_in_the_file_that_others_cannot_
     assert b"SERVICE_KEY" in path.read_bytes() and SECRET.encode() not in path.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "name", ["items", "parts", "dynamic", "wait_for", "unpicklable", "total", "again", "Counter", "flood"]
-)
+@pytest.mark.parametrize("name", ["items", "parts", "dynamic", "wait_for", "unpicklable", "total", "Counter", "flood"])
 def test_each_kind_of_task_ends_the_same(ended, name):
     done = zray("replay", name)
     assert done.returncode == 1 and "The task ends the same." in done.stdout, done.stdout + done.stderr
-    assert ("asked for a retry" in done.stdout) == (name == "again")
+
+
+def test_file_is_of_the_last_attempt(ended):
+    for name in ("again", "again_elsewhere"):
+        facts = facts_of(file_of(ended, name))
+        assert facts.error_text == "attempt 3" and facts.options["max_retries"] == 2
+        assert facts.error_type == "builtins.ValueError" and facts.may_be_retried
+    assert "asked for a retry" in zray("replay", "again").stdout
 
 
 def test_verdict_follows_what_has_changed(ended):

@@ -45,7 +45,12 @@ CODE_HEAD_BYTES = 200
 # Errors that say all, or are not of the user's code.
 UNWANTED = (KeyboardInterrupt, GeneratorExit, SystemExit, RuntimeEnvSetupError, WrongCount)
 
+# Further attempts of a task whose file is there are written at once, so often.
+ATTEMPTS_MAX = 10
+WRITTEN_MAX = 100
+
 _seen: set[str] = set()  # failures that this process has met
+_written: dict[bytes, int] = {}  # tasks -> how often this process has written their files
 _due = 0.0  # no repeated failure is written before
 
 
@@ -60,18 +65,25 @@ def keep(
     key = xxhash.xxh3_64_hexdigest(what + type(error).__qualname__.encode("utf-8", "replace"))
     began = time.perf_counter()
     is_known = key in _seen or len(_seen) >= KEYS_MAX
-    if is_known and began < _due:
+    is_again = 0 < _written.get(spec.task_id, 0) < ATTEMPTS_MAX
+    if is_known and began < _due and not is_again:
         return
-    with suppress(Exception):  # a class of the user's, a full disk, the end of the session: the task's error counts
+    # A class of the user's, a full disk, the end of the session: the task's error counts.  Local mode has no folder.
+    with suppress(Exception):
         folder = worker.paths.logs
         if not os.path.islink(folder) or _came_from_arguments(worker, spec):
             return  # nothing is kept, or the task has not run
-        is_known = is_known or any(replay_files.key_of(each) == key for each, _ in replay_files.present(folder))
+        names = [name for name, _ in replay_files.present(folder)] if not is_known else []
+        is_known = is_known or any(replay_files.key_of(each) == key for each in names)
+        is_again = is_again or any(spec.task_id.hex() in each for each in names)
         _seen.add(key)
-        if not is_known or 0 < _due <= began:
+        if not is_known or is_again or 0 < _due <= began:
             facts = _facts(worker, spec, name, error, kind or ("task" if spec.function_id else "method"))
             facts.may_be_retried = may_be_retried
             replay_files.write(folder, key, facts, _content(worker, spec, facts))
+            _written[spec.task_id] = _written.pop(spec.task_id, 0) + 1
+            if len(_written) > WRITTEN_MAX:
+                del _written[next(iter(_written))]
     now = time.perf_counter()
     _due = now + max(PAUSE_SECONDS, PAUSE_FACTOR * (now - began))
 
