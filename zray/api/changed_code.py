@@ -13,7 +13,7 @@ __all__ = ["Change", "begin", "end"]
 
 
 class Change:
-    """What is done to the functions and classes that are submitted while the change is on.  Subclasses are pickled."""
+    """A change of the functions and classes that are submitted while the change is on.  Subclasses are pickled."""
 
     def loaded(self, target: Any, name: str) -> Any:
         """Return what a worker is to run in place of a function, or to create in place of a class."""
@@ -49,7 +49,7 @@ class _ChangedCode(Code):
         return serialize_function(_Changed(self.change, self.source, self.name))
 
 
-# Where a submission finds what it submits, and its code.
+# Fields of a remote function and of an actor class: the plain function or class, and its code.
 FIELDS: dict[Any, tuple[str, str]] = {
     RemoteFunction: ("_function", "_code"),
     ActorClass: ("_ActorClass__cls", "_ActorClass__code"),

@@ -47,7 +47,7 @@ class faults:  # noqa: N801  # called like a function
 
     @property
     def happened(self) -> list[Happened]:
-        """What has happened so far, in order; also after the block."""
+        """Faults that have happened so far, in order; also after the block."""
         return self._ledger.happened() if self._ledger is not None else self._happened
 
     def __enter__(self) -> faults:

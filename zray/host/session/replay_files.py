@@ -32,7 +32,7 @@ _encode = Encoder().encode
 
 
 class ReplayFacts(Struct, omit_defaults=True):
-    """What is known of a failed task beside its code and arguments."""
+    """Facts on a failed task, beside its code and arguments."""
 
     kind: str = "task"  # or "constructor", "method"
     task_id: str = ""
