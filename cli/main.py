@@ -37,6 +37,7 @@ COMMANDS = {
     "stop": "End a session that `zray start` has started.",
     "summary": "Count actors, tasks or objects by name and state.",
     "timeline": "Write what ran, where and when, as a file for Perfetto.",
+    "top": "Watch a session on a full screen: tasks, actors, objects, nodes, logs.",
     "tune": "Look at experiments of zray.tune, and run them.",
     "why": "Explain what a task, an actor, an object or a node waits for, or how it ended.",
 }

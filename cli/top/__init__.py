@@ -1,0 +1,47 @@
+"""`zray top`: a session on a full screen, second by second; in a pipe, one look at it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+INSTALL = (
+    "The screen of `zray top` needs the package textual, which is not installed: `pip install textual`, or zray with its "
+    "extra `zray[top]`.  `zray top --once` needs nothing."
+)
+
+
+@click.command()
+@click.option("--address", metavar="HOST:PORT", help="Cluster to look at.  Default: the session of this machine.")
+@click.option("--once", is_flag=True, help="Print one look as text, and end; in a pipe this is the default.")
+def top(address: str | None, once: bool) -> None:
+    """Show nodes, tasks, actors, objects and logs of a session on a full screen, second by second; `?` shows the keys.
+
+    The screen asks the session once a second at most, and nothing while it is paused.
+    """
+    from .asking import Asker
+
+    if not once and sys.stdout.isatty() and sys.stdin.isatty() and os.environ.get("TERM") != "dumb":
+        try:
+            import textual  # noqa: F401
+        except ImportError:
+            raise click.ClickException(INSTALL) from None
+        from .app import Top
+
+        asker = Asker(address or "auto")
+        asker.join()  # without a session, the command ends as others do
+        Top(asker).run()
+        return
+    from .snapshot import snapshot
+    from .summary import Waits
+
+    asker = Asker(address or "auto")
+    asker.join()
+    try:
+        sample = asker.look(objects=True)
+        for line in snapshot(sample, asker.history, Waits()):
+            click.echo(line)
+    finally:
+        asker.leave()
