@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from zray.util.report.findings import text_of as duration
+
 from .asking import Asker, Sample
 from .tables import Row, text_of
 from .views import SHORT_ID, values
@@ -20,7 +22,10 @@ def details(row: Row, sample: Sample, asker: Asker) -> Iterator[tuple[str, list[
     if row.kind == "place":
         yield f"VALUES MADE AT {text_of(row.id)}", values(sample, row.id)
         return
-    yield "WHY", why(row.id if row.kind != "worker" else "", row, sample)
+    lines = why(row.id, row, sample)
+    with asker.history.lock:
+        lines += [f"It raised {text_of(each.error)}." for each in asker.history.failures if each.task_id == row.id][-1:]
+    yield "WHY", lines
     pid = pid_of(row, sample)
     if pid:
         yield f"STACK of process {pid}", stack(pid, row.node, asker)
@@ -126,7 +131,10 @@ def findings() -> Iterator[tuple[str, list[str]]]:
     yield "WHY IT TAKES ITS TIME", [text_of(content["headline"])]
     found = [[f"{100 * each['share']:4.0f} %  {text_of(each['text'])}", f"        {text_of(each['advice'])}"] for each in content["findings"]]
     yield "FINDINGS", [line for lines in found for line in lines] or ["Nothing stands out."]
-    yield "CRITICAL PATH", [text_of("  ".join(map(str, row))) for row in content["path"]["rows"][:40]]
+    rows = [row for row in content["path"]["rows"] if row[3] > 0][:20]
+    yield "CRITICAL PATH", [
+        f"{duration(seconds):>8}  {count:>6,} x  {text_of(kind):<8}  {text_of(name)}" for kind, name, count, seconds in rows
+    ]
 
 
 def end(row: Row, force: bool) -> str:

@@ -9,8 +9,8 @@ from zray.util.report.findings import bytes_of
 from zray.util.report.findings import text_of as duration
 
 from .asking import Sample, node_of
-from .history import History
-from .tables import text_of
+from .history import FAILURES_KEPT, History
+from .tables import cut, text_of
 from .views import SHORT_ID, totals
 
 # Waits that last for less are none to speak of.
@@ -42,13 +42,25 @@ def _begin_of(pid: int) -> float | None:
 
 
 def header(sample: Sample, history: History, state: str) -> list[str]:
-    """The parts of the first line: session, program, age, state, and what is in use."""
+    """The parts of the first line, the most important one first."""
     program, began = program_of(sample, history)
     living, known, used, cpus, store, size = totals(sample.nodes)
-    parts = [f"zray {sample.session[:SHORT_ID]}", program]
+    parts = [f"zray {sample.session[:SHORT_ID]}", program, state]
     parts += [duration(sample.at - began)] if began is not None else []
-    parts += [state, f"nodes {living}/{known}", f"cpu {used:g}/{cpus:g}"]
-    return [*parts, f"store {bytes_of(store)}" + (f"/{bytes_of(size)}" if size else "")]
+    parts += [f"cpu {used:g}/{cpus:g}", f"store {bytes_of(store)}"]
+    parts += [f"nodes {living}/{known}"] if known > 1 else []
+    return parts + ([f"{len(sample.workers) - len(sample.programs()) - 1:,} workers, store of {bytes_of(size)}"] if size else [])
+
+
+def first_line(parts: list[str], width: int) -> str:
+    """The parts for which there is room."""
+    line = cut(parts[0], width)
+    for part in parts[1:]:
+        part = cut(part, 40)
+        if len(line) + 2 + len(part) > width:
+            break
+        line += f"  {part}"
+    return line
 
 
 class Waits:
@@ -104,7 +116,8 @@ def finding(sample: Sample, history: History, waits: Waits) -> tuple[str, str]:
         last = failures[-1]
         at = time.strftime("%H:%M:%S", time.localtime(last.at))
         name = text_of(last.function, 40)
-        return f"{len(failures):,} failed in 10 minutes, the last at {at}: {name}, {text_of(last.error)}", "x"
+        count = f"{len(failures):,}" + (" or more" if len(failures) == FAILURES_KEPT else "")
+        return f"{count} failed in 10 minutes, the last at {at}: {name}, {text_of(last.error)}", "x"
     spilled = sum(node.counts.get("object_store_memory_bytes_disk", 0.0) for node in sample.nodes)
     if spilled:
         return f"{bytes_of(spilled)} of values are on disk: the store has no room for them", "4"

@@ -10,13 +10,15 @@ from zray.exceptions.printable import printable
 # Rows of a table that are shown; the others are counted.
 ROWS_MAX = 1_000
 CUT = "…"
+# Characters of a column that grows, at most: eyes follow a row no farther.
+GROWN = 48
 
 
 class Column(NamedTuple):
     """A column.
 
-    width: characters; the first column with `grows` gets what is left.  rank: columns with high numbers go first where
-    there is no room.
+    width: characters; the first column with `grows` gets what is left, up to GROWN.  rank: columns with high numbers go
+    first where there is no room.  keeps_end: a long text is cut at its beginning, as that of a path.
     """
 
     title: str
@@ -24,6 +26,7 @@ class Column(NamedTuple):
     is_right: bool = False
     rank: int = 0
     grows: bool = False
+    keeps_end: bool = False
 
 
 class Row(NamedTuple):
@@ -113,7 +116,7 @@ def widths(columns: Sequence[Column], width: int) -> list[int]:
     found = [column.width if place in shown else 0 for place, column in enumerate(columns)]
     growing = next((place for place, column in enumerate(columns) if column.grows), None)
     if growing is not None and found[growing]:
-        found[growing] = max(found[growing] + width - needed(), 4)
+        found[growing] = max(min(found[growing] + width - needed(), GROWN), 4)
     return found
 
 
@@ -130,7 +133,13 @@ def head_of(table: Table, sizes: Sequence[int], sort: int, is_falling: bool) -> 
 def line_of(table: Table, row: Row, sizes: Sequence[int]) -> str:
     """The line of a row."""
     parts = zip(table.columns, row.cells, sizes, strict=True)
-    return " ".join(padded(cell, size, column.is_right) for column, cell, size in parts if size)
+    return " ".join(_cell(column, cell, size) for column, cell, size in parts if size)
+
+
+def _cell(column: Column, cell: str, size: int) -> str:
+    if column.keeps_end and len(cell) > size:
+        cell = CUT + cell[len(cell) - size + 1 :]
+    return padded(cell, size, column.is_right)
 
 
 def plain(table: Table, width: int, rows_max: int) -> list[str]:

@@ -42,6 +42,11 @@ def word_of(task: TaskFact) -> str:
     return WORDS.get(task.state, task.state.lower())
 
 
+def short(id: str) -> str:
+    """The beginning and the end of a long id: tasks of one program differ in the end alone."""
+    return id if len(id) <= 12 else f"{id[:6]}…{id[-5:]}"
+
+
 def seconds(value: float | None) -> str:
     """A duration, or "-" where it is not known."""
     return "-" if value is None else duration(value)
@@ -95,16 +100,21 @@ def functions(sample: Sample, history: History) -> Table:
     return Table("functions", columns, rows[:ROWS_MAX], 7, True, empty, _cut_note(sample))
 
 
-def tasks(sample: Sample) -> Table:
-    """A row for each task that runs, waits or has failed, and for the latest that finished."""
+def tasks(sample: Sample, *, are_open: bool = False) -> Table:
+    """A row for each task that runs, waits or has failed, and for the latest that finished.
+
+    are_open: those that run or wait alone.
+    """
     rows = []
     for task in sample.tasks:
+        if are_open and task.has_ended:
+            continue
         word = word_of(task)
         task_id, node = task.task_id.hex(), node_of(task)
         run = task.run_ms / 1e3 if word == "running" and task.run_ms else None
         where = (node[:SHORT_ID], str(task.pid) if task.pid else "-")
         tries = str(task.attempts) if task.attempts else "-"
-        cells = (task_id, text_of(task.name), word, seconds(run), *where, tries, text_of(task.error_type) or "-")
+        cells = (short(task_id), text_of(task.name), word, seconds(run), *where, tries, text_of(task.error_type) or "-")
         keys = (task_id, task.name, (RANKS.get(word, 9), -(run or 0.0)), run, node, task.pid, task.attempts, task.error_type)
         rows.append(Row(task_id, "task", cells, keys, f"zray why {task_id}", word, node, task.pid))
     columns = (
@@ -120,7 +130,7 @@ def tasks(sample: Sample) -> Table:
     note = _cut_note(sample)
     if len(rows) > ROWS_MAX:
         note = note or f"The first {ROWS_MAX:,} of {len(rows):,} are shown."
-    return Table("tasks", columns, rows[:ROWS_MAX], 2, False, "No task yet.", note)
+    return Table("tasks", columns, rows[:ROWS_MAX], 2, False, "No task runs or waits." if are_open else "No task yet.", note)
 
 
 def _cut_note(sample: Sample) -> str:
@@ -144,7 +154,7 @@ def actors(sample: Sample) -> Table:
         actor_id, node, word = actor.actor_id.hex(), node_of(actor), WORDS.get(actor.state, actor.state.lower())
         running, waiting = calls.get(actor.actor_id, (0, 0))
         numbers = (f"{running:,}", f"{waiting:,}", node[:SHORT_ID], str(actor.pid) if actor.pid else "-")
-        cells = (actor_id, text_of(actor.class_name), text_of(actor.name) or "-", word, *numbers)
+        cells = (short(actor_id), text_of(actor.class_name), text_of(actor.name) or "-", word, *numbers)
         keys = (actor_id, actor.class_name, actor.name, word, running, waiting, node, actor.pid)
         rows.append(Row(actor_id, "actor", cells, keys, f"zray get actors {actor_id}", word, node, actor.pid))
     columns = (
@@ -182,7 +192,7 @@ def objects(sample: Sample) -> Table:
         command = f"zray list objects --filter {shlex.quote(text_of(f'call_site={made}'))}"
         rows.append(Row(made or UNKNOWN_PLACE, "place", cells, keys, command, "disk" if disk else ""))
     columns = (
-        Column("MADE AT", 20, grows=True),
+        Column("MADE AT", 20, grows=True, keeps_end=True),
         Column("VALUES", 7, True),
         Column("SIZE", 9, True),
         Column("IN MEMORY", 9, True, 3),
