@@ -8,8 +8,8 @@ import sys
 import click
 
 INSTALL = (
-    "The screen of `zray top` needs the package textual, which is not installed: `pip install textual`, or zray with its "
-    "extra `zray[top]`.  `zray top --once` needs nothing."
+    "The screen of `zray top` needs the package textual, which is not installed: `pip install textual`, or zray with "
+    "its extra `zray[top]`.  `zray top --once` works without it."
 )
 
 

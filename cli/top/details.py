@@ -129,12 +129,19 @@ def findings() -> Iterator[tuple[str, list[str]]]:
 
     content = content_of(present_run("zray top"))
     yield "WHY IT TAKES ITS TIME", [text_of(content["headline"])]
-    found = [[f"{100 * each['share']:4.0f} %  {text_of(each['text'])}", f"        {text_of(each['advice'])}"] for each in content["findings"]]
+    found = [
+        [f"{100 * each['share']:4.0f} %  {text_of(each['text'])}", f"        {text_of(each['advice'])}"]
+        for each in content["findings"]
+    ]
     yield "FINDINGS", [line for lines in found for line in lines] or ["Nothing stands out."]
     rows = [row for row in content["path"]["rows"] if row[3] > 0][:20]
-    yield "CRITICAL PATH", [
-        f"{duration(seconds):>8}  {count:>6,} x  {text_of(kind):<8}  {text_of(name)}" for kind, name, count, seconds in rows
-    ]
+    yield (
+        "CRITICAL PATH",
+        [
+            f"{duration(seconds):>8}  {count:>6,} x  {text_of(kind):<8}  {text_of(name)}"
+            for kind, name, count, seconds in rows
+        ],
+    )
 
 
 def end(row: Row, force: bool) -> str:

@@ -199,7 +199,9 @@ class History:
         for place in np.flatnonzero(has_failed)[-FAILURES_KEPT:]:
             error = lane.names[found["error"][place]] if found["error"][place] < len(lane.names) else OTHER
             task_id = found["task"][place].tobytes().hex()
-            self.failures.append(Failure(float(end[place]), task_id, names[functions[place]], error, lane.node, lane.pid))
+            self.failures.append(
+                Failure(float(end[place]), task_id, names[functions[place]], error, lane.node, lane.pid)
+            )
 
 
 def _new(read: Read, first: int, count: int) -> Iterator[Any]:
@@ -232,4 +234,3 @@ def _read_names(lane: Lane, read: Read) -> None:
 
 def _count(lane: Lane) -> int:
     return sum(len(piece.begin) for piece in lane.pieces)
-

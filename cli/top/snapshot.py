@@ -31,7 +31,7 @@ def snapshot(sample: Sample, history: History, waits: Waits, width: int = WIDTH)
     ):
         yield ""
         yield title
-        yield from plain(table, width, ROWS)
+        yield from plain(table, ROWS)
         if title == "TASKS BY FUNCTION":
             yield from stream_lines(sample, history, width)
 

@@ -41,8 +41,8 @@ class StreamRow(NamedTuple):
 def stream(history: History, sample: Sample, now: float, seconds: float, width: int, rows_max: int) -> list[StreamRow]:
     """The rows of the stream; busy processes come first where there are too many."""
     with history.lock:
-        names = [text_of(name, 40) for name in history.names]
         found = _of_lanes(history, sample, now, seconds, width)
+        names = [text_of(name, 40) for name in history.names]
     rows = []
     for lane, shares in found:
         cells, full, failed = shares
@@ -160,7 +160,9 @@ def as_text(row: StreamRow) -> str:
     """The cells of a row as signs, for a pipe: names, # for a run, + for short ones, = in get(), X for a failure."""
     found = ""
     for stretch in row.stretches:
-        sign = "." if stretch.function == IDLE else "=" if stretch.function == WAITS else "#" if stretch.is_full else "+"
+        sign = (
+            "." if stretch.function == IDLE else "=" if stretch.function == WAITS else "#" if stretch.is_full else "+"
+        )
         name = stretch.text.rstrip(" X") if stretch.function >= 0 else ""
         ends = "X" if stretch.text.endswith("X") else ""
         found += name + sign * (len(stretch.text) - len(name) - len(ends)) + ends

@@ -49,7 +49,9 @@ def header(sample: Sample, history: History, state: str) -> list[str]:
     parts += [duration(sample.at - began)] if began is not None else []
     parts += [f"cpu {used:g}/{cpus:g}", f"store {bytes_of(store)}"]
     parts += [f"nodes {living}/{known}"] if known > 1 else []
-    return parts + ([f"{len(sample.workers) - len(sample.programs()) - 1:,} workers, store of {bytes_of(size)}"] if size else [])
+    return parts + (
+        [f"{len(sample.workers) - len(sample.programs()) - 1:,} workers, store of {bytes_of(size)}"] if size else []
+    )
 
 
 def first_line(parts: list[str], width: int) -> str:

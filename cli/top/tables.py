@@ -142,13 +142,16 @@ def _cell(column: Column, cell: str, size: int) -> str:
     return padded(cell, size, column.is_right)
 
 
-def plain(table: Table, width: int, rows_max: int) -> list[str]:
-    """The table as lines of text, for a pipe."""
+def plain(table: Table, rows_max: int) -> list[str]:
+    """The table as lines of text, for a pipe: each cell is whole."""
     rows = ordered(table.rows, table.sort, table.is_falling)
     if not rows:
         return [table.empty]
-    sizes = widths(table.columns, width)
-    lines = [head_of(table, sizes, -1, False), *(line_of(table, row, sizes) for row in rows[:rows_max])]
+    shown = rows[:rows_max]
+    sizes = [
+        max(len(column.title), *(len(row.cells[place]) for row in shown)) for place, column in enumerate(table.columns)
+    ]
+    lines = [head_of(table, sizes, -1, False), *(line_of(table, row, sizes) for row in shown)]
     if len(rows) > rows_max:
         lines.append(f"and {len(rows) - rows_max:,} more")
     return [line.rstrip() for line in lines] + ([table.note] if table.note else [])

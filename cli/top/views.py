@@ -30,7 +30,16 @@ WORDS = {
     "DEAD": "dead",
 }
 # Places of states in the order of lists.
-RANKS = {"running": 0, "at worker": 1, "resource": 2, "order": 3, "input": 4, "failed": 5, "cancelled": 6, "finished": 7}
+RANKS = {
+    "running": 0,
+    "at worker": 1,
+    "resource": 2,
+    "order": 3,
+    "input": 4,
+    "failed": 5,
+    "cancelled": 6,
+    "finished": 7,
+}
 STATES = {"MEMORY": "memory", "DISK": "disk", "MESSAGE": "message", "COMING": "coming", "PENDING": "pending"}
 UNKNOWN_PLACE = "small values and copies"
 
@@ -115,7 +124,16 @@ def tasks(sample: Sample, *, are_open: bool = False) -> Table:
         where = (node[:SHORT_ID], str(task.pid) if task.pid else "-")
         tries = str(task.attempts) if task.attempts else "-"
         cells = (short(task_id), text_of(task.name), word, seconds(run), *where, tries, text_of(task.error_type) or "-")
-        keys = (task_id, task.name, (RANKS.get(word, 9), -(run or 0.0)), run, node, task.pid, task.attempts, task.error_type)
+        keys = (
+            task_id,
+            task.name,
+            (RANKS.get(word, 9), -(run or 0.0)),
+            run,
+            node,
+            task.pid,
+            task.attempts,
+            task.error_type,
+        )
         rows.append(Row(task_id, "task", cells, keys, f"zray why {task_id}", word, node, task.pid))
     columns = (
         Column("TASK", 12, rank=1),
@@ -130,7 +148,9 @@ def tasks(sample: Sample, *, are_open: bool = False) -> Table:
     note = _cut_note(sample)
     if len(rows) > ROWS_MAX:
         note = note or f"The first {ROWS_MAX:,} of {len(rows):,} are shown."
-    return Table("tasks", columns, rows[:ROWS_MAX], 2, False, "No task runs or waits." if are_open else "No task yet.", note)
+    return Table(
+        "tasks", columns, rows[:ROWS_MAX], 2, False, "No task runs or waits." if are_open else "No task yet.", note
+    )
 
 
 def _cut_note(sample: Sample) -> str:
@@ -231,7 +251,10 @@ def nodes(sample: Sample) -> Table:
         cpu, cpus = node.total.get("CPU", 0.0) - node.free.get("CPU", 0.0), node.total.get("CPU", 0.0)
         get = node.counts.get
         memory, memory_total = get("node_mem_used_bytes", 0.0), get("node_mem_total_bytes", 0.0)
-        store, store_total = get("object_store_memory_bytes_shared_memory", 0.0), get("object_store_capacity_bytes", 0.0)
+        store, store_total = (
+            get("object_store_memory_bytes_shared_memory", 0.0),
+            get("object_store_capacity_bytes", 0.0),
+        )
         spilled, workers = get("object_store_memory_bytes_disk", 0.0), get("node_workers", 0.0)
         running = sum(task.state == "RUNNING" and node_of(task) == node.id for task in sample.tasks)
         cells = (
@@ -246,7 +269,18 @@ def nodes(sample: Sample) -> Table:
             f"{node.waiting:,}",
             "SPILL" if spilled and node.state == "ok" else node.state,
         )
-        keys = (node.id, node.host, cpu, memory, store, spilled, workers, running, node.waiting, _badness(node, spilled))
+        keys = (
+            node.id,
+            node.host,
+            cpu,
+            memory,
+            store,
+            spilled,
+            workers,
+            running,
+            node.waiting,
+            _badness(node, spilled),
+        )
         role = "failed" if node.state == "lost" else "disk" if spilled else ""
         rows.append(Row(node.id, "node", cells, keys, f"zray get nodes {node.id}", role, node.id))
     columns = (
@@ -290,7 +324,9 @@ def workers(sample: Sample) -> Table:
         keys = ((not own, kind, worker.pid), worker.pid, node_of(worker), actor, does, run)
         role = "running" if own else ""
         command = f"zray logs {worker.pid}"
-        rows.append(Row(f"{node_of(worker)}/{worker.pid}", "worker", cells, keys, command, role, node_of(worker), worker.pid))
+        rows.append(
+            Row(f"{node_of(worker)}/{worker.pid}", "worker", cells, keys, command, role, node_of(worker), worker.pid)
+        )
     columns = (
         Column("PROCESS", 10),
         Column("PID", 7, True),
