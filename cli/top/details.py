@@ -14,6 +14,7 @@ from .views import SHORT_ID, values
 
 # The end of a log that is read, and lines of it.
 LOG_BYTES, LOG_LINES = 64 << 10, 200
+PATH_LINES = 20
 ACTS = ("task", "actor", "function")
 
 
@@ -129,19 +130,16 @@ def findings() -> Iterator[tuple[str, list[str]]]:
 
     content = content_of(present_run("zray top"))
     yield "WHY IT TAKES ITS TIME", [text_of(content["headline"])]
-    found = [
-        [f"{100 * each['share']:4.0f} %  {text_of(each['text'])}", f"        {text_of(each['advice'])}"]
-        for each in content["findings"]
+    lines = []
+    for each in content["findings"]:
+        lines += [f"{100 * each['share']:4.0f} %  {text_of(each['text'])}", f"        {text_of(each['advice'])}"]
+    yield "FINDINGS", lines or ["Nothing stands out."]
+    lines = [
+        f"{duration(spent):>8}  {count:>6,} x  {text_of(kind):<8}  {text_of(name)}"
+        for kind, name, count, spent in content["path"]["rows"]
+        if spent > 0
     ]
-    yield "FINDINGS", [line for lines in found for line in lines] or ["Nothing stands out."]
-    rows = [row for row in content["path"]["rows"] if row[3] > 0][:20]
-    yield (
-        "CRITICAL PATH",
-        [
-            f"{duration(seconds):>8}  {count:>6,} x  {text_of(kind):<8}  {text_of(name)}"
-            for kind, name, count, seconds in rows
-        ],
-    )
+    yield "CRITICAL PATH", lines[:PATH_LINES]
 
 
 def end(row: Row, force: bool) -> str:

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from rich.cells import cell_len
 
 from .asking import Sample, node_of
 from .history import History, Lane
-from .tables import cut, text_of
+from .tables import cut, padded, text_of
 
 # Of a cell: nothing ran, or a task waited in get() or wait().  Others are numbers of functions.
 IDLE, WAITS = -1, -2
+SIGNS = {IDLE: ".", WAITS: "="}
 # A cell is full if something ran for half of it, and empty below a tenth.
 FULL, SOME = 0.5, 0.1
+# Cells in which the beginning of a name says something.
+NAME_CELLS_MIN = 5
 
 
 class Stretch(NamedTuple):
@@ -133,13 +137,14 @@ def _stretches(cells: Any, full: Any, failed: Any, names: Sequence[str]) -> list
             end += 1
         size, function = end - place, int(cells[place])
         has_failed = bool(failed[end - 1])
-        text = ""
-        if function >= 0:
-            name = names[function] if function < len(names) else ""
-            room = size - has_failed
-            text = name if len(name) <= room - 1 else cut(name, room - 1) if room >= 5 else ""
-        sign = "=" if function == WAITS else " "
-        found.append(Stretch(function, bool(full[place]), text.ljust(size - has_failed, sign) + "X" * has_failed))
+        room = size - has_failed
+        text = SIGNS[WAITS] * room if function == WAITS else " " * room
+        if 0 <= function < len(names):
+            name = names[function]
+            # The space behind a name parts it from an X, which marks a failure.
+            if cell_len(name) < room or room >= NAME_CELLS_MIN:
+                text = padded(cut(name, room - 1), room)
+        found.append(Stretch(function, bool(full[place]), text + "X" * has_failed))
         place = end
     return found
 
@@ -160,10 +165,8 @@ def as_text(row: StreamRow) -> str:
     """The cells of a row as signs, for a pipe: names, # for a run, + for short ones, = in get(), X for a failure."""
     found = ""
     for stretch in row.stretches:
-        sign = (
-            "." if stretch.function == IDLE else "=" if stretch.function == WAITS else "#" if stretch.is_full else "+"
-        )
-        name = stretch.text.rstrip(" X") if stretch.function >= 0 else ""
+        sign = SIGNS.get(stretch.function, "#" if stretch.is_full else "+")
         ends = "X" if stretch.text.endswith("X") else ""
+        name = stretch.text[: len(stretch.text) - len(ends)].rstrip() if stretch.function >= 0 else ""
         found += name + sign * (len(stretch.text) - len(name) - len(ends)) + ends
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -11,7 +12,7 @@ from zray.util.report.findings import text_of as duration
 from .asking import Sample, node_of
 from .history import FAILURES_KEPT, History
 from .tables import cut, text_of
-from .views import SHORT_ID, totals
+from .views import ON_DISK, SHORT_ID, totals
 
 # Waits that last for less are none to speak of.
 WAIT_LOOKS = 3
@@ -97,9 +98,19 @@ class Waits:
             return
         self.task = longest.task_id
         alike = sum(task.name == longest.name for task in waiting)
-        lines = [text_of(line.strip()) for line in explain(longest.task_id.hex())]
-        why = lines[-1] if lines else "the node gives no reason"
-        self.reason = f"{alike:,} {text_of(longest.name, 40)} wait{'s' * (alike == 1)}: {why}"
+        why = reason_of([text_of(line.strip()) for line in explain(longest.task_id.hex())], text_of(longest.name))
+        self.reason = f"{alike:,} {text_of(longest.name, 40)} wait{'s' * (alike == 1)}{why}"
+
+
+def reason_of(lines: list[str], name: str) -> str:
+    """The last reason of a chain, behind "wait": what is held, and by whom."""
+    reasons = [re.sub(r"^ObjectRef\(\w+\): ", "", line) for line in lines]
+    if len(reasons) > 1 and reasons[-1].startswith("held by"):
+        reasons[-2:] = [f"{reasons[-2]}, {reasons[-1]}"]
+    if not reasons:
+        return ": the node gives no reason"
+    own = f"task {name} waits"
+    return reasons[-1].removeprefix(own) if reasons[-1].startswith(own) else f": {reasons[-1]}"
 
 
 def finding(sample: Sample, history: History, waits: Waits) -> tuple[str, str]:
@@ -120,7 +131,7 @@ def finding(sample: Sample, history: History, waits: Waits) -> tuple[str, str]:
         name = text_of(last.function, 40)
         count = f"{len(failures):,}" + (" or more" if len(failures) == FAILURES_KEPT else "")
         return f"{count} failed in 10 minutes, the last at {at}: {name}, {text_of(last.error)}", "x"
-    spilled = sum(node.counts.get("object_store_memory_bytes_disk", 0.0) for node in sample.nodes)
+    spilled = sum(node.counts.get(ON_DISK, 0.0) for node in sample.nodes)
     if spilled:
         return f"{bytes_of(spilled)} of values are on disk: the store has no room for them", "4"
     unfinished = [task for task in sample.tasks if not task.has_ended]

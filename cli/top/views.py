@@ -14,7 +14,7 @@ from .history import History
 from .tables import ROWS_MAX, Column, Row, Table, text_of
 
 SHORT_ID = 8
-# Ray's states in words of at most nine letters, as PAGES of `zray list` have them.
+# Ray's states in words of at most nine letters, that fit a narrow column.
 WORDS = {
     "PENDING_ARGS_AVAIL": "input",
     "PENDING_NODE_ASSIGNMENT": "resource",
@@ -41,6 +41,8 @@ RANKS = {
     "finished": 7,
 }
 STATES = {"MEMORY": "memory", "DISK": "disk", "MESSAGE": "message", "COMING": "coming", "PENDING": "pending"}
+# Metrics of nodes.
+IN_STORE, ON_DISK = "object_store_memory_bytes_shared_memory", "object_store_memory_bytes_disk"
 UNKNOWN_PLACE = "small values and copies"
 
 
@@ -252,10 +254,10 @@ def nodes(sample: Sample) -> Table:
         get = node.counts.get
         memory, memory_total = get("node_mem_used_bytes", 0.0), get("node_mem_total_bytes", 0.0)
         store, store_total = (
-            get("object_store_memory_bytes_shared_memory", 0.0),
+            get(IN_STORE, 0.0),
             get("object_store_capacity_bytes", 0.0),
         )
-        spilled, workers = get("object_store_memory_bytes_disk", 0.0), get("node_workers", 0.0)
+        spilled, workers = get(ON_DISK, 0.0), get("node_workers", 0.0)
         running = sum(task.state == "RUNNING" and node_of(task) == node.id for task in sample.tasks)
         cells = (
             node.id[:SHORT_ID],
@@ -343,6 +345,6 @@ def totals(rows: Sequence[Node]) -> tuple[int, int, float, float, float, float]:
     living = [node for node in rows if node.state != "lost"]
     cpus = sum(node.total.get("CPU", 0.0) for node in living)
     free = sum(node.free.get("CPU", 0.0) for node in living)
-    store = sum(node.counts.get("object_store_memory_bytes_shared_memory", 0.0) for node in living)
+    store = sum(node.counts.get(IN_STORE, 0.0) for node in living)
     size = sum(node.counts.get("object_store_capacity_bytes", 0.0) for node in living)
     return len(living), len(rows), cpus - free, cpus, store, size

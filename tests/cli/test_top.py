@@ -123,7 +123,7 @@ async def opened(pilot):
 
 def test_each_view_shows_its_rows_and_their_commands(program):
     async def act(app, pilot):
-        await shows(pilot, lambda: "wait: " in text_of(app))
+        await shows(pilot, lambda: "3 save wait for 1 CPU, 1 disk" in text_of(app))
         text = text_of(app)
         for words in ("NODES", "TASKS BY FUNCTION", "STREAM", "cpu 3/4", "hold", "worker 1", "LIVE"):
             assert words in text, words

@@ -255,12 +255,12 @@ def test_reason_of_a_wait_is_asked_for_rarely():
 
     def explain(task_id):
         asked.append(task_id)
-        return ["ObjectRef(..): task waits:", "  needs disk: 1"]
+        return ["ObjectRef(ab): task save waits for 1 disk: node n has 0", "  held by task occupy"]
 
     look = sample([task(1, "save", "PENDING_NODE_ASSIGNMENT"), task(2, "save", "PENDING_NODE_ASSIGNMENT")])
     for _ in range(12):
         waits.look(look, explain)
-    assert waits.reason == "2 save wait: needs disk: 1" and len(asked) == 3
+    assert waits.reason == "2 save wait for 1 disk: node n has 0, held by task occupy" and len(asked) == 3
     waits.look(sample(), explain)
     assert not waits.reason
 
