@@ -23,7 +23,9 @@ def top(address: str | None, once: bool) -> None:
     """
     from .asking import Asker
 
-    if not once and sys.stdout.isatty() and sys.stdin.isatty() and os.environ.get("TERM") != "dumb":
+    # textual draws on standard error.
+    is_terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    if not once and is_terminal and os.environ.get("TERM") != "dumb":
         try:
             import textual  # noqa: F401
         except ImportError:
@@ -34,14 +36,19 @@ def top(address: str | None, once: bool) -> None:
         asker.join()  # without a session, the command ends as others do
         Top(asker).run()
         return
+    from zray.wire.listing import ROWS_MAX
+
     from .snapshot import snapshot
     from .summary import Waits
 
     asker = Asker(address or "auto")
     asker.join()
     try:
+        asker.rows = ROWS_MAX
         sample = asker.look(objects=True)
-        for line in snapshot(sample, asker.history, Waits()):
+        waits = Waits(looks_min=1)
+        waits.look(sample, asker.explain)
+        for line in snapshot(sample, asker.history, waits):
             click.echo(line)
     finally:
         asker.leave()

@@ -29,6 +29,8 @@ WIDTH_MIN, HEIGHT_MIN = 80, 24
 HEIGHT_TASKS = 36
 # Seconds that the stream shows at the least width, and the most.
 STREAM_SECONDS, STREAM_SECONDS_MAX = 30.0, 60.0
+# Cells for the name of a process, behind the beginning of its node's id.
+LABEL_OF_SEVERAL = 15
 SAID_SECONDS = 6.0
 
 
@@ -47,7 +49,8 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     TITLE = "zray top"
     BINDINGS: ClassVar[list[Any]] = [
-        *(Binding(str(number), f"view('{name}')", show=False) for number, name in enumerate(VIEWS, 1)),
+        # Ahead of the tables: the next key may be there already, and is for the next view.
+        *(Binding(str(number), f"view('{name}')", show=False, priority=True) for number, name in enumerate(VIEWS, 1)),
         Binding("slash", "filter", show=False),
         Binding("s", "sort", show=False),
         Binding("S", "turn", show=False),
@@ -172,6 +175,7 @@ class Top(App[None]):
             tasks.show(views.tasks(sample, are_open=True))
         picture = self.screen_stack[0].query_one("#stream", Stream)
         picture.seconds = min(STREAM_SECONDS * max(self.size.width / WIDTH_MIN, 1.0), STREAM_SECONDS_MAX)
+        picture.label = LABEL_OF_SEVERAL if len(nodes.rows) > 1 else Stream.label
         rows = stream(self.asker.history, sample, time.time(), picture.seconds, picture.cells, 1_000)
         room = max((self.size.height - 8) * 2 // (7 if self.size.height >= HEIGHT_TASKS else 5), 3)
         busy = sorted(rows, key=lambda row: -row.busy)[:room] if len(rows) > room else rows
@@ -251,8 +255,7 @@ class Top(App[None]):
         self.sampler.wants_objects = view == "objects"
         for name in VIEWS:
             self.query_one(f"#{name}").display = name == view
-        grid = self._grid(view)
-        grid.focus()
+        self.screen.set_focus(self._grid(view))
         self._choose_log()
         self._draw()
         self.sampler.look_now()
@@ -291,8 +294,13 @@ class Top(App[None]):
 
     def action_view(self, name: str) -> None:
         """Another view."""
-        if len(self.screen_stack) == 1:
-            self._open(name)
+        self._open(name)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether a key acts: a digit in the line of the filter is text."""
+        if action == "view":
+            return len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
+        return True
 
     def action_filter(self) -> None:
         """A line for the filter."""
@@ -301,7 +309,7 @@ class Top(App[None]):
             line.display = True
             line.value = self.grid.filter
             self._filtered = self.grid
-            line.focus()
+            self.screen.set_focus(line)
 
     _filtered: Grid | None = None
 
@@ -317,7 +325,7 @@ class Top(App[None]):
 
     def _leave_filter(self) -> None:
         self.query_one("#filter", Input).display = False
-        (self._filtered or self.grid).focus()
+        self.screen.set_focus(self._filtered or self.grid)
         self._filtered = None
 
     def action_clear(self) -> None:

@@ -109,6 +109,15 @@ class Asker:
 
         return require_runtime().ask(question, ANSWER_SECONDS)
 
+    def explain(self, task_id: str) -> list[str]:
+        """Why a task waits."""
+        from zray.ids import FIRST_RETURN
+        from zray.wire.reasons import Explain
+
+        object_id = bytes.fromhex(task_id) + FIRST_RETURN
+        lines: list[str] = self.ask(lambda request: Explain(request, [object_id])).lines
+        return lines
+
     def look(self, *, objects: bool = False, records: bool = True) -> Sample:
         """Return what the session has.
 
@@ -185,9 +194,10 @@ class Asker:
         """Read the new event records: those of this machine in shared memory, of others by a question."""
         from zray.wire.events import ListEvents
 
-        for node, session in self.here.items():
-            self.history.read_here(node, session)
-        others = {node.id for node in nodes if node.state != "lost" and node.id not in self.here}
+        living = {node.id for node in nodes if node.state != "lost"}
+        for node in living & self.here.keys():
+            self.history.read_here(node, self.here[node])
+        others = living - self.here.keys()
         if others and now - self.records_at > self.records_pace:
             self.records_at = now
             for fact in self.ask(ListEvents).rings:

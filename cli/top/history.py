@@ -82,7 +82,6 @@ class Lane:
         self.pieces: deque[Piece] = deque()
         self.next = 0  # serial number behind the last record that was read
         self.names = [OTHER]
-        self.numbers: list[int] = []  # of its functions, in the history
         self.names_end = NAMES_AT
         self.last_end = 0.0
 
@@ -179,9 +178,12 @@ class History:
         found, is_run = found[chosen], is_run[chosen]
         if not len(found):
             return
-        lane.numbers += [self.number_of(name) for name in lane.names[len(lane.numbers) :]]
-        numbers = np.array(lane.numbers, np.int32)
-        functions = numbers[np.minimum(found["name"], len(numbers) - 1)]
+        # Names of waits and errors have no numbers: functions take their colours by these.
+        numbers = np.zeros(len(lane.names), np.int32)
+        places = np.minimum(found["name"], len(numbers) - 1)
+        for place in np.unique(places[is_run]):
+            numbers[place] = self.number_of(lane.names[place])
+        functions = numbers[places]
         begin, end = found["begin"] + offset, found["end"] + offset
         has_failed = is_run & (found["outcome"] == Outcome.FAILED)
         lane.pieces.append(Piece(begin, end, functions, is_run, has_failed))

@@ -114,19 +114,10 @@ class Sampler:
 
     def _sample(self) -> None:
         sample = self.asker.look(objects=self.wants_objects)
-        self.waits.look(sample, self.explain)
+        self.waits.look(sample, self.asker.explain)
         log = log_tail(self.log[1], self.log[0], self.asker) if self.log is not None else []
         self.looks += 1
         self.tell(Look(sample, log))
-
-    def explain(self, task_id: str) -> list[str]:
-        """Why a task waits."""
-        from zray.ids import FIRST_RETURN
-        from zray.wire.reasons import Explain
-
-        object_id = bytes.fromhex(task_id) + FIRST_RETURN
-        lines: list[str] = self.asker.ask(lambda request: Explain(request, [object_id])).lines
-        return lines
 
     def _guarded(self, act: Callable[[], Any]) -> bool:
         """Do something with the session, and return whether the session is there still."""

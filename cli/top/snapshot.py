@@ -13,7 +13,7 @@ from .summary import Waits, finding, header
 from .tables import padded, plain
 
 WIDTH, ROWS = 100, 20
-STREAM_SECONDS, STREAM_ROWS, LABEL = 60.0, 40, 12
+STREAM_SECONDS, STREAM_ROWS, LABEL = 60.0, 40, 15
 
 
 def snapshot(sample: Sample, history: History, waits: Waits, width: int = WIDTH) -> Iterator[str]:

@@ -52,7 +52,8 @@ def stream(history: History, sample: Sample, now: float, seconds: float, width: 
         cells, full, failed = shares
         stretches = _stretches(cells, full, failed, names)
         busy = float((cells != IDLE).mean())
-        rows.append(StreamRow(f"{lane.node}/{lane.pid}", label_of(lane), stretches, busy))
+        label = f"{lane.node[:4]} {label_of(lane)}" if len(sample.nodes) > 1 else label_of(lane)
+        rows.append(StreamRow(f"{lane.node}/{lane.pid}", label, stretches, busy))
     if len(rows) > rows_max:
         rows = sorted(rows, key=lambda row: -row.busy)[:rows_max]
     return rows

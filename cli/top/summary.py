@@ -16,6 +16,8 @@ from .views import ON_DISK, SHORT_ID, totals
 
 # Waits that last for less are none to speak of.
 WAIT_LOOKS = 3
+# A wait for a core is usual: tasks take turns.
+BUSY, BUSY_LOOKS = re.compile(r" for [\d.]+ CPU:"), 30
 FAILED_SECONDS = 600.0
 
 
@@ -70,11 +72,15 @@ class Waits:
     """The task that waits for a resource or its arguments for longest, and the reason in words.
 
     A session is asked for a reason each few looks at most.
+
+    Args:
+        looks_min: looks after which a task counts as one that waits.
     """
 
     EVERY = 5
 
-    def __init__(self) -> None:
+    def __init__(self, looks_min: int = WAIT_LOOKS) -> None:
+        self.looks_min = looks_min
         self.looks: dict[bytes, int] = {}  # tasks that wait, by the looks that have seen them
         self.reason = ""
         self.task = b""
@@ -91,7 +97,7 @@ class Waits:
         self.looks = {task.task_id: self.looks.get(task.task_id, 0) + 1 for task in waiting}
         self.count += 1
         longest = max(waiting, key=lambda task: self.looks[task.task_id], default=None)
-        if longest is None or self.looks[longest.task_id] < WAIT_LOOKS:
+        if longest is None or self.looks[longest.task_id] < self.looks_min:
             self.reason, self.task = "", b""
             return
         if longest.task_id == self.task and self.count % self.EVERY:
@@ -99,13 +105,16 @@ class Waits:
         self.task = longest.task_id
         alike = sum(task.name == longest.name for task in waiting)
         why = reason_of([text_of(line.strip()) for line in explain(longest.task_id.hex())], text_of(longest.name))
+        if BUSY.match(why) and self.looks[longest.task_id] < BUSY_LOOKS:
+            self.reason = ""
+            return
         self.reason = f"{alike:,} {text_of(longest.name, 40)} wait{'s' * (alike == 1)}{why}"
 
 
 def reason_of(lines: list[str], name: str) -> str:
     """The last reason of a chain, behind "wait": what is held, and by whom."""
     reasons = [re.sub(r"^ObjectRef\(\w+\): ", "", line) for line in lines]
-    if len(reasons) > 1 and reasons[-1].startswith("held by"):
+    while len(reasons) > 1 and reasons[-1].startswith("held by"):
         reasons[-2:] = [f"{reasons[-2]}, {reasons[-1]}"]
     if not reasons:
         return ": the node gives no reason"
@@ -138,4 +147,7 @@ def finding(sample: Sample, history: History, waits: Waits) -> tuple[str, str]:
     if not unfinished:
         return "Nothing runs and nothing waits.", ""
     running = sum(task.state == "RUNNING" for task in unfinished)
-    return f"{running:,} run, {len(unfinished) - running:,} wait; nothing stands out.", ""
+    waiting = len(unfinished) - running
+    if sample.is_cut:
+        waiting = max(waiting, sum(node.waiting for node in sample.nodes))
+    return f"{running:,} run, {waiting:,} wait; nothing stands out.", ""

@@ -10,6 +10,8 @@ from zray.exceptions.printable import printable
 # Rows of a table that are shown; the others are counted.
 ROWS_MAX = 1_000
 CUT = "…"
+# Kinds of rows whose ids are whole in a pipe.
+WHOLE_IDS = ("task", "actor", "node")
 # Characters of a column that grows, at most: eyes follow a row no farther.
 GROWN = 48
 
@@ -147,7 +149,7 @@ def plain(table: Table, rows_max: int) -> list[str]:
     rows = ordered(table.rows, table.sort, table.is_falling)
     if not rows:
         return [table.empty]
-    shown = rows[:rows_max]
+    shown = [row._replace(cells=(row.id, *row.cells[1:])) if row.kind in WHOLE_IDS else row for row in rows[:rows_max]]
     sizes = [
         max(len(column.title), *(len(row.cells[place]) for row in shown)) for place, column in enumerate(table.columns)
     ]

@@ -219,7 +219,7 @@ class Grid(Widget, can_focus=True):
 class Stream(Widget):
     """The task stream: a row a process."""
 
-    LABEL = 10
+    label = 10  # cells for the name of a process
 
     def __init__(self, palette: Palette, seconds: float, id: str) -> None:
         super().__init__(id=id)
@@ -230,7 +230,7 @@ class Stream(Widget):
     @property
     def cells(self) -> int:
         """The cells of a row."""
-        return max(self.size.width - self.LABEL - 1, 10)
+        return max(self.size.width - self.label - 1, 10)
 
     def show(self, rows: Sequence[StreamRow], count: int) -> None:
         """Show other rows.  count: of all processes, also those that have no room."""
@@ -240,17 +240,17 @@ class Stream(Widget):
     def render(self) -> Text:
         """The rows."""
         text = Text(no_wrap=True, overflow="crop", end="")
-        more = f"  and {self.hidden:,} processes that did less" if self.hidden > 0 else ""
+        more = f"  and {self.hidden:,} more that did less" if self.hidden > 0 else ""
         title = f"STREAM  the last {self.seconds:.0f} s{more}"
         legend = "= in get()  X failed"
         text.append(padded(title, max(self.size.width - len(legend) - 1, 0)), "bold")
         text.append(f" {legend}", "dim")
         for row in self.rows:
             text.append("\n")
-            text.append(padded(row.label, self.LABEL) + " ")
+            text.append(padded(row.label, self.label) + " ")
             for stretch in row.stretches:
                 self._append(text, stretch)
-        text.append(f"\n{' ' * self.LABEL} {axis(self.seconds, self.cells)}", "dim")
+        text.append(f"\n{' ' * self.label} {axis(self.seconds, self.cells)}", "dim")
         return text
 
     def _append(self, text: Text, stretch: Any) -> None:

@@ -168,8 +168,8 @@ def test_rows_are_filtered_and_sorted_and_the_cursor_stays_on_its_row(program):
         await pilot.press("2", "slash", *"save")
         assert app._grid("tasks").filter == "save"
         assert {row.cells[1] for row in app._grid("tasks").rows} == {"save"}
-        await pilot.press("q", "enter")
-        assert "No row has 'saveq'." in text_of(app)
+        await pilot.press("q", "1", "enter")
+        assert "No row has 'saveq1'." in text_of(app)
         await pilot.press("escape", "down", "down")
         chosen = app.grid.selected
         before = app.sampler.looks
@@ -232,7 +232,8 @@ def test_pipe_gets_one_look_as_text(program):
 
 
 def test_missing_package_is_one_sentence_with_the_remedy(program):
-    code = "import sys; sys.modules['textual'] = None; sys.stdout.isatty = sys.stdin.isatty = lambda: True\n"
+    code = "import sys; sys.modules['textual'] = None\n"
+    code += "sys.stdout.isatty = sys.stdin.isatty = sys.stderr.isatty = lambda: True\n"
     code += "from cli.main import main; sys.argv[1:] = ['top']; main()"
     variables = environment() | {"TERM": "xterm"}
     done = subprocess.run(
@@ -264,8 +265,10 @@ def test_real_terminal(program, term, colours):
             assert colours in written.decode()
             assert "8;2;" not in written.decode() and (term != "xterm" or "8;5;" not in written.decode())
             written.clear()
-            os.write(terminal.master, b"2")
-            until(lambda: wrote("zray why"))
+            os.write(terminal.master, b"2\x1b[B\r")  # at once, as a person who knows the keys
+            until(lambda: wrote("task [a-z]+  [0-9a-f]{6}"))
+            os.write(terminal.master, b"q")
+            until(lambda: wrote("TASKS  "))
             os.write(terminal.master, b"q")
             until(lambda: wrote(r"\?1049l") and top.poll() is not None)
         finally:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cli.top import views
-from cli.top.asking import Node, Sample
+from cli.top.asking import Asker, Node, Sample
 from cli.top.details import last_drawn, lines_of_tail
 from cli.top.history import STEP, History
 from cli.top.snapshot import snapshot
@@ -73,6 +73,15 @@ def test_new_records_are_read_once_in_any_number_also_when_a_ring_has_turned(rin
     assert (history.times["load"].runs, history.lost) == (total + COUNT_MAX, 10)
 
 
+def test_records_of_other_sessions_on_the_machine_are_not_read(monkeypatch):
+    asker = Asker("auto")
+    asker.here = {NODE: "ours", "ef56": "another"}
+    looked = []
+    monkeypatch.setattr(asker.history, "read_here", lambda *place: looked.append(place))
+    asker._read_records(sample().nodes, time.perf_counter())
+    assert looked == [(NODE, "ours")]
+
+
 def test_times_of_functions_and_failures_are_counted(ring):
     history = History()
     add(ring, -4, -1)
@@ -85,7 +94,7 @@ def test_times_of_functions_and_failures_are_counted(ring):
     assert (load.runs, load.failed, save.runs, save.failed, save.cancelled) == (2, 0, 2, 1, 1)
     assert load.quantile(0.5) == pytest.approx(2.0) and load.total == pytest.approx(4.0)
     assert [(each.function, each.error, each.pid) for each in history.failures] == [("save", "OSError", PID)]
-    assert "get" not in history.times
+    assert "get" not in history.times and [*history.names] == ["load", "save"]
 
 
 def test_broken_rings_are_left_out():
@@ -225,6 +234,7 @@ def test_lists_say_what_they_leave_out():
     assert len(table.rows) == 1_000 and table.note == "The first 1,000 of 1,200 are shown."
     look.is_cut = True
     assert views.functions(look, History()).note == "The first 1,200 tasks are counted; more have not ended."
+    assert finding(look, History(), Waits())[0] == "1,200 run, 2 wait; nothing stands out."
     look.silent = [NODE]
     assert views.tasks(look).note == "These nodes have not answered: ab12cd34."
 
@@ -263,6 +273,22 @@ def test_reason_of_a_wait_is_asked_for_rarely():
     assert waits.reason == "2 save wait for 1 disk: node n has 0, held by task occupy" and len(asked) == 3
     waits.look(sample(), explain)
     assert not waits.reason
+
+
+def test_tasks_that_take_turns_on_cores_are_no_finding():
+    waits = Waits()
+    lines = [
+        "ObjectRef(ab): task save waits for 1 CPU: node n has 0 of 4 CPU free",
+        "  held by task a",
+        "  held by task b",
+    ]
+    look = sample([task(1, "save", "PENDING_NODE_ASSIGNMENT")])
+    for _ in range(10):
+        waits.look(look, lambda task_id: lines)
+    assert waits.task and not waits.reason
+    for _ in range(30):
+        waits.look(look, lambda task_id: lines)
+    assert waits.reason == "1 save waits for 1 CPU: node n has 0 of 4 CPU free, held by task a, held by task b"
 
 
 def test_tail_of_a_log_has_what_a_terminal_would_show(tmp_path):
