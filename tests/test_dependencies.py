@@ -95,8 +95,8 @@ def test_program_beside_a_clone_named_zray_finds_the_package_and_not_the_folder_
     (packages / "__editable__.zray-0.1.0.pth").write_text(
         "import __editable___zray_0_1_0_finder; __editable___zray_0_1_0_finder.install()"
     )
-    for line in re.findall(r"'(import sys; .*)' >", (ROOT / "scripts" / "environment").read_text()):
-        (packages / "zray_first.pth").write_text(line)
+    (line,) = re.findall(r"^line='(import .*)'$", (ROOT / "scripts" / "environment").read_text(), re.M)
+    (packages / "zray_first.pth").write_text(line)
     program.write_text(
         f"import site; site.addsitedir({str(packages)!r})\n"
         "from importlib.util import find_spec; print(find_spec('zray').origin)"

@@ -147,7 +147,8 @@ def test_what_is_lost_is_said_again_at_equal_distances(pair):
     ends = 0
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         with opened(descriptor) as end:
-            if end.type == socket.SOCK_STREAM and head.links.listener.port in ports(end):
+            is_tcp = end.family == socket.AF_INET and end.type == socket.SOCK_STREAM
+            if is_tcp and head.links.listener.port in ports(end):
                 ends += 1
                 assert end.getsockopt(socket.IPPROTO_TCP, 16) == 1
     assert ends == 4  # of the link, and of what is beside it

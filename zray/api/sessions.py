@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ZrayError
@@ -56,15 +56,6 @@ class Context(dict[str, Any]):
     def disconnect(self) -> None:
         """Leave the session, as shutdown() does."""
         shutdown()
-
-
-def _begun(page: tuple[str | None, int | None] | None, begin: Callable[[], Any]) -> Any:
-    """Start a session, with a dashboard at a host and port where one is wanted."""
-    if page is None:
-        return begin()
-    from .dashboards import beside
-
-    return beside(begin, *page)
 
 
 def init(
@@ -168,7 +159,12 @@ def _start(
 
                 recorder = recorder_for(record, is_local=arguments["local_mode"] or os.environ.get("ZRAY_LOCAL") == "1")
             try:
-                runtime = _begun(page, lambda: startup.start(address, namespace=namespace, **arguments))
+                if page is None:
+                    runtime = startup.start(address, namespace=namespace, **arguments)
+                else:
+                    from .dashboards import beside
+
+                    runtime = beside(partial(startup.start, address, namespace=namespace, **arguments), *page)
             except BaseException:
                 if recorder is not None:
                     recorder.cancel()

@@ -129,7 +129,7 @@ def is_let_go(shard: GcsShard, object_id: bytes) -> None:
 
 
 def _give_up_put(shard: GcsShard, item: ObjectRecord) -> None:
-    how = "was put, or passed as a large argument, and no copy of it is left"
+    how = "was put, or passed as a large argument, and all its copies are lost"
     _give_up(shard, item, f"Object {item.object_id.hex()} {how}.  {gcs.PUT_HELP}.")
 
 
