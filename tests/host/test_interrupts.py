@@ -187,11 +187,17 @@ def test_an_interrupt_while_the_session_ends(tmp_path, leftovers):
         os.kill(os.getpid(), signal.SIGINT)
         return original(*args)
 
-    node_processes.wait_for_end = wait_for_end
+    def session():
+        with ray.init(num_cpus=1):
+            value = ray.get(task.remote())
+        gc.collect()
+        return value, len(os.listdir("/proc/self/fd"))  # of no session: a living one opens logs as they come
+
     task = ray.remote(lambda: 4)
+    _, descriptors = session()
     ray.init(num_cpus=1)
     ray.get(task.remote())
-    descriptors = len(os.listdir("/proc/self/fd"))
+    node_processes.wait_for_end = wait_for_end
     try:
         ray.shutdown()
         while True:
@@ -199,10 +205,8 @@ def test_an_interrupt_while_the_session_ends(tmp_path, leftovers):
     except KeyboardInterrupt:
         print("interrupted", ray.is_initialized(), psutil.Process().children())
     node_processes.wait_for_end = original
-    ray.init(num_cpus=1)
-    value = ray.get(task.remote())
-    gc.collect()
-    print(value, len(os.listdir("/proc/self/fd")) - descriptors)
+    value, count = session()
+    print(value, count - descriptors)
     """
     with start_script(tmp_path, code) as driver:
         output, errors = driver.communicate(timeout=40)
