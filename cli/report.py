@@ -6,6 +6,8 @@ import json
 
 import click
 
+from .timeline import run_of
+
 
 @click.command()
 @click.argument("record", required=False, metavar="[RECORD]")
@@ -19,17 +21,12 @@ def report(record: str | None, output: str, as_json: bool, address: str | None) 
     session that runs are shown.
     """
     import zray
-    from zray.api.run_records import is_record, present_run, read_run
+    from zray.api.run_records import is_record, present_run
     from zray.util.report.content import content_of
     from zray.util.report.page import page_of
 
     if record is not None:
-        try:
-            run = read_run(record)
-        except ValueError as error:
-            raise click.ClickException(str(error)) from error
-        except OSError as error:
-            raise click.ClickException(f"{record} cannot be read: {error.strerror}.") from None
+        run = run_of(record)
     else:
         with zray.init(address=address or "auto", log_to_driver=False, record=""):
             run = present_run("zray report")

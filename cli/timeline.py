@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from zray.api.run_records import RunRecord
 
 
 @click.command()
@@ -16,18 +21,13 @@ def timeline(file: str, record: str | None, address: str | None) -> None:
     """
     import zray
     from zray.api.chrome_trace import trace_of
-    from zray.api.run_records import is_record, read_run
+    from zray.api.run_records import is_record
     from zray.api.timeline import write_trace
 
     if is_record(file):
         raise click.UsageError(f"{file} is a record: `zray timeline --record {file}` makes a trace of it.")
     if record is not None:
-        try:
-            run = read_run(record)
-        except ValueError as error:
-            raise click.ClickException(str(error)) from error
-        except OSError as error:
-            raise click.ClickException(f"{record} cannot be read: {error.strerror}.") from None
+        run = run_of(record)
         trace = trace_of(run.rings, run.left_out)
     else:
         with zray.init(address=address or "auto", log_to_driver=False, record=""):
@@ -37,3 +37,19 @@ def timeline(file: str, record: str | None, address: str | None) -> None:
     except OSError as error:
         raise click.ClickException(f"{file} cannot be written: {error.strerror}.") from None
     click.echo(f"{file}: open it at https://ui.perfetto.dev, which reads it in the browser.")
+
+
+def run_of(record: str) -> RunRecord:
+    """Return the run in a record.
+
+    Raises:
+        click.ClickException: the file cannot be read, or is no record.
+    """
+    from zray.api.run_records import read_run
+
+    try:
+        return read_run(record)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{record} cannot be read: {error.strerror}.") from None

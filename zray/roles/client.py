@@ -494,11 +494,8 @@ class Client:
             if type(known) is objects.ObjectAllocated:  # which told the place, with the first pages
                 self.allocations[object_id] = objects.ObjectAllocated(object_id, known.place, message.reserved)
             return
-        exists, size = False, 0
-        if isinstance(message, objects.ObjectAllocated):
-            exists, size = message.reserved < 0, message.place.size
-        else:
-            size = message.size
+        exists = isinstance(message, objects.ObjectAllocated) and message.reserved < 0
+        size = message.place.size if isinstance(message, objects.ObjectAllocated) else message.size
         if type(known) is int and (exists or size == known):
             self.allocations[object_id] = message
         elif exists:  # told to a writer that gave up, or for the second time

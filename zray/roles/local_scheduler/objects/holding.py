@@ -76,8 +76,7 @@ class Holding:
             if put.contained:
                 objects.contain(entry, put.contained)
             objects.place(entry, value)
-            if entry.shared is not None:
-                node.fetches.made(entry)
+            node.fetches.made(entry)
             entry.pushed(process)
             if type(value) is StoredValue:
                 # The writer knows the place: that counts as told.
