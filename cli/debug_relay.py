@@ -9,7 +9,7 @@ from .breakpoints import Breakpoint, LocalLine, in_folder
 
 
 class Relay:
-    """One end of `zray debug` on a node.  It holds no CPU, and ends with the command."""
+    """Actor that is one end of `zray debug` on a node.  The actor holds no CPU, and ends with the command."""
 
     def __init__(self) -> None:
         from zray.host import context

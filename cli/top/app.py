@@ -407,7 +407,7 @@ class Top(App[None]):
         self.push_screen(Confirm(f"{verb} {what}{program}{how}?", word), answered)
 
     async def action_back(self) -> None:
-        """One screen back; from the first, the end."""
+        """Leave this screen for the one before; the first screen ends the program."""
         if len(self.screen_stack) > 1:
             self.pop_screen()
             self._draw()

@@ -43,7 +43,7 @@ class Node:
 
 @dataclass
 class Sample:
-    """One look at a session."""
+    """State of a session at one moment."""
 
     at: float  # seconds since 1970
     session: str

@@ -1,4 +1,4 @@
-"""What `zray top` says of one row: why it waits or failed, where it stands, and the end of its output."""
+"""Details of one row of `zray top`: why it waits or failed, where it stands, and the end of its output."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def lines_of_tail(path: str) -> list[str]:
 
 
 def last_drawn(line: str) -> str:
-    """What a terminal shows of a line that was drawn again and again."""
+    """Return the text that a terminal shows of a line that was drawn again and again."""
     return line.rstrip("\r").rpartition("\r")[2]
 
 

@@ -1,4 +1,4 @@
-"""What ran lately, for `zray top`: the new records of all rings, by process and by function.
+"""Latest runs for `zray top`: the new records of all rings, by process and by function.
 
 A ring is read from the record behind the last one on: a look at a process that did nothing costs two short reads.
 """
@@ -105,7 +105,7 @@ class Times:
 
 
 class History:
-    """What the processes of a session ran."""
+    """Runs of the processes of a session."""
 
     def __init__(self) -> None:
         self.lanes: dict[tuple[str, int, float], Lane] = {}

@@ -31,7 +31,7 @@ class Look(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What a job has returned."""
+    """Result of a job."""
 
     name: str
     content: Any

@@ -101,7 +101,7 @@ class Confirm(ModalScreen[bool]):
                 yield Input(id="word")
 
     def on_key(self, event: Any) -> None:
-        """One key answers a short question."""
+        """Answer a short question by one key."""
         if self.word == "y":
             event.stop()
             self.dismiss(event.key == "y")

@@ -1,4 +1,4 @@
-"""One look of `zray top` as text, for a pipe, a file or a dumb terminal."""
+"""State of a session as text, by `zray top`: for a pipe, a file or a dumb terminal."""
 
 from __future__ import annotations
 

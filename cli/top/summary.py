@@ -123,7 +123,7 @@ def reason_of(lines: list[str], name: str) -> str:
 
 
 def finding(sample: Sample, history: History, waits: Waits) -> tuple[str, str]:
-    """What a person should know first, and the key that shows more of it ("": none)."""
+    """Return the sentence that a person should read first, and the key that shows more of it ("": none)."""
     lost = [node for node in sample.nodes if node.state == "lost"]
     if lost:
         reason = text_of(lost[-1].reason) or "no reason is known"

@@ -1,4 +1,4 @@
-"""What `zray top` shows in its tables: functions, tasks, actors, objects, nodes and processes of a sample."""
+"""Tables of `zray top`: functions, tasks, actors, objects, nodes and processes of a sample."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_value_of_a_task_that_catches_the_interrupt_counts(log):
 
 
 def other_error(log):
-    """What C code makes of an exception, for example: `ndarray.tofile` raises SystemError."""
+    """C code makes another exception of the interrupt, for example: `ndarray.tofile` raises SystemError."""
     yield 1
     try:
         zray.get(log.say.remote("begun"))

@@ -494,6 +494,6 @@ def test_lists_have_what_local_mode_knows(local):
         lambda: context.runtime.ask(lambda request: Explain(request, [])),
     ],
 )
-def test_what_local_mode_does_not_know_is_refused_with_a_sentence(local, ask):
+def test_question_that_local_mode_cannot_answer_is_refused_with_a_sentence(local, ask):
     with pytest.raises(NotImplementedError, match="[Ll]eave out local_mode=True"):
         ask()

@@ -1,4 +1,4 @@
-"""What programs that look at a session ask beside lists: use of nodes, recorded runs, the end of the session."""
+"""Questions of programs that look at a session, beside lists: use of nodes, recorded runs, the end of the session."""
 
 import os
 import select

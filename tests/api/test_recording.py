@@ -299,7 +299,7 @@ zray.get(other.remote(1))
 
 
 def test_report_on_a_program_tells_others_of_its_session_from_it(start, tmp_path):
-    """One program ends before the recorded one begins; another one goes on beside it."""
+    """A program ends before the recorded one begins; another one goes on beside it."""
     address = start(num_cpus=2).address
     (tmp_path / "other.py").write_text(OTHER)
     command = [sys.executable, str(tmp_path / "other.py"), address]

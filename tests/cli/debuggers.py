@@ -1,4 +1,4 @@
-"""What tests of breakpoints share: the breakpoint of a function, and a talk with its debugger."""
+"""Helpers of tests of breakpoints: the breakpoint of a function, and a talk with its debugger."""
 
 from cli.breakpoints import here
 from tests.gates import until

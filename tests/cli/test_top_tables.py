@@ -1,4 +1,4 @@
-"""What `zray top` shows, without a terminal: tables, the task stream, the first lines, new records of rings."""
+"""Content of `zray top`, without a terminal: tables, the task stream, the first lines, new records of rings."""
 
 import os
 import struct

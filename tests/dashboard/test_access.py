@@ -1,4 +1,4 @@
-"""Who gets an answer of the dashboard: each route, each method, with and without the token, under which name."""
+"""Access to the dashboard: each route, each method, with and without the token, under which name."""
 
 import http.client
 import re

@@ -1,4 +1,4 @@
-"""What views show: their keys, their bounds, and that what is left out is said."""
+"""Content of views: their keys, their bounds, and the sentence on rows that are left out."""
 
 import json
 

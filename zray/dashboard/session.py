@@ -40,7 +40,7 @@ class Session:
         return [*state.list_nodes(limit=ALL)]
 
     def usage(self) -> dict[str, Row]:
-        """What is in use, by node."""
+        """Return the amounts in use, by node."""
         return node_usage.node_usage()
 
     def workers(self) -> list[Row]:

@@ -30,7 +30,7 @@ KEPT_MAX = 64
 
 
 class Answer(NamedTuple):
-    """What a view has shown.  seconds: how long it took."""
+    """Answer of a view.  seconds: time that the answer took."""
 
     seen: Seen
     notes: list[str]
@@ -109,7 +109,7 @@ def encoded(value: Any) -> bytes:
 
 
 class Sent:
-    """What a page has been sent of a view."""
+    """State of a view as a page has it."""
 
     def __init__(self) -> None:
         self.facts: bytes = b""

@@ -20,7 +20,7 @@ HEAD = "node:__internal_head__"  # the resource of the head's node
 
 
 class Asked(NamedTuple):
-    """What is asked of a view.  filters: (key, sign, value), as of zray.util.state.  Others: words of the query."""
+    """Question to a view.  filters: (key, sign, value), as of zray.util.state.  Others: words of the query."""
 
     words: Mapping[str, str] = {}
     filters: tuple[tuple[str, str, str], ...] = ()
@@ -52,7 +52,7 @@ class Table(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a view shows."""
+    """Content of a view."""
 
     facts: Row
     tables: dict[str, Table] = {}

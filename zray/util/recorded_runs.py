@@ -99,7 +99,7 @@ def recorded_runs() -> Runs:
 
 
 def _facts(data: bytes) -> RingContent | None:
-    """What a ring says of its process."""
+    """Facts of a ring on its process."""
     return read_ring(data[:RECORDS_AT])
 
 

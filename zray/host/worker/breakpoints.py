@@ -84,7 +84,7 @@ class Listener:
 
 
 def _facts(frame: FrameType, why: str) -> dict[str, Any]:
-    """What the command shows of a breakpoint."""
+    """Return the facts that the command shows of a breakpoint."""
     worker = cast(Any, context.runtime)
     call = current_call.get() or worker.call
     return {

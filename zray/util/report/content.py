@@ -82,7 +82,7 @@ def _facts(record: RunRecord, facts: Facts) -> list[tuple[str, str]]:
 
 
 def _notes(record: RunRecord, runs: Runs) -> list[str]:
-    """What the report lacks."""
+    """Return the sentences on records that the report lacks."""
     lost = sum(ring.lost for rings in record.rings.values() for ring in rings)
     notes = []
     if lost:

@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What findings are made of."""
+    """Facts from which findings are made."""
 
     runs: Runs
     usage: Usage
