@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from .flame_graph import FORMS, Stack
-from .stacks import PY_SPY_SECONDS, Frame, Thread, Unreadable, check_runs, py_spy, signalled, stacks_by_signal
+from .stacks import PY_SPY_SECONDS, Frame, Thread, Unreadable, asking, check_runs, py_spy
 
 if TYPE_CHECKING:
     from .processes import Process
 
 DURATION_MAX = 600.0
-# Each sample by a signal interrupts every thread.
-RATE_BY_SIGNAL_MAX = 20
+# Each sample without py-spy interrupts every thread.
+RATE_BY_REQUEST_MAX = 20
 RATE_MAX = 1_000
 SAMPLES_MAX = 100_000
 SEPARATOR = ";"
@@ -36,7 +36,7 @@ SEPARATOR = ";"
     default=100,
     show_default=True,
     metavar="N",
-    help=f"Samples a second; at most {RATE_BY_SIGNAL_MAX} without py-spy.",
+    help=f"Samples a second; at most {RATE_BY_REQUEST_MAX} without py-spy.",
 )
 @click.option("--output", "-o", default="profile.svg", show_default=True, metavar="FILE", help=".svg, .json or .txt.")
 @click.option("--verbose", "-v", is_flag=True, help="All frames and threads, also those of zray.")
@@ -84,42 +84,45 @@ def _samples(process: Process, duration: float, rate: int, verbose: bool) -> Cou
     samples = by_py_spy(process.pid, duration, rate, verbose) if py_spy() else None
     if samples is not None:
         return samples
-    if rate > RATE_BY_SIGNAL_MAX:
+    if rate > RATE_BY_REQUEST_MAX:
         why = "py-spy may not trace the process" if py_spy() else "py-spy is not installed"
-        click.echo(f"{RATE_BY_SIGNAL_MAX} samples a second, since {why}.", err=True)
-    return by_signal(process.pid, duration, min(rate, RATE_BY_SIGNAL_MAX), verbose)
+        click.echo(f"{RATE_BY_REQUEST_MAX} samples a second, since {why}.", err=True)
+    return by_request(process.pid, duration, min(rate, RATE_BY_REQUEST_MAX), verbose)
 
 
-def by_signal(pid: int, duration: float, rate: int, verbose: bool) -> Counter[Stack]:
-    """Take samples by the signal of `zray stack`, until the time is over or the process ends.
+def by_request(pid: int, duration: float, rate: int, verbose: bool) -> Counter[Stack]:
+    """Take samples as `zray stack` does, until the time is over or the process ends.
+
+    A process whose C code holds the GIL answers late.  Its threads have stood there for as many samples as were due
+    meanwhile, and those are counted.
 
     Raises:
         Unreadable: there is no sample.
     """
     samples: Counter[Stack] = Counter()
-    begun = time.monotonic()
-    with signalled(pid) as memory:
-        for number in range(max(1, round(duration * rate))):
+    begun, number = time.monotonic(), 0
+    with asking(pid) as asker:
+        while number < max(1, round(duration * rate)):
             time.sleep(max(0.0, begun + number / rate - time.monotonic()))
-            if time.monotonic() - begun > duration:
-                break
             try:
                 check_runs(pid)
-                threads = stacks_by_signal(pid, memory)
+                threads = asker.stacks()
             except Unreadable:
                 if not samples:
                     raise
                 break
-            add(samples, threads, verbose)
+            due = int((time.monotonic() - begun) * rate) + 1
+            add(samples, threads, verbose, max(1, due - number))
+            number = max(number + 1, due)
     return samples
 
 
-def add(samples: Counter[Stack], threads: list[Thread], verbose: bool) -> None:
-    """Count the stacks of a sample."""
+def add(samples: Counter[Stack], threads: list[Thread], verbose: bool, times: int = 1) -> None:
+    """Count the stacks of a sample, or of several at once."""
     for thread in threads:
         if verbose or not thread.is_own:
             frames = [frame for frame in thread.frames if verbose or not frame.is_own]
-            samples[tuple((frame.function, frame.file) for frame in frames)] += 1
+            samples[tuple((frame.function, frame.file) for frame in frames)] += times
 
 
 def by_py_spy(pid: int, duration: float, rate: int, verbose: bool) -> Counter[Stack] | None:
@@ -157,8 +160,5 @@ def of_raw(text: str, verbose: bool) -> Counter[Stack]:
             file, _, number = place.rpartition(":")
             if function and number.isdecimal():
                 frames.append(Frame(function, file, int(number)))
-        one: Counter[Stack] = Counter()
-        add(one, [Thread(0, "", False, frames)], verbose)
-        for found in one:
-            samples[found] += int(count)
+        add(samples, [Thread(0, "", False, frames)], verbose, int(count))
     return samples

@@ -1,6 +1,7 @@
-"""The Python stacks of a process of this machine and user: with py-spy where it is installed, else by a signal.
+"""The Python stacks of a process of this machine and user: with py-spy where it is installed, else as it tells them.
 
-At the signal of zray/host/process/stack_signal.py, each thread writes its own stack to memory that is read here.
+The main thread of each process answers to requests (zray/host/process/stack_requests.py): it writes the stacks of all
+threads to a file in memory.  If it is in C code, each thread is signalled, and writes its own stack to another file.
 """
 
 from __future__ import annotations
@@ -14,14 +15,19 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from zray.host.process.stack_signal import MEMORY, SIGNAL
+from zray.host.process.stack_requests import ANSWERS, BEGIN, END, REQUEST, SIGNAL, SIGNALLED
+from zray.host.process.stack_requests import __file__ as OWN_FILE
 from zray.store.folding import OWN_FOLDER
 
 # A thread answers in a fraction of a millisecond, unless the kernel does not let it run.
 ANSWER_SECONDS = 2.0
+# The main thread waits 5 ms for each thread that runs Python, and answers then, unless it is in C code.
+REQUEST_SECONDS = 0.5
+# It sleeps longer than this at a lock, where it answers to nothing.
+SLEEP_SECONDS = 0.05
 POLL_SECONDS = 0.0002
 # A thread that runs no Python writes nothing: so many looks find no answer, and no signal on its way.
 EMPTY_LOOKS = 3
@@ -29,7 +35,8 @@ EMPTY_LOOKS = 3
 STACK_BYTES_MAX = 1 << 20
 PY_SPY_SECONDS = 15.0
 _FRAME = re.compile(r'^  File (?:"(.*)"|\?\?\?), line (\d+|\?\?\?) in (.*)$', re.MULTILINE)
-_LINK = f"/memfd:{MEMORY} (deleted)"
+_ANSWER = re.compile(rf"^{BEGIN} (\d+) (\d+) (\d+) (\d+)\n(.*?)\n{END}\n", re.MULTILINE | re.DOTALL)
+_THREAD = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)\b.*$", re.MULTILINE)
 
 
 class Unreadable(Exception):
@@ -87,8 +94,8 @@ def stacks(pid: int) -> list[Thread]:
     check_runs(pid)
     threads = _by_py_spy(pid)
     if threads is None:
-        with signalled(pid) as memory:
-            threads = stacks_by_signal(pid, memory)
+        with asking(pid) as asker:
+            threads = asker.stacks()
     return sorted(threads, key=lambda thread: not thread.is_main)
 
 
@@ -127,54 +134,139 @@ def _of_py_spy(pid: int, found: dict[str, Any]) -> Thread:
     return Thread(number, found.get("thread_name") or "", number == pid, frames)
 
 
-# --- the signal ---
+# --- requests ---
 
 
 @contextmanager
-def signalled(pid: int) -> Iterator[int]:
-    """Open the memory to which a process's threads write their stacks, for this command alone.
+def asking(pid: int) -> Iterator[Asker]:
+    """Open the files and the pipe of a process, for this command alone.
 
     Raises:
-        Unreadable: the process does not answer to the signal, or another command reads its stacks.
+        Unreadable: the process does not answer to requests, or another command reads its stacks.
     """
-    memory = _open_memory(pid)
+    asker = Asker(pid)
     try:
+        asker.open()
+        asker.lock()
+        yield asker
+    finally:
+        asker.close()
+
+
+class Asker:
+    """A command's way to ask a process for its stacks."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        # Descriptors; -1: the process has closed its own.
+        self.answers = self.signalled = -1
+
+    def open(self) -> None:
+        """Open what the process has."""
+        folder = f"/proc/{self.pid}/fd"
+        try:
+            for name in os.listdir(folder):
+                with suppress(FileNotFoundError):  # closed meanwhile
+                    link = os.readlink(f"{folder}/{name}")
+                    if link == f"/memfd:{ANSWERS} (deleted)" and self.answers < 0:
+                        self.answers = os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC)
+                    elif link == f"/memfd:{SIGNALLED} (deleted)" and self.signalled < 0:
+                        self.signalled = os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise Unreadable("has ended") from None
+        except PermissionError:
+            raise Unreadable(
+                "cannot be read: it belongs to another user, or the kernel forbids a look into it"
+            ) from None
+        if self.signalled < 0:
+            raise Unreadable("cannot be read: it has closed what it writes its stacks to; install py-spy")
+
+    def lock(self) -> None:
+        """Wait until no other command reads."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
             try:
-                fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+                return fcntl.flock(self.signalled, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise Unreadable("is read by another command: try again") from None
                 time.sleep(POLL_SECONDS)
-        yield memory
-    finally:
-        os.close(memory)
+
+    def close(self) -> None:
+        """Close the descriptors, and with them the lock."""
+        for descriptor in (self.answers, self.signalled):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def stacks(self) -> list[Thread]:
+        """Return the threads of the process that run Python.
+
+        Raises:
+            Unreadable: the process has ended, or does not answer.
+        """
+        return self._by_request() or _by_signal(self.pid, self.signalled)
+
+    def _by_request(self) -> list[Thread]:
+        """Return the threads as the main thread tells them; []: it is in C code, or has nothing to write to."""
+        masks = _masks(self.pid, self.pid, REQUEST)
+        if self.answers < 0 or masks is None or masks["SigBlk"] or not masks["SigCgt"]:
+            return []
+        os.ftruncate(self.answers, 0)
+        begun = time.monotonic_ns()
+        # A request that has no answer so far is pending still.
+        if not masks["SigPnd"] and _tgkill(self.pid, self.pid, REQUEST):
+            return []
+        ran = begun
+        while (now := time.monotonic_ns()) - begun < REQUEST_SECONDS * 1e9:
+            ran = now if (state := state_of(self.pid)) == "R" else ran
+            if not state or now - ran > SLEEP_SECONDS * 1e9:
+                break
+            for pid, at, main, count, text in _ANSWER.findall(_read(self.answers)):
+                if int(pid) == self.pid and int(at) >= begun:
+                    return [*_of_answer(self.pid, int(main), text.split("\n"), int(count))]
+            time.sleep(POLL_SECONDS)
+        return []
 
 
-def _open_memory(pid: int) -> int:
-    folder = f"/proc/{pid}/fd"
-    try:
-        for name in os.listdir(folder):
-            try:
-                if os.readlink(f"{folder}/{name}") == _LINK:
-                    return os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue  # closed meanwhile
-    except FileNotFoundError:
-        raise Unreadable("has ended") from None
-    except PermissionError:
-        raise Unreadable("cannot be read: it belongs to another user, or the kernel forbids a look into it") from None
-    raise Unreadable("cannot be read: it has closed what it writes its stacks to; install py-spy") from None
+def _read(memory: int) -> str:
+    return os.pread(memory, STACK_BYTES_MAX, 0).decode("utf-8", "replace")
 
 
-def stacks_by_signal(pid: int, memory: int) -> list[Thread]:
-    """Return the threads of a process that run Python, by the memory of signalled().
+def _tgkill(pid: int, number: int, signal_number: int) -> bool:
+    """Signal a thread, and return whether it has ended."""
+    return bool(ctypes.CDLL(None).tgkill(pid, number, int(signal_number)))
 
-    Raises:
-        Unreadable: the process has ended, or does not answer.
-    """
+
+def _of_answer(pid: int, main: int, lines: list[str], count: int) -> Iterator[Thread]:
+    """Yield the threads of an answer that run Python, without the frames of the answer itself."""
+    known = {}
+    for line in lines[:count]:
+        ident, native, name = line.split(" ", 2)
+        known[int(ident)] = int(native), name
+    _, *parts = _THREAD.split("\n".join(lines[count:]))
+    for ident, part in zip(map(_hexadecimal, parts[::2]), parts[1::2], strict=True):
+        frames = [frame for frame in _frames(part) if frame.file != OWN_FILE]
+        is_main = ident == main
+        if frames:
+            native, name = known.get(ident, (0, ""))
+            yield Thread(pid if is_main else native or ident, "" if is_main else name, is_main, frames)
+
+
+def _hexadecimal(text: str) -> int:
+    return int(text, 16)
+
+
+def _frames(text: str) -> list[Frame]:
+    return [
+        Frame(function, file or "???", int(line) if line.isdecimal() else 0)
+        for file, line, function in reversed(_FRAME.findall(text))
+    ]
+
+
+# --- the signal ---
+
+
+def _by_signal(pid: int, memory: int) -> list[Thread]:
     threads: list[Thread] = []
     try:
         numbers = sorted(map(int, os.listdir(f"/proc/{pid}/task")))
@@ -182,11 +274,7 @@ def stacks_by_signal(pid: int, memory: int) -> list[Thread]:
         raise Unreadable("has ended") from None
     main_name = _name_of(pid, pid)
     for number in numbers:
-        text = _ask(pid, number, memory)
-        frames = [
-            Frame(function, file or "???", int(line) if line.isdecimal() else 0)
-            for file, line, function in reversed(_FRAME.findall(text))
-        ]
+        frames = _frames(_signalled(pid, number, memory))
         if frames:
             name = _name_of(pid, number)
             # A thread has the name that the process had at the thread's start, unless it was given one of its own.
@@ -203,21 +291,23 @@ def _name_of(pid: int, number: int) -> str:
         return ""
 
 
-def _ask(pid: int, number: int, memory: int) -> str:
+def _signalled(pid: int, number: int, memory: int) -> str:
     """Have a thread write its stack, and return that; "": the thread runs no Python, or has ended."""
-    masks = _masks(pid, number)
+    masks = _masks(pid, number, SIGNAL)
     if masks is None or masks["SigBlk"]:
         return ""  # ended; or a thread of a C library, which blocks all signals
     if not masks["SigCgt"]:
+        if number != pid:
+            return ""  # the kernel says so of a thread that ends
         raise Unreadable("cannot be read: it does not answer to the signal; install py-spy")
     os.ftruncate(memory, 0)
     # A thread that has not answered so far has its signal still.
-    if not masks["SigPnd"] and ctypes.CDLL(None).tgkill(pid, number, int(SIGNAL)):
+    if not masks["SigPnd"] and _tgkill(pid, number, SIGNAL):
         return ""  # ended
     deadline, looks = time.monotonic() + ANSWER_SECONDS, 0
     while True:
         has_written = os.fstat(memory).st_size > 0
-        masks = _masks(pid, number)
+        masks = _masks(pid, number, SIGNAL)
         if masks is None:
             return ""
         if not masks["SigPnd"] and not masks["SigBlk"]:  # blocked while the handler runs
@@ -230,19 +320,19 @@ def _ask(pid: int, number: int, memory: int) -> str:
                 return ""
             raise Unreadable(f"does not answer: the kernel does not let it run (state {state_of(pid)})")
         time.sleep(POLL_SECONDS)
-    text = os.pread(memory, STACK_BYTES_MAX, 0).decode("utf-8", "replace")
+    text = _read(memory)
     os.ftruncate(memory, 0)
     return text
 
 
-def _masks(pid: int, number: int) -> dict[str, bool] | None:
-    """Return whether the signal is pending, blocked and caught in a thread; None: the thread has ended."""
+def _masks(pid: int, number: int, signal_number: int) -> dict[str, bool] | None:
+    """Return whether a signal is pending, blocked and caught in a thread; None: the thread has ended."""
     try:
         with open(f"/proc/{pid}/task/{number}/status", encoding="utf-8", errors="replace") as file:
             lines = dict(line.split(":\t", 1) for line in file.read().splitlines() if line.startswith("Sig"))
     except (OSError, ValueError):
         return None
-    bit = 1 << (SIGNAL - 1)
+    bit = 1 << (signal_number - 1)
     try:
         return {name: bool(int(lines[name], 16) & bit) for name in ("SigPnd", "SigBlk", "SigCgt")}
     except (KeyError, ValueError):

@@ -1,5 +1,6 @@
 """`zray profile`: samples of a worker's stacks, as a flame graph, for speedscope, or as lines."""
 
+import contextlib
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -7,7 +8,8 @@ from collections import Counter
 
 import zray
 from cli.flame_graph import boxes, collapsed, speedscope, svg
-from cli.profile import of_raw
+from cli.profile import by_request, of_raw
+from cli.stacks import Frame, Thread
 from tests.cli.commands import zray as command
 from tests.cli.test_stack import outer, py_spy, running, stands_in  # noqa: F401
 from tests.gates import until
@@ -142,3 +144,38 @@ def test_lines_of_py_spy_are_read_without_frames_of_zray():
     text = f"{own};f (/x/a b.py:3);<lambda> (/x/c (1).py:9) 4\n{own} 5\nno number\n"
     assert of_raw(text, False) == {(("f", "/x/a b.py"), ("<lambda>", "/x/c (1).py")): 4}
     assert of_raw(text, True).total() == 9
+
+
+class Late:
+    """A process that takes four periods to answer for the first time."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def stacks(self):
+        self.asked += 1
+        late = self.asked == 1
+        if late:
+            clock.now += 0.4
+        return [Thread(1, "", True, [Frame("in_c" if late else "later", "a.py", 1)])]
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+clock = Clock()
+
+
+def test_late_answer_counts_for_the_samples_that_were_due(monkeypatch):
+    monkeypatch.setattr("cli.profile.time", clock)
+    monkeypatch.setattr("cli.profile.check_runs", lambda pid: None)
+    monkeypatch.setattr("cli.profile.asking", lambda pid: contextlib.nullcontext(Late()))
+    assert by_request(1, 1.0, 10, False) == {(("in_c", "a.py"),): 5, (("later", "a.py"),): 5}

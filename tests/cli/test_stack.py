@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,6 @@ from cli.stacks import Unreadable, stacks, state_of
 from tests.cli.commands import zray as command
 from tests.gates import is_running, until
 from tests.scripts import ROOT, environment, run_script
-from zray.host.process.stack_signal import SIGNAL
 from zray.util import state
 
 
@@ -93,12 +93,12 @@ def names_of(thread):
 
 
 def stands_in(pid, *functions):
-    """The threads of a process, once one of them has these frames, in this order."""
+    """The threads of a process, once one of them has these frames, in this order, below any others."""
 
     def found():
         threads = stacks(pid)
-        names = [*map(names_of, threads)]
-        return threads if any([name for name in each if name in functions] == [*functions] for each in names) else None
+        named = [[name for name in names_of(thread) if name in functions] for thread in threads]
+        return threads if any(names[: len(functions)] == [*functions] for names in named) else None
 
     return until(found)
 
@@ -340,7 +340,7 @@ def test_py_spy_is_asked_where_it_is_installed(start, gate, py_spy):
 
 
 @pytest.mark.parametrize("body", ["exit 1", "echo '{'", "echo '[{}]'"])
-def test_py_spy_that_may_not_trace_gives_way_to_the_signal(start, gate, py_spy, body):
+def test_py_spy_that_may_not_trace_gives_way_to_requests(start, gate, py_spy, body):
     start(num_cpus=1)
     ref = outer.remote(gate)
     stands_in(running("outer")[0].worker_pid, "outer", "inner")
@@ -351,7 +351,7 @@ def test_py_spy_that_may_not_trace_gives_way_to_the_signal(start, gate, py_spy, 
     zray.get(ref)
 
 
-def test_process_that_does_not_answer_is_not_signalled(tmp_path, monkeypatch):
+def test_process_of_another_program_is_not_signalled(tmp_path, monkeypatch):
     without_py_spy(monkeypatch)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         with pytest.raises(Unreadable, match="install py-spy"):
@@ -362,33 +362,88 @@ def test_process_that_does_not_answer_is_not_signalled(tmp_path, monkeypatch):
         stacks(other.pid)
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "import os; os.close(memory)",
-        f"import signal; signal.signal({int(SIGNAL)}, signal.SIG_DFL)",
-    ],
-)
-def test_process_that_has_let_go_of_its_signal_or_memory_lives_on(monkeypatch, program):
+ANSWERER = """
+import os, select, signal, sys
+from zray.host.process.stack_requests import REQUEST, SIGNAL, answer_with_stacks
+answer_with_stacks()
+opened = [int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")]
+files = [file for file in opened if os.readlink(f"/proc/self/fd/{file}").startswith("/memfd:zray-")]
+answers, signalled = sorted(files, key=lambda file: "signalled" in os.readlink(f"/proc/self/fd/{file}"))
+def stands_here():
+    print(os.getpid(), flush=True)
+    select.select([sys.stdin], [], [])  # the kernel does not repeat this after a signal
+"""
+
+
+@pytest.fixture
+def answerer(monkeypatch):
+    """`answerer(text)` starts a program that answers to requests, runs the text, and has printed a line; its pid."""
     without_py_spy(monkeypatch)
-    text = (
-        "import os\nbefore = os.dup(0); os.close(before)\n"
-        "from zray.host.process.stack_signal import answer_with_stacks\nanswer_with_stacks()\nmemory = before\n"
+    begun = []
+
+    def start(text):
+        program = [sys.executable, "-c", f"{ANSWERER}{text}\nstands_here()"]
+        begun.append(
+            subprocess.Popen(program, env=environment(), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        )
+        return int(begun[-1].stdout.readline())
+
+    yield start
+    for process in begun:
+        process.stdin.close()
+        process.stdout.close()
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("program", ["os.close(signalled)", "os.close(answers); signal.signal(SIGNAL, signal.SIG_DFL)"])
+def test_process_that_has_let_go_of_its_files_or_signal_lives_on(answerer, program):
+    pid = answerer(program)
+    with pytest.raises(Unreadable, match="install py-spy"):
+        stacks(pid)
+
+
+def test_process_that_runs_python_is_not_signalled(answerer):
+    pid = answerer("signal.signal(SIGNAL, signal.SIG_DFL)")
+    (main,) = stacks(pid)
+    assert main.is_main and main.id == pid and names_of(main) == ["<module>", "stands_here"]
+
+
+@pytest.mark.parametrize("program", ["os.close(answers)", "signal.signal(REQUEST, signal.SIG_IGN)"])
+def test_process_that_does_not_answer_is_signalled(answerer, program):
+    pid = answerer(program)
+    (main,) = stacks(pid)
+    assert main.is_main and main.id == pid and names_of(main) == ["<module>", "stands_here"]
+
+
+def test_forked_child_shows_its_own_stack(answerer):
+    pid = answerer(
+        "def in_child():\n    stands_here()\n    os._exit(0)\n"
+        "def in_parent():\n    assert not os.waitpid(child, 0)[1]\n    os._exit(0)\n"
+        "child = os.fork()\nin_parent() if child else in_child()"
     )
-    text += f"{program}\nprint('ready', flush=True)\ninput()\n"
-    command_of_other = [sys.executable, "-c", text]
-    with subprocess.Popen(
-        command_of_other, env=environment(), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout.readline() == b"ready\n"
-        with pytest.raises(Unreadable, match="install py-spy"):
-            stacks(other.pid)
-        assert is_running(other.pid)
-        other.stdin.close()
+    (main,) = stacks(pid)
+    assert names_of(main) == ["<module>", "in_child", "stands_here"]
+    (parent,) = stacks(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]))
+    assert names_of(parent) == ["<module>", "in_parent"]
+
+
+def test_threads_have_their_names_and_numbers_of_the_kernel(answerer):
+    pid = answerer(
+        "import threading, _thread\ndone = threading.Event()\n"
+        "threading.Thread(target=done.wait, name='two\\nlines', daemon=True).start()\n"
+        "_thread.start_new_thread(done.wait, ())"
+    )
+    until(lambda: len(stacks(pid)) == 3)  # threads start late
+    main, *others = stacks(pid)
+    named = {thread.name: thread.id for thread in others}
+    assert main.is_main and {*named} == {"two lines", ""}
+    assert str(named["two lines"]) in os.listdir(f"/proc/{pid}/task")
 
 
 def test_import_of_zray_registers_no_signal(tmp_path):
-    program = "import zray, sys; print('faulthandler' in sys.modules, 'zray.host.process.stack_signal' in sys.modules)"
+    program = (
+        "import zray, sys; print('faulthandler' in sys.modules, 'zray.host.process.stack_requests' in sys.modules)"
+    )
     assert run_script(tmp_path, program).stdout.split()[1] == "False"
 
 

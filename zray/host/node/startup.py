@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from ...exceptions import AuthenticationError, ZrayError
-from ..process.stack_signal import answer_with_stacks
+from ..process.stack_requests import answer_with_stacks
 from ..session import kept_logs
 from ..session.session import HAS_FAILED, IS_DENIED, READY_DESCRIPTOR, WAS_GIVEN_UP, Session, readiness
 from .node import Node

@@ -36,7 +36,7 @@ from .math_threads import threads
 from .preloading import Preloading
 from .process_utils import adopt_orphans, children_of, end_children, end_process, end_with_parent, wait_for_end
 from .spawn import PACKET_BYTES_MAX
-from .stack_signal import answer_with_stacks
+from .stack_requests import answer_with_stacks
 from .titles import IDLE, set_title
 
 NODE_END_SECONDS = 5.0
