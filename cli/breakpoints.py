@@ -94,9 +94,9 @@ def on_nodes(nodes: list[str]) -> tuple[list[Breakpoint], list[str]]:
     import zray
     from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    from .debug_relay import Relay
+    from .debug_relay import OUTPUT, Relay
 
-    actor = zray.remote(num_cpus=0, max_concurrency=2)(Relay)
+    actor = zray.remote(num_cpus=0, concurrency_groups={OUTPUT: 1})(Relay)
     relays, asked = {}, {}
     for node in nodes:
         strategy = NodeAffinitySchedulingStrategy(node, soft=False)

@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import zray
+
 from .breakpoints import Breakpoint, LocalLine, in_folder
+
+OUTPUT = "output"
 
 
 class Relay:
-    """Actor that is one end of `zray debug` on a node.  The actor holds no CPU, and ends with the command."""
+    """Actor that is one end of `zray debug` on a node.  The actor holds no CPU, and ends with the command.
+
+    A read waits in its own group of threads.  Commands are in the actor's one other thread, which keeps their order.
+    """
 
     def __init__(self) -> None:
         from zray.host import context
@@ -32,6 +39,7 @@ class Relay:
             raise FileNotFoundError(os.path.basename(path))
         self.line = LocalLine(Breakpoint(**facts))
 
+    @zray.method(concurrency_group=OUTPUT)
     def read(self) -> bytes:
         """Wait for output, and return it; nothing at the end."""
         return self.line.read() if self.line is not None else b""
