@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 import zray
+from tests.api.test_odd_programs import store_used
+from tests.gates import Gate, until
 from zray.cluster_utils import Cluster
 from zray.util.placement_group import placement_group, remove_placement_group
 from zray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from zray.util.state import list_tasks
 
 
 @zray.remote(memory=600)
@@ -93,3 +96,26 @@ def test_consumers_go_ahead_of_makers_whose_results_would_fill_the_store(start):
 
     refs = [total.remote(make.remote(float(value))) for value in range(12)]  # 240 MB in all
     assert zray.get(refs, timeout=60) == [2_500_000.0 * value for value in range(12)]
+
+
+def test_arguments_of_reclaimed_tasks_leave_the_store_while_their_first_worker_is_busy(start, tmp_path):
+    start(num_cpus=2)
+    opened, *gates = (Gate(tmp_path / name) for name in ("opened", "first", "second"))
+    opened.open()
+
+    @zray.remote
+    def run(values, gate):
+        gate.wait()
+        return len(values)
+
+    values = [zray.put(np.zeros(1_000_000)) for _ in range(2)]
+    zray.get([run.remote([], opened) for _ in range(9)])  # brief so far: several are sent along
+    holds = [run.remote([], gate) for gate in gates]
+    sizes = [run.remote(value, opened) for value in values]  # sent along, behind the calls of `hold`
+    until(lambda: len(list_tasks(filters=[("state", "=", "RUNNING")])) == 2)
+    gates[0].open()
+    assert zray.get(sizes) == [1_000_000, 1_000_000]
+    del values
+    until(lambda: store_used() == 0)
+    gates[1].open()
+    zray.get(holds)

@@ -145,11 +145,14 @@ class TaskExecutor:
                     unused.append(object_id)
         return unused
 
-    def throw_out(self) -> list[bytes]:
-        """Drop the queue, which the empty window has taken away.  Returns arguments that no task takes now."""
+    def throw_out(self, count: int = 0) -> list[bytes]:
+        """Drop what the window has taken away: the queue but for its first `count` tasks.
+
+        Returns arguments that no task takes now.
+        """
         unused = []
-        while self.queue:
-            spec = self.queue.popleft()
+        while len(self.queue) > count:
+            spec = self.queue.pop()
             self.drained.append(spec.task_id)
             unused += self.done_with(spec)
         return unused

@@ -157,8 +157,7 @@ class Worker(Process):
             return False
         windows = self.node.windows
         if not windows.get(self.address):
-            for object_id in executor.throw_out():
-                self.client.place_unused(object_id)
+            self._throw_out()
             return True
         windows[self.address] -= 1
         spec = executor.begun = executor.queue.popleft()
@@ -168,6 +167,16 @@ class Worker(Process):
             return True
         self.begin(spec)
         return True
+
+    def _throw_out(self) -> None:
+        """Drop what was reclaimed."""
+        for object_id in self.executor.throw_out(self.node.windows.get(self.address, 0)):
+            self.client.place_unused(object_id)
+
+    def _flush_is_due(self) -> None:
+        if self.stack and not self.actor_id and self.hosted is None:  # as the helper thread of a worker
+            self._throw_out()
+        super()._flush_is_due()
 
     def next_nested(self) -> bool:
         """Run a task nested in a wait on top of the stack."""

@@ -216,14 +216,13 @@ class ActorHost(Instance):
                 worker.claim(0)
             except posix_ipc.BusyError:
                 with worker.lock:
-                    executor.throw_out()
+                    worker.throw_out()
                 return None
             with worker.lock:
                 spec = executor.queue.popleft()
                 if not spec.deps or executor.has_arguments(spec):
                     return spec
-                executor.give_back(spec)
-                executor.done_with(spec)
+                worker.give_back(spec)
         return None
 
     def run_next(self) -> None:

@@ -274,6 +274,7 @@ class Worker(Runtime):
         super().look_around()
         self.log_room.look()
         self.aside.look()
+        self._look_at_window()
         self.title.look()
         if self.actor is not None:
             self.actor.look_around()
@@ -332,20 +333,37 @@ class Worker(Runtime):
             self.claim(0)
         except posix_ipc.BusyError:
             with self.lock:
-                for object_id in executor.throw_out():
-                    self.client.place_unused(object_id)
+                self.throw_out()
             return
         with self.lock:
             spec = executor.begun = executor.queue.popleft()
         if spec.deps and not executor.has_arguments(spec):
             with self.lock:
-                executor.give_back(spec)
-                executor.done_with(spec)
+                self.give_back(spec)
             return
         self.run_task(spec)
         if self.parting is not None:
             leave(self, self.parting.reason, status=self.parting.status)
         self.send_results_soon()
+
+    def throw_out(self, count: int = 0) -> None:
+        """Drop what the node has reclaimed: the queue but for its first `count` tasks.  With the lock held."""
+        for object_id in self.executor.throw_out(count):
+            self.client.place_unused(object_id)
+
+    def give_back(self, spec: TaskSpec) -> None:
+        """Return a task without one of its arguments to the node.  With the lock held."""
+        self.executor.give_back(spec)
+        for object_id in self.executor.done_with(spec):
+            self.client.place_unused(object_id)
+
+    def _look_at_window(self) -> None:
+        """Drop reclaimed tasks while a task runs, in the helper thread: their arguments would stay in the store."""
+        with self.lock:
+            # The main thread claims no task as long as one runs, and a task ends with the lock held.
+            if self.executor.queue and self.call is not None and self.actor is None:
+                self.throw_out(self.window.value)
+                self.send_buffered()
 
     def send_results_soon(self) -> None:
         """Send results at once if they have waited long enough, or if the next task may take long or end the process.
