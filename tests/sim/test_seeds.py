@@ -158,6 +158,10 @@ def test_placement_groups_where_nodes_leave_and_die(nodes, deaths, heads):
     sweep(range(1, 1 + HALF), groups=True, drains=True, **asked)
 
 
+def test_cpus_of_a_removed_group_go_in_the_same_turn_to_a_worker_that_has_lent_its_own():
+    assert_all_is_well([1314])
+
+
 @pytest.mark.parametrize("seeds, nodes, drains", [((66,), 3, False), ((1078,), 3, True), ((1056, 1093), 4, True)])
 def test_nothing_runs_in_a_bundle_before_it_is_the_groups(seeds, nodes, drains):
     """An actor that did kept it reserved when it was given back, and no other bundle could take its place."""

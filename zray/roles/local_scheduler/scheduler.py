@@ -378,11 +378,11 @@ class LocalScheduler(Role):
         if self.logs.touched:
             self.logs.say_begun()
         self._give_work_out()
+        if self.bundles.leaving and self.bundles.release():
+            self._give_work_out()
         self.let_values_out()
         self._send_seals()
         objects = self.objects
-        if self.bundles.leaving:
-            self.bundles.release()
         if objects.bereft_actors or objects.freed_actors:
             self.ends.handles_gone()
         if objects.fewer_holders:

@@ -119,8 +119,8 @@ class Bundles:
         """Return the group's bundles that stay."""
         return [bundle for bundle in self.here.values() if bundle.group_id == group_id and not bundle.is_leaving]
 
-    def release(self) -> None:
-        """Give back leaving bundles without anything in use."""
+    def release(self) -> bool:
+        """Give back leaving bundles without anything in use, and return whether there were any."""
         resources, leaving = self.node.resources, []
         for bundle in self.leaving:
             named = bundle.named(bundle.amounts)
@@ -131,11 +131,13 @@ class Bundles:
                 self.node.calls.wanting_worker_changed()
             else:
                 leaving.append(bundle)
-        if len(leaving) < len(self.leaving):
+        has_released = len(leaving) < len(self.leaving)
+        self.leaving = leaving
+        if has_released:
             self.node.keeping.room_changed()
             if self.node.members.peers:  # what is spread right behind a removal goes where that was, too
                 self.node.load.report()
-        self.leaving = leaving
+        return has_released
 
     # --- removal ---
 
