@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ..host.client.runtime import Runtime
 
 _start_lock = context.StartLock()
+# Called in place of the start of a session, with that and its arguments; None: nothing stands in between.
+around: Callable[..., Any] | None = None
 ZrayError._render_traceback_ = uncaught.lines_for_ipython  # from here: errors lie below the module that folds frames
 
 
@@ -158,13 +161,14 @@ def _start(
                 from .recording import recorder_for
 
                 recorder = recorder_for(record, is_local=arguments["local_mode"] or os.environ.get("ZRAY_LOCAL") == "1")
+            start = startup.start if around is None else partial(around, startup.start)
             try:
                 if page is None:
-                    runtime = startup.start(address, namespace=namespace, **arguments)
+                    runtime = start(address, namespace=namespace, **arguments)
                 else:
                     from .dashboards import beside
 
-                    runtime = beside(partial(startup.start, address, namespace=namespace, **arguments), *page)
+                    runtime = beside(partial(start, address, namespace=namespace, **arguments), *page)
             except BaseException:
                 if recorder is not None:
                     recorder.cancel()
