@@ -14,6 +14,7 @@ COMMANDS = {
     "cancel": "End tasks that run or wait: by id, function or job.",
     "dashboard": "Serve a page that shows what a session does.",
     "debug": "Attach to a task that stands at a breakpoint, with pdb.",
+    "determinism": "Run a program with several numbers of workers and with deaths, and compare its tasks.",
     "doctor": "Find out why this machine cannot join a cluster.",
     "drain": "Have a node finish its tasks, hand over its objects, and leave.",
     "gcs": "Verify the logs of a cluster's shards.",
