@@ -54,6 +54,20 @@ class Plain:
     def step(self):
         return os.getpid()
 
+    @staticmethod
+    def double(number):
+        return 2 * number
+
+    @classmethod
+    def name(cls, end):
+        return cls.__name__ + end
+
+
+@zray.remote(timeout=0.2)
+def spin():
+    while True:
+        pass
+
 
 @zray.remote
 def visit(tally):
@@ -111,6 +125,15 @@ class TestInASession:
         assert {each.call for each in injected.happened} == {2}
         with faults(kill_worker(of=Counter, on_call=1)):
             assert zray.get(Counter.remote().add.remote()) == 1
+
+    def test_static_and_class_methods_have_faults(self):
+        with faults(kill_worker(of="Plain.double"), delay(of="Plain.name", seconds=0)):
+            plain = Plain.remote()
+            assert zray.get([plain.double.remote(2), plain.name.remote("!")]) == [4, "Plain!"]
+
+    def test_time_limit_ends_a_function_with_faults(self):
+        with faults(delay(of="spin", seconds=0)), pytest.raises(zray.exceptions.TaskTimeoutError):
+            zray.get(spin.remote(), timeout=5)
 
     def test_delay_is_of_each_begin_or_of_one(self):
         with faults(delay(of="square", seconds=0.2), delay(of="later", seconds=0.2, on_call=2)) as injected:

@@ -44,8 +44,9 @@ class Plan(changed_code.Change):
         for full in names:
             owner, _, method = full.rpartition(".")
             function = inspect.getattr_static(target, method, None) if owner == name else None
-            if inspect.isroutine(function) and callable(function):
-                methods[method] = wrapped(function, functools.partial(Begin, self, full))
+            if is_method(function):
+                begin = functools.partial(Begin, self, full)
+                methods[method] = in_kind(function, functools.partial(wrapped, begin=begin))
         if not methods:
             return target
         own = {"__module__": target.__module__, "__qualname__": target.__qualname__, "__doc__": target.__doc__}
@@ -86,6 +87,18 @@ class Begin:
                     self._tell(fault)
                 if fault.kind == "kill_worker":
                     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def is_method(member: Any) -> bool:
+    """Return whether a member of a class, as the class holds it, is a method."""
+    return isinstance(member, (staticmethod, classmethod)) or (inspect.isroutine(member) and callable(member))
+
+
+def in_kind(member: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
+    """Return a method of a class with its function wrapped: a static one stays static."""
+    if isinstance(member, (staticmethod, classmethod)):
+        return type(member)(wrap(member.__func__))
+    return wrap(member)
 
 
 def wrapped(function: Callable[..., Any], begin: Callable[[], Begin]) -> Callable[..., Any]:

@@ -38,7 +38,7 @@ ENTRANCES = frozenset(
 )  # fmt: skip
 
 # Libraries on the public API: what they call of others' code may be interrupted, as user code that workers call.
-LIBRARIES = ("zray.util.",)
+LIBRARIES = ("zray.util.", "zray.testing.")
 
 _is_sent_again = False  # a repeated signal is on its way
 _is_again = False  # the next signal is a repeated one
