@@ -36,7 +36,7 @@ class Numbers(click.ParamType):
         return numbers
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option(
     "--workers", type=Numbers(), default="1,2,4", show_default=True, metavar="N,N...", help="CPUs of each run."
 )

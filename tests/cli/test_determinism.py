@@ -151,7 +151,7 @@ def test_first_task_that_draws_is_named_with_the_reason(tmp_path):
     [
         ("import zray\nzray.init(address='auto')", "joins a session at 'auto'"),
         ("import zray\nzray.init(local_mode=True)", "local mode, which has no workers"),
-        ("raise ValueError('of mine')", "fails in each run, with exit status 1"),
+        ("raise ValueError('of mine')", "fails in each run: it ends with exit status 1"),
     ],
 )
 def test_program_that_cannot_be_compared_is_refused_in_words(text, words, tmp_path):

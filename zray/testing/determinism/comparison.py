@@ -74,7 +74,7 @@ def compare(here: Tree, there: Tree, mentions: list[str] | None = None) -> Compa
     for number in range(max(len(here.sessions), len(there.sessions))):
         if number >= min(len(here.sessions), len(there.sessions)):
             counts = f"{len(here.sessions)} sessions", f"{len(there.sessions)} sessions"
-            walk.note(Difference("sessions", here=counts[0], there=counts[1], order=walk.order))
+            found.first = found.first or Difference("sessions", here=counts[0], there=counts[1], order=walk.order)
             break
         walk.through(here.sessions[number], there.sessions[number])
     return found
@@ -86,12 +86,6 @@ class _Walk:
     def __init__(self, here: Tree, there: Tree, found: Comparison, mentions: list[str]) -> None:
         self.here, self.there, self.found, self.mentions = here, there, found, mentions
         self.order = 0
-
-    def note(self, difference: Difference) -> None:
-        """Keep the first difference."""
-        if self.found.first is None:
-            difference.order = self.order
-            self.found.first = difference
 
     def through(self, here: list[Task], there: list[Task]) -> None:
         """Walk through the tasks of a session."""
@@ -142,11 +136,11 @@ class _Walk:
         if a is None or b is None:
             self._absent(a, b)
         elif a.is_lost or b.is_lost:
-            self.note(self._of("killed", a, b, _said(a), _said(b)))
+            self.note("killed", a, b, _said(a), _said(b))
         elif a.ending is None or b.ending is None:
             self.found.unfinished += (a.ending is None) != (b.ending is None)
         elif a.ending.arguments != b.ending.arguments:
-            self.note(self._of("arguments", a, b, "", ""))
+            self.note("arguments", a, b, "", "")
         else:
             self._compare(a, a.ending, b, b.ending)
 
@@ -154,35 +148,37 @@ class _Walk:
         task = a or b
         assert task is not None
         here, there = ("submitted" if each is not None else "not submitted" for each in (a, b))
-        self.note(self._of("submissions", task, task, here, there))
+        self.note("submissions", task, task, here, there)
 
     def _compare(self, a: Task, one: Ending, b: Task, two: Ending) -> None:
         if INCOMPARABLE in (one.arguments, *one.values, *two.values):
             self.found.incomparable += 1
         if one.error != two.error:
-            self.note(self._of("error", a, b, _said(a), _said(b)))
+            self.note("error", a, b, _said(a), _said(b))
             return
         if (place := _differing(one, two)) is not None:
             kind = "items" if one.is_generator else "value"
-            self.note(self._of(kind, a, b, _said(a, place), _said(b, place)))
+            self.note(kind, a, b, _said(a, place), _said(b, place))
             return
         for task in (a, b):
             for each in task.endings[:-1]:
                 last = task.endings[-1]
                 place = _differing(each, last)
                 if each.arguments == last.arguments and each.error == last.error and place is not None:
-                    self.note(self._of("attempts", a, b, _text(each, place), _text(last, place)))
+                    self.note("attempts", a, b, _text(each, place), _text(last, place))
                     return
 
-    def _of(self, kind: str, a: Task, b: Task, here: str, there: str) -> Difference:
-        """Return a difference of two tasks, with likely reasons."""
+    def note(self, kind: str, a: Task, b: Task, here: str, there: str) -> None:
+        """Keep the first difference, with likely reasons."""
+        if self.found.first is not None:
+            return
         if a.parent is not None:
             siblings = a.parent.children
         else:
             siblings = next((tasks for tree in (self.here, self.there) for tasks in tree.sessions if a in tasks), [a])
         named = [task.number for task in siblings if task.name == a.name]
         index = named.index(a.number) + 1 if a.number in named else 0
-        difference = Difference(kind, a.name, index, len(named), a.site, _path(a), here, there)
+        difference = Difference(kind, a.name, index, len(named), a.site, _path(a), here, there, order=self.order)
         if kind in ("arguments", "submissions"):
             if a.parent is None:
                 difference.hints = hints_of_program(self.here, self.there, self.mentions)
@@ -190,7 +186,7 @@ class _Walk:
                 difference.hints = hints_of_task(self.here, a.parent, self.there, b.parent or a.parent)
         else:
             difference.hints = hints_of_task(self.here, a, self.there, b)
-        return difference
+        self.found.first = difference
 
 
 def _path(task: Task) -> list[str]:

@@ -17,7 +17,7 @@ import xxhash
 from ...api.actor_handle import ActorHandle, ActorMethod
 from ...object_ref import ObjectRef
 
-__all__ = ["INCOMPARABLE", "digest", "shown", "unordered"]
+__all__ = ["INCOMPARABLE", "clean", "digest", "shown", "unordered"]
 
 # The digest of a value that cannot be pickled: the value is compared with nothing.
 INCOMPARABLE = "?"
@@ -120,7 +120,13 @@ def unordered(value: Any) -> str:
 def shown(value: Any) -> str:
     """Return a value in a few characters, for people."""
     try:
-        text = " ".join(_short.repr(value).split())
+        return clean(_short.repr(value), SHOWN_MAX)
     except Exception:
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= SHOWN_MAX else f"{text[: SHOWN_MAX - 3]}..."
+        return f"<{type(value).__name__}>"
+
+
+def clean(text: str, length: int) -> str:
+    """Return a text as one line of at most so many characters, all of which can be encoded."""
+    text = " ".join(text[: 4 * length].split())
+    text = text if len(text) <= length else f"{text[: length - 3]}..."
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from ...api import sessions
 from .records import Program, Refusal, Session
 from .wrapping import Place, Watch, place_of, sources_drawn, sources_now
 
-__all__ = ["COMMAND", "main"]
+__all__ = ["COMMAND", "prepared"]
 
 # The folder of the command is no place to import from: `python PROGRAM` has that of the program.
-COMMAND = "import sys; del sys.path[0]; from zray.testing.determinism.program import main; main()"
+# No frame of zray's lies below the program: an interrupt would wait until that has returned.
+COMMAND = "import sys; del sys.path[0]; from zray.testing.determinism.program import prepared; exec(*prepared())"
 
 
-def main() -> None:
-    """Run a program.  Arguments: the orders of the run as JSON, the program, its arguments."""
+def prepared() -> tuple[CodeType, dict[str, Any]]:
+    """Return the code of the program and its namespace, for exec().
+
+    The arguments of this process are the orders of the run as JSON, the program, and its arguments.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)  # the command interrupts this process
     orders = json.loads(sys.argv[1])
@@ -32,15 +37,13 @@ def main() -> None:
     path = os.path.abspath(sys.argv[0])
     sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
     with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec", dont_inherit=True)
+        code: CodeType = compile(file.read(), path, "exec", dont_inherit=True)
     module = ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=builtins, __spec__=None)
     sys.modules["__main__"] = module
     before = sources_now()
-    try:
-        exec(code, module.__dict__)
-    finally:
-        place.writer.write(Program(sources_drawn(before)))
+    atexit.register(lambda: place.writer.write(Program(sources_drawn(before))))
+    return code, module.__dict__
 
 
 class Sessions:

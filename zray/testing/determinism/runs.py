@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from .comparison import Comparison, Difference, compare
@@ -150,7 +151,7 @@ def run_all(plan: Plan, tell: Callable[[str], None]) -> Verdict:
             found.append((run, comparison.first))
     assert first is not None
     if all(run.status != 0 for run in verdict.runs) and len({run.status for run in verdict.runs}) == 1:
-        raise Refused(f"The program fails in each run, {_status(first.run.status)}.\n{first.run.errors}".rstrip())
+        raise Refused(f"The program fails in each run: it {_status(first.run.status)}.\n{first.run.errors}".rstrip())
     _choose(verdict, found)
     _note(verdict, comparisons)
     return verdict
@@ -211,7 +212,7 @@ def _mentions(path: str) -> list[str]:
 
 def _run(plan: Plan, run: Run, kills: dict[int, str]) -> Result:
     """Run the program once."""
-    with tempfile.TemporaryDirectory(prefix="zray-determinism-") as folder:
+    with _folder() as folder:
         with open(os.path.join(folder, "counts"), "w") as file:
             file.write("{}")
         orders = json.dumps({"folder": folder, "num_cpus": run.workers, "kills": kills})
@@ -237,6 +238,18 @@ def _run(plan: Plan, run: Run, kills: dict[int, str]) -> Result:
         run.happened = [f"{kill.name}, {kill.when} (task {kill.task})" for kill in tree.kills]
         with open(paths[0], "rb") as file:
             return Result(run, tree, file.read(OUTPUT_BYTES_MAX))
+
+
+@contextmanager
+def _folder() -> Iterator[str]:
+    """A folder for the files of a run."""
+    folder = tempfile.mkdtemp(prefix="zray-determinism-")
+    try:
+        yield folder
+    finally:
+        ended = f"{folder}-ended"
+        os.rename(folder, ended)  # a process that has not ended yet makes no further files
+        shutil.rmtree(ended)
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
@@ -265,8 +278,8 @@ def _tail(path: str) -> str:
 
 def _status(status: int | None) -> str:
     if status is None:
-        return "which takes too long (--timeout)"
-    return f"by signal {-status}" if status < 0 else f"with exit status {status}"
+        return "takes too long (--timeout)"
+    return f"ends by signal {-status}" if status < 0 else f"ends with exit status {status}"
 
 
 def _outcome(first: Result, other: Result, plan: Plan) -> list[str]:
@@ -274,8 +287,8 @@ def _outcome(first: Result, other: Result, plan: Plan) -> list[str]:
     found = []
     number = other.run.number
     if first.run.status != other.run.status:
-        words = [f"run {each.run.number} ends {_status(each.run.status)}" for each in (first, other)]
-        failed = next((each.run for each in (first, other) if each.run.status != 0), None)
+        words = [f"run {each.run.number} {_status(each.run.status)}" for each in (first, other)]
+        failed = next((each.run for each in (first, other) if each.run.status), None)
         last = failed.errors.rpartition("\n")[2] if failed is not None else ""
         found.append(f"Exit status: {', '.join(words)}.  {last}".rstrip())
     elif first.output != other.output and not plan.ignores_output:

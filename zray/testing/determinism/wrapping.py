@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from types import CodeType
 from typing import Any
 
@@ -21,7 +22,8 @@ from ...host import context
 from ...object_ref import ObjectRef
 from ...store.folding import OWN_FOLDER
 from ..ledger import Ledger
-from .digests import digest, shown, unordered
+from ..wrapping import in_kind, is_method
+from .digests import clean, digest, shown, unordered
 from .hints import TELLING
 from .records import Ending, Kill, Submission, Writer
 
@@ -32,6 +34,7 @@ PARTS_MAX = 16
 ITEMS_MAX = 10_000
 SHOWN_MAX = 16
 TEXT_MAX = 200
+PATH_MAX = 4_096
 
 
 class Watch(changed_code.Change):
@@ -58,14 +61,15 @@ class Watch(changed_code.Change):
         if _is_own(target):
             return target
         if not inspect.isclass(target):
-            return wrapped(target, functools.partial(place.run_of, name, mentions_of(target)))
+            return wrapped(target, functools.partial(place.run_of, name, mentions_of(target), 0))
         methods = {}
         for method in dir(target):
             function = inspect.getattr_static(target, method)
-            is_plain = not method.startswith("__") or method == "__init__"
-            if is_plain and inspect.isfunction(function):
-                begin = functools.partial(place.run_of, f"{name}.{method}", mentions_of(function))
-                methods[method] = wrapped(function, begin)
+            is_of_users = function is not object.__init__ if method == "__init__" else not method.startswith("__")
+            if is_of_users and is_method(function):
+                is_static = isinstance(function, staticmethod)
+                begin = functools.partial(place.run_of, f"{name}.{method}", mentions_of(function), int(not is_static))
+                methods[method] = in_kind(function, functools.partial(wrapped, begin=begin))
         own = {"__module__": target.__module__, "__qualname__": target.__qualname__, "__doc__": target.__doc__}
         metaclass: Any = type(target)
         return metaclass(target.__name__, (target,), {**own, **methods})
@@ -89,7 +93,7 @@ class Place:
         self.watch = watch
         self.writer = Writer(watch.folder)
         self.ledger = Ledger(watch.folder)
-        self.open: set[str] = set()  # tasks
+        self.open: set[Any] = set()  # calls that run
         self.kills = dict(watch.kills)  # those that no process has taken, as far as this one knows
         self.has_begun = False
 
@@ -101,16 +105,21 @@ class Place:
                 cls.remote = _noted(cls.remote, self.writer)  # type: ignore[method-assign]
         changed_code.begin(self.watch)
 
-    def run_of(self, name: str, mentions: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run | None:
-        """Return the run that begins; None: a call inside of a run, or in a thread that has outlived its task."""
+    def run_of(
+        self, name: str, mentions: list[str], left_out: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Run | None:
+        """Return the run that begins; None: a call inside of a run, or in a thread that has outlived its task.
+
+        left_out: number of first arguments that are no part of the call: the actor.
+        """
         facts = get_runtime_context()
-        task_id = facts.get_task_id() or ""
-        if task_id in self.open or facts.get_task_function_name() != name:
+        call = facts._call
+        if call is None or call in self.open or facts.get_task_function_name() != name:
             return None
-        actor = facts.get_actor_id() or ""
-        if actor:
-            args = args[1:]  # without the actor
-        return Run(self, Ending(task_id, name, digest((args, kwargs)), actor=actor, mentions=mentions))
+        task_id = facts.get_task_id() or ""
+        ending = Ending(task_id, name, digest((args[left_out:], kwargs)), actor=facts.get_actor_id() or "")
+        ending.mentions = mentions
+        return Run(self, call, ending)
 
     def due(self, ending: Ending) -> Callable[[str], None]:
         """Count a begin.  Returns a function that ends this process if that is asked for."""
@@ -150,9 +159,9 @@ class Place:
 class Run:
     """A run of a task: its line is written when it ends."""
 
-    def __init__(self, place: Place, ending: Ending) -> None:
-        self.place, self.ending = place, ending
-        self.place.open.add(ending.task)
+    def __init__(self, place: Place, call: Any, ending: Ending) -> None:
+        self.place, self.call, self.ending = place, call, ending
+        self.place.open.add(call)
         self.before = sources_now()
         self.strike = place.due(ending)
         self.strike("begin")
@@ -188,7 +197,8 @@ class Run:
             cause = getattr(error, "cause", None)  # of the task that failed first
             told = cause if isinstance(cause, BaseException) else error
             self.ending.error = type(told).__name__
-            self.ending.error_text = str(told).partition("\n")[0][:TEXT_MAX]
+            with suppress(Exception):  # code of the user's
+                self.ending.error_text = clean(str(told).partition("\n")[0], TEXT_MAX)
         self.end()
 
     def end(self) -> None:
@@ -198,7 +208,7 @@ class Run:
         runtime: Any = context.runtime
         if runtime is not None and runtime.facts.seed is None and runtime.submitter().random is not None:
             ending.drew.append("zray.rng")
-        self.place.open.discard(ending.task)
+        self.place.open.discard(self.call)
         self.place.writer.write(ending)
         self.strike("end")
 
@@ -241,7 +251,7 @@ def _site() -> str:
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(OWN_FOLDER):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return f"{clean(frame.f_code.co_filename, PATH_MAX)}:{frame.f_lineno}"
 
 
 def sources_now() -> dict[str, Any]:
