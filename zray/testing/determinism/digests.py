@@ -28,7 +28,17 @@ UNORDERED_MAX = 1_000
 REFS = (ObjectRef, ActorHandle, ActorMethod)
 NAMED = (FunctionType, BuiltinFunctionType, type, ModuleType)
 
-_short = reprlib.Repr()
+# Packages whose values take milliseconds to be shown.
+SLOW = ("pandas", "polars", "pyarrow", "torch")
+
+
+class _Repr(reprlib.Repr):
+    def repr_instance(self, x: Any, level: int) -> str:
+        kind = type(x)
+        return f"<{kind.__name__}>" if kind.__module__.partition(".")[0] in SLOW else super().repr_instance(x, level)
+
+
+_short = _Repr()
 _short.maxstring = _short.maxother = SHOWN_MAX
 _short.maxlong = SHOWN_MAX
 
