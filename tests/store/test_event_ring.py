@@ -7,8 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zray.ids import put_id, return_id
 from zray.store import event_ring
-from zray.store.event_ring import COUNT_MAX, RECORDS_AT, EventRing, Kind, Outcome, read_ring, reserved_bytes
+from zray.store.event_ring import (
+    COUNT_MAX,
+    NEEDS_MAX,
+    NUMBER_MAX,
+    PUT_BIT,
+    RECORDS_AT,
+    EventRing,
+    Kind,
+    Outcome,
+    read_ring,
+    reserved_bytes,
+)
 from zray.store.segment import SHARED_MEMORY_FOLDER, SegmentFullError, event_rings_of, unlink, unlink_session
 
 SESSION = f"ringtest{os.getpid()}"
@@ -35,7 +47,8 @@ def test_record_is_read_as_it_was_written(ring):
     found = content(ring)
     (event,) = found.events
     assert (found.pid, found.label, found.lost) == (os.getpid(), "worker 3", 0)
-    assert event == (Kind.CALL, TASK, 12.5, 12.75, 14.75, 15.0, "Keeper.add", "OSError", Outcome.FAILED, 2, 7, 0, ())
+    times, words = (12.5, 12.75, 14.75, 15.0), ("Keeper.add", "OSError", Outcome.FAILED, 2, 7)
+    assert event == (Kind.CALL, TASK, *times, *words, 0, (), (), (), 0, "", 0, 0)
 
 
 def test_names_have_one_number_each_and_the_last_space_is_for_other(ring):
@@ -69,6 +82,46 @@ def test_dependencies_belong_to_the_run_before(ring):
     ring.add(Kind.TASK, TASK, 2.0, 0, 0, 0, 0)
     first, second = content(ring).events
     assert first.dependencies == tuple(makers) and second.dependencies == ()
+
+
+def test_arguments_have_places_among_the_values_of_their_tasks(ring):
+    ring.add(Kind.TASK, TASK, 1.0, 0, 0, 0, 0)
+    ring.add_dependencies([return_id(TASK, 3), put_id(TASK, 2), return_id(TASK, 1), put_id(TASK, 1 << 20)])
+    (event,) = content(ring).events
+    assert event.dependencies == (TASK,) * 4
+    assert event.places == (3, PUT_BIT | 2, 1, PUT_BIT | NUMBER_MAX)
+
+
+def test_needs_belong_to_the_wait_before_and_consecutive_tasks_are_together(ring):
+    children = [TASK[:10] + number.to_bytes(6, "big") for number in range(20)]
+    ring.add(Kind.WAIT, TASK, 1.0, 1.0, 2.0, 2.0, 0)
+    ring.add_needs([return_id(child, 1) for child in children], 4)
+    ring.add(Kind.GET, TASK, 3.0, 3.0, 4.0, 4.0, 0)
+    ring.add_needs([return_id(children[number], 1) for number in (2, 3, 4, 9, 10, 1)], 6)
+    ring.add(Kind.GET, TASK, 5.0, 5.0, 6.0, 6.0, 0)
+    wait, get, other = content(ring).events
+    assert wait.needs == ((children[0], 1, 20),) and wait.wanted == 4
+    assert get.needs == ((children[2], 1, 3), (children[9], 1, 2), (children[1], 1, 1)) and get.wanted == 6
+    assert other.needs == ()
+
+
+def test_wait_for_very_many_values_is_recorded_in_few_records(ring):
+    ids = [return_id(TASK[:10] + number.to_bytes(6, "big"), 1) for number in range(10_000)]
+    ring.add(Kind.GET, TASK, 1.0, 1.0, 2.0, 2.0, 0)
+    ring.add_needs(ids[::3], len(ids[::3]))
+    ring.add(Kind.GET, TASK, 1.0, 1.0, 2.0, 2.0, 0)
+    ring.add_needs([each for number, each in enumerate(ids) if number % 50 != 1], 9_800)
+    few, dense = content(ring).events
+    assert len(few.needs) == NEEDS_MAX and few.wanted == 3_334
+    assert dense.needs == ((ids[0][:16], 1, 10_000),) and dense.wanted == 9_800
+
+
+def test_names_have_requests_behind_them_that_readers_of_names_do_not_see(ring):
+    ring.add(Kind.TASK, TASK, 1.0, 0, 0, 0, ring.number_of("fit\0CPU:20000,GPU:5000"))
+    (event,) = content(ring).events
+    assert (event.name, event.request) == ("fit", "CPU:20000,GPU:5000")
+    with open(SHARED_MEMORY_FOLDER + ring.name, "rb") as file:
+        assert list(event_ring.names_of(file.read())) == ["fit"]
 
 
 def test_dependencies_without_their_run_are_left_out(ring):

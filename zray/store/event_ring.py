@@ -10,7 +10,10 @@ copies the ring, and removes its name.  The layout, little-endian:
 
 A record has a task id, four times on the monotonic clock, two numbers of names, a kind, an outcome, an attempt, a lane,
 and its serial number.  Pages are reserved before they are written: a
-full machine ends the recording, not the process.
+full machine ends the recording, not the process.  Readers of an older version leave out kinds that they do not know.
+
+The name of a function may be followed by a zero byte and what its runs request, as "CPU:20000,GPU:5000", in units of
+wire/task_spec.py.  Without it, a task requests one CPU.
 """
 
 from __future__ import annotations
@@ -21,10 +24,19 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from ..ids import (
+    COUNTER_BYTES,
+    PARENT_HASH_BYTES,
+    PUT_INDEX_FIRST,
+    TASK_ID_BYTES,
+    counter_of,
+    index_of,
+    task_of,
+)
 from .segment import Segment, event_ring_name, unlink
 
 __all__ = [
@@ -32,9 +44,11 @@ __all__ = [
     "Event",
     "EventRing",
     "Kind",
+    "Need",
     "Outcome",
     "RingContent",
     "names_of",
+    "place_of",
     "read_ring",
     "reserved_bytes",
 ]
@@ -44,7 +58,7 @@ HEADER = struct.Struct("<8sQdIH")
 RESERVED_AT = 24  # in the header
 RECORD = struct.Struct("<16sddddHHBBBBQ")
 DEPENDENCIES = struct.Struct(
-    "<16s16s16s4xBBBBQ"
+    "<16s16s16sHHBBHQ"
 )  # of a record of the same size: kind and serial number at the same places
 WHOLE = struct.Struct("<16sddddQQ")  # the same record, with the fields from the name to the lane in one number
 KIND_AT, SERIAL_AT = 52, 56  # in a record
@@ -61,8 +75,13 @@ OTHER = 0  # the number of names beyond those that fit
 LABEL_BYTES_MAX = 1_000
 # Longer times are no times; a process submits fewer tasks at a time.
 SECONDS_MAX = 1e12
-# Dependencies that are recorded of one run.
-DEPENDENCIES_MAX = 64
+# Dependencies that are recorded of one run, and needs of one wait.
+DEPENDENCIES_MAX = NEEDS_MAX = 64
+# Objects of a wait that are looked at one by one; of more, the first and the last one stand for what is between them.
+LOOKS_MAX = 256
+REQUEST_MARK = "\0"  # between a name and a request
+# Places of objects among those of their task: numbers of returns from 1 on, and of puts, with this bit.
+PUT_BIT, NUMBER_MAX = 0x8000, 0x7FFF
 
 
 class Kind(IntEnum):
@@ -78,6 +97,8 @@ class Kind(IntEnum):
     SPAN = 7  # of the program: `zray.profile(name)`
     SUBMIT = 8  # of tasks with consecutive ids; `read` is their number
     DEPENDENCIES = 9  # of the run before
+    NEEDS = 10  # what the wait before has waited for: returns of tasks with consecutive ids; `read` is their number
+    SIZE = 11  # of a value in the store: `read` is its bytes, `end` its place
 
 
 class Outcome(IntEnum):
@@ -88,12 +109,22 @@ class Outcome(IntEnum):
     CANCELLED = 2
 
 
+class Need(NamedTuple):
+    """Objects that a wait has waited for: those at one place of so many tasks with consecutive ids."""
+
+    first: bytes
+    place: int
+    tasks: int
+
+
 class Event(NamedTuple):
     """A record of a ring, with its names.
 
     begin, read, end, stored: seconds, on the monotonic clock of the machine; of a run: when it began, had its
     arguments, had run, and had stored its results.  tasks: of submissions: the number of tasks.  dependencies: ids of
-    the tasks that made its arguments.
+    the tasks that made its arguments.  places: of these arguments among the objects of their tasks (place_of); 0:
+    unknown.  needs: what a wait has waited for.  wanted: how many of them.  request: resources of a run, as text; "":
+    the default.  size, place: of a value in the store.
     """
 
     kind: Kind
@@ -109,6 +140,12 @@ class Event(NamedTuple):
     lane: int
     tasks: int = 0
     dependencies: tuple[bytes, ...] = ()
+    places: tuple[int, ...] = ()
+    needs: tuple[Need, ...] = ()
+    wanted: int = 0
+    request: str = ""
+    size: int = 0
+    place: int = 0
 
 
 class RingContent(NamedTuple):
@@ -211,14 +248,21 @@ class EventRing:
         if serial < self.limit or (place := self.reserved(serial, place)):
             WHOLE.pack_into(self.memory, place, task_id, begin, read, end, stored, facts, serial)
 
-    def add_dependencies(self, task_ids: list[bytes]) -> None:
-        """Write the dependencies of the run that was recorded last by this thread."""
-        for begin in range(0, min(len(task_ids), DEPENDENCIES_MAX), 3):
-            some = task_ids[begin : begin + 3]
+    def add_dependencies(self, object_ids: Sequence[bytes]) -> None:
+        """Write the arguments of the run that was recorded last by this thread."""
+        for begin in range(0, min(len(object_ids), DEPENDENCIES_MAX), 3):
+            some = object_ids[begin : begin + 3]
             serial, place = self.next_record()
             if serial < self.limit or (place := self.reserved(serial, place)):
-                padded = (*some, b"", b"")[:3]
-                DEPENDENCIES.pack_into(self.memory, place, *padded, Kind.DEPENDENCIES, len(some), 0, 0, serial)
+                ids = (*some, b"", b"")[:3]  # their first bytes are those of their tasks
+                first, second, third = (place_of(object_id) if object_id else 0 for object_id in ids)
+                kind = Kind.DEPENDENCIES
+                DEPENDENCIES.pack_into(self.memory, place, *ids, first, second, kind, len(some), third, serial)
+
+    def add_needs(self, object_ids: Sequence[bytes], wanted: int) -> None:
+        """Write what the wait that was recorded last by this thread has waited for."""
+        for first, place, count in needs_of(object_ids):
+            self.add(Kind.NEEDS, first, float(wanted), float(count), float(place), 0.0, 0)
 
     def reserved(self, serial: int, place: int) -> int:
         """Return the place of a record, with reserved pages; 0: there are none.
@@ -261,16 +305,15 @@ def read_ring(data: bytes) -> RingContent | None:
     if magic != MAGIC or not 0 <= offset <= SECONDS_MAX:
         return None
     label = data[HEADER.size : HEADER.size + min(length, LABEL_BYTES_MAX)].decode("utf-8", "replace")
-    names = ["(other)", *names_of(data)]
+    texts = ["(other)", *_texts_of(data)]
     records = sorted(_records(data))
     events: list[Event] = []
     before = -2
     for serial, place in records:
         kind = data[place + KIND_AT]
-        if kind == Kind.DEPENDENCIES:
+        if kind in (Kind.DEPENDENCIES, Kind.NEEDS):
             if serial == before + 1 and events:
-                *ids, _, count, _, _, _ = DEPENDENCIES.unpack_from(data, place)
-                events[-1] = events[-1]._replace(dependencies=(*events[-1].dependencies, *ids[:count]))
+                events[-1] = _with_part(events[-1], kind, data, place)
                 before = serial
             continue
         before = serial
@@ -278,26 +321,82 @@ def read_ring(data: bytes) -> RingContent | None:
         if not all(0 <= each <= SECONDS_MAX for each in times):  # a record that is being written
             continue
         begin, read, end, stored = times
+        plain, _, request = (texts[name] if name < len(texts) else texts[0]).partition(REQUEST_MARK)
         events.append(
             Event(
                 Kind(kind),
                 task_id,
                 begin,
-                *((begin, begin, begin) if kind == Kind.SUBMIT else (read, end, stored)),
-                name=names[name] if name < len(names) else names[0],
-                error=names[error] if 0 < error < len(names) else "",
+                *((begin, begin, begin) if kind in (Kind.SUBMIT, Kind.SIZE) else (read, end, stored)),
+                name=plain or texts[0],
+                error=texts[error] if 0 < error < len(texts) else "",
                 outcome=Outcome(outcome) if outcome <= Outcome.CANCELLED else Outcome.FAILED,
                 attempt=attempt,
                 lane=lane,
                 tasks=int(read) if kind == Kind.SUBMIT else 0,
+                request=request,
+                size=int(read) if kind == Kind.SIZE else 0,
+                place=int(end) & 0xFFFF if kind == Kind.SIZE else 0,
             )
         )
     lost = max(records[-1][0] + 1 - len(records), 0) if records else 0
     return RingContent(pid, offset, label, events, lost)
 
 
+def _with_part(event: Event, kind: int, data: bytes, place: int) -> Event:
+    """The event before, with a record that goes on with it."""
+    if kind == Kind.NEEDS:
+        first, wanted, count, index, *_ = RECORD.unpack_from(data, place)
+        if not (0 <= wanted <= SECONDS_MAX and 0 <= count <= SECONDS_MAX and 0 <= index <= SECONDS_MAX):
+            return event
+        needs = (*event.needs, Need(first, int(index) & 0xFFFF, int(count)))
+        return event._replace(needs=needs, wanted=int(wanted))
+    *ids, first, second, _, count, third, _ = DEPENDENCIES.unpack_from(data, place)
+    return event._replace(
+        dependencies=(*event.dependencies, *ids[:count]), places=(*event.places, *(first, second, third)[:count])
+    )
+
+
+def place_of(object_id: bytes) -> int:
+    """The place of an object among those of its task: the number of a return or of a put, with PUT_BIT."""
+    number = index_of(object_id)
+    if number >= PUT_INDEX_FIRST:
+        return min(number - PUT_INDEX_FIRST, NUMBER_MAX) | PUT_BIT
+    return min(number, NUMBER_MAX)
+
+
+def needs_of(object_ids: Sequence[bytes]) -> list[Need]:
+    """The objects of a wait, those of consecutive tasks together.
+
+    Of very many, tasks between the first and the last one may be among them that the wait was not for.
+    """
+    first, last = object_ids[0], object_ids[-1]
+    count = counter_of(task_of(last)) - counter_of(task_of(first)) + 1
+    is_alike = first[:PARENT_HASH_BYTES] == last[:PARENT_HASH_BYTES] and index_of(first) == index_of(last)
+    # Returns of a loop, as they nearly always are; or those of a long one that are still missing.
+    if is_alike and (count == len(object_ids) or LOOKS_MAX < len(object_ids) < count < 2 * len(object_ids)):
+        return [Need(task_of(first), place_of(first), count)]
+    found: list[Need] = []
+    following = b""
+    for object_id in object_ids[:LOOKS_MAX]:
+        if object_id == following:
+            found[-1] = found[-1]._replace(tasks=found[-1].tasks + 1)
+        elif len(found) == NEEDS_MAX:
+            break
+        else:
+            found.append(Need(task_of(object_id), place_of(object_id), 1))
+        number = (counter_of(task_of(object_id)) + 1) % (1 << 8 * COUNTER_BYTES)
+        following = object_id[:PARENT_HASH_BYTES] + number.to_bytes(COUNTER_BYTES, "big") + object_id[TASK_ID_BYTES:]
+    return found
+
+
 def names_of(data: bytes) -> Iterator[str]:
     """The names of a ring, in the order of their numbers from 1 on."""
+    return (text.partition(REQUEST_MARK)[0] for text in _texts_of(data))
+
+
+def _texts_of(data: bytes) -> Iterator[str]:
+    """The names of a ring, with requests."""
     place = NAMES_AT
     while place + LENGTH.size < RECORDS_AT:
         (length,) = LENGTH.unpack_from(data, place)
@@ -310,5 +409,5 @@ def names_of(data: bytes) -> Iterator[str]:
 def _records(data: bytes) -> Iterator[tuple[int, int]]:
     """The serial number and the place of each record."""
     for place in range(RECORDS_AT, len(data) - RECORD.size + 1, RECORD.size):
-        if Kind.NONE < data[place + KIND_AT] <= Kind.DEPENDENCIES:
+        if Kind.NONE < data[place + KIND_AT] <= Kind.SIZE:
             yield int.from_bytes(data[place + SERIAL_AT : place + RECORD.size], "little"), place

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ...ids import PARENT_HASH_BYTES, SALT_BYTES, counter_of, task_of
-from ...store.event_ring import WHOLE, EventRing, Kind, Outcome
+from ...ids import PARENT_HASH_BYTES, SALT_BYTES, TASK_ID_BYTES, counter_of
+from ...store.event_ring import NAME_BYTES_MAX, REQUEST_MARK, WHOLE, EventRing, Kind, Outcome, place_of
+from ...wire.task_spec import DEFAULT_OPTIONS, parse_options
 
 if TYPE_CHECKING:
     from ...wire.task_spec import TaskSpec
@@ -80,7 +81,7 @@ class EventLog:
             if serial < ring.limit or (place := ring.reserved(serial, place)):
                 pack_into(memory, place, spec.task_id, begin, read, end, stored, facts, serial)
             if spec.deps:
-                ring.add_dependencies([task_of(object_id) for object_id in spec.deps])
+                ring.add_dependencies(spec.deps)
 
         return ran_well
 
@@ -94,21 +95,31 @@ class EventLog:
         stored: float,
         error: BaseException | None = None,
         lane: int = 0,
+        request: Mapping[str, int] | None = None,
     ) -> None:
-        """Record a run: when it began, had its arguments (0.0: never), had run, and had stored its results."""
+        """Record a run: when it began, had its arguments (0.0: never), had run, and had stored its results.
+
+        request: resources of an actor, with its constructor.
+        """
         key = spec.function_id + spec.options
-        name = (self.facts.get(key) or self._facts_of(key, spec)) & _NAME_BITS
+        if request is None:
+            name = (self.facts.get(key) or self._facts_of(key, spec)) & _NAME_BITS
+        else:
+            name = self.ring.number_of(_with_request(self.name_of(spec) if self.name_of is not None else "", request))
         failed, outcome = 0, Outcome.FINISHED
         if error is not None:
             failed, outcome = self.ring.number_of(type(error).__name__), _outcome_of(error)
         self.add(kind, spec.task_id, begin, read or end, end, stored, name, failed, outcome, lane=lane)
         if spec.deps:
-            self.ring.add_dependencies([task_of(object_id) for object_id in spec.deps])
+            self.ring.add_dependencies(spec.deps)
 
     def _facts_of(self, key: bytes, spec: TaskSpec) -> int:
         """Return the constant part of the records of a function or method, as WHOLE has it."""
         kind = Kind.TASK if spec.function_id else Kind.CALL
         name = self.name_of(spec) if self.name_of is not None else ""
+        options = parse_options(spec.options)
+        if kind == Kind.TASK and options.resources != DEFAULT_OPTIONS.resources:
+            name = _with_request(name, options.resources)
         if len(self.facts) >= NAMES_MAX:
             self.facts.clear()
         facts = self.facts[key] = self.ring.number_of(name) | kind << 32
@@ -118,6 +129,17 @@ class EventLog:
         """Record a span of a task or of the program, from `begin` until now."""
         end = perf_counter()
         self.add(kind, task_id, begin, begin, end, end, self.ring.number_of(name), lane=self.lane())
+
+    def waited(self, kind: int, task_id: bytes, begin: float, name: str, object_ids: list[bytes], wanted: int) -> None:
+        """Record a wait of a task or of the program, from `begin` until now, and what it was for."""
+        self.span(kind, task_id, begin, name)
+        if object_ids:
+            self.ring.add_needs(object_ids, wanted)
+
+    def wrote(self, object_id: bytes, size: int) -> None:
+        """Record the size of a value that is in the store now."""
+        now = perf_counter()
+        self.add(Kind.SIZE, object_id[:TASK_ID_BYTES], now, float(size), float(place_of(object_id)), now, 0)
 
     def submitted(self, specs: Sequence[TaskSpec]) -> None:
         """Record the submission of tasks, which leave for the node now."""
@@ -137,6 +159,13 @@ class EventLog:
         count = counter_of(last) - counter_of(first) + 1
         if count > 0:
             self.add(Kind.SUBMIT, first, now, float(count), now, now, 0)
+
+
+def _with_request(name: str, request: Mapping[str, int]) -> str:
+    """The name of a function with the resources that its runs request, in the length of a name."""
+    words = REQUEST_MARK + ",".join(f"{key}:{amount}" for key, amount in sorted(request.items()))
+    room = NAME_BYTES_MAX - len(words.encode())
+    return name.encode()[:room].decode("utf-8", "ignore") + words if room > 0 else name
 
 
 def _nothing(*arguments: Any, **options: Any) -> None:

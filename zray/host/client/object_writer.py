@@ -104,6 +104,8 @@ class Writer:
             raise
         finally:
             allocations.pop(object_id, None)
+        if runtime.events is not None:
+            runtime.events.wrote(object_id, serialized.size)
         return place
 
     def _how_made(self, object_id: bytes) -> str:

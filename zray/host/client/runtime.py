@@ -307,7 +307,8 @@ class Runtime:
                 try:
                     self.waiting.for_values(missing, timeout)
                 finally:
-                    self.note_span(Kind.GET, began, "get")
+                    ids = missing if len(missing) == len(refs) else [ref.id for ref in refs]
+                    self.note_wait(Kind.GET, began, "get", ids, len(ids))
             if writable:
                 return [self.value_of(ref.id, writable=True) for ref in refs]
             # `value_of`, inlined for small values: a get of thousands spends as long here as in waiting.
@@ -372,7 +373,7 @@ class Runtime:
         try:
             return self.waiting.until_ready(ids, count, timeout, fetch)
         finally:
-            self.note_span(Kind.WAIT, began, "wait")
+            self.note_wait(Kind.WAIT, began, "wait", ids, count)
 
     def why_late(self, awaited: Sequence[bytes], timeout: float) -> str:
         """Return the text for the error of an expired wait."""
@@ -382,6 +383,11 @@ class Runtime:
         """Record what this thread has done since `began` (of time.perf_counter)."""
         if self.events is not None:
             self.events.span(kind, self.running_task_id(), began, name)
+
+    def note_wait(self, kind: int, began: float, name: str, ids: list[bytes], wanted: int) -> None:
+        """Record a wait of this thread since `began`, for so many of the objects."""
+        if self.events is not None:
+            self.events.waited(kind, self.running_task_id(), began, name, ids, wanted)
 
     def metric_page(self) -> MetricPage | None:
         """Return the page for metrics of this process, made at the first call.  None: there is no memory for it."""

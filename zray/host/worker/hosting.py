@@ -262,9 +262,9 @@ class Hosting:
     ) -> None:
         """Record the run of a call, or of a constructor."""
         end = time.perf_counter()
-        kind = Kind.CONSTRUCTOR if spec is guest.spec else Kind.CALL
+        kind, request = (Kind.CONSTRUCTOR, guest.options.resources) if spec is guest.spec else (Kind.CALL, None)
         assert self.worker.events is not None
-        self.worker.events.ran(kind, spec, began, read, end, end, error, lane)
+        self.worker.events.ran(kind, spec, began, read, end, end, error, lane, request)
 
     def send_soon(self, *, is_last: bool) -> None:
         """Send results at once if nothing else runs here, or if they have waited long enough."""

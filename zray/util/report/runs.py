@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...api.submissions import Submissions
 from ...host.client.event_log import ASYNC_LANE
 from ...ids import PARENT_HASH_BYTES, children_prefix
-from ...store.event_ring import Event, Kind, Outcome, RingContent
+from ...store.event_ring import Event, Kind, Need, Outcome, RingContent
 
 __all__: list[str] = []  # for `zray report`
 
@@ -32,7 +32,7 @@ class Run(NamedTuple):
 
     parent: id of the task that submitted it; PROGRAM: a program did.  submitted: None if unknown.  read, end: when its
     arguments were there, and its code had ended.  stored: when its results were stored.  dependencies: ids of the tasks
-    that made its arguments.
+    that made its arguments.  places, request: as an event has them.  process: node and pid.
     """
 
     task_id: bytes
@@ -48,6 +48,9 @@ class Run(NamedTuple):
     outcome: Outcome = Outcome.FINISHED
     error: str = ""
     dependencies: tuple[bytes, ...] = ()
+    places: tuple[int, ...] = ()
+    request: str = ""
+    process: tuple[str, int] = ("", 0)
 
     @property
     def seconds(self) -> float:
@@ -56,13 +59,15 @@ class Run(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A wait in `get` or `wait`, of a task or of a program (PROGRAM)."""
+    """A wait in `get` or `wait`, of a task or of a program (PROGRAM), for `wanted` of its needs."""
 
     owner: bytes
     begin: float
     end: float
     row: int
     kind: str = "get"
+    needs: tuple[Need, ...] = ()
+    wanted: int = 0
 
 
 class Runs:
@@ -159,11 +164,13 @@ def runs_of(
         for event in sorted(events, key=lambda event: event.begin):
             if event.kind in RUN_KINDS:
                 parent = parents.get(event.task_id[:PARENT_HASH_BYTES], OTHERS)
-                runs.append(_run(event, shift, own.of_run(event), submissions.find(event.task_id), parent))
+                run = _run(event, shift, own.of_run(event), submissions.find(event.task_id), parent)
+                runs.append(run._replace(process=(node, ring.pid)))
             elif event.kind in WAIT_KINDS:
                 owner = waiters.get(event.task_id, OTHERS)
                 begin, until = max(event.begin + shift, 0.0), max(event.begin, event.end) + shift
-                waits.append(Wait(owner, begin, until, own.of_wait(event), WAIT_KINDS[event.kind]))
+                row, kind = own.of_wait(event), WAIT_KINDS[event.kind]
+                waits.append(Wait(owner, begin, until, row, kind, event.needs, event.wanted))
     return Runs(runs, waits, None if end is None else end - start, rows, start)
 
 
@@ -195,6 +202,8 @@ def _run(event: Event, shift: float, row: int, submitted: float | None, parent: 
         event.outcome,
         event.error,
         event.dependencies,
+        event.places,
+        event.request,
     )
 
 
