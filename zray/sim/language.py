@@ -225,6 +225,10 @@ class ExitActor(Struct):
     """End the actor after this call."""
 
 
+class Surroundings(Struct):
+    """Answer: the process of the script, as only the simulator knows."""
+
+
 class IsHere(Struct):
     """Answer: whether the script runs on one of these nodes; none: anywhere."""
 

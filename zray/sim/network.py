@@ -56,9 +56,10 @@ class Connection:
         if stopwatch is not None:
             stopwatch.note(PACK, sum(map(things_in, messages)), begun)
         if self.is_up:
-            self._carry(end, frame)
+            self._carry(end, frame, self.world.bytes_on_line(frame, messages))
 
-    def _carry(self, end: End, frame: bytes) -> None:
+    def _carry(self, end: End, frame: bytes, size: int = 0) -> None:
+        """Have a frame arrive.  size: bytes on the line; 0: those of the frame."""
         if end.is_held:
             end.held.append(frame)
             return
@@ -67,9 +68,9 @@ class Connection:
         home = world.homes.get(end.name)
         if world.options.bandwidth and home is not None:
             # A frame after the other, for all destinations.
-            sent_at = max(sent_at, home.line_is_free_at) + len(frame) / world.bandwidth_of(home.name)
+            sent_at = max(sent_at, home.line_is_free_at) + (size or len(frame)) / world.bandwidth_of(home.name)
             home.line_is_free_at = sent_at
-        end.arrives_at = max(end.arrives_at, sent_at + world.draw_delay())
+        end.arrives_at = max(end.arrives_at, sent_at + world.delay_of(end.name))
         world.call_at(end.arrives_at, self._arrive, end, frame, self.generation)
         if later := world.weather.draw_repeat():
             world.call_at(end.arrives_at + later, self._arrive, end, frame, self.generation)

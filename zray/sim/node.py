@@ -8,6 +8,7 @@ messages are passed as the same objects, as in production: a role that changes a
 from __future__ import annotations
 
 from collections import deque
+from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
 from ..roles import effects as e
@@ -63,6 +64,7 @@ ORDER = (
     ChainClient,  # sends the others' requests to shards
 )
 PAGE = 4096
+MAPPED_BYTES = 1 << 24
 # An endless turn is a loop between roles.
 PASSES_MAX = 1_000
 
@@ -71,14 +73,14 @@ class Arena:
     """Shared memory of a node: bytes by segment, and the reserved pages."""
 
     def __init__(self, *, pages_max: int) -> None:
-        self.segments: dict[int, bytearray] = {}
+        self.segments: dict[int, bytearray | mmap] = {}
         self.pages: set[int] = set()  # membership only
         self.pages_max = pages_max
 
     def reserve(self, offset: int, length: int) -> bool:
         """Have pages for the range; False: the memory is full."""
-        wanted = {page for page in range(offset // PAGE, -(-(offset + length) // PAGE))}
-        if len(self.pages | wanted) > self.pages_max:
+        wanted = set(range(offset // PAGE, -(-(offset + length) // PAGE))) - self.pages
+        if len(self.pages) + len(wanted) > self.pages_max:
             return False
         self.pages |= wanted
         return True
@@ -353,7 +355,9 @@ class Node:
             self._perform_all(role, self._handle(role, sender, message))
 
     def _create_segment(self, role: Role, effect: e.CreateSegment) -> None:
-        self.arena.segments[effect.segment] = bytearray(effect.size)
+        # Pages of a mapping take memory once they are written; tests create thousands of small segments.
+        is_large = effect.size > MAPPED_BYTES
+        self.arena.segments[effect.segment] = mmap(-1, effect.size) if is_large else bytearray(effect.size)
         self._later(role, e.SegmentCreated(effect.segment))
 
     def _reserve_pages(self, role: Role, effect: e.ReservePages) -> None:

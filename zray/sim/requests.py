@@ -508,6 +508,10 @@ def _remove_group(process: Process, top: Activation, request: say.RemoveGroup) -
     process.client.say(RemoveGroup(request.group, "its program has removed it"))
 
 
+def _surroundings(process: Process, top: Activation, request: say.Surroundings) -> None:
+    top.answer = process
+
+
 def _is_here(process: Process, top: Activation, request: say.IsHere) -> None:
     top.answer = not request.names or process.node.name in request.names
 
@@ -541,6 +545,7 @@ ANSWER: dict[type, Any] = {
     say.Close: _close,
     say.ExitActor: _exit_actor,
     say.IsHere: _is_here,
+    say.Surroundings: _surroundings,
     say.MakeGroup: _make_group,
     say.FindGroup: _find_group,
     say.RemoveGroup: _remove_group,

@@ -7,7 +7,7 @@ the same run, message for message, whatever PYTHONHASHSEED is (`trace.digest()`)
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -33,7 +33,7 @@ from .shards import Shards
 from .trace import Trace
 from .transitions import watch_tasks
 from .weather import Weather
-from .worker import Worker
+from .worker import TASK_SECONDS, Worker
 from .workloads import PROGRAMS_THAT_NEED_ROOM
 
 WORKER_START_SECONDS = (0.5e-3, 5e-3)
@@ -96,7 +96,7 @@ class Simulator:
         node.scheduler = LocalScheduler(
             f"{name}/local",
             addresses,
-            total={key: count * RESOURCE_UNIT for key, count in {"CPU": cpus, **resources, **gpus}.items()},
+            total=self.resources_of(name, {"CPU": cpus, **resources, **gpus}),
             is_embedded=options.nodes == 1 and not options.late_node_seconds,
             worker_prefix=f"{name}/worker-",
             inline_bytes_max=options.inline_bytes_max,
@@ -125,6 +125,10 @@ class Simulator:
             # A newcomer was told of the global schedulers at the time of its question.
             takes_long = self.schedulers.are_apart and self.now > 0
             self.call_later(self.random.uniform(0.0, 1.0) if takes_long else 0.0, self._join, node)
+
+    def resources_of(self, name: str, counts: dict[str, int]) -> dict[str, int]:
+        """Return the amounts of a node's resources."""
+        return {key: count * RESOURCE_UNIT for key, count in counts.items()}
 
     def _rooms_of(self, name: str) -> int:
         """Return the node's amount of "room": actors that request it run on other nodes than their driver's, one on
@@ -155,6 +159,10 @@ class Simulator:
         last = GUEST if options.has_guest else f"n{options.nodes}"
         return options.bandwidth / (options.slow_line if name == last else 1.0)
 
+    def bytes_on_line(self, frame: bytes, messages: Sequence[Any]) -> int:
+        """Return the bytes of a frame with these messages, as its line has them."""
+        return len(frame)
+
     # --- time ---
 
     def call_at(self, when: float, function: Callable[..., None], *args: Any) -> None:
@@ -184,6 +192,18 @@ class Simulator:
         low, high, tail = DELAYS[self.options.delay]
         delay = self.random.uniform(low, high)
         return delay * 10 if tail and self.random.random() < tail else delay
+
+    def delay_of(self, source: str) -> float:
+        """Draw the delay of a frame from a role or a process."""
+        return self.draw_delay()
+
+    def draw_start_seconds(self, node: str) -> float:
+        """Draw the time within which a worker of a node starts."""
+        return self.random.uniform(*WORKER_START_SECONDS)
+
+    def draw_task_seconds(self) -> float:
+        """Draw the cost of a task beyond its own code."""
+        return self.random.uniform(*TASK_SECONDS)
 
     def draw_turn_delay(self) -> float:
         """Draw the time within which arrivals belong to the same turn."""
@@ -223,7 +243,7 @@ class Simulator:
 
     def start_worker(self, node: Node, asker: str, effect: e.StartWorker) -> None:
         """StartWorker."""
-        delay = self.random.uniform(*WORKER_START_SECONDS)
+        delay = self.draw_start_seconds(node.name)
         if self.faults.fails_to_start():
             outcome = e.WorkerStartFailed(effect.worker, "fork: resource temporarily unavailable")
             self.call_later(delay, node.arrive, "host", asker, outcome)
