@@ -40,6 +40,7 @@ COMMANDS = {
     "timeline": "Write what ran, where and when, as a file for Perfetto.",
     "top": "Watch a session on a full screen: tasks, actors, objects, nodes, logs.",
     "tune": "Look at experiments of zray.tune, and run them.",
+    "whatif": "Predict a recorded run on other machines, and say which resource to buy.",
     "why": "Explain what a task, an actor, an object or a node waits for, or how it ended.",
 }
 
