@@ -11,12 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 import zray
-from cli.whatif import bytes_per_second, whatif
+from cli.whatif import POLICIES, bytes_per_second, whatif
 from zray.api.record_file import FrameWriter
 from zray.api.run_records import RunRecord, read_run
 from zray.ids import children_prefix, root_task_id
 from zray.store.event_ring import PUT_BIT, Event, Kind, Need, Outcome, RingContent
 from zray.util.whatif.prediction import Model, Shape
+from zray.wire import scheduling
 
 ROOT_ID = root_task_id(b"whatif--")
 OLD_RECORD = Path(__file__).parent / "record-1.zrec"
@@ -234,6 +235,10 @@ def call(*arguments):
     return CliRunner().invoke(whatif, [*map(str, arguments)])
 
 
+def test_policies_are_those_of_the_schedulers():
+    assert POLICIES == scheduling.POLICIES
+
+
 def test_requests_in_other_words_are_refused(tmp_path):
     cases = {
         ("--bandwidth", "fast"): "'fast' is no bandwidth: write it as 1Gbit, 10Gbit or 100MB.",
@@ -291,6 +296,11 @@ def total(*parts):
 
 
 @zray.remote(num_cpus=0)
+def nothing():
+    pass
+
+
+@zray.remote(num_cpus=0)
 class Model_:
     def step(self, value):
         threading.Event().wait(0.05)
@@ -304,7 +314,7 @@ def record(tmp_path_factory):
         model = Model_.remote()
         steps = [model.step.remote(number) for number in range(4)]
         assert zray.get(total.remote(*[load.remote(number) for number in range(6)])) == 15
-        zray.get(steps)
+        zray.get([*steps, nothing.remote()])
     return path
 
 
@@ -312,7 +322,8 @@ def test_recorded_machine_is_predicted_within_ten_percent(record):
     model = Model(read_run(record))
     assert model.calibration.makespan == pytest.approx(model.recorded.end, rel=0.1)
     by_name = {task.name: task for task in model.program.tasks}
-    assert by_name["total"].request == {"CPU": 20_000} and by_name["Model_"].request == {}
+    assert by_name["total"].request == {"CPU": 20_000} and by_name["Model_"].request == {"CPU": 0}
+    assert by_name["nothing"].request == {"CPU": 0} and by_name["load"].request == {"CPU": 10_000}
     assert len(by_name["total"].deps) == 6 and 400_000 <= by_name["load"].sizes[1] < 410_000
 
 
@@ -335,7 +346,7 @@ def test_json_has_the_same_facts(record):
     assert done.exit_code == 1 and "`total` requests CPU: 2" in done.output
     done = call(record, "--cpus", "2,4", "--bandwidth", "1Gbit", "--json")
     found = json.loads(done.stdout)
-    assert found["recorded"]["tasks"] == 8 and found["recorded"]["calls"] == 4 and found["notes"] == []
+    assert found["recorded"]["tasks"] == 9 and found["recorded"]["calls"] == 4 and found["notes"] == []
     two, four = found["predictions"]
     assert two["cpus"] == 2 and two["speedup"] == pytest.approx(1.0, abs=0.01)
     assert four["speedup"] > 1.1 and four["bandwidth"] == 1.25e8

@@ -35,8 +35,8 @@ class Machines(Struct, kw_only=True):
 
     resources: of each node, in RESOURCE_UNITs; the program runs on the first one.  bandwidth: bytes/s of a node's line;
     0: any number.  latency: seconds between nodes.  hop: seconds between processes of a node.  start: seconds until a
-    worker has started.  boots: seconds from the start of the program until the first worker of each node has.  task:
-    seconds of a worker for each task beyond the task's own code.
+    worker has started.  boots: seconds from the start of the program until the first worker of each node has.  task,
+    call: seconds of a worker for each task and each call beyond their own code.
     """
 
     resources: list[dict[str, int]]
@@ -46,6 +46,7 @@ class Machines(Struct, kw_only=True):
     start: float = 0.0
     boots: tuple[float, ...] = ()
     task: float = 0.0
+    call: float = 0.0
     policy: str = "bottom_up"
 
 
@@ -94,8 +95,8 @@ class PredictedWorld(Simulator):
         first = self.start + boots[(int(node[1:]) - 1) % len(boots)] if boots else 0.0
         return max(self.machines.start, first - self.now)
 
-    def draw_task_seconds(self) -> float:
-        return self.machines.task
+    def draw_task_seconds(self, *, is_call: bool) -> float:
+        return self.machines.call if is_call else self.machines.task
 
 
 class NoCheckers(Checkers):

@@ -201,8 +201,8 @@ class Simulator:
         """Draw the time within which a worker of a node starts."""
         return self.random.uniform(*WORKER_START_SECONDS)
 
-    def draw_task_seconds(self) -> float:
-        """Draw the cost of a task beyond its own code."""
+    def draw_task_seconds(self, *, is_call: bool) -> float:
+        """Draw the cost of a task or a call beyond its own code."""
         return self.random.uniform(*TASK_SECONDS)
 
     def draw_turn_delay(self) -> float:

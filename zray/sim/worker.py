@@ -239,7 +239,7 @@ class Worker(Process):
     def _run_task(self, top: Activation, spec: TaskSpec, function: Function | None) -> Generator[Any, Any, Any]:
         costs = self.world.costs
         if costs is None:
-            yield say.Sleep(self.world.draw_task_seconds())
+            yield say.Sleep(self.world.draw_task_seconds(is_call=not spec.function_id))
         else:
             yield say.Compute(costs.worker_task)
         yield from self._take_code()
@@ -316,7 +316,7 @@ class Worker(Process):
         return [deps[arg.index] if type(arg) is Dep else arg for arg in args], None
 
     def construct(self, top: Activation, message: StartActor) -> Generator[Any, Any, Any]:
-        yield say.Sleep(self.world.draw_task_seconds())
+        yield say.Sleep(self.world.draw_task_seconds(is_call=False))
         yield from self._take_code()
         spec = message.spec
         given = {argument.object_id: argument.value for argument in message.arguments}

@@ -101,6 +101,9 @@ class Kind(IntEnum):
     SIZE = 11  # of a value in the store: `read` is its bytes, `end` its place
 
 
+_NEEDS, _DEPENDENCIES = int(Kind.NEEDS), int(Kind.DEPENDENCIES)  # writers do not wait for an enum
+
+
 class Outcome(IntEnum):
     """The outcome of a run."""
 
@@ -256,13 +259,14 @@ class EventRing:
             if serial < self.limit or (place := self.reserved(serial, place)):
                 ids = (*some, b"", b"")[:3]  # their first bytes are those of their tasks
                 first, second, third = (place_of(object_id) if object_id else 0 for object_id in ids)
-                kind = Kind.DEPENDENCIES
-                DEPENDENCIES.pack_into(self.memory, place, *ids, first, second, kind, len(some), third, serial)
+                facts = first, second, _DEPENDENCIES, len(some), third, serial
+                DEPENDENCIES.pack_into(self.memory, place, *ids, *facts)
 
     def add_needs(self, object_ids: Sequence[bytes], wanted: int) -> None:
         """Write what the wait that was recorded last by this thread has waited for."""
-        for first, place, count in needs_of(object_ids):
-            self.add(Kind.NEEDS, first, float(wanted), float(count), float(place), 0.0, 0)
+        needs = needs_of(object_ids) if len(object_ids) > 1 else ((object_ids[0], place_of(object_ids[0]), 1),)
+        for first, place, count in needs:
+            self.add(_NEEDS, first, wanted, count, place, 0.0, 0)  # of an id, a record has the task's
 
     def reserved(self, serial: int, place: int) -> int:
         """Return the place of a record, with reserved pages; 0: there are none.

@@ -163,7 +163,7 @@ class EventLog:
 
 def _with_request(name: str, request: Mapping[str, int]) -> str:
     """The name of a function with the resources that its runs request, in the length of a name."""
-    words = REQUEST_MARK + ",".join(f"{key}:{amount}" for key, amount in sorted(request.items()))
+    words = REQUEST_MARK + (",".join(f"{key}:{amount}" for key, amount in sorted(request.items())) or "CPU:0")
     room = NAME_BYTES_MAX - len(words.encode())
     return name.encode()[:room].decode("utf-8", "ignore") + words if room > 0 else name
 

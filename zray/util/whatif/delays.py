@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,43 +13,62 @@ from ..report.runs import Runs, waits_by_owner
 __all__: list[str] = []  # for `zray whatif`
 
 # A slower begin has another reason than its messages.
-HOP_SECONDS_MAX = 5e-3
+DELAY_SECONDS_MAX = 0.1
 START_SECONDS_MAX = 2.0
 
 
 class Delays(NamedTuple):
-    """Seconds: between two processes of a node, of a worker for each task, until a worker has started, and from the
-    start of the program until the first worker of each node has.
+    """Seconds: between two processes of a node, of a worker for each task and each call, until a worker has started,
+    and from the start of the program until the first worker of each node has.
     """
 
     hop: float
     task: float
+    call: float
     start: float
     boots: tuple[float, ...]
 
 
-def delays_of(runs: Runs, cores: float, nodes: Sequence[str] = ()) -> Delays:
+class Samples(NamedTuple):
+    """Times to begin.
+
+    idle: of tasks on idle cores.  tasks, calls: of all in processes that have run others before, also behind another
+    one.  first: when tasks of new processes began, when they could have, and on which node.
+    """
+
+    idle: list[float]
+    tasks: list[float]
+    calls: list[float]
+    first: list[tuple[float, float, str]]
+
+
+def delays_of(
+    runs: Runs, cores: float, nodes: Sequence[str] = (), actors: Iterable[tuple[float, float]] = ()
+) -> Delays:
     """Return the delays of a record.
 
     Args:
         cores: of the recorded machine.
         nodes: the ids of its nodes.
+        actors: when each was created, and when its constructor began.
     """
-    idle, behind, first = _samples(runs, cores)
-    task = float(np.mean(behind)) if behind else 0.0  # all that others had to wait for counts, rare long ones too
-    begin = float(np.median(idle)) if idle else task
-    task = min(task, HOP_SECONDS_MAX)
-    hop = min(max(begin - task, begin / 3) / 2, HOP_SECONDS_MAX)
-    messages = 2 * hop + task
+    found = samples_of(runs, cores)
+    # All that tasks have waited counts, rare long waits too.
+    task, call = (min(_mean(waits), DELAY_SECONDS_MAX) for waits in (found.tasks, found.calls))
+    idle = float(np.median(found.idle)) if found.idle else task
+    hop = min(idle, task or idle) / 3
+    task, call, messages = max(task - 2 * hop, 0.0), max(call - 2 * hop, 0.0), idle
     boots: dict[str, float] = {}
     starts: list[float] = []
-    for began, ready, node in sorted(first):
+    for began, ready, node in sorted(found.first):
         if node not in boots:
             boots[node] = max(began - messages, 0.0) if began - ready > messages else 0.0
         else:  # the other workers of a new session wait for the first one, and then for their own start
             starts.append(began - max(ready, boots[node]) - messages)
-    start = min(max(min(starts, default=0.0), 0.0), START_SECONDS_MAX)
-    return Delays(hop, task, start, tuple(boots.get(node, 0.0) for node in nodes))
+    booted = max(boots.values(), default=0.0)
+    starts += [began - created - messages for created, began in actors if created > booted]
+    start = min(max(float(np.median(starts)), 0.0), START_SECONDS_MAX) if starts else 0.0
+    return Delays(hop, task, call, start, tuple(boots.get(node, 0.0) for node in nodes))
 
 
 def corrected(delays: Delays, recorded: Runs, predicted: Runs, cores: float) -> Delays:
@@ -57,36 +76,44 @@ def corrected(delays: Delays, recorded: Runs, predicted: Runs, cores: float) -> 
 
     A message that the worker waits for between two tasks is in the time between them too.
     """
-    _, wanted, _ = _samples(recorded, cores)
-    _, found, _ = _samples(predicted, cores)
-    if not wanted or not found:
-        return delays
-    return delays._replace(task=max(delays.task + float(np.mean(wanted)) - float(np.mean(found)), 0.0))
+    wanted, found = samples_of(recorded, cores), samples_of(predicted, cores)
+    task, call = delays.task, delays.call
+    if wanted.tasks and found.tasks:
+        task = max(task + _mean(wanted.tasks) - _mean(found.tasks), 0.0)
+    if wanted.calls and found.calls:
+        call = max(call + _mean(wanted.calls) - _mean(found.calls), 0.0)
+    return delays._replace(task=min(task, DELAY_SECONDS_MAX), call=min(call, DELAY_SECONDS_MAX))
 
 
-def _samples(runs: Runs, cores: float) -> tuple[list[float], list[float], list[tuple[float, float, str]]]:
-    """Times to begin on idle cores in a process that has run others, and behind another task; and the moments at which
-    tasks of new processes began and could begin, with their nodes.
-    """
-    idle: list[float] = []
-    behind: list[float] = []
-    first: list[tuple[float, float, str]] = []
-    ended: dict[tuple[str, int], float] = {}  # the end of the last run of a process
+def samples_of(runs: Runs, cores: float) -> Samples:
+    """The times to begin of tasks and calls."""
+    found = Samples([], [], [], [])
+    ended: dict[tuple[str, int, int], float] = {}  # the end of the last run of a process, or of a thread of it
     waits = waits_by_owner(runs)
     working = [run for run in runs.runs if run.task_id not in waits]  # one that waits has its core lent to others
     begins = np.sort([run.begin for run in working])
     ends = np.sort([run.stored for run in working])
     is_cluster = len({run.process[0] for run in runs.runs}) > 1
     for run in runs.runs:  # in the order of their begins
-        ready, before = runs.ready_at(run), ended.get(run.process)
+        row = (*run.process, run.row)
+        ready, before = runs.ready_at(run), ended.get(row)
+        ended[row] = max(run.stored, before or 0.0)
         # Between nodes, arguments come before the begin: their time is that of their bytes.
-        if run.kind == Kind.TASK and ready is not None and not (is_cluster and run.dependencies):
-            count = np.searchsorted(begins, ready, "right") - np.searchsorted(ends, ready, "right")
-            if before is None:
-                first.append((run.begin, ready, run.process[0]))
-            elif before <= ready and count < cores:
-                idle.append(run.begin - ready)
-            elif ready < before <= run.begin:
-                behind.append(run.begin - before)
-        ended[run.process] = max(run.stored, before or 0.0)
-    return idle, behind, first
+        if ready is None or (is_cluster and run.dependencies):
+            continue
+        count = np.searchsorted(begins, ready, "right") - np.searchsorted(ends, ready, "right")
+        is_free = count < cores
+        if before is None:
+            if run.kind == Kind.TASK and (is_free or not found.first):  # else it may have waited for a core
+                found.first.append((run.begin, ready, run.process[0]))
+        elif run.kind == Kind.CALL:
+            found.calls.append(max(run.begin - max(ready, before), 0.0))
+        elif run.kind == Kind.TASK and (is_free or ready < before):
+            found.tasks.append(max(run.begin - max(ready, before), 0.0))
+            if is_free and before <= ready:
+                found.idle.append(run.begin - ready)
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else 0.0

@@ -14,7 +14,7 @@ from ..report.findings import text_of
 from ..report.idle import usage_of
 from ..report.runs import Runs
 from .delays import Delays, corrected, delays_of
-from .program import PLACES, Program, program_of
+from .program import PLACES, Program, creations, is_program, program_of
 from .scripts import Course, driver
 
 __all__: list[str] = []  # for `zray whatif`
@@ -85,14 +85,14 @@ class Model:
         self.ids: list[str] = []
         self.nodes = self._recorded_nodes()
         self.cores = sum(node.get("CPU", 0.0) for node in self.nodes)
-        self.delays: Delays = delays_of(self.recorded, self.cores, self.ids)
+        self.delays: Delays = delays_of(self.recorded, self.cores, self.ids, creations(self.program))
         self.delays = corrected(self.delays, self.recorded, self.predict(Shape()).runs, self.cores)
         self.calibration = self.predict(Shape())
 
     def _recorded_nodes(self) -> list[dict[str, float]]:
         """Resources of the recorded nodes, that of the program first."""
         pid = self.record.header.get("pid")
-        home = {node for node, rings in self.record.rings.items() if any(ring.pid == pid for ring in rings)}
+        home = {node for node, rings in self.record.rings.items() if any(is_program(ring, pid) for ring in rings)}
         rows = sorted(self.record.nodes.values(), key=lambda row: row["node"] not in home)
         nodes = [
             {name: amount for name, amount in row["resources"].items() if not name.startswith(PLACES)} for row in rows
@@ -137,7 +137,7 @@ class Model:
         if self.program.left_out:
             found.append(f"{self.program.left_out:,} tasks are left out: the record lacks what has submitted them.")
         if count := sum(run.outcome == Outcome.FAILED for run in self.recorded.runs):
-            found.append(f"{count:,} runs have failed.  Predicted tasks take as long, and do not fail.")
+            found.append(f"Failed runs: {count:,}.  Predicted ones take as long, and do not fail.")
         return found
 
     def predict(self, shape: Shape) -> Prediction:
@@ -156,6 +156,7 @@ class Model:
             start=self.delays.start,
             boots=self.delays.boots,
             task=self.delays.task,
+            call=self.delays.call,
             policy=shape.policy,
         )
         world = PredictedWorld(machines, course)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...api.run_records import RunRecord
 from ...ids import PARENT_HASH_BYTES, counter_of
-from ...store.event_ring import PUT_BIT, Kind, Need
+from ...store.event_ring import PUT_BIT, Kind, Need, RingContent
 from ...wire.groups import plain_name
 from ...wire.task_spec import RESOURCE_UNIT
 from ..report.runs import OTHERS, PROGRAM, Run, Runs, Wait, runs_of, waits_by_owner
@@ -143,7 +143,7 @@ class _Reader:
         found = {self.record.header.get("task_id", b"")} - {b""}
         for rings in self.record.rings.values():
             for ring in rings:
-                if ring.pid == pid:
+                if is_program(ring, pid):
                     found |= {event.task_id for event in ring.events if event.kind in (Kind.SIZE, Kind.GET, Kind.WAIT)}
         return found
 
@@ -314,6 +314,19 @@ def _request(run: Run) -> dict[str, int]:
         if amount.isdigit() and not plain.startswith(PLACES):
             found[plain] = max(found.get(plain, 0), int(amount))
     return found
+
+
+def is_program(ring: RingContent, pid: int | None) -> bool:
+    """Whether a ring is that of the program, and not of a worker with the same pid on another machine."""
+    return ring.pid == pid and ring.label.startswith("driver")
+
+
+def creations(program: Program) -> list[tuple[float, float]]:
+    """When each actor was created, and when its constructor began."""
+    steps = (step for task in program.tasks for step in task.steps)
+    made = [step for step in steps if type(step) is Submission]
+    actors = [(step.at, program.tasks[step.task]) for step in made]
+    return [(at, actor.begin) for at, actor in actors if actor.kind == Kind.CONSTRUCTOR and at < actor.begin]
 
 
 def _ids(need: Need) -> Iterator[bytes]:
