@@ -114,17 +114,34 @@ def whatif(
     try:
         model = Model(run_of(record))
         is_check = not (nodes or cpus or gpus) and (bandwidth, latency, policy) == (RATE, DELAY, POLICIES[0])
-        rows = [] if is_check else [model.predict(shape) for shape in shapes]
+        rows, refusals = _predictions(model, [] if is_check else shapes)
         advice = model.advice(rows[-1] if rows else model.calibration)
     except ValueError as error:
         raise click.ClickException(f"{record}: {error}") from None
     if as_json:
-        click.echo(json.dumps(_as_json(model, rows, advice), indent=2))
+        click.echo(json.dumps(_as_json(model, rows, refusals, advice), indent=2))
     else:
-        _print(model, rows, advice)
+        _print(model, rows, refusals, advice)
 
 
-def _as_json(model: Model, rows: list[Prediction], advice: str) -> dict[str, Any]:
+def _predictions(model: Model, shapes: list[Shape]) -> tuple[list[Prediction], list[str]]:
+    """Return predictions, and why the program does not run on some of the machines.
+
+    Raises:
+        ValueError: it runs on none.
+    """
+    rows, refusals = [], []
+    for shape in shapes:
+        try:
+            rows.append(model.predict(shape))
+        except ValueError as error:
+            refusals.append(str(error))
+    if refusals and not rows:
+        raise ValueError(refusals[-1])
+    return rows, refusals
+
+
+def _as_json(model: Model, rows: list[Prediction], refusals: list[str], advice: str) -> dict[str, Any]:
     from zray.util.whatif.prediction import facts_of
 
     shown = (rows or [model.calibration])[-1]
@@ -134,7 +151,7 @@ def _as_json(model: Model, rows: list[Prediction], advice: str) -> dict[str, Any
         "predictions": [_row(model, each) for each in rows],
         "path": [list(row) for row in shown.path.rows()],
         "advice": advice,
-        "notes": model.notes(),
+        "notes": [*model.notes(), *refusals],
     }
 
 
@@ -154,7 +171,7 @@ def _row(model: Model, found: Prediction) -> dict[str, Any]:
     }
 
 
-def _print(model: Model, rows: list[Prediction], advice: str) -> None:
+def _print(model: Model, rows: list[Prediction], refusals: list[str], advice: str) -> None:
     """Print the check, the table, the critical path of the last row, and the advice."""
     from rich.table import Table
 
@@ -166,7 +183,7 @@ def _print(model: Model, rows: list[Prediction], advice: str) -> None:
         f"The run took {text_of(recorded)} on {_machine(model, check)}.  Predicted for the same: "
         f"{text_of(check.makespan)}, {error:+.1f} %."
     )
-    for note in model.notes():
+    for note in [*model.notes(), *refusals]:
         click.echo(f"Note: {note}")
     has_gpus = any(row.shape.gpus is not None for row in rows)
     rates = len({row.shape.bandwidth for row in rows}) > 1

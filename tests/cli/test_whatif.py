@@ -17,6 +17,7 @@ from zray.api.run_records import RunRecord, read_run
 from zray.ids import children_prefix, root_task_id
 from zray.store.event_ring import PUT_BIT, Event, Kind, Need, Outcome, RingContent
 from zray.util.whatif.prediction import Model, Shape
+from zray.util.whatif.program import Pause
 from zray.wire import scheduling
 
 ROOT_ID = root_task_id(b"whatif--")
@@ -168,8 +169,24 @@ def test_calls_of_an_actor_run_one_after_the_other_and_actors_at_once():
 
 
 def test_actors_that_hold_all_cpus_are_named_where_the_program_would_not_end():
-    with pytest.raises(ValueError, match="does not end on 1 node"):
-        actors("CPU:10000").model()
+    made = actors("CPU:10000")
+    made.nodes = ({"CPU": 2.0},)
+    model = made.model()
+    assert model.calibration.makespan == pytest.approx(2.0, rel=0.02)
+    with pytest.raises(ValueError, match="does not end on 1 node, each with 1 CPU: actors may hold all of that"):
+        model.predict(Shape(cpus=1))
+
+
+def test_actors_that_did_not_fit_at_once_end_after_their_last_calls():
+    """Four actors in turn each hold the only CPU for a second."""
+    made = Made()
+    for turn in range(4):
+        made.run(child(1 + 2 * turn), float(turn), 0.0, 2 + turn, Kind.CONSTRUCTOR, "Model", request="CPU:10000")
+        made.submit(turn + 0.0, child(2 + 2 * turn))
+        made.run(child(2 + 2 * turn), float(turn), 1.0, 2 + turn, Kind.CALL, "Model.fit")
+        made.get(float(turn), turn + 1.0, child(2 + 2 * turn))
+    model = made.model()
+    assert model.calibration.makespan == pytest.approx(4.0, rel=0.02)
 
 
 def test_program_that_computes_needs_no_machine():
@@ -324,6 +341,8 @@ def test_recorded_machine_is_predicted_within_ten_percent(record):
     by_name = {task.name: task for task in model.program.tasks}
     assert by_name["total"].request == {"CPU": 20_000} and by_name["Model_"].request == {"CPU": 0}
     assert by_name["nothing"].request == {"CPU": 0} and by_name["load"].request == {"CPU": 10_000}
+    waits = [step.keys for step in model.program.tasks[0].steps if type(step) is Pause and step.at < step.end]
+    assert waits[0] == ((by_name["total"].number, 1),)
     assert len(by_name["total"].deps) == 6 and 400_000 <= by_name["load"].sizes[1] < 410_000
 
 
@@ -344,6 +363,9 @@ def test_command_prints_a_check_a_table_the_path_and_advice(record):
 def test_json_has_the_same_facts(record):
     done = call(record, "--cpus", "1", "--json")
     assert done.exit_code == 1 and "`total` requests CPU: 2" in done.output
+    done = call(record, "--cpus", "1,2", "--json")
+    (found,) = json.loads(done.stdout)["predictions"]
+    assert found["cpus"] == 2 and "`total` requests CPU: 2" in json.loads(done.stdout)["notes"][0]
     done = call(record, "--cpus", "2,4", "--bandwidth", "1Gbit", "--json")
     found = json.loads(done.stdout)
     assert found["recorded"]["tasks"] == 9 and found["recorded"]["calls"] == 4 and found["notes"] == []

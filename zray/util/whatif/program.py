@@ -41,6 +41,13 @@ class Storage(NamedTuple):
     size: int
 
 
+class Release(NamedTuple):
+    """An actor is let go of: it ends after its last call."""
+
+    at: float
+    task: int
+
+
 class Pause(NamedTuple):
     """A wait from `at` to `end` for `wanted` of some values.  is_choice: those that are ready first."""
 
@@ -51,7 +58,7 @@ class Pause(NamedTuple):
     is_choice: bool
 
 
-Step = Submission | Storage | Pause
+Step = Submission | Storage | Release | Pause
 
 
 @dataclass
@@ -77,6 +84,7 @@ class Task:
     returns: int = 1
     actor: tuple[int, int] = (DRIVER, 0)
     lanes: int = 1  # of an actor: calls that ran at once
+    is_released: bool = False  # an actor that ends before the program does
     exports: dict[Key, None] = field(default_factory=dict)
     foreign: dict[Key, None] = field(default_factory=dict)
 
@@ -162,6 +170,7 @@ class _Reader:
             keys = (self._key(task_id, place) for task_id, place in zip(run.dependencies, places, strict=False))
             task.deps = tuple(key for key in keys if key is not None)
         self._submissions()
+        self._releases()
         for task in self.tasks:
             self._pauses(task)
             task.steps.sort(key=lambda step: step.at)
@@ -220,6 +229,31 @@ class _Reader:
                 at = min(bound, run.begin) if run.submitted is None else run.submitted
                 moment = max(moment, at) if run.submitted is None else at
                 self.tasks[parent].steps.append(Submission(moment, task.number))
+
+    def _releases(self) -> None:
+        """Have actors end after their last call, if the nodes could not hold them all at once.
+
+        Ends of actors have no record.
+        """
+        total: dict[str, float] = {}
+        for row in self.record.nodes.values():
+            for name, amount in row["resources"].items():
+                total[name] = total.get(name, 0.0) + amount * RESOURCE_UNIT
+        actors = {task.number: task for task in self.tasks if task.kind == Kind.CONSTRUCTOR}
+        held: dict[str, int] = {}
+        for actor in actors.values():
+            for name, amount in actor.request.items():
+                held[name] = held.get(name, 0) + amount
+        scarce = {name for name, amount in held.items() if total and amount > total.get(name, 0.0)}
+        last = {number: actor.end for number, actor in actors.items()}
+        for task in self.tasks:
+            if task.kind == Kind.CALL and task.actor[0] in last:
+                submitted = self.run_of[task.number].submitted
+                last[task.actor[0]] = max(last[task.actor[0]], task.begin if submitted is None else submitted)
+        for number, actor in actors.items():
+            if not scarce.isdisjoint(actor.request):
+                actor.is_released = True
+                self.tasks[actor.parent].steps.append(Release(last[number], number))
 
     def _pauses(self, task: Task) -> None:
         """The waits of a task, each with what it was for."""

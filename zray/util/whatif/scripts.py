@@ -10,13 +10,14 @@ from ...sim.machines import PredictedWorld, value_of
 from ...sim.values import Handle, Ref
 from ...store.event_ring import Kind
 from ..report.runs import PROGRAM, Run, Runs, Wait
-from .program import DRIVER, Key, Pause, Program, Storage, Submission, Task
+from .program import DRIVER, Key, Pause, Program, Release, Storage, Submission, Task
 
 __all__: list[str] = []  # for `zray whatif`
 
 Script = Generator[Any, Any, Any]
 # Spreads the placement of actors' threads: they hold nothing.
 NOTHING: dict[str, int] = {}
+LOOKS_MAX, LOOK_SECONDS = 10, 1e-3
 
 
 class Course:
@@ -78,6 +79,9 @@ class Life:
                 yield from self.submit(course.program.tasks[step.task])
             elif type(step) is Storage:
                 self.refs[task.number, step.place] = yield say.Put([value_of(step.size), []])
+            elif type(step) is Release:
+                handles = [self.actors.pop(key) for key in [*self.actors] if key[0] == step.task]
+                yield say.Drop(handles)
             elif type(step) is Pause:
                 yield from self.pause(step)
                 cursor = max(cursor, step.end)
@@ -95,20 +99,30 @@ class Life:
             for lane in range(max(child.lanes, 1)):
                 request = child.request if lane == 0 else NOTHING
                 given = args if lane == 0 else (DRIVER, [None, []])
-                handle = yield say.Create(ACTOR, given, resources=request, name=f"{child.number}/{lane}")
+                own = f"{child.number}/{lane}"
+                handle = yield say.Create(ACTOR, given, resources=request, name=own, detached=not child.is_released)
                 self.actors[child.number, lane] = handle
             return
         if child.kind == Kind.CALL:
-            actor = self.actors.get(child.actor) or (yield say.Find(f"{child.actor[0]}/{child.actor[1]}"))
+            actor = self.actors.get(child.actor) or (yield from self.find(child.actor))
             if actor is None:
                 return
-            self.actors[child.actor] = actor
             refs = yield say.Call(actor, "call", args)
         else:
             function = function_of(name)
             refs = yield say.Submit(function, args, num_returns=child.returns, resources=child.request)
         for place, ref in enumerate(refs if type(refs) is list else [refs], 1):
             self.refs[child.number, place] = ref
+
+    def find(self, actor: tuple[int, int]) -> Script:
+        """Return the handle of another task's actor, which may be on its way yet; None: it has ended."""
+        for _ in range(LOOKS_MAX):
+            handle = yield say.Find(f"{actor[0]}/{actor[1]}")
+            if handle is not None:
+                self.actors[actor] = handle
+                return handle
+            yield say.Sleep(LOOK_SECONDS)
+        return None
 
     def pause(self, step: Pause) -> Script:
         """Wait as the task has waited."""
