@@ -90,7 +90,7 @@ def job(number):
     return found
 
 models = [Model.remote() for _ in range(2)]
-for turn in range(6):
+for turn in range(10):
     jobs = [job.remote(number) for number in range(3)]
     steps = [model.step.remote(turn) for model in models for _ in range(3)]
     zray.get(steps)
