@@ -112,8 +112,21 @@ def on_disk(monkeypatch):
     os.rmdir(folder)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def warm_starts():
+    """Sessions of this process start from a process that has their modules."""
+    if os.environ.get("ZRAY_COLD"):
+        yield
+        return
+    from tests.warm_starts import WarmStarts
+
+    starts = WarmStarts()
+    yield
+    starts.end()
+
+
 @pytest.fixture(scope="module", autouse=True)
-def nothing_left(request):
+def nothing_left(request, warm_starts):
     """After the last test of a module, whatever it did: no process, no segment, no session folder."""
     leftovers = Leftovers(RUN_MARK, request.config.zray_folder)
     yield
