@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import zray
+from tests.api.test_odd_programs import store_used
 from tests.gates import nothing_is_held, until
 from zray.exceptions import ActorDiedError, TaskCancelledError, TaskError, WorkerCrashedError
 
@@ -153,6 +154,27 @@ def test_large_items_are_read_in_place(both):
     for item, ref in enumerate(refs):
         array = zray.get(ref)
         assert (array == item).all() and not array.flags.writeable
+
+
+@pytest.mark.parametrize("is_of_actor", [False, True], ids=["task", "actor"])
+@pytest.mark.parametrize("sizes", [(25_000, 0), (25_000, 400_000), (25_000, 0, 0, 30_000)], ids=str)
+def test_items_of_all_sizes_leave_the_store_with_their_refs(session, sizes, is_of_actor):
+    def items(count):
+        for number in range(count):
+            size = sizes[number % len(sizes)]
+            yield np.full(size, number, np.float64) if size else number
+
+    class Maker:
+        def items(self, count):
+            return items(count)
+
+    maker = zray.remote(Maker).remote()
+    made = maker.items.options(num_returns="streaming").remote(40) if is_of_actor else zray.remote(items).remote(40)
+    for number, ref in enumerate(made):
+        assert np.all(zray.get(ref) == number)
+    del ref, made
+    until(lambda: store_used() == 0)
+    del maker
 
 
 @pytest.mark.parametrize("sizes", ["shrink", "grow", "last", "vary"])

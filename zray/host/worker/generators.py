@@ -37,7 +37,7 @@ class ItemSender:
         self.count = 0
         self.sent_at = 0.0
         self.large_bytes = 0  # of items in the store that have not been sent
-        self.ordered: list[bytes] = []  # items for which there may be space already
+        self.ordered: dict[bytes, None] = {}  # items for which there may be space already
         self.max_buffered = parse_options(spec.options).max_buffered
         self.given, drawn = worker.again.pop(spec.task_id, (GivenItems(), 0))
         if self.max_buffered:
@@ -46,14 +46,21 @@ class ItemSender:
     def close(self) -> None:
         """Forget what was drawn, and give back space for further items, at the end of the run."""
         if self.ordered:
-            self.worker.writer.give_up(self.ordered)
+            self.worker.writer.give_up([*self.ordered])
         self.worker.drawn.pop(self.spec.task_id, None)
 
     def _order(self, size: int) -> None:
         """Ask for space for the next items, which mostly are as large as the last: each would wait for it else."""
         numbers = range(self.count + 1, self.count + 1 + min(AHEAD_COUNT, AHEAD_BYTES_MAX // size))
-        self.ordered = [item_id(self.spec.task_id, number) for number in numbers]
-        self.worker.writer.order(self.ordered, size)
+        expected = [item_id(self.spec.task_id, number) for number in numbers]
+        self.ordered.update(dict.fromkeys(expected))
+        self.worker.writer.order(expected, size)
+
+    def _is_not_stored(self, object_id: bytes) -> None:
+        """Give back the space of an item that needs none."""
+        if object_id in self.ordered:
+            del self.ordered[object_id]
+            self.worker.writer.give_up([object_id])
 
     def wait_for_room(self) -> None:
         """Wait until one more item may be made, where their number is limited."""
@@ -73,6 +80,7 @@ class ItemSender:
         object_id = item_id(task_id, self.count)
         serialized = serialize(item)
         if serialized.size > worker.inline_bytes_max and self.given.has(self.count):
+            self._is_not_stored(object_id)
             self.count += 1  # small ones are compared with those of the earlier run
             return
         try:
@@ -82,8 +90,11 @@ class ItemSender:
                 worker.cancelling.closes_at(self.spec, self.count + 1)  # a replay finds room
             raise
         if type(stored) is StoredValue:
+            self.ordered.pop(object_id, None)
             self._order(serialized.size)
             self.large_bytes += serialized.size
+        else:
+            self._is_not_stored(object_id)
         is_full = worker.say_item(task_id, self.count, stored, serialized.contained)
         self.count += 1
         now = time.perf_counter()
