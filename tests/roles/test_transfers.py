@@ -21,6 +21,7 @@ from zray.wire.objects import (
     PullElsewhere,
     PullObject,
     PullRefused,
+    ReadInline,
     StopFetching,
 )
 from zray.wire.task_spec import StoredValue
@@ -196,6 +197,17 @@ def test_an_object_being_written_is_not_given():
     desk.allocate(ONE, 100)
     desk.tell("n2/objects", PullObject(ONE, 1, 0, 100))
     assert desk.tell("n1/local", InlineRead(ONE, "n2/objects", None)) == [("n2/objects", PullRefused(ONE, 1))]
+
+
+def test_all_orders_of_a_puller_are_served_when_the_object_was_restored():
+    desk = Desk()
+    orders = [PullObject(ONE, 1, 0, CHUNK), PullObject(ONE, 1, CHUNK, 2 * CHUNK), PullObject(ONE, 1, 3 * CHUNK, SIZE)]
+    asked = [sent for order in orders for sent in desk.tell("n2/objects", order)]
+    assert asked == [("n1/local", ReadInline(ONE, "n2/objects"))]
+    desk.store(ONE, DATA)
+    sent = desk.tell("n1/local", InlineRead(ONE, "n2/objects", None)) + desk.tell_all_outcomes()
+    chunks = [message for _, message in sent if type(message) is ObjectChunk]
+    assert b"".join(bytes(chunk.data.data) for chunk in sorted(chunks, key=lambda chunk: chunk.offset)) == DATA
 
 
 # --- chunks that are none ---

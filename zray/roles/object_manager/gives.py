@@ -69,7 +69,8 @@ class Gives:
         "ending": lambda it: it.gives_max * len(it.manager.retired)
     }
     LASTING = {"given": "manager.objects", "by_object": ...} | {
-        "nodes that pull one object": (lambda it: (len(give.slots) for give in it.by_object.values()), "gives_max")
+        "orders that wait for a value": (lambda it: map(len, it.asked.values()), "ORDERS_MAX"),
+        "nodes that pull one object": (lambda it: (len(give.slots) for give in it.by_object.values()), "gives_max"),
     }
 
     def __init__(self, manager: ObjectManager, gives_max: int, *, is_outside: bool) -> None:
@@ -83,7 +84,8 @@ class Gives:
         self.by_object: dict[bytes, Give] = {}
         # Slots in what has been freed: puller and ticket -> whose range is kept until the ticket comes back.
         self.ending: dict[tuple[str, int], Stored] = {}
-        self.asked: dict[tuple[bytes, str], objects.PullObject] = {}  # orders that wait for the local scheduler
+        # Orders of a puller that wait for the local scheduler: it has the object restored from disk first.
+        self.asked: dict[tuple[bytes, str], list[objects.PullObject]] = {}
         # By token: the puller and the chunk that is being read.
         self.reading: dict[int, tuple[str, objects.ObjectChunk]] = {}
 
@@ -103,19 +105,23 @@ class Gives:
             self._find_slot(puller, message, self.manager.pulls.coming[object_id].contained)
         else:
             # The local scheduler knows the refs inside, and whether the value is small.
-            self.asked[object_id, puller] = message
+            orders = self.asked.get((object_id, puller))
+            if orders and orders[0].ticket == message.ticket:  # more pages are there at the puller
+                if len(orders) < ORDERS_MAX:
+                    orders.append(message)
+                return
+            self.asked[object_id, puller] = [message]
             self.manager.send(self.manager.local_scheduler, objects.ReadInline(object_id, puller))
 
     @on(objects.InlineRead)
     def inline_read(self, message: objects.InlineRead) -> None:
         """InlineRead."""
-        order = self.asked.pop((message.object_id, message.puller), None)
-        if order is None:
-            return
-        if message.value is not None:
-            value = objects.ObjectInline(order.object_id, order.ticket, message.value, message.contained)
+        orders = self.asked.pop((message.object_id, message.puller), [])
+        if orders and message.value is not None:
+            value = objects.ObjectInline(message.object_id, orders[0].ticket, message.value, message.contained)
             self.manager.send(message.puller, value)
-        else:
+            return
+        for order in orders:
             self._find_slot(message.puller, order, message.contained)
 
     def _find_slot(self, puller: str, order: objects.PullObject, contained: tuple[bytes, ...]) -> None:
