@@ -432,13 +432,13 @@ def test_function_without_yield_is_refused(both):
     with pytest.raises(ValueError, match="no generator function"):
         plain.remote()
 
-    with pytest.raises(TypeError, match="methods of async actors"):
+    @zray.remote
+    async def items():
+        yield 1
 
-        @zray.remote
-        async def items():
-            yield 1
-
-        items.options(num_returns="streaming").remote()
+    for function in (items, items.options(num_returns="streaming")):
+        with pytest.raises(TypeError, match="methods of async actors"):
+            function.remote()
 
 
 def test_number_of_returns_still_takes_a_generator_to_its_end(both):

@@ -226,7 +226,8 @@ class RemoteFunction(Generic[P, R]):
         from ..store.values import serialize, to_bytes
 
         options = self._options
-        if self._num_returns == STREAMING and not inspect.isgeneratorfunction(self._function):
+        is_streaming = self._num_returns == STREAMING or inspect.isasyncgenfunction(self._function)
+        if is_streaming and not inspect.isgeneratorfunction(self._function):
             check_is_generator(self._function, self._name)
         retry = options.get("retry_exceptions") or False
         classes = tuple(retry) if isinstance(retry, (list, tuple)) else ()
@@ -394,7 +395,10 @@ def check_is_generator(function: Any, name: str) -> None:
         ValueError: the function is no generator.
     """
     if inspect.isasyncgenfunction(function):
-        raise TypeError(f"{name} is an async generator: these are for methods of async actors.")
+        raise TypeError(
+            f"{name} is an async generator: these are for methods of async actors.  Write `def` in place of "
+            "`async def`, or make it a method of an actor."
+        )
     raise ValueError(f'{name} has num_returns="streaming", and is no generator function: it has no `yield`.')
 
 
