@@ -3,6 +3,8 @@
 import asyncio
 import concurrent.futures
 import os
+import signal
+import threading
 from functools import partial
 
 import pytest
@@ -166,6 +168,24 @@ def test_shutdown_cancels_calls_of_map_that_wait(gate, tmp_path):
     with pytest.raises(concurrent.futures.CancelledError):
         list(results)
     assert 2 <= tally.count() == ended.count() <= 18
+
+
+def test_interrupted_map_cancels_the_calls_that_wait(gate, tmp_path):
+    tally = Tally(tmp_path / "tally")
+
+    def interrupt():
+        until(lambda: tally.count() == 2)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    with pytest.raises(KeyboardInterrupt), Executor() as executor:
+        interrupter.start()
+        try:
+            list(executor.map(wait, [gate] * 20, [tally] * 20))
+        finally:
+            gate.open()
+    interrupter.join()
+    assert 2 <= tally.count() <= 18  # workers hold some calls ahead
 
 
 def test_terminated_workers_are_free_at_once(tmp_path):

@@ -290,4 +290,7 @@ class _Results:
                 if self._is_cancelled:
                     raise CancelledError from None
                 raise
+            except (KeyboardInterrupt, SystemExit):
+                self.cancel()  # as the standard library's map(): the end of the `with` waits for running calls only
+                raise
             yield from itertools.chain.from_iterable(values) if self._is_chunked else values
