@@ -125,6 +125,14 @@ def warm_starts():
     starts.end()
 
 
+@pytest.fixture(scope="module")
+def cold_starts():
+    """Sessions of the module start as those of programs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZRAY_COLD", "1")
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left(request, warm_starts):
     """After the last test of a module, whatever it did: no process, no segment, no session folder."""

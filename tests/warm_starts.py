@@ -71,7 +71,8 @@ class WarmStarts:
     def spawn(self, module, arguments, *, output, descriptors, runs_user_code=False, variables=None):
         """As zray.host.process.spawn.spawn."""
         is_own = self.interpreter.interpreter() == sys.executable and not self.interpreter.is_foreign()
-        if module != NODE or variables or not is_own or self.fixed_variables() != self.began_with:
+        is_cold = os.environ.get("ZRAY_COLD") or module != NODE or variables or not is_own
+        if is_cold or self.fixed_variables() != self.began_with:
             options = {"output": output, "descriptors": descriptors, "runs_user_code": runs_user_code}
             return self.cold(module, arguments, variables=variables, **options)
         request = arguments, self.interpreter.child_environment(), _folder(), self.path(), self.seed
@@ -201,11 +202,23 @@ def run_node(arguments, variables, folder, path, seed, descriptors):
     return fork_server.main()
 
 
-def main():
-    """The zygote."""
+def __getattr__(name):
+    """`main`: the zygote, in code without a file and a module, as the first line of zray's processes."""
+    if name != "main":
+        raise AttributeError(name)
+    namespace = {"__name__": "__main__"}
+    with open(__file__, encoding="utf-8") as file:
+        exec(compile(file.read(), "<string>", "exec"), namespace)
+    return namespace["zygote"]
+
+
+def zygote():
+    """Fork nodes until pytest ends."""
     from zray.host.process.process_utils import end_with_parent
 
     end_with_parent()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]  # of the program, where tests look
     connection = socket.socket(fileno=SOCKET)
     preload()
     while (received := receive(connection)) is not None:

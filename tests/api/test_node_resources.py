@@ -8,6 +8,7 @@ from tests.gates import until
 from zray.cluster_utils import Cluster
 from zray.util import get_node_ip_address
 from zray.util.placement_group import placement_group
+from zray.util.state import list_objects
 
 STORE = 64 << 20
 HEAD = "node:__internal_head__"
@@ -66,4 +67,7 @@ def test_nodes_of_a_cluster(nothing_left):
             ref = zray.get(keep.remote(), timeout=30)
             until(lambda: 2 * STORE - zray.available_resources()["object_store_memory"] >= 10 << 20)
             del ref
-            until(lambda: 2 * STORE - zray.available_resources()["object_store_memory"] < 10 << 20)
+            try:
+                until(lambda: 2 * STORE - zray.available_resources()["object_store_memory"] < 10 << 20)
+            except AssertionError:
+                raise AssertionError([dict(row) for row in list_objects(detail=True)]) from None

@@ -20,7 +20,7 @@ def own_environment(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_all_answers_are_right_whatever_is_killed(own_environment, nothing_left):
+def test_all_answers_are_right_whatever_is_killed(own_environment, cold_starts, nothing_left):
     found = measure(8_000, 0.01, 1.0, SEED)  # 6.7 s at least: by 6.5 s each kind has had its turn
     assert set(found.killed) == set(KINDS)
     assert found.wrong == 0
