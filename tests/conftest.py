@@ -114,8 +114,8 @@ def on_disk(monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_starts():
-    """Sessions of this process start from a process that has their modules."""
-    if os.environ.get("ZRAY_COLD"):
+    """With ZRAY_WARM=1, sessions of this process start from a process that has their modules."""
+    if not os.environ.get("ZRAY_WARM"):
         yield
         return
     from tests.warm_starts import WarmStarts
@@ -129,7 +129,7 @@ def warm_starts():
 def cold_starts():
     """Sessions of the module start as those of programs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ZRAY_COLD", "1")
+        patch.delenv("ZRAY_WARM", raising=False)
         yield
 
 

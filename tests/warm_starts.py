@@ -6,8 +6,8 @@
 The zygote forks a node.  The node forks its fork server before anything else, and has it begin when it would start one.
 From there on, both run the code of any session.
 
-Sessions with other variables of the environment start without the zygote, and so do those of programs and commands in
-tests.  With `ZRAY_COLD=1`, all do.
+`ZRAY_WARM=1` switches this on.  Sessions with other variables of the environment start without the zygote, and so do
+those of programs and commands in tests.  Tests of a node's modules and output fail with it, so far.
 """
 
 import contextlib
@@ -71,7 +71,7 @@ class WarmStarts:
     def spawn(self, module, arguments, *, output, descriptors, runs_user_code=False, variables=None):
         """As zray.host.process.spawn.spawn."""
         is_own = self.interpreter.interpreter() == sys.executable and not self.interpreter.is_foreign()
-        is_cold = os.environ.get("ZRAY_COLD") or module != NODE or variables or not is_own
+        is_cold = not os.environ.get("ZRAY_WARM") or module != NODE or variables or not is_own
         if is_cold or self.fixed_variables() != self.began_with:
             options = {"output": output, "descriptors": descriptors, "runs_user_code": runs_user_code}
             return self.cold(module, arguments, variables=variables, **options)
