@@ -69,7 +69,7 @@ class WarmStarts:
         return {name: value for name, value in variables.items() if not name.startswith(FREE)}
 
     def spawn(self, module, arguments, *, output, descriptors, runs_user_code=False, variables=None):
-        """As zray.host.process.spawn.spawn."""
+        """Start a process, as zray.host.process.spawn.spawn."""
         is_own = self.interpreter.interpreter() == sys.executable and not self.interpreter.is_foreign()
         is_cold = not os.environ.get("ZRAY_WARM") or module != NODE or variables or not is_own
         if is_cold or self.fixed_variables() != self.began_with:
@@ -78,7 +78,7 @@ class WarmStarts:
         request = arguments, self.interpreter.child_environment(), _folder(), self.path(), self.seed
         set_subreaper(True)
         try:
-            send(self.socket, request, {1: output, 2: output, **{to: ours for ours, to in descriptors.items()}})
+            send(self.socket, request, output, descriptors)
             return int(self.socket.recv(100))
         finally:
             set_subreaper(False)
@@ -95,10 +95,10 @@ def set_subreaper(is_on):
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(is_on), 0, 0, 0)
 
 
-def send(connection, request, descriptors):
-    """Send a request with descriptors: number in the receiver -> ours."""
-    data = marshal.dumps((request, [*descriptors]))
-    socket.send_fds(connection, [data], [*descriptors.values()])
+def send(connection, request, output, descriptors):
+    """Send a request with descriptors, as `spawn` is given them: ours -> number in the receiver."""
+    data = marshal.dumps((request, [1, 2, *descriptors.values()]))
+    socket.send_fds(connection, [data], [output, output, *descriptors])
 
 
 def receive(connection):
@@ -148,12 +148,11 @@ class EarlyForkServer:
         self.pid = os.fork()
 
     def spawn(self, module, arguments, *, output, descriptors, runs_user_code=False, variables=None):
-        """As zray.host.process.spawn.spawn, in the node."""
+        """Start a process of the node, as zray.host.process.spawn.spawn."""
         pid, self.pid = self.pid, 0
         if pid and module == FORK_SERVER and variables == {SEED: self.seed}:
-            numbers = {1: output, 2: output, **{to: ours for ours, to in descriptors.items()}}
             with self.socket:
-                send(self.socket, arguments, numbers)
+                send(self.socket, arguments, output, descriptors)
             return pid
         if pid:
             self.socket.close()

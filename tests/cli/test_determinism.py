@@ -238,7 +238,7 @@ def test_digest_of_a_tensor_has_no_address():
     assert digest(torch.ones(2)) != digest(torch.ones(1, 2))
 
 
-def test_what_cannot_be_pickled_has_no_digest():
+def test_value_that_cannot_be_pickled_has_no_digest():
     assert digest([threading.Lock()]) == INCOMPARABLE
     assert unordered([1, 2]) == unordered([2, 1]) != unordered([1, 3])
 

@@ -101,15 +101,24 @@ def in_kind(member: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]
     return wrap(member)
 
 
+Wrap = Callable[[Callable[..., Any], Any], Callable[..., Any]]
+
+
+def wrap_of(function: Callable[..., Any], plain: Wrap, generator: Wrap, coroutine: Wrap, async_generator: Wrap) -> Wrap:
+    """Return the wrapper for functions of this kind."""
+    if inspect.isasyncgenfunction(function):
+        return async_generator
+    if inspect.iscoroutinefunction(function):
+        return coroutine
+    return generator if inspect.isgeneratorfunction(function) else plain
+
+
 def wrapped(function: Callable[..., Any], begin: Callable[[], Begin]) -> Callable[..., Any]:
     """Return a function of the same kind that looks for faults first."""
-    if inspect.isasyncgenfunction(function):
-        return _async_generator(function, begin)
-    if inspect.iscoroutinefunction(function):
-        return _coroutine(function, begin)
-    if inspect.isgeneratorfunction(function):
-        return _generator(function, begin)
+    return wrap_of(function, _plain, _generator, _coroutine, _async_generator)(function, begin)
 
+
+def _plain(function: Callable[..., Any], begin: Callable[[], Begin]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         begun = begin()

@@ -154,7 +154,7 @@ class Hosting:
         for spec in message.specs:
             guest = self.guests.get(parse_options(spec.options).actor_id)
             if guest is None or guest.is_gone:
-                self._done_with(spec)
+                self.worker.done_with(spec)
                 if guest is not None:
                     guest.unclaimed += 1
             else:
@@ -196,10 +196,6 @@ class Hosting:
             executor.arguments[argument.object_id] = argument.value
         for spec in specs:
             executor.will_take(spec)
-
-    def _done_with(self, spec: TaskSpec) -> None:
-        for object_id in self.worker.executor.done_with(spec):
-            self.worker.client.place_unused(object_id)
 
     def _give(self, guest: Guest, spec: TaskSpec | None) -> None:
         """Give a call to a thread or to the loop; None: the actor's end."""
@@ -308,7 +304,7 @@ class Hosting:
             guest.farewell = guest.left_by(error)
         begun_lines.write_own()
         with worker.lock:
-            self._done_with(spec)
+            self.worker.done_with(spec)
             guest.running -= 1
             guest.spec = None
             if guest.is_gone:
@@ -351,7 +347,7 @@ class Hosting:
                 self._discard(guest, spec, result)
                 return None
             if spec is guest.last_call and guest.crash:
-                self._done_with(spec)
+                self.worker.done_with(spec)
                 self._gone(guest, guest.crash)
                 return None
             if worker.cancelling.cancelled:
@@ -373,7 +369,7 @@ class Hosting:
         for index, value in enumerate(result[0], 1):
             if type(value) is StoredValue:
                 self.worker.client.say(AbandonObject(return_id(spec.task_id, index)))
-        self._done_with(spec)
+        self.worker.done_with(spec)
         self._runs_no_more(guest)
 
     # --- ends ---
@@ -455,7 +451,7 @@ class Hosting:
         """
         guest.is_gone, guest.cause, guest.unclaimed = True, cause, len(guest.queue)
         for spec in guest.queue:
-            self._done_with(spec)
+            self.worker.done_with(spec)
         guest.queue.clear()
         if self.loop is not None and guest.options.is_async:
             self.loop.cancel_all(guest)

@@ -354,6 +354,10 @@ class Worker(Runtime):
     def give_back(self, spec: TaskSpec) -> None:
         """Return a task without one of its arguments to the node.  With the lock held."""
         self.executor.give_back(spec)
+        self.done_with(spec)
+
+    def done_with(self, spec: TaskSpec) -> None:
+        """Drop a task's use of its arguments.  With the lock held."""
         for object_id in self.executor.done_with(spec):
             self.client.place_unused(object_id)
 
@@ -476,8 +480,7 @@ class Worker(Runtime):
         if self.writer.found:
             self.writer.drop_found()
         if spec.deps:
-            for object_id in executor.done_with(spec):
-                client.place_unused(object_id)
+            self.done_with(spec)
 
     def arguments_of(self, spec: TaskSpec) -> tuple[list[Any], dict[str, Any]]:
         """Return positional and keyword arguments, refs resolved.

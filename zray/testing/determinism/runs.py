@@ -36,7 +36,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run.
+    """The order of a comparison: the program, and its runs.
 
     Args:
         program: path and arguments.
@@ -83,7 +83,7 @@ class Run:
 
 @dataclass
 class Result:
-    """What a run has left for the comparison."""
+    """The facts of one run, for the comparison."""
 
     run: Run
     tree: Tree

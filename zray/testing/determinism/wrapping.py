@@ -22,7 +22,7 @@ from ...host import context
 from ...object_ref import ObjectRef
 from ...store.folding import OWN_FOLDER
 from ..ledger import Ledger
-from ..wrapping import in_kind, is_method
+from ..wrapping import in_kind, is_method, wrap_of
 from .digests import clean, digest, shown, unordered
 from .hints import TELLING
 from .records import Ending, Kill, Submission, Writer
@@ -289,13 +289,10 @@ Begin = Callable[[tuple[Any, ...], dict[str, Any]], "Run | None"]
 
 def wrapped(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     """Return a function of the same kind that leaves a line."""
-    if inspect.isasyncgenfunction(function):
-        return _async_generator(function, begin)
-    if inspect.iscoroutinefunction(function):
-        return _coroutine(function, begin)
-    if inspect.isgeneratorfunction(function):
-        return _generator(function, begin)
+    return wrap_of(function, _plain, _generator, _coroutine, _async_generator)(function, begin)
 
+
+def _plain(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         begun = begin(args, kwargs)

@@ -1,1 +1,1 @@
-"""What if: a recorded run on other machines, in the simulator, with the production schedulers."""
+"""Predictions of a recorded run on other machines, in the simulator, with the production schedulers."""

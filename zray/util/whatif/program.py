@@ -284,7 +284,7 @@ class _Reader:
         return [key for key in keys if key is not None and not key[1] & PUT_BIT]
 
     def _guessed(self, wait: Wait, submitted: list[tuple[float, int]], awaited: set[Key]) -> list[Key]:
-        """What a wait without a record was for: children that had ended by its end."""
+        """Guess the needs of a wait without a record: children that had ended by its end."""
         children = submitted[: bisect_right(submitted, (wait.begin, len(self.tasks)))]
         ended = [(number, 1) for _, number in children if self.tasks[number].end <= wait.end + CLOCK_SECONDS]
         return [key for key in ended if key not in awaited]
