@@ -114,23 +114,21 @@ def on_disk(monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_starts():
-    """With ZRAY_WARM=1, sessions of this process start from a process that has their modules."""
-    if not os.environ.get("ZRAY_WARM"):
+    """Sessions of this process start from a process that has their modules; not with ZRAY_WARM=0."""
+    from tests.warm_starts import WarmStarts, is_on
+
+    if not is_on():
         yield
         return
-    from tests.warm_starts import WarmStarts
-
     starts = WarmStarts()
     yield
     starts.end()
 
 
-@pytest.fixture(scope="module")
-def cold_starts():
-    """Sessions of the module start as those of programs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("ZRAY_WARM", raising=False)
-        yield
+@pytest.fixture
+def cold_starts(monkeypatch):
+    """Sessions of the test start as those of programs."""
+    monkeypatch.setenv("ZRAY_WARM", "0")
 
 
 @pytest.fixture(scope="module", autouse=True)

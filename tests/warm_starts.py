@@ -6,8 +6,8 @@
 The zygote forks a node.  The node forks its fork server before anything else, and has it begin when it would start one.
 From there on, both run the code of any session.
 
-`ZRAY_WARM=1` switches this on.  Sessions with other variables of the environment start without the zygote, and so do
-those of programs and commands in tests.  Tests of a node's modules and output fail with it, so far.
+`ZRAY_WARM=0` switches this off.  Sessions with other variables of the environment start without the zygote, and so do
+those of programs and commands in tests, and those of tests with the fixture `cold_starts`.
 """
 
 import contextlib
@@ -31,8 +31,13 @@ SOCKET = 3
 ASIDE = 100
 NODE, FORK_SERVER = "zray.host.node.main", "zray.host.process.fork_server"
 # Variables that may differ, since no module reads them when it is imported.
-FREE = ("PYTEST_", "ZRAY_", "TMPDIR", "TUNE_")
+FREE = ("PYTEST_", "ZRAY_", "TMPDIR", "TUNE_", "KMP_", "PYGAME_", "CRC32C_", "PYTHONPATH")
 SEED = "PYTHONHASHSEED"
+
+
+def is_on():
+    """Return whether sessions start warm."""
+    return os.environ.get("ZRAY_WARM", "1") == "1"
 
 
 class WarmStarts:
@@ -71,7 +76,7 @@ class WarmStarts:
     def spawn(self, module, arguments, *, output, descriptors, runs_user_code=False, variables=None):
         """Start a process, as zray.host.process.spawn.spawn."""
         is_own = self.interpreter.interpreter() == sys.executable and not self.interpreter.is_foreign()
-        is_cold = not os.environ.get("ZRAY_WARM") or module != NODE or variables or not is_own
+        is_cold = not is_on() or module != NODE or variables or not is_own
         if is_cold or self.fixed_variables() != self.began_with:
             options = {"output": output, "descriptors": descriptors, "runs_user_code": runs_user_code}
             return self.cold(module, arguments, variables=variables, **options)

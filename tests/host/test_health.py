@@ -104,7 +104,7 @@ for number in itertools.count():
 
 
 @pytest.fixture
-def noted(monkeypatch, tmp_path):
+def noted(monkeypatch, tmp_path, cold_starts):
     """What nodes that are started from here say to the machine's log."""
     path = tmp_path / "noted"
     catch = f"import syslog; syslog.syslog = lambda *said: print(*said, file=open({str(path)!r}, 'a')); "

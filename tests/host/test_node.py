@@ -63,7 +63,7 @@ def test_a_driver_with_threads_starts_a_session(start):
         done.set()
 
 
-def test_the_node_has_no_numpy(start):
+def test_the_node_has_no_numpy(start, cold_starts):
     start(num_cpus=1)
     zray.get(zray.put(bytes(5_000_000)))
     assert not [path for path in mapped(context.runtime.node_pid) if "numpy" in path]
