@@ -61,6 +61,7 @@ class WarmStarts:
                 runs_user_code=True,
                 variables={SEED: self.seed},
             )
+        self.socket.recv(1)  # its variables can be read from now on: a look for what is left has to know it
         node_processes.spawn = self.spawn
 
     def end(self):
@@ -169,8 +170,9 @@ class EarlyForkServer:
 def preload():
     """Import what a node and a worker need."""
     from zray.host import node
-    from zray.host.process import fork_server
+    from zray.host.process import fork_server, titles
 
+    titles._library = titles._load()  # finds the space of arguments while the environment lies behind them
     for _ in fork_server.preload():
         pass
     for package in (node, importlib.import_module("zray.roles")):
@@ -224,6 +226,7 @@ def zygote():
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]  # of the program, where tests look
     connection = socket.socket(fileno=SOCKET)
+    connection.send(b"1")
     preload()
     while (received := receive(connection)) is not None:
         request, descriptors = received

@@ -32,7 +32,7 @@ class Canary:
 
 
 @pytest.fixture
-def cluster(nothing_left, monkeypatch, tmp_path):
+def cluster(nothing_left, cold_starts, monkeypatch, tmp_path):
     """Every role in a process of its own, replicas on a node too, and a driver's node."""
     monkeypatch.setenv(probe.VARIABLE, str(tmp_path))
     monkeypatch.setattr(spawn, "_PROGRAM", probe.under(spawn._PROGRAM))

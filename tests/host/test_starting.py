@@ -162,7 +162,7 @@ def has_numpy(pid):
     return "/numpy/" in Path(f"/proc/{pid}/maps").read_text()
 
 
-def test_fork_server_of_node_without_cpus_imports_with_its_first_worker(start):
+def test_fork_server_of_node_without_cpus_imports_with_its_first_worker(start, cold_starts):
     context = start(num_cpus=0)
     pid = Session(context.address_info["session_name"]).read_info().fork_server_pid
     until(lambda: Path(f"/proc/{pid}/comm").read_text() == "zray: fork serv\n")
