@@ -37,6 +37,7 @@ COMMANDS = {
     "status": "Show the sessions of this machine, and their clusters.",
     "stop": "End a session that `zray start` has started.",
     "summary": "Count actors, tasks or objects by name and state.",
+    "systemd": "Print a unit for systemd that keeps a head or a node running.",
     "timeline": "Write what ran, where and when, as a file for Perfetto.",
     "top": "Watch a session on a full screen: tasks, actors, objects, nodes, logs.",
     "tune": "Look at experiments of zray.tune, and run them.",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import click
+
+from . import foreground
 
 HEAD_STARTED = """\
 zray runs: session {session}, head of the cluster at {cluster}.
@@ -221,6 +224,13 @@ def note_nodes_beside(new: Any) -> None:
 )
 @click.option("--no-replicas", is_flag=True, help="With --address: this node runs no replicas of GCS shards.")
 @click.option("--block", is_flag=True, help="Stay in the foreground; the session ends with this command.")
+@click.option(
+    "--drain",
+    type=click.FloatRange(min=0.0),
+    default=0.0,
+    metavar="S",
+    help="With --address and --block: when told to end, finish the tasks and leave in order, within S seconds. [0]",
+)
 def start(
     head: bool,
     address: str | None,
@@ -230,6 +240,7 @@ def start(
     resources: dict[str, float] | None,
     object_store_memory: float | None,
     block: bool,
+    drain: float,
     **where: Any,
 ) -> None:
     """Start a node that outlives its drivers: a head, or one that joins a cluster."""
@@ -240,7 +251,10 @@ def start(
     if head == (address is not None):
         both = ", not both" if head else ""
         raise click.UsageError(f"Give --head to start a cluster, or --address HOST:PORT to join one{both}.")
+    if drain and not (block and address is not None):
+        raise click.UsageError("--drain is for nodes that join (--address), and that stay in the foreground (--block).")
     interrupted = control.Interrupted() if block else None
+    manager = foreground.ServiceManager(os.environ)
     try:
         total = node_processes.declared_resources(num_cpus, num_gpus, resources, memory)
         if address is None:
@@ -251,38 +265,14 @@ def start(
         raise click.UsageError(str(error)) from error
     if note := why_store_is_too_large(object_store_memory):
         click.echo(f"Note: {note}\n", err=True)
-    log = open_log(session) if block else None
+    log = foreground.open_log(session) if block else None
     say_how(session, "Ctrl-C" if block else f"zray stop {session.name}")
     if head:
         note_others(session.name)
     else:
         note_nodes_beside(session)
-    if interrupted is not None and not interrupted.wait(node_pid):
-        node_processes.end_node(session, node_pid)
-        raise click.ClickException(f"The session has ended{why_it_ended(log)}.")
     if interrupted is not None:
-        control.end(session, node_pid)
-
-
-def open_log(session: Any) -> Any:
-    """Return the node's log, which is deleted with the session; an open file can be read all the same."""
-    try:
-        return open(session.log_path("node"), "rb")  # noqa: SIM115
-    except FileNotFoundError:
-        return None  # it has ended already
-
-
-def why_it_ended(log: Any) -> str:
-    """The last line of the node on the join."""
-    from zray.host.node.node import ENDS
-    from zray.host.process.process_utils import last_lines
-
-    if log is None:
-        return ""
-    with log:
-        lines = last_lines(f"/proc/self/fd/{log.fileno()}").splitlines()
-    found = [line.partition(ENDS)[2] for line in lines if ENDS in line]
-    return f": {found[-1]}" if found else ""
+        foreground.stay(session, node_pid, interrupted, manager, log, drain)
 
 
 def start_head(total: dict[str, int], store: float | None, where: dict[str, Any], *, is_foreground: bool) -> Any:

@@ -1,6 +1,7 @@
 """Dialog: orderly removal of a node from the cluster (`zray drain`).
 
 command line      OrderDrain -> DrainReply     at the head: make the node leave; the work that it still waits for
+                                               at the node itself: likewise, by its whole id
 monitor           DrainNode                    to that node: accept no work, finish, hand over, leave
 local scheduler   DrainReport                  to the monitor, regularly: remaining work; in the end that none is left
 local scheduler   TakeCopies -> CopiesTaken    to other nodes: take these objects, since the sender leaves

@@ -209,12 +209,14 @@ class Interrupted:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
                 signal.signal(number, lambda number, frame: None)
 
-    def wait(self, node_pid: int) -> bool:
-        """Wait for a signal (True), or for the end of the node (False)."""
+    def wait(self, node_pid: int, seconds: float | None = None) -> bool | None:
+        """Wait for a signal (True), or for the end of the node (False).  None: so many seconds are over."""
         pidfd = os.pidfd_open(node_pid)
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         poll.register(self.reader, select.POLLIN)
-        ready = [descriptor for descriptor, _ in poll.poll()]
+        ready = [descriptor for descriptor, _ in poll.poll(None if seconds is None else seconds * 1000)]
         os.close(pidfd)
-        return self.reader in ready
+        if self.reader in ready:
+            os.read(self.reader, 100)  # a further wait is for a further signal
+        return self.reader in ready if ready else None

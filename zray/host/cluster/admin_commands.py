@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...roles.effects import DrainOrdered, HostLeft
 from ...roles.monitor import DRAINED
 from ...store.durable import StoreError
-from ...wire.drains import DrainReply, OrderDrain
+from ...wire.drains import DrainNode, DrainReply, OrderDrain
 from ...wire.message import Message
 from ...wire.orders import DrawToken, GetKeys, KeyFact, KeysReply, OrderReply, RevokeKey, TokenReply
 from ..security.keyring import Key, Token
@@ -31,6 +31,10 @@ class Orders:
     def obey(self, message: Any) -> Message:
         """Carry out one command and return the answer."""
         head = self.node.head
+        member = self.node.membership
+        is_own = type(message) is OrderDrain and message.name == self.node.host
+        if is_own and member is not None and member.kind == "node":
+            return self._drain_itself(message)
         if head is None:
             return OrderReply(message.request, [], self._whose())
         if type(message) is GetKeys:
@@ -114,6 +118,11 @@ class Orders:
             self.node.reactor.deliver(monitor.address, DrainOrdered(node, seconds))
         waits_for = draining.waits_for if draining is not None else ["its answer"]
         return DrainReply(request, node.partition("/")[0], waits_for)
+
+    def _drain_itself(self, message: OrderDrain) -> Message:
+        """Have this node leave: its reports tell the monitor (roles/local_scheduler/membership/drain.py)."""
+        self.node.reactor.deliver(self.node.local.address, DrainNode())
+        return DrainReply(message.request, self.node.host, [])
 
     # --- tokens ---
 
