@@ -23,6 +23,7 @@ COMMANDS = {
     "keys": "Show, create and revoke keys and tokens of a cluster.",
     "list": "List actors, jobs, nodes, objects, placement groups, tasks or workers.",
     "logs": "Show the output of workers, also of sessions that have ended.",
+    "manifests": "Print a head and nodes for Kubernetes.",
     "memory": "Show the values of a session: how large, where made, who refers to them.",
     "metrics": "Serve the metrics of a session to Prometheus.",
     "microbenchmark": "Measure zray beside the limits of this machine.",

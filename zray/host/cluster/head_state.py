@@ -44,6 +44,8 @@ from .membership_log import Roster
 LOCK_SECONDS = 2.0
 POLL_SECONDS = 0.02
 LOOPBACK = "127.0.0.1"
+# Of a token that is in the folder before the head: others keep it where they cannot be given a new one each day.
+PREPARED_SECONDS, PREPARED_USES = 10 * 366 * 24 * 3600.0, 1_000_000
 # The checksum in the plan's file: no other field can change without it.
 CHECK = "check"
 
@@ -195,7 +197,11 @@ class StateFolder:
         try:
             text = read_secret(path).decode("ascii", "replace")
             token = Token.decode(text)
-            if token.head_public == head_public and self.roster.ring.find(token.pair.public) is not None:
+            is_own, ring = token.head_public == head_public, self.roster.ring
+            if is_own and self.written is None and not ring.keys:
+                # A folder with keys that were distributed before the head's first start (`zray manifests`).
+                self.roster.enter(token.key(ring.clock(), PREPARED_SECONDS, PREPARED_USES))
+            if is_own and ring.find(token.pair.public) is not None:
                 return token
         except FileNotFoundError:
             pass
