@@ -58,6 +58,7 @@ ADDED = {
     "requests, sizes and waits in event records": {"code lines": 98, "statements": 76, "lines of imports": 10},
     "replays of failed tasks": {"files": 2, "code lines": 282, "statements": 217, "lines of imports": 34},
     "nodes that drain themselves": {"code lines": 9, "statements": 9},
+    "clean-up of cancelled tasks": {"code lines": 20, "statements": 19},
     "keys that are there before their head": {"code lines": 4, "statements": 4},
 }
 for added in ADDED.values():

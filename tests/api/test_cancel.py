@@ -101,6 +101,79 @@ def test_task_that_waits_in_get_is_interrupted(log):
     assert fails(never)
 
 
+def cleaning(log, name):
+    """A task's end, which others hear of."""
+    zray.get(log.say.remote(f"{name} ends"), timeout=WAIT)
+
+
+@pytest.mark.parametrize("ended_by", ["cancel", "timeout", "break", "canceled coroutine", "canceled call"])
+def test_cleanup_of_a_cancelled_task_may_submit(log, ended_by):
+    @zray.remote
+    def works():
+        try:
+            log.say.remote("begun")
+            select.select([], [], [], 1000)
+        finally:
+            cleaning(log, "works")
+
+    @zray.remote
+    def yields():
+        try:
+            yield from range(1000)
+        finally:
+            cleaning(log, "yields")
+
+    @zray.remote
+    async def awaits():
+        try:
+            log.say.remote("begun")
+            await asyncio.sleep(1000)
+        finally:
+            await log.say.remote("awaits ends")
+
+    @zray.remote(num_cpus=0)
+    class Actor:
+        async def awaits(self):
+            try:
+                log.say.remote("begun")
+                await asyncio.sleep(1000)
+            finally:
+                await log.say.remote("awaits ends")
+
+    if ended_by == "break":
+        made = yields.options(max_buffered=2).remote()
+        zray.get(next(made))
+        del made
+        has_said(log, "yields ends")
+        return
+    actor = Actor.remote()
+    begins = {
+        "cancel": works.remote,
+        "timeout": works.options(timeout=0.5).remote,
+        "canceled coroutine": awaits.remote,
+        "canceled call": actor.awaits.remote,
+    }
+    ref = begins[ended_by]()
+    has_said(log, "begun")
+    if ended_by != "timeout":
+        zray.cancel(ref)
+    until(lambda: any(word.endswith(" ends") for word in zray.get(log.words.remote(), timeout=WAIT)))
+
+
+def test_call_that_has_asked_whether_it_is_cancelled_may_submit(log):
+    @zray.remote(num_cpus=0)
+    class Actor:
+        def polls(self):
+            log.say.remote("begun")
+            until(lambda: zray.get_runtime_context().is_canceled())
+            cleaning(log, "polls")
+
+    ref = Actor.remote().polls.remote()
+    has_said(log, "begun")
+    zray.cancel(ref)
+    has_said(log, "polls ends")
+
+
 def test_task_cleans_up_in_peace_after_the_interrupt(log):
     """Also with tasks that run inside of its own wait."""
 

@@ -279,10 +279,31 @@ def test_wait_takes_generators_beside_refs(session):
         zray.wait([late, late])
 
 
-def test_exhausted_generator_is_never_ready(both):
+def test_generator_at_its_end_is_ready_until_it_has_said_so(both):
+    """The loop of Ray's documentation."""
+    unready, found = [count.remote(3), count.remote(0), zray.put(7)], []
+    while unready:
+        ready, unready = zray.wait(unready)
+        for one in ready:
+            if not isinstance(one, zray.ObjectRefGenerator):
+                found.append(zray.get(one))
+                continue
+            try:
+                found.append(zray.get(next(one)))
+            except StopIteration:
+                pass
+            else:
+                unready.append(one)
+    assert sorted(found) == [0, 1, 2, 7]
+
+
+def test_generator_that_has_raised_stopiteration_is_never_ready(both):
     generator = count.remote(1)
     list(generator)
     assert zray.wait([generator, zray.put(1)], timeout=5)[0] != [generator]
+    assert zray.wait([generator], timeout=0) == ([], [generator])
+    with pytest.raises(ValueError, match="Leave a generator out"):  # who ignores that would wait for ever
+        zray.wait([generator])
 
 
 def test_generator_is_not_passed_on(both):

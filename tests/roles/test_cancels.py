@@ -11,7 +11,16 @@ from zray.ids import children_prefix, return_id
 from zray.wire.homes import ActorLocated
 from zray.wire.scheduling import JobFacts, PlaceTask, TaskAccepted, TaskPlaced
 from zray.wire.task_spec import TaskSpec
-from zray.wire.tasks import CancelTask, CancelTaskReply, InterruptTask, SubmitTasks, TaskResult, TasksFinished, Timing
+from zray.wire.tasks import (
+    CancelTask,
+    CancelTaskReply,
+    InterruptTask,
+    SubmitTasks,
+    TaskCleansUp,
+    TaskResult,
+    TasksFinished,
+    Timing,
+)
 
 VALUE = b"\x01"
 
@@ -149,6 +158,17 @@ def test_children_are_cancelled_with_a_task_that_runs_and_those_that_it_submits_
     cancel(node, spec.task_id, recursive=recursive)
     node.tell(worker, SubmitTasks([late]))
     assert [is_cancelled(node, child.task_id) for child in (early, late)] == [recursive] * 2
+
+
+def test_what_a_task_submits_once_it_knows_that_it_is_cancelled_runs():
+    node = Desk(cpus=1)
+    spec, worker = running(node)
+    early, late = (TaskSpec(children_prefix(spec.task_id) + bytes([number]) * 6, b"f" * 16) for number in (1, 2))
+    cancel(node, spec.task_id)
+    node.tell(worker, SubmitTasks([early]))
+    node.tell(worker, TaskCleansUp(spec.task_id))
+    node.tell(worker, SubmitTasks([late]))
+    assert [is_cancelled(node, child.task_id) for child in (early, late)] == [True, False]
 
 
 def test_user_hears_of_a_task_that_goes_on():

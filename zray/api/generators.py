@@ -46,6 +46,7 @@ class ObjectRefGenerator(Generic[T_co]):
         self._drawn = 0
         self._is_over = False
         self._is_awaited = False  # somebody has a ref on the end
+        self._is_told = False  # who draws has had StopIteration
         self._lock = threading.Lock()  # several threads may draw
 
     # --- drawing ---
@@ -59,6 +60,7 @@ class ObjectRefGenerator(Generic[T_co]):
             if found is not None:
                 return found
             if self._is_over:
+                self._is_told = True
                 raise StopIteration
             try:
                 self._runtime.wait(self._awaited(), 1, None, True)
@@ -108,6 +110,7 @@ class ObjectRefGenerator(Generic[T_co]):
             if found is not None:
                 return found
             if self._is_over:
+                self._is_told = True
                 raise StopAsyncIteration
             await asyncio.wrap_future(self._runtime.futures.arrival_of(self._awaited()))
 
@@ -135,6 +138,10 @@ class ObjectRefGenerator(Generic[T_co]):
                 with self._lock:
                     self._leave()
         return self._is_over
+
+    def _answers_at_once(self) -> bool:
+        """Whether `next` gives a ref, or StopIteration for the first time."""
+        return self.next_ready() or (not self._is_told and self.is_finished())
 
     def task_id(self) -> bytes:
         """The id of the task that yields the items."""
@@ -175,7 +182,10 @@ def are_among(things: Any) -> bool:
 def wait_for_any(
     things: list[Any], num_returns: int, timeout: float | None, fetch_local: bool
 ) -> tuple[list[Any], list[Any]]:
-    """Wait as `zray.wait` does, where generators stand among the refs: ready is one whose next ref can be drawn."""
+    """Wait as `zray.wait` does, where generators stand among the refs: ready is one whose next ref can be drawn.
+
+    A generator at its end is ready until `next` has raised StopIteration: loops learn by that to leave it out.
+    """
     if not 0 < num_returns <= len(things):
         raise ValueError(
             f"wait() for {num_returns} of {len(things)} refs and generators: num_returns is from 1 to {len(things)}."
@@ -187,7 +197,7 @@ def wait_for_any(
         late, awaited = [], []
         for thing in things:
             if isinstance(thing, ObjectRefGenerator):
-                if not thing.next_ready():
+                if not thing._answers_at_once():
                     late.append(thing)
                     if not thing.is_finished():
                         awaited += thing._awaited()
@@ -196,6 +206,11 @@ def wait_for_any(
                 awaited.append(thing.id)
         ready = [thing for thing in things if not any(thing is other for other in late)]
         if len(ready) >= num_returns or not awaited:
+            if not ready and timeout is None:
+                raise ValueError(
+                    "wait() for generators that have ended: nothing more will be ready.  Leave a generator out of the "
+                    "list once next() has raised StopIteration."
+                )
             break
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         is_ready = _runtime().wait(awaited, 1, left, fetch_local)

@@ -235,6 +235,12 @@ class TaskOverdue(Message, tag=routed(295, "worker -> local")):
     task_id: TaskID
 
 
+class TaskCleansUp(Message, tag=routed(305, "worker -> local")):
+    """The code of a cancelled task knows that it is cancelled: tasks that it submits from now on run."""
+
+    task_id: TaskID
+
+
 class ItemsYielded(Message, tag=routed(279, "worker -> local")):
     """Items of a generator, from number `first` on, as they are made.
 

@@ -199,6 +199,7 @@ class AsyncCalls:
     def _cancel(self, task_id: bytes) -> None:
         known = self.tasks.get(task_id)
         if known is not None:
+            self.host.worker.cancelling.knows(task_id)
             known[1].cancel()
 
     def _method_of(self, spec: TaskSpec) -> Any:

@@ -29,7 +29,7 @@ from ...roles.kept import Latest
 from ...store.errors import serialize_cancellation
 from ...wire.actors import CallClosed
 from ...wire.task_spec import TaskSpec, overdue_in_words, parse_options
-from ...wire.tasks import TaskOverdue
+from ...wire.tasks import TaskCleansUp, TaskOverdue
 from ..client.interrupts import AGAIN_SECONDS, may_interrupt
 from ..client.runtime import Runtime
 from ..client.task_context import Call, current_call
@@ -68,6 +68,7 @@ class Cancelling:
         self.cancelled: Latest[bytes, int] = Latest(CALLS_MAX)  # -> items of a generator that it does not end before
         self.heard_count = 0
         self.raised_in = b""  # the task in which the exception was raised: once, so that it can clean up
+        self.knowing: set[bytes] = set()  # tasks of `cancelled` whose code has learnt of that
         self.is_look = False  # the next signal is one of our own
         self.looks_left = 0
         self.overdue: set[bytes] = set()  # tasks of `cancelled` whose time limit has passed
@@ -140,6 +141,7 @@ class Cancelling:
         if not self.is_cancelled(spec) or spec.task_id == self.raised_in:
             return False
         self.raised_in = spec.task_id
+        self.knows(spec.task_id)
         return True
 
     def _cancel_coroutine(self, call: Call) -> None:
@@ -159,6 +161,7 @@ class Cancelling:
         """Forget a task that has ended; if the task caught the exception, its value counts, and its user is told."""
         if spec.task_id == self.raised_in:
             self.raised_in = b""
+        self.knowing.discard(spec.task_id)
         what = "was cancelled"
         if spec.task_id in self.overdue:
             self.overdue.discard(spec.task_id)
@@ -172,6 +175,7 @@ class Cancelling:
         """Return the outcome of a call of an actor: not the call's value, if the call is cancelled."""
         if self.cancelled.pop(spec.task_id, None) is None:
             return result
+        self.knowing.discard(spec.task_id)
         text = f"The call of {self.worker.name_of(spec)} was cancelled."
         count = max(1, parse_options(spec.options).num_returns)
         return [encode_system_error("TaskCancelledError", text)] * count, (), False
@@ -183,12 +187,23 @@ class Cancelling:
         if spec.task_id not in self.cancelled or self.worker.actor is None or count < self.cancelled[spec.task_id]:
             return False
         self.closes_at(spec, count)
+        self.knows(spec.task_id)
         return True
 
     def is_canceled(self) -> bool:
         """Return whether the task or call that this thread runs is cancelled."""
         call = current_call.get() or self.worker.call
-        return call is not None and call.spec.task_id in self.cancelled
+        if call is None or call.spec.task_id not in self.cancelled:
+            return False
+        if self.worker.actor is not None:
+            self.knows(call.spec.task_id)
+        return True
+
+    def knows(self, task_id: bytes) -> None:
+        """Tell the node once that the code of a task knows of its end."""
+        if task_id not in self.knowing:
+            self.knowing.add(task_id)
+            self.worker.say(TaskCleansUp(task_id))
 
     # --- the signal ---
 

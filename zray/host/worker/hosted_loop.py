@@ -151,6 +151,7 @@ class HostedLoop:
     def _cancel(self, task_id: bytes) -> None:
         known = self.tasks.get(task_id)
         if known is not None:
+            self.worker.cancelling.knows(task_id)
             known[2].cancel()
 
     def cancel_all(self, guest: Guest) -> None:

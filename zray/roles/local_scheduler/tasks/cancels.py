@@ -7,7 +7,8 @@
     longer with its worker than its time limit          the worker interrupts the task, and is killed if that fails
 
 A worker returns an unbegun cancelled task.  Such a task is not sent again, nor retried after a failure or the loss of
-the worker.  Children of a running task are cancelled too, also children submitted later.
+the worker.  Children of a running task are cancelled too, also children submitted later, until the task's code knows:
+its clean-up may submit.
 
 Rule 1: `asked` holds tasks that a worker or another node has, or had; `parents` the id prefixes of their children.
 
@@ -205,6 +206,11 @@ class Cancels:
         self.parents[prefix] = force
         for child in [child for task_id, child in self.node.tasks.items() if task_id.startswith(prefix)]:
             self.cancel(child, force and not child.options.actor_id, True)
+
+    @on(tasks.TaskCleansUp)
+    def on_task_cleans_up(self, message: tasks.TaskCleansUp) -> None:
+        """TaskCleansUp: children from here on are work of the clean-up."""
+        self.parents.pop(children_prefix(message.task_id), None)
 
     def submitted(self, specs: Iterable[TaskSpec]) -> None:
         """Cancel the children of a cancelled task among new tasks."""
