@@ -11,12 +11,15 @@ from typing import Any
 import click
 
 COMMANDS = {
+    "attach": "Open a shell on the head of a cluster that `zray up` has started.",
     "cancel": "End tasks that run or wait: by id, function or job.",
     "dashboard": "Serve a page that shows what a session does.",
     "debug": "Attach to a task that stands at a breakpoint, with pdb.",
     "determinism": "Run a program with several numbers of workers and with deaths, and compare its tasks.",
     "doctor": "Find out why this machine cannot join a cluster.",
+    "down": "End a cluster that `zray up` has started.",
     "drain": "Have a node finish its tasks, hand over its objects, and leave.",
+    "exec": "Run a command on the head of a cluster of `zray up`, or on all hosts.",
     "gcs": "Verify the logs of a cluster's shards.",
     "get": "Show one actor, task, object, node or worker, with all that is known of it.",
     "job": "Have a cluster run programs: submit, status, stop, logs, list, delete.",
@@ -32,23 +35,34 @@ COMMANDS = {
     "report": "Write why a run took its time, as a page of HTML.",
     "reproduce": "Measure the paper's figures, and write a report.",
     "rllib": "Train policies, and look at what was trained.",
+    "rsync-down": "Copy a file or folder from the head of a cluster of `zray up`, where it differs.",
+    "rsync-up": "Copy a file or folder to the hosts of a cluster of `zray up`, where it differs.",
     "run": "Run a program; with --as-ray, a program written for Ray.",
     "stack": "Show where the workers of this machine stand: tasks, threads and their stacks.",
     "start": "Start a cluster on this machine, or join one.",
     "status": "Show the sessions of this machine, and their clusters.",
     "stop": "End a session that `zray start` has started.",
+    "submit": "Run a program on the head of a cluster that `zray up` has started.",
     "summary": "Count actors, tasks or objects by name and state.",
     "systemd": "Print a unit for systemd that keeps a head or a node running.",
     "timeline": "Write what ran, where and when, as a file for Perfetto.",
     "top": "Watch a session on a full screen: tasks, actors, objects, nodes, logs.",
     "tune": "Look at experiments of zray.tune, and run them.",
+    "up": "Start a cluster on the hosts of a file, over ssh.",
     "whatif": "Predict a recorded run on other machines, and say which resource to buy.",
     "why": "Explain what a task, an actor, an object or a node waits for, or how it ended.",
 }
 
 
 # Commands in a module of another name: (module, function).
-PLACES = {"get": ("state", "get"), "list": ("state", "list_"), "summary": ("state", "summary")}
+PLACES = {
+    "exec": ("exec", "exec_"),
+    "get": ("state", "get"),
+    "list": ("state", "list_"),
+    "rsync-down": ("rsync", "rsync_down"),
+    "rsync-up": ("rsync", "rsync_up"),
+    "summary": ("state", "summary"),
+}
 
 
 class Commands(click.Group):

@@ -166,6 +166,6 @@ def test_absent_ability_says_what_to_do_instead(name):
 
 def test_absent_command_says_what_to_do_instead():
     assert not set(absent.COMMANDS) & set(COMMANDS)
-    result = command("attach", "actors")
+    result = command("monitor", "cluster.yaml")
     assert result.returncode == 2
-    assert absent.COMMANDS["attach"] in " ".join(result.stderr.split())
+    assert absent.COMMANDS["monitor"] in " ".join(result.stderr.split())

@@ -50,11 +50,11 @@ ABILITIES = {
 }
 
 COMMANDS = {
-    "up": "Start nodes over ssh, as docs/cluster.md shows.",
-    "down": "Run `zray stop` over ssh.",
-    "submit": "Run the program with `ZRAY_ADDRESS` set.",
-    "attach": "Use ssh.",
-    "exec": "Use ssh.",
+    "monitor": "Run `zray status --watch`.",
+    "get-head-ip": "Read `head:` of the file of hosts, or run `zray exec hostname -I`.",
+    "get-worker-ips": "Read `nodes:` of the file of hosts, or run `zray exec --all hostname -I`.",
+    "kill-random-node": "Kill nodes by `zray.testing.faults`.",
+    "symmetric-run": "Start nodes by `zray up`, or by Slurm as docs/operations.md shows.",
 }
 
 
