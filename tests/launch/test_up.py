@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -73,6 +74,9 @@ def nobody_sees_a_token(hosts):
     assert token and not [name for name, text in logs.items() if token in text]
     for log in (hosts.folder / "home").rglob("*"):
         assert log.stat().st_mode & 0o077 == 0 or log.name in (".local", "state", "zray", "up"), log
+    for pid in processes_marked(mark()):
+        for name in ("cmdline", "environ"):
+            assert token.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
     for name in "bc":
         assert not [
             path
