@@ -46,7 +46,9 @@ async def _down(cluster: Cluster, record: Record, timeout: float, *, now: bool) 
     from .launch.commands import Printer
     from .launch.runner import Down
 
-    work = Down(cluster, record, Printer([*cluster.hosts, *record.hosts]), timeout, now=now)
+    printer = Printer([*cluster.hosts, *record.hosts])
+    work = Down(cluster, record, printer, timeout, now=now)
+    work.progress = printer.progress
     try:
         return await work.run()
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ import click
 if TYPE_CHECKING:
     from .launch.hosts_file import Cluster
     from .launch.records import Record
+
+# A program that was interrupted cancels its tasks, and ends.
+END_SECONDS = 10.0
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -50,10 +54,17 @@ async def _submit(cluster: Cluster, record: Record, name: str, arguments: list[s
     try:
         await connection.open(asyncio.Semaphore(1))
         facts = {"name": file.place, "size": file.size, "arguments": arguments}
-        answer = await connection.ask(
-            "program", "the program ran", data=file.data(), env={"ZRAY_ADDRESS": record.address}, **facts
+        variables = {"ZRAY_ADDRESS": record.address}
+        asking = asyncio.ensure_future(
+            connection.ask("program", "the program ran", data=file.data(), env=variables, **facts)
         )
-        return answer["status"]
+        try:
+            return (await asyncio.shield(asking))["status"]
+        except asyncio.CancelledError:
+            await connection.signal(signal.SIGINT)
+            return (await asyncio.wait_for(asking, END_SECONDS))["status"]
+    except asyncio.TimeoutError:
+        raise click.ClickException("The program did not end by Ctrl-C, and is killed.") from None
     except Trouble as trouble:
         raise click.ClickException(f"{cluster.head.label}: {trouble}.") from None
     finally:

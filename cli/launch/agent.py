@@ -422,11 +422,13 @@ def new_token(request):
 
 
 def drain(request):
-    """Have a node leave; the status says whether it has left in order."""
-    words = ["drain", request["node"], "--session", request["session"], "--timeout", str(request["timeout"])]
-    channel.say({"step": "zray " + " ".join(words)})
-    status, output = zray(words)
-    return {"status": status, "output": output[-4000:]}
+    """Tell the head that a node shall leave, and look how far it is; asked again and again."""
+    from zray.host.client import control
+    from zray.wire.drains import DrainReply, OrderDrain
+
+    with control.find_head(request["session"]) as head:
+        found = head.order(OrderDrain(1, request["node"], request["timeout"]), DrainReply)
+    return {"is_gone": found.is_gone, "reason": found.reason, "waits_for": list(found.waits_for)}
 
 
 def stop(request):
@@ -454,7 +456,13 @@ def program(request):
     return {"status": status}
 
 
+def nothing(request):
+    """A signal for a command that has ended meanwhile."""
+    return None
+
+
 DEEDS = {
+    "signal": nothing,
     "look": look,
     "compare": compare,
     "file": write_file,
@@ -476,7 +484,9 @@ def main():
         if request is None:
             return
         try:
-            channel.say({"done": DEEDS[request["do"]](request)})
+            done = DEEDS[request["do"]](request)
+            if done is not None:
+                channel.say({"done": done})
         except Failure as failure:
             channel.say({"failed": failure.facts})
         except EOFError:

@@ -102,6 +102,12 @@ class Connection:
             raise self._trouble(answer["failed"])
         return answer["done"]
 
+    async def signal(self, number: int) -> None:
+        """Send a signal to the command that the agent runs."""
+        with suppress(OSError):
+            self.process.stdin.write(json.dumps({"do": "signal", "number": number}).encode() + b"\n")
+            await self.process.stdin.drain()
+
     async def _answer(self, *kinds: str) -> Any:
         while True:
             try:

@@ -142,7 +142,7 @@ def plain_of(value: Marked, kind: type[Type], what: str) -> Type:
         plain = float(plain)
     if type(plain) is not kind:
         raise Mistake(value.line, f"{what} must be {KINDS[kind]}, not {value.kind()}.")
-    if isinstance(plain, str) and (not plain.strip() or "\0" in plain):
+    if kind is str and (not str(plain).strip() or "\0" in str(plain)):
         raise Mistake(value.line, f"{what} must be a text that is not empty.")
     found: Type = plain
     return found

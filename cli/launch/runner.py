@@ -9,6 +9,7 @@ from typing import Any
 
 from zray.version import __version__
 
+from ..drain import POLL_SECONDS, Pace
 from . import files, plan, records, ssh
 from .connection import Connection
 from .hosts_file import Cluster, Host
@@ -17,6 +18,8 @@ from .troubles import Trouble
 
 # A node that leaves finishes its tasks for so long at most.
 DRAIN_SECONDS = 60.0
+# A node that leaves sooner needs no line.
+QUIET_SECONDS = 1.0
 # Says that a host has come to an end: (host, is it well, words).
 Say = Callable[[Host, bool, str], None]
 
@@ -39,6 +42,7 @@ class Work:
         self.cluster, self.record, self.say, self.timeout = cluster, record, say, timeout
         self.folder = ssh.control_folder()
         self.logins = asyncio.Semaphore(ssh.LOGINS_MAX)
+        self.progress: Callable[[Host, str], None] = lambda host, words: None  # prints what takes long
         self.states: dict[str, str] = {}  # of hosts that are at work
         self.interrupted: dict[str, str] = {}  # of those, at Ctrl-C
         self.connections: list[Connection] = []
@@ -119,11 +123,33 @@ class Work:
 
     async def drain(self, connection: Connection, session: Session, head: Head) -> None:
         """Have a node leave, and end its session."""
+        host = connection.host
         if session.node_id and session.kind == "node":
-            self.states[connection.host.label] = "draining"
-            facts = {"node": session.node_id, "session": head.session, "timeout": self.timeout}
-            await self.ask(head.connection, "drain", f"{connection.host.label} left", **facts)
+            self.states[host.label] = "draining"
+            try:
+                reason = await self.wait_until_left(host, session, head)
+                connection.log.line(f"node {session.node_id} has left{f': {reason}' if reason else ''}")
+            except Trouble as trouble:  # the head is gone: there is nothing to hand over
+                connection.log.line(f"node {session.node_id} cannot leave in order: {trouble}")
         await self.stop(connection, [session])
+
+    async def wait_until_left(self, host: Host, session: Session, head: Head) -> str:
+        """Wait until a node has left; return why it was removed, or "" if it has finished.
+
+        Raises:
+            Trouble: the head does not know.
+        """
+        facts = {"node": session.node_id, "session": head.session, "timeout": self.timeout}
+        pace, clock = Pace(), asyncio.get_running_loop()
+        begin = clock.time()
+        while True:
+            found = await self.ask(head.connection, "drain", f"{host.label} left", **facts)
+            if found["is_gone"]:
+                return str(found["reason"])
+            now = clock.time()
+            if now - begin > QUIET_SECONDS and pace.is_due(found["waits_for"], now):
+                self.progress(host, f"waits for {', '.join(found['waits_for']) or 'the others'}")
+            await asyncio.sleep(POLL_SECONDS)
 
     async def close(self) -> None:
         """End all agents; ssh's connections stay for a while."""
@@ -139,7 +165,6 @@ class Up(Work):
         super().__init__(cluster, record, say, timeout)
         self.files = {file.place: file for file in files.of_cluster(cluster)}
         self.up: dict[str, str] = {}  # session by label
-        self.progress: Callable[[Host, str], None] = lambda host, line: None
         self.head_python: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # "": not known
         self.token_lock = asyncio.Lock()
 

@@ -193,6 +193,27 @@ def test_program_has_its_arguments_streams_and_status(talk, hosts):
     assert not list(hosts.folder.glob("zray-program-*"))
 
 
+def test_program_hears_ctrl_c_and_says_how_it_ends(talk, hosts):
+    source = (
+        b"import signal, sys\nprint('here', flush=True)\n"
+        b"try:\n    signal.pause()\nexcept KeyboardInterrupt:\n    print('cleaned up')\n    sys.exit(9)"
+    )
+    heard = []
+
+    async def conversation(connection):
+        connection.hears = lambda kind, data: heard.append(data)
+        facts = {"name": "p.py", "size": len(source), "arguments": [], "env": {}}
+        asking = asyncio.ensure_future(connection.ask("program", data=[source], **facts))
+        await asyncio.to_thread(until, lambda: heard)
+        await connection.signal(signal.SIGINT)
+        answer = await asking
+        await connection.signal(signal.SIGINT)  # too late, and no harm
+        return answer, await connection.ask("look", zray="", **NAMES)
+
+    answer, found = talk(conversation)
+    assert answer == {"status": 9} and b"".join(heard).endswith(b"cleaned up\n") and found["python"]
+
+
 def test_lost_connection_says_what_was_going_on(talk, hosts):
     async def conversation(connection):
         with pytest.raises(Trouble, match="the connection was lost while its set-up ran"):

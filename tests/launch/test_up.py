@@ -127,7 +127,7 @@ def what_differs_changes(hosts, first):
     after = hosts.sessions()
     assert after["a"] == first["a"] and after["c"] == first["c"] and len(after["b"]) == 1 and after["b"] != first["b"]
     assert "b  started with other options" in said["b"] and all("1 file sent" in said[name] for name in "abc")
-    assert "has left" in hosts.logs()["a.log"]
+    assert "has left" in hosts.logs()["b.log"]
 
 
 def what_died_starts(hosts):
@@ -190,6 +190,45 @@ def test_nothing_is_started_where_the_port_of_the_head_is_taken(hosts):
     assert done.stderr.count("it did not join: the head is not up") == 2 and "0 of 3 hosts are up" in done.stderr
     assert not any(hosts.sessions().values())
     hosts.zray("down")
+
+
+WAITING = """
+import os, sys
+import zray
+from tests.gates import Gate
+
+zray.init()
+
+@zray.remote
+def work(folder):
+    Gate(f"{folder}/began").open()
+    Gate(f"{folder}/gate").wait()
+    Gate(f"{folder}/done").open()
+
+zray.get(work.remote(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_down_lets_tasks_finish_and_now_does_not(hosts, now, tmp_path):
+    hosts.write(
+        "head: {host: a, address: 127.0.0.1, num_cpus: 0}\nnodes: [{host: b, num_cpus: 1}]\noptions: {port: 0}\n"
+    )
+    hosts.zray("up", "hosts.yaml")
+    (hosts.work / "p.py").write_text(WAITING)
+    options = {"env": hosts.variables(), "cwd": hosts.work, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command_line("submit", "p.py", str(tmp_path)), **options) as program:
+        until((tmp_path / "began").exists)
+        if now:
+            hosts.zray("down", "--now")
+        else:
+            with subprocess.Popen(command_line("down"), **options) as down:
+                assert down.stderr.readline() == "b  waits for 1 running task ...\n"
+                (tmp_path / "gate").touch()
+            assert down.returncode == 0
+        program.communicate(timeout=20)
+    assert (tmp_path / "done").exists() != now
+    assert not any(hosts.sessions().values())
 
 
 def test_ctrl_c_leaves_what_is_up_and_says_what(hosts):
