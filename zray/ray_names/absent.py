@@ -54,7 +54,7 @@ COMMANDS = {
     "get-head-ip": "Read `head:` of the file of hosts, or run `zray exec hostname -I`.",
     "get-worker-ips": "Read `nodes:` of the file of hosts, or run `zray exec --all hostname -I`.",
     "kill-random-node": "Kill nodes by `zray.testing.faults`.",
-    "symmetric-run": "Start nodes by `zray up`, or by Slurm as docs/operations.md shows.",
+    "symmetric-run": "Run `zray slurm`, `zray mpi`, or `zray up` and `zray submit`.",
 }
 
 
