@@ -23,8 +23,8 @@ END_SECONDS = 10.0
 def submit(file: str | None, program: tuple[str, ...]) -> None:
     """Send PROGRAM, a Python file, to the head, and run it there: `zray.init()` in it joins the cluster.
 
-    It runs in the home folder, where `files:` lie, with the Python of the cluster. The exit code is the program's.
-    The program ends with this command; one of `zray job submit` goes on.
+    The program runs in the home folder, where `files:` lie, with the Python of the cluster. The exit code is the
+    program's. The program ends with this command; one of `zray job submit` goes on.
     """
     from .launch import commands
 

@@ -1,10 +1,10 @@
 """The program that ssh runs on each host: it looks at the host, writes files, and runs commands.
 
-Its text goes over standard input, so that nothing need be installed there to say what is missing.  Requests are lines
+The text goes over standard input, so that a host without zray can say what is missing.  Requests are lines
 of JSON; answers are lines of JSON behind MARK, since start files of a shell print too.  The end of standard input is
 the end of the launcher: set-up and programs are then ended.  Output that is shown has no token.
 
-It runs in any Python from 3.6 on, and with the standard library alone where zray is missing.
+The program runs in any Python from 3.6 on, and with the standard library alone where zray is missing.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ ADDRESS = re.compile(r"of the cluster at (\d[\d.]*:\d+)")
 
 
 class Failure(Exception):
-    """What could not be done; facts for the launcher."""
+    """A failure, as facts for the launcher."""
 
     def __init__(self, **facts):
         super().__init__(str(facts))

@@ -23,6 +23,7 @@ class Allocation:
     nodes: int  # machines
     cpus: int = 0  # of this machine for this run; 0: not told
     memory: int = 0  # bytes likewise
+    near: str = ""  # an address in the network of the machines; "": not told
 
     @property
     def is_head(self) -> bool:
@@ -30,7 +31,7 @@ class Allocation:
 
 
 class NoAllocation(Exception):
-    """This process is in no such run; the text says how to begin one."""
+    """Error of a process outside of such a run; the text says how to begin one."""
 
 
 def of_slurm(env: Mapping[str, str]) -> Allocation:
@@ -55,6 +56,7 @@ def of_slurm(env: Mapping[str, str]) -> Allocation:
         nodes=_number(env.get("SLURM_STEP_NUM_NODES") or env.get("SLURM_NNODES")) or 1,
         cpus=cpus,
         memory=memory * MIB,
+        near=env.get("SLURM_LAUNCH_NODE_IPADDR", ""),
     )
 
 

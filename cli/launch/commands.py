@@ -1,4 +1,4 @@
-"""What the commands of a launched cluster share: the file of hosts, troubles in words, Ctrl-C."""
+"""Shared parts of the commands for a launched cluster: the file of hosts, troubles in words, Ctrl-C."""
 
 from __future__ import annotations
 

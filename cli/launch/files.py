@@ -10,7 +10,7 @@ from . import agent
 from .hosts_file import Cluster
 
 CHUNK = 1 << 16
-# Nobody wants these on another machine.
+# Names of no use on another machine.
 EXCLUDED = ("__pycache__", "*.pyc", ".git")
 
 

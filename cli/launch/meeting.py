@@ -1,6 +1,6 @@
 """A file by which the processes of a run meet: the head writes its address and a token, the others wait for it.
 
-It lies in a folder that all machines see, and its user alone may read it (0600).
+The file lies in a folder that all machines see, and its user alone may read it (0600).
 """
 
 from __future__ import annotations

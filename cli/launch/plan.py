@@ -1,4 +1,4 @@
-"""What must be done on a host, from the file of hosts and the state found there.  No input, no output."""
+"""The work to do on a host, from the file of hosts and the state found there.  No input, no output."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Found:
 
 @dataclass
 class Start:
-    """What becomes of the session of a host."""
+    """The fate of the session of a host."""
 
     # "keep": it runs as it should.  "start": none runs.  "restart": it runs with other options.
     action: str

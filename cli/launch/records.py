@@ -21,7 +21,7 @@ from typing import Any
 from .hosts_file import Cluster, Host
 
 LOG_BYTES_MAX = 1 << 20
-# Whatever may stand behind it in a line.
+# A token, in a line of any kind.
 TOKEN = re.compile(r"(ZRAY_TOKEN=)[^\s']+")
 
 
@@ -33,7 +33,7 @@ def root() -> str:
 
 @dataclass
 class Record:
-    """What an earlier `zray up` has left on which hosts."""
+    """A cluster that an earlier `zray up` has started, and its hosts."""
 
     name: str
     path: str = ""  # of the file of hosts

@@ -76,7 +76,7 @@ class Work:
         """Hear of a line that runs on a host."""
 
     def look_facts(self) -> dict[str, Any]:
-        """What a look compares."""
+        """The facts that a look compares."""
         return {"zray": __version__}
 
     async def ask(self, connection: Connection, do: str, doing: str, **facts: Any) -> Any:

@@ -12,7 +12,7 @@ from ..start import HEAD_OPTIONS, start
 from . import marked
 from .marked import Marked, Mistake
 
-# What `zray up` itself decides.
+# Options that `zray up` itself gives.
 OURS = ("head", "address", "host", "token_file", "token_stdin", "block")
 NODE_OPTIONS = ("advertise", "head_wait", "no_replicas")
 TABLES = {"resources": float, "labels": str}

@@ -90,7 +90,7 @@ class Together:
         return self._head(command, nodes_min) if self.part.is_head else self._node()
 
     def _resources(self) -> tuple[dict[str, int], int | None]:
-        """What this machine gives to the cluster: (resources, bytes of the store)."""
+        """The part of this machine in the cluster: (resources, bytes of the store)."""
         from zray.host.process import machine_resources, node_processes
 
         cpus = self.options["num_cpus"] or (min(self.part.cpus, machine_resources.cpu_count()) or None)
@@ -110,7 +110,7 @@ class Together:
 
         total, store = self._resources()
         # A run of one process may still get nodes, but only this machine reaches it without an address.
-        host = self.host or (address_of_machine() if self.part.size > 1 else "")
+        host = self.host or (address_of_machine(self.part.near) if self.part.size > 1 else "")
         session, pid = node_processes.start_head(
             total, store, host=own_address(host) if host else "", port=0, labels=self.options["labels"], is_bound=True
         )
@@ -234,13 +234,33 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def address_of_machine() -> str:
-    """Return the address of this machine for others: that of its name, or that of its default route."""
+def address_of_machine(near: str = "") -> str:
+    """Return the address of this machine for others.
+
+    near: an address in their network.  Without it: the address of the machine's name, or that of its default route, or
+    the first of its networks.
+
+    Raises:
+        click.ClickException: the machine has no network.
+    """
+    import psutil
+
+    found = [_route(near)] if near else []
     with suppress(OSError):
-        address = socket.gethostbyname(socket.gethostname())
-        if not address.startswith("127."):
+        found.append(socket.gethostbyname(socket.gethostname()))
+    found.append(_route("192.0.2.1"))
+    for name, addresses in psutil.net_if_addrs().items():
+        if name != "lo":
+            found += [address.address for address in addresses if address.family == socket.AF_INET]
+    for address in found:
+        if address and not address.startswith("127."):
             return address
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # no packet is sent
-        return str(probe.getsockname()[0])
     raise click.ClickException("The address of this machine for the others is not known: give --host ADDRESS.")
+
+
+def _route(address: str) -> str:
+    """Return the own address on the way to another; "": there is no way."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))  # no packet is sent
+        return str(probe.getsockname()[0])
+    return ""

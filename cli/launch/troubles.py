@@ -60,7 +60,7 @@ WAS_CUT = re.compile(r"kex_exchange_identification|ssh_exchange_identification|c
 WAS_LOST = re.compile(
     r"connection to .* closed|timeout, server|broken pipe|client_loop|connection reset|mux_client|control socket", re.I
 )
-# What `zray start` and commands print.
+# Output of `zray start` and of other commands.
 COMMAND_TEXTS = (
     (
         r"port \d+ of \S+ is taken",

@@ -223,7 +223,7 @@ def test_lost_connection_says_what_was_going_on(talk, hosts):
 
 
 def test_text_of_the_agent_is_for_old_versions_of_python():
-    """It runs before anything is known of the Python there; Python 3.6 reads it."""
+    """The agent runs before anything is known of the Python there; Python 3.6 reads it."""
     ast.parse(inspect.getsource(agent), feature_version=(3, 6))
     assert "\0" not in inspect.getsource(agent)
 

@@ -1,4 +1,4 @@
-"""What must be done on a host, from the file and from what was found there."""
+"""The work to do on a host, from the file and from the state found there."""
 
 import pytest
 
