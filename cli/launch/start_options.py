@@ -13,7 +13,7 @@ from . import marked
 from .marked import Marked, Mistake
 
 # Options that `zray up` itself gives.
-OURS = ("head", "address", "host", "token_file", "token_stdin", "block")
+OURS = ("head", "address", "host", "token_file", "token_stdin", "block", "drain")
 NODE_OPTIONS = ("advertise", "head_wait", "no_replicas")
 TABLES = {"resources": float, "labels": str}
 

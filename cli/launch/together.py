@@ -14,12 +14,13 @@ from typing import Any
 
 import click
 
+from .. import foreground
 from ..start import label_map, resource_map
 from .allocation import STORE, WORK, Allocation, NoAllocation
 from .meeting import Meeting
 
 LOOK_SECONDS = 0.1
-# A node stays for so long after a signal; Slurm kills 30 s after it (KillWait).
+# A node that gets a signal finishes its tasks within so long; Slurm kills 30 s after it (KillWait).
 GRACE_SECONDS = 25.0
 
 
@@ -175,32 +176,20 @@ class Together:
         from zray.host.client import control
         from zray.host.process import node_processes
 
-        from ..start import open_log, why_it_ended
-
         total, store = self._resources()
-        found = self._joined(total, store)
-        if found is None:
+        if (found := self._joined(total, store)) is None:
             return 0
         session, pid = found
-        log = open_log(session)
-        if self.signals.wait(pid) and self._stays(pid):
+        log = foreground.open_log(session)
+        if self.signals.wait(pid):
+            foreground.leave(session, pid, self.signals, GRACE_SECONDS)
             control.end(session, pid)
             return 0
         node_processes.end_node(session, pid)
-        why = why_it_ended(log)
-        if "head" in why and ("ended" in why or "stop" in why) or "told to stop" in why:
-            return 0  # the program has ended
-        raise click.ClickException(f"The node has ended{why}.")
-
-    def _stays(self, pid: int) -> bool:
-        """Wait for the end of the program, which has had the signal too; return whether the node outlived the time."""
-        os.read(self.signals.reader, 64)
-        descriptor = os.pidfd_open(pid)
-        try:
-            ready, _, _ = select.select([descriptor, self.signals.reader], [], [], GRACE_SECONDS)
-        finally:
-            os.close(descriptor)
-        return descriptor not in ready
+        why = foreground.why_it_ended(log)
+        if not why.endswith(foreground.ORDERED):  # by the head, when the program has ended
+            raise click.ClickException(f"The node has ended{f': {why}' if why else ''}.")
+        return 0
 
     def _joined(self, total: dict[str, int], store: int | None) -> tuple[Any, int] | None:
         """Join the head as soon as it is told; None: a signal came first.
