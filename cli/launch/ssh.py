@@ -45,7 +45,7 @@ def line(cluster: Cluster, host: Host, folder: str, *, is_batch: bool = True, fu
     """
     options = [f"BatchMode={'yes' if is_batch else 'no'}", *OPTIONS]
     options += ["ControlMaster=auto", f"ControlPath={folder}/%C", f"ControlPersist={PERSIST_SECONDS}"]
-    words = ["ssh", *cluster.ssh]
+    words = ["ssh", *(["-T"] if is_batch else []), *cluster.ssh]
     for option in options:
         words += ["-o", option]
     if host.port:

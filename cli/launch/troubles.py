@@ -55,10 +55,9 @@ SSH_TEXTS = (
         "correct `ssh:` or ~/.ssh/config",
     ),
 )
-# A login that sshd cut, since too many came at once (MaxStartups).
-WAS_CUT = re.compile(r"kex_exchange_identification|ssh_exchange_identification|connection (reset|closed) by", re.I)
-WAS_LOST = re.compile(
-    r"connection to .* closed|timeout, server|broken pipe|client_loop|connection reset|mux_client|control socket", re.I
+# A login that sshd cut, since too many came at once (MaxStartups), or an earlier connection that is dead.
+WAS_CUT = re.compile(
+    r"kex_exchange_identification|ssh_exchange_identification|connection (reset|closed) by|mux_client_", re.I
 )
 # Output of `zray start` and of other commands.
 COMMAND_TEXTS = (

@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         -o|-i|-F|-p|-l) shift 2;;
         -O) order=$2; shift 2;;
-        -t) shift;;
+        -t|-T) shift;;
         --) shift; break;;
         *) echo "unknown option -- $1" >&2; exit 255;;
     esac
@@ -28,6 +28,7 @@ shift
 [ -n "$order" ] && exit 0
 cd "$FAKE_HOSTS/$host" || exit 255
 echo "$host" >> "$FAKE_HOSTS/logins"
+while [ -f ../hold ]; do touch waits; sleep 0.02; done
 [ -f cut ] && { rm cut; echo "kex_exchange_identification: Connection closed by remote host" >&2; exit 255; }
 [ -f fails ] && { cat fails >&2; exit 255; }
 echo "a start file prints this"

@@ -193,17 +193,24 @@ def test_program_has_its_arguments_streams_and_status(talk, hosts):
     assert not list(hosts.folder.glob("zray-program-*"))
 
 
+INTERRUPTED = b"""
+import signal, sys
+try:
+    print("here", flush=True)
+    signal.pause()
+except KeyboardInterrupt:
+    print("cleaned up")
+    sys.exit(9)
+"""
+
+
 def test_program_hears_ctrl_c_and_says_how_it_ends(talk, hosts):
-    source = (
-        b"import signal, sys\nprint('here', flush=True)\n"
-        b"try:\n    signal.pause()\nexcept KeyboardInterrupt:\n    print('cleaned up')\n    sys.exit(9)"
-    )
     heard = []
 
     async def conversation(connection):
         connection.hears = lambda kind, data: heard.append(data)
-        facts = {"name": "p.py", "size": len(source), "arguments": [], "env": {}}
-        asking = asyncio.ensure_future(connection.ask("program", data=[source], **facts))
+        facts = {"name": "p.py", "size": len(INTERRUPTED), "arguments": [], "env": {}}
+        asking = asyncio.ensure_future(connection.ask("program", data=[INTERRUPTED], **facts))
         await asyncio.to_thread(until, lambda: heard)
         await connection.signal(signal.SIGINT)
         answer = await asking

@@ -1,6 +1,7 @@
 """Words of `zray up` and its companions before any host is called: files, usage, lines of --dry-run."""
 
 import os
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -100,6 +101,13 @@ def test_wrong_use_is_told(run, tmp_path, words, said):
     (tmp_path / "good.yaml").write_text(HOSTS)
     result = run(*words)
     assert result.exit_code == 2 and said in " ".join(result.stderr.split())
+
+
+def test_file_without_pyyaml_names_the_extra(run, tmp_path, monkeypatch):
+    (tmp_path / "hosts.yaml").write_text(HOSTS)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    result = run("up", "hosts.yaml")
+    assert result.exit_code == 1 and "install zray[launch], or `pip install pyyaml`" in result.stderr
 
 
 def test_program_of_a_cluster_that_is_not_up_is_told_how_to_start_it(run, tmp_path):

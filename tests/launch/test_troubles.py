@@ -60,5 +60,6 @@ def test_failure_of_a_command_has_a_remedy(text, words):
 
 def test_cut_login_is_one_that_may_be_tried_again():
     assert troubles.is_cut("kex_exchange_identification: read: Connection reset by peer")
+    assert troubles.is_cut("mux_client_request_session: read from master failed: Broken pipe")
     assert not troubles.is_cut("root@b: Permission denied (publickey).")
     assert not troubles.is_cut("")

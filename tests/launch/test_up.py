@@ -110,6 +110,8 @@ def commands_run(hosts):
     ]
     done = hosts.zray("exec", "--all", "test -e zray-*/nothing || [ ${PWD##*/} != b ]", status=1)
     assert "b  FAILED: the command ended with status 1." in done.stderr and done.stderr.count("FAILED") == 1
+    done = hosts.zray("attach", input="echo at $ZRAY_ADDRESS\nexit 3\n", status=3)
+    assert f"at {hosts.info('a')['cluster']}\n" in done.stdout
     (hosts.work / "data").mkdir()
     (hosts.work / "data" / "x").write_text("x")
     assert "1 file sent, 0 equal" in hosts.zray("rsync-up", "hosts.yaml", "data", "there").stdout
@@ -177,6 +179,23 @@ def test_hosts_that_fail_are_a_line_each_and_the_others_come_up(hosts):
     hosts.write(THREE.replace("options:", "  - d\noptions:"))
     hosts.zray("down", "--now", status=1)  # e is in the record
     assert not any(hosts.sessions().values())
+
+
+def test_eight_logins_at_most_are_under_way(hosts):
+    """sshd cuts some beyond ten."""
+    names = [f"n{number}" for number in range(10)]
+    hosts.add(*names)
+    for name in ("a", *names):
+        (hosts.folder / name / "fails").write_text("ssh: connect to host x port 22: Connection refused\n")
+    (hosts.folder / "hold").touch()
+    hosts.write(f"head: a\nnodes: [{', '.join(names)}]\n")
+    options = {"env": hosts.variables(), "cwd": hosts.work, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command_line("up", "hosts.yaml"), **options) as command:
+        until(lambda: len(list(hosts.folder.glob("*/waits"))) == 8)
+        (hosts.folder / "hold").unlink()
+        _, errors = command.communicate(timeout=20)
+    assert command.returncode == 1 and errors.count("FAILED: no sshd listens there") == 11
+    assert hosts.logins() == 11
 
 
 def test_nothing_is_started_where_the_port_of_the_head_is_taken(hosts):

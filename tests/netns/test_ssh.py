@@ -132,6 +132,8 @@ def test_three_hosts_come_up_run_a_program_and_go(ssh):
     assert done.stdout.split() == [status(ssh.hosts[0])["c"]]
     done, _ = ssh.zray("exec", "--all", "echo $HOME")
     assert sorted(line.split()[1] for line in done.stdout.splitlines()) == [str(host.folder) for host in ssh.hosts]
+    logs = [(host.folder / "sshd.log").read_text() for host in ssh.hosts]
+    assert [log.count("Accepted publickey") for log in logs] == [1, 1, 1]  # a connection serves all commands
     _, seconds = ssh.zray("down")
     print(f"down: {seconds:.2f} s")
     for host in ssh.hosts:
