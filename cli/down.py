@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Print the command lines; connect to no host.")
 @click.option("--yes", "-y", is_flag=True, help="Accepted: nothing is asked.")
-def down(file: str | None, now: bool, timeout: float, dry_run: bool, yes: bool) -> None:
+@click.option(
+    "--forget", multiple=True, metavar="HOST", help="Give up a host that does not exist any more; repeatable."
+)
+def down(file: str | None, now: bool, timeout: float, forget: tuple[str, ...], dry_run: bool, yes: bool) -> None:
     """End the cluster of FILE on all hosts: nodes finish their tasks and leave, the head ends last.
 
     FILE is hosts.yaml of this folder by default, else the file of the only cluster that is up.
@@ -31,6 +34,7 @@ def down(file: str | None, now: bool, timeout: float, dry_run: bool, yes: bool) 
     from .launch import commands
 
     cluster, record = commands.cluster_of(file)
+    record.hosts = [host for host in record.hosts if host.label not in forget]
     if dry_run:
         from .launch.dry_run import end_lines
 
@@ -38,7 +42,10 @@ def down(file: str | None, now: bool, timeout: float, dry_run: bool, yes: bool) 
             click.echo(line)
         return
     if not commands.change(record, _down(cluster, record, timeout, now=now)):
-        click.echo(f"Something may be left: `zray down` again ends it.  Logs: {record.folder}", err=True)
+        click.echo(
+            f"Something may be left: `zray down` again ends it; --forget HOST gives a host up.  Logs: {record.folder}",
+            err=True,
+        )
         raise SystemExit(1)
 
 

@@ -32,11 +32,15 @@ The cluster at {address} is up.
     "--dry-run", is_flag=True, help="Print the command lines for hosts on which nothing runs; connect to none."
 )
 @click.option("--yes", "-y", is_flag=True, help="Accepted: nothing is asked.")
-def up(file: str, timeout: float, dry_run: bool, yes: bool) -> None:
+@click.option(
+    "--forget", multiple=True, metavar="HOST", help="Give up a host that does not exist any more; repeatable."
+)
+def up(file: str, timeout: float, forget: tuple[str, ...], dry_run: bool, yes: bool) -> None:
     """Start a cluster on the hosts of FILE over ssh; run again, change what differs and start what died."""
     from .launch import commands
 
     cluster, record = commands.cluster_of(file)
+    record.hosts = [host for host in record.hosts if host.label not in forget]
     for note in cluster.notes:
         click.echo(f"Note: {file}, {note}.", err=True)
     if dry_run:

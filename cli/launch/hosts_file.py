@@ -59,6 +59,10 @@ class Host:
         """The name in messages and files: with the port of ssh, where one is given."""
         return f"{self.name}:{self.port}" if self.port else self.name
 
+    def is_same(self, other: Host) -> bool:
+        """Whether both name the same machine."""
+        return (self.name, self.port) == (other.name, other.port)
+
 
 @dataclass
 class Cluster:
@@ -151,9 +155,8 @@ def _cluster(entries: dict[str, Entry], line: int, path: str) -> Cluster:
 
 
 def _check_once(hosts: list[Host]) -> None:
-    seen: dict[tuple[str, int], Host] = {}
     for host in hosts:
-        first = seen.setdefault((host.name, host.port), host)
+        first = next(other for other in hosts if other.is_same(host))
         if first is not host:
             where = f"{'as the head, ' if first.is_head else ''}in line {first.line}"
             raise Mistake(host.line, f"{host.label} is there twice, first {where}: remove one.")

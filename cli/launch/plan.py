@@ -157,5 +157,4 @@ def start_arguments(host: Host, cluster: str = "") -> list[str]:
 
 def removed_hosts(cluster: Cluster, recorded: list[Host]) -> list[Host]:
     """Return the hosts of an earlier `zray up` that the file does not name any more."""
-    named = {(host.name, host.port) for host in cluster.hosts}
-    return [host for host in recorded if (host.name, host.port) not in named]
+    return [host for host in recorded if not any(host.is_same(named) for named in cluster.hosts)]

@@ -72,6 +72,16 @@ class Record:
             json.dump(facts, file)
         os.replace(f"{path}.new", path)
 
+    def add(self, host: Host) -> None:
+        """Note a host on which something may be started."""
+        self.hosts = [other for other in self.hosts if not other.is_same(host)] + [host]
+        self.write()
+
+    def drop(self, host: Host) -> None:
+        """Forget a host on which nothing is left."""
+        self.hosts = [other for other in self.hosts if not other.is_same(host)]
+        self.write()
+
     def remove(self) -> None:
         """Remove the record; the logs stay."""
         try:

@@ -170,14 +170,9 @@ class Up(Work):
 
     async def run(self) -> bool:
         """Bring all hosts up; return whether all are."""
-        self.record.hosts = [*self.cluster.hosts, *self.removed]
-        self.record.write()
         is_well = await self.each(self.cluster.hosts, self.bring)
         if self.removed and self.head.exception() is None:
-            left: list[Host] = []
-            is_well &= await self.each(self.removed, lambda host: self.take_away(host, left))
-            self.record.hosts = [*self.cluster.hosts, *(host for host in self.removed if host not in left)]
-        self.record.write()
+            is_well &= await self.each(self.removed, self.take_away)
         return is_well
 
     def step(self, host: Host, line: str) -> None:
@@ -192,6 +187,7 @@ class Up(Work):
         python = ""
         try:
             connection, found = await self.connect(host)
+            self.record.add(host)  # before anything is started there
             python = found.python
         finally:
             if host.is_head:
@@ -229,6 +225,7 @@ class Up(Work):
             is_new = "state_dir" not in host.options
             head = Head(connection, answer["cluster"], answer["session"], is_new, answer["token"])
         self.record.address = head.address
+        self.record.write()
         self.up[host.label] = head.session
         self.head.set_result(head)
         how = "runs" if start.session is not None else "started"
@@ -268,14 +265,18 @@ class Up(Work):
                 head.token = (await self.ask(head.connection, "token", "a token was made", **facts))["token"]
         return head.token
 
-    async def take_away(self, host: Host, left: list[Host]) -> str:
+    async def take_away(self, host: Host) -> str:
         """End the session of a host that the file does not name any more."""
         head = self.head.result()
-        connection, found = await self.connect(host)
+        try:
+            connection, found = await self.connect(host)
+        except Trouble as trouble:
+            remedy = f"{trouble.remedy}; the file does not name it any more: `--forget {host.label}` gives it up"
+            raise Trouble(trouble.what, remedy) from None
         for session in plan.sessions_to_end(found, head.address):
             await self.drain(connection, session, head)
         await self.ask(connection, "forget", "its record was removed")
-        left.append(host)
+        self.record.drop(host)
         return "left: the file does not name it any more"
 
 
@@ -287,7 +288,6 @@ class Down(Work):
     ) -> None:
         super().__init__(cluster, record, say, timeout)
         self.now = now
-        self.left: list[Host] = []
 
     async def run(self) -> bool:
         """End the cluster on all hosts; return whether nothing is left on any."""
@@ -299,11 +299,7 @@ class Down(Work):
             is_well = await self.each([self.cluster.head], self.take_head_down) & await others
         finally:
             others.cancel()
-        gone = [host for host in [self.cluster.head, *nodes] if host in self.left]
-        self.record.hosts = [host for host in [self.cluster.head, *nodes] if host not in gone]
-        if self.record.hosts:
-            self.record.write()
-        else:
+        if not self.record.hosts:
             self.record.remove()
         return is_well
 
@@ -340,7 +336,7 @@ class Down(Work):
     async def forget(self, connection: Connection, sessions: list[Session]) -> str:
         """Remove the record of a host."""
         await self.ask(connection, "forget", "its record was removed")
-        self.left.append(connection.host)
+        self.record.drop(connection.host)
         names = ", ".join(session.name for session in sessions)
         return f"ended: session {names}" if sessions else "nothing ran"
 

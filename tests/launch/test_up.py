@@ -174,11 +174,23 @@ def test_hosts_that_fail_are_a_line_each_and_the_others_come_up(hosts):
     assert "2 of 5 hosts are up: a, c." in done.stderr and len(hosts.sessions()["c"]) == 1
     done = hosts.zray("down", "--now", status=1)
     assert done.stderr.count("FAILED") == 3 and "Something may be left" in done.stderr
-    for name in "bd":
-        (hosts.folder / name / "fails").unlink()
-    hosts.write(THREE.replace("options:", "  - d\noptions:"))
-    hosts.zray("down", "--now", status=1)  # e is in the record
     assert not any(hosts.sessions().values())
+
+
+def test_host_that_is_gone_for_good_is_given_up(hosts):
+    """A host of the record that the file lacks; a misspelt name never comes into the record."""
+    hosts.write(
+        "name: lab\nhead: {host: a, address: 127.0.0.1, num_cpus: 1}\nnodes: [b, nowhere]\noptions: {port: 0}\n"
+    )
+    hosts.zray("up", "hosts.yaml", status=1)
+    (hosts.folder / "b" / "fails").write_text("ssh: connect to host b port 22: No route to host\n")
+    hosts.write("name: lab\nhead: {host: a, address: 127.0.0.1, num_cpus: 1}\noptions: {port: 0}\n")
+    done = hosts.zray("up", "hosts.yaml", status=1)
+    assert "`--forget b` gives it up" in done.stderr and done.stderr.count("FAILED") == 1
+    hosts.zray("up", "hosts.yaml", "--forget", "b")
+    hosts.zray("down", "--now")
+    assert not hosts.sessions()["a"]
+    subprocess.run(command_line("stop"), env={**hosts.variables(), "ZRAY_TMPDIR": str(hosts.folder / "b")}, check=True)
 
 
 def test_eight_logins_at_most_are_under_way(hosts):
