@@ -92,6 +92,14 @@ def test_processes_that_are_killed_leave_nothing(begin, leftovers):
     leftovers.assert_none(20)
 
 
+@slow
+def test_program_starts_with_fewer_nodes_where_that_is_asked_for(begin, tmp_path):
+    head = begin("slurm", of_slurm(0), COUNTS, "--min-nodes", "1", "--num-cpus", "3", "--meet", str(tmp_path))
+    out, errors = head.communicate(timeout=30)
+    assert (out, head.returncode) == ("1 3.0 7\n", 5), errors
+    assert not os.listdir(tmp_path)
+
+
 def test_machine_that_does_not_come_is_counted(begin):
     head = begin("slurm", of_slurm(0), COUNTS, "--wait", "0.3")
     _, errors = head.communicate(timeout=30)

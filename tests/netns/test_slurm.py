@@ -139,6 +139,8 @@ def test_program_runs_on_both_machines_and_scancel_leaves_nothing(slurm):
     until(lambda: not slurm.nodes())
     with slurm.begin(*slurm.step(WAITS)) as job:
         assert job.stdout.readline() == "up 2\n"
+        beside = slurm.run(*slurm.step(COUNTS))  # another job on the same machines
+        assert beside.stdout == "2 2.0\n", beside.stdout + beside.stderr
         number = re.search(r"Slurm job (\d+)", job.stderr.readline())[1]
         assert slurm.run("scancel", number).returncode == 0
         job.communicate(timeout=40)
