@@ -245,6 +245,27 @@ def test_token_of_a_start_is_not_in_what_is_shown(tmp_path):
     assert agent.SESSION.search(text)[1] == "ab12"
 
 
+ADDRESSES = {
+    "as called": ("10.0.0.9 50000 10.0.0.1 22", ["b"], "10.0.0.1"),
+    "as called, of an sshd for both families": ("::ffff:10.0.0.9 50000 ::ffff:10.0.0.1 22", ["b"], "10.0.0.1"),
+    "this machine, alone": ("127.0.0.1 50000 127.0.0.1 22", [], ""),
+}
+
+
+@pytest.mark.parametrize("connection, others, address", ADDRESSES.values(), ids=ADDRESSES)
+def test_address_of_the_head_is_that_which_ssh_called(monkeypatch, connection, others, address):
+    monkeypatch.setenv("SSH_CONNECTION", connection)
+    assert agent.own_address(others) == address
+
+
+@pytest.mark.parametrize("connection", ["127.0.0.1 50000 127.0.0.1 22", "fe80::1 50000 fe80::2 22", ""])
+def test_address_that_others_cannot_reach_is_asked_for(monkeypatch, connection):
+    monkeypatch.setenv("SSH_CONNECTION", connection)
+    with pytest.raises(agent.Failure) as raised:
+        agent.own_address(["127.0.0.1"])
+    assert raised.value.facts["remedy"] == "add `address:` to the head's table"
+
+
 def test_agent_reads_requests_that_arrive_in_pieces():
     line = [sys.executable, "-c", ssh.READER]
     text = inspect.getsource(agent).encode() + b"\0"
