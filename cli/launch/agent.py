@@ -168,14 +168,14 @@ def differs(place, size, mode, digest):
 def look(request):
     """The state of the host."""
     zray, error = version()
-    found = {
-        "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
-        "zray": zray,
-        "zray_error": error,
-        "sessions": [],
-    }
+    there = []
     if zray and zray.split(".")[:2] == request["zray"].split(".")[:2]:
-        found["sessions"] = sessions()
+        try:
+            there = sessions()
+        except Exception as raised:  # a package that zray needs is missing, say
+            zray, error = "", f"{type(raised).__name__}: {raised}"
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    found = {"python": python, "zray": zray, "zray_error": error, "sessions": there}
     found["record"] = read_record(request)
     found.update(compare(request))
     return found
@@ -478,6 +478,7 @@ DEEDS = {
 
 
 def main():
+    sys.path[:] = [path for path in sys.path if path]  # a clone in the home folder is no package
     channel.say({"hello": 1})
     while True:
         request = channel.line()

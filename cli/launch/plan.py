@@ -11,6 +11,8 @@ from . import start_options
 from .hosts_file import Cluster, Host
 from .troubles import Trouble
 
+PYTHON_MIN = (3, 10)
+
 
 @dataclass
 class Session:
@@ -88,6 +90,11 @@ def check_versions(host: Host, found: Found, zray: str, python: str) -> None:
     Raises:
         Trouble: another minor version of zray or of Python, or none.
     """
+    if tuple(map(int, found.python.split("."))) < PYTHON_MIN:
+        raise Trouble(
+            f"{host.python} is Python {found.python}, and zray needs {'.'.join(map(str, PYTHON_MIN))} or newer",
+            "name a newer Python that has zray: `venv:` or `python:`",
+        )
     if not found.zray:
         raise Trouble(
             f"zray is not installed for {host.python}" + (f" ({found.zray_error})" if found.zray_error else ""),

@@ -16,6 +16,7 @@ from cli.launch.connection import Connection
 from cli.launch.records import Log
 from cli.launch.troubles import Trouble
 from tests.gates import is_running, until
+from tests.scripts import ROOT
 
 NAMES = {"cluster_name": "lab", "label": "a"}
 
@@ -73,6 +74,20 @@ def test_python_without_zray_says_so(talk, hosts):
 
     found = talk(conversation, str(bare))
     assert found["zray"] == "" and "No module named 'zray'" in found["zray_error"]
+
+
+def test_zray_without_its_packages_is_told_like_an_absent_one(talk, hosts):
+    """Beside a clone: the folder of the login is none of the places where modules are."""
+    (hosts.folder / "a" / "zray").mkdir()
+    bare = hosts.folder / "bare"
+    bare.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -S "$@"\n')
+    bare.chmod(0o700)
+
+    async def conversation(connection):
+        return await connection.ask("look", zray="0.1.0", **NAMES)
+
+    found = talk(conversation, str(bare))
+    assert found["zray"] == "" and "No module named" in found["zray_error"]
 
 
 def test_file_arrives_whole_with_its_mode_and_leaves_nothing_else(talk, hosts):

@@ -93,6 +93,7 @@ def test_setup_runs_once_and_again_when_it_differs():
 
 VERSIONS = {
     "no zray": ({"zray": "", "zray_error": "No module named 'zray'"}, "not installed for python3 (No module"),
+    "an old Python": ({"python": "3.9", "zray": ""}, "python3 is Python 3.9, and zray needs 3.10 or newer: name"),
     "another zray": ({"zray": "0.2.0"}, "zray 0.2.0 is installed there, and 0.1.0 here: install the same version"),
     "another Python": ({"python": "3.12"}, "its Python is 3.12, that of the head is 3.11: name a Python 3.11"),
 }
