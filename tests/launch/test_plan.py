@@ -1,10 +1,13 @@
 """The work to do on a host, from the file and from the state found there."""
 
+import configparser
+
 import pytest
 
 from cli.launch import hosts_file, plan
 from cli.launch.plan import Found, Session
 from cli.launch.troubles import Trouble
+from tests.scripts import ROOT
 
 CLUSTER = hosts_file.parse(
     "head: {host: a, num_cpus: 1}\nnodes: [{host: b, resources: {disk: 1}}, c]\nsetup: [make]\noptions: {head_wait: 5}",
@@ -104,6 +107,12 @@ def test_version_that_does_not_fit_is_told_with_the_remedy(facts, words):
     with pytest.raises(Trouble) as raised:
         plan.check_versions(NODE, found(**facts), "0.1.0", "3.11")
     assert words in str(raised.value)
+
+
+def test_oldest_python_is_that_of_the_package():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    assert config["options"]["python_requires"] == f">={'.'.join(map(str, plan.PYTHON_MIN))}"
 
 
 def test_other_patch_versions_fit():
