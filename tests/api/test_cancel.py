@@ -76,6 +76,64 @@ def fails(ref):
     return True
 
 
+@zray.remote(max_retries=3)
+def leaves(log, how, code):
+    try:
+        zray.get(log.say.remote("begun"))
+        select.select([], [], [], 1000)
+    except BaseException:
+        if how == "handler":
+            sys.exit(code)
+        raise
+    finally:
+        if how == "finally":
+            sys.exit(code)
+
+
+@zray.remote
+def yields_and_leaves(log, code):
+    try:
+        yield 1
+        zray.get(log.say.remote("begun"))
+        select.select([], [], [], 1000)
+    finally:
+        sys.exit(code)
+
+
+@zray.remote
+async def awaits_and_leaves(log, code):
+    try:
+        await log.say.remote("begun")
+        await asyncio.sleep(1000)
+    except asyncio.CancelledError:
+        sys.exit(code)
+
+
+@pytest.mark.parametrize("code", [0, 3, None, "no more"])
+@pytest.mark.parametrize("how", ["handler", "finally"])
+def test_cancelled_task_that_leaves_by_sys_exit_is_cancelled_and_not_retried(log, how, code):
+    ref = leaves.remote(log, how, code)
+    has_said(log, "begun")
+    zray.cancel(ref)
+    assert fails(ref)
+    assert zray.get([quick.remote(number) for number in range(8)], timeout=WAIT) == list(range(8))
+    assert zray.get(log.words.remote(), timeout=WAIT) == ["begun"]
+
+
+@pytest.mark.parametrize("function", [yields_and_leaves, awaits_and_leaves])
+def test_cancelled_generator_and_coroutine_that_leave_by_sys_exit_are_cancelled(log, function):
+    made = function.remote(log, 3)
+    has_said(log, "begun")
+    zray.cancel(made)
+    assert fails(made.completed() if function is yields_and_leaves else made)
+
+
+def test_task_that_leaves_by_sys_exit_when_its_time_is_over_has_run_too_long(log):
+    ref = leaves.options(timeout=0.1).remote(log, "handler", 3)
+    with pytest.raises(TaskTimeoutError):
+        zray.get(ref, timeout=WAIT)
+
+
 @pytest.mark.parametrize("how", ["loop", "sleep", "lock"])
 def test_task_that_runs_is_interrupted_and_not_retried(log, how):
     ref = busy.remote(log, how)

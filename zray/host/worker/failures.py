@@ -25,11 +25,13 @@ def failure(worker: Worker, spec: TaskSpec, error: BaseException) -> Failure:
         end_child(error)
     options = parse_options(spec.options)
     name = worker.name_of(spec)
+    ended = worker.cancelling.ended(spec, error, name)
     if isinstance(error, SystemExit):
         if worker.actor is not None:
             crash(worker, name, error)
-        return [_exited(worker, name, error)] * max(1, options.num_returns), (), False
-    if ended := worker.cancelling.ended(spec, error, name):
+        exited = _exited(worker, name, error)
+        ended = ended or exited
+    if ended:
         return [ended] * max(1, options.num_returns), (), False
     if os.environ.get("ZRAY_DEBUG_POST_MORTEM") and isinstance(error, Exception):
         from .breakpoints import post_mortem
