@@ -28,6 +28,10 @@ STEP_BYTES = 16 << 20
 MADE_LENGTH_MAX = 200
 # A write that waits this long for space collects garbage: refs in cycles (an exception and its frames) hold space.
 GARBAGE_SECONDS = 0.2
+# Ahead of the folder and of the objects in the store: logs cut long messages.
+DISK_IS_FULL = (
+    "The object store and its disk are full.  Free space on the disk, or set object_spilling_directory to another one"
+)
 
 
 class Writer:
@@ -148,7 +152,7 @@ class Writer:
         answer = allocations[object_id]
         if type(answer) is AllocateRefused:
             if answer.is_disk_full:
-                raise OutOfDiskError(f"The object store and the disk for spilled objects are full: {answer.reason}")
+                raise OutOfDiskError(f"{DISK_IS_FULL}: {answer.reason}")
             raise ObjectStoreFullError(f"The object store is full: {answer.reason}")
         assert type(answer) is ObjectAllocated
         return answer

@@ -73,7 +73,7 @@ class Overflow:
         manager = self.manager
         if message.reason:
             if wanted.process:
-                text = f"{manager.explain(wanted.size)}  It could not be written to disk either: {message.reason}."
+                text = f"{message.reason}.  {manager.explain(wanted.size)}"
                 answer = objects.AllocateRefused(wanted.object_id, wanted.size, text, True)
                 manager.tell(wanted.process, answer)
             return
