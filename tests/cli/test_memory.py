@@ -10,6 +10,8 @@ import pytest
 
 import zray
 from cli import memory
+from tests.cli.commands import zray as command
+from zray.cluster_utils import Cluster
 
 
 def run(*arguments):
@@ -58,6 +60,26 @@ def test_json_has_the_same(start):
     (row,) = [row for row in found["objects"] if row["object_id"] == ref.hex()]
     assert row["call_site"].startswith(f"put at {__file__}:") and row["state"] == "MEMORY"
     assert found["summary"]["total_objects"] >= 1
+
+
+def test_session_is_chosen_by_its_name(start):
+    start(num_cpus=1)
+    (ours,) = json.loads(command("status", "--format", "json").stdout)["sessions"]
+    ref = zray.put(np.ones(500_000))
+    with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
+        for name, values in ((ours["session"], [ref.hex()]), (cluster.head_node.session.name, [])):
+            found = json.loads(run("--session", name, "--format", "json").stdout)["objects"]
+            assert [row["object_id"] for row in found] == values
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [((), "No session on this machine has the name 'nothing'"), (("--address", "127.0.0.1:1"), "give one of the two")],
+)
+def test_session_that_is_not_there_is_an_error_in_words(start, more, words):
+    start(num_cpus=1)
+    done = run("--session", "nothing", *more)
+    assert done.returncode and words in done.stderr and "Traceback" not in done.stderr
 
 
 def test_machine_without_a_session_is_an_error_in_words(monkeypatch, tmp_path):
