@@ -60,6 +60,7 @@ ADDED = {
     "nodes that drain themselves": {"code lines": 9, "statements": 9},
     "clean-up of cancelled tasks": {"code lines": 20, "statements": 19},
     "keys that are there before their head": {"code lines": 4, "statements": 4},
+    "futures of tasks that workers hold ahead": {"code lines": 30, "statements": 27},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -64,6 +64,23 @@ def test_future_of_a_task_that_waits_is_cancelled_and_one_of_a_task_that_runs_is
     assert tally.count() == 1
 
 
+def test_future_of_a_task_that_a_worker_holds_ahead_is_cancelled(gate, tally, tmp_path):
+    opened, warm = Gate(tmp_path / "opened"), Tally(tmp_path / "warm")
+    opened.open()
+    zray.get([work.remote(opened, warm) for _ in range(100)], timeout=WAIT)  # so that it counts as brief
+    refs = [work.remote(gate, tally, number) for number in range(6)]
+    until(lambda: tally.count() == 1)
+    futures = [ref.future() for ref in refs]
+    cancelled = [number for number in (5, 0, 3) if futures[number].cancel()]
+    assert cancelled == [5, 3] and all(futures[number].cancelled() for number in cancelled)
+    gate.open()
+    assert [futures[number].result(timeout=WAIT) for number in (0, 1, 2, 4)] == [0, 1, 2, 4]
+    for number in cancelled:
+        with pytest.raises(TaskCancelledError):
+            zray.get(refs[number], timeout=WAIT)
+    assert tally.count() == 4
+
+
 def test_future_of_a_call_is_cancelled_in_the_queue_of_its_actor(gate, tally):
     desk = Desk.options(num_cpus=0).remote()
     refs = [desk.work.remote(gate, tally) for _ in range(3)]

@@ -70,7 +70,7 @@ class Desk:
             elif type(effect) is e.ReclaimTasks:
                 count = min(effect.count, self.windows[effect.worker])
                 self.windows[effect.worker] -= count
-                outcome = e.TasksReclaimed(effect.worker, count)
+                outcome = e.TasksReclaimed(effect.worker, count, effect.sought)
                 self._perform(self.scheduler.handle("host", outcome, self.now))
 
     def take_sent(self, kind=None):

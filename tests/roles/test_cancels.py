@@ -8,6 +8,7 @@ from tests.roles.test_notices import Node as NoticeDesk
 from tests.roles.test_restarts import N3 as HOME
 from tests.roles.test_restarts import Elsewhere
 from zray.ids import children_prefix, return_id
+from zray.roles.effects import TasksReclaimed
 from zray.wire.homes import ActorLocated
 from zray.wire.scheduling import JobFacts, PlaceTask, TaskAccepted, TaskPlaced
 from zray.wire.task_spec import TaskSpec
@@ -243,7 +244,7 @@ def test_call_that_was_sent_on_is_cancelled_by_its_actors_node():
     assert (HOME, CancelTask(call)) in node.take_sent() or (HOME, CancelTask(call)) in node.told
 
 
-def test_future_cancels_a_task_that_waits_and_none_that_a_worker_has():
+def test_future_cancels_a_task_that_waits_and_none_that_has_begun():
     node = Desk(cpus=1)
     first, worker = running(node)
     queued, waiting = node.new_spec(), node.new_spec(deps=[return_id(first.task_id, 1)])
@@ -256,6 +257,40 @@ def test_future_cancels_a_task_that_waits_and_none_that_a_worker_has():
     assert is_cancelled(node, queued.task_id) and is_cancelled(node, waiting.task_id)
     end(node, worker, first)
     assert value_of(node, first.task_id) == VALUE
+
+
+def test_future_cancels_a_task_that_a_worker_has_not_begun_and_the_others_run():
+    node = Desk(cpus=1)
+    specs = [node.new_spec() for _ in range(5)]
+    node.submit(*specs)
+    worker = node.give_birth()
+    node.windows[worker] -= 1
+    end(node, worker, specs[0], timings=[Timing(specs[0].function_id, 10)])
+    assert node.queues[worker] == specs[1:], "the worker has all"
+    node.windows[worker] -= 1  # it has claimed the second one
+    node.take_sent()
+    for spec in (specs[1], specs[3], specs[3]):
+        cancel(node, spec.task_id, request=3, only_waiting=True)
+    replies = [bool(message.error) for _, message in node.take_sent() if type(message) is CancelTaskReply]
+    assert replies == [True, False, True]
+    assert is_cancelled(node, specs[3].task_id) and not node.interrupted
+    end(node, worker, specs[1])
+    node.run_all()
+    assert [value_of(node, spec.task_id) == VALUE for spec in specs] == [True, True, True, False, True]
+    node.scheduler.dispatch.check_everything()
+
+
+def test_future_cancels_a_task_whose_worker_dies_meanwhile():
+    node = Desk(cpus=1)
+    spec, worker = running(node)
+    perform, node._perform = node._perform, lambda effects: None
+    cancel(node, spec.task_id, request=3, only_waiting=True)
+    node._perform = perform
+    node.kill(worker)
+    node.take_sent()
+    node.tell("", TasksReclaimed(worker, 0, spec.task_id))
+    (reply,) = [message for _, message in node.take_sent() if type(message) is CancelTaskReply]
+    assert not reply.error and is_cancelled(node, spec.task_id)
 
 
 def test_force_is_refused_for_calls():

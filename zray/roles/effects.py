@@ -58,6 +58,7 @@ class ReclaimTasks(Struct, gc=False):
 
     worker: str
     count: int
+    sought: bytes = b""  # the task for which this is done, if it is for one
 
 
 class ReadOutput(Struct, gc=False):
@@ -409,6 +410,7 @@ class TasksReclaimed(Local):
 
     worker: str
     count: int
+    sought: bytes = b""
 
 
 class SegmentCreated(Local):

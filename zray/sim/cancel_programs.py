@@ -78,6 +78,32 @@ def run_cancels(count: int, depth: int, seconds: float, share: float) -> Script:
     return found
 
 
+def run_futures(count: int, seconds: float) -> Script:
+    """Tasks of which workers hold several ahead; some are cancelled, if they have not begun.  The others run."""
+    brief = []
+    for number in range(20):
+        brief.append((yield Submit(nap, (0.0, number))))
+    yield Get(brief)
+    refs = []
+    for number in range(count):
+        refs.append((yield Submit(nap, (seconds, number), max_retries=-1)))
+    cancelled = set()
+    for index, ref in enumerate(refs):
+        if index % 3 == 1 and (yield Cancel(ref, only_waiting=True)):
+            cancelled.add(index)
+        if index % 7 == 6:
+            yield Sleep(seconds)
+            if (yield Cancel(refs[index // 2], only_waiting=True)):
+                cancelled.add(index // 2)
+    found = []
+    for index, ref in enumerate(refs):
+        value = yield from outcome(ref)
+        is_cancelled = type(value) is Failed and value.kind == "TaskCancelledError"
+        found.append(is_cancelled == (index in cancelled) and (is_cancelled or value == index) or value)
+    yield Drop(refs)
+    return [*found, (yield Get((yield Submit(increment, (1,)))))]
+
+
 def run_time_limits(count: int, limit: float) -> Script:
     """Tasks that run shorter and longer than their time limit, also for so long that their workers must be ended."""
     due: list[tuple[Any, float]] = []

@@ -159,11 +159,12 @@ class FindNames(Struct):
 
 
 class Cancel(Struct):
-    """Cancel a task, or a call."""
+    """Cancel a task, or a call.  Answer, with only_waiting: whether it is cancelled, since it has not begun."""
 
     ref: Any
     force: bool = False
     recursive: bool = True
+    only_waiting: bool = False
 
 
 class Kill(Struct):

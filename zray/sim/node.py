@@ -328,7 +328,7 @@ class Node:
         if count:
             self.windows[effect.worker] -= count
         # Ahead of all else: the role's view of that queue is true again before its next look.
-        self.local.appendleft(("host", role.address, e.TasksReclaimed(effect.worker, count)))
+        self.local.appendleft(("host", role.address, e.TasksReclaimed(effect.worker, count, effect.sought)))
 
     def _forget_process(self, role: Role, effect: e.ForgetProcess) -> None:
         connection = self.connections.pop(effect.process, None)

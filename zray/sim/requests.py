@@ -437,7 +437,13 @@ def _kill(process: Process, top: Activation, request: say.Kill) -> None:
 
 
 def _cancel(process: Process, top: Activation, request: say.Cancel) -> None:
-    process.client.say(CancelTask(task_of(request.ref.id), request.force, request.recursive))
+    client, task_id = process.client, task_of(request.ref.id)
+    if not request.only_waiting:
+        client.say(CancelTask(task_id, request.force, request.recursive))
+        return
+    number = client.expect_reply()
+    client.say(CancelTask(task_id, request=number, only_waiting=True))
+    process.block(top, lambda: client.replies[number] is not None, lambda: not client.replies.pop(number).error)
 
 
 def _drop(process: Process, top: Activation, request: say.Drop) -> None:

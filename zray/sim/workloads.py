@@ -23,7 +23,7 @@ from .actor_programs import (
     run_spread,
     run_survivors,
 )
-from .cancel_programs import run_cancels, run_time_limits
+from .cancel_programs import run_cancels, run_futures, run_time_limits
 from .generator_programs import run_generators
 from .giver_programs import run_giver
 from .gpus import run_gpus
@@ -209,6 +209,8 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         run_priorities,
         lambda random: (random.randint(1, 3), random.randint(1, 3), random.randint(1, 12)),
     ),
+    # Some of its tasks are cancelled, if they have not begun.
+    "futures": (run_futures, lambda random: (random.randint(1, 60), random.choice((0.0, 0.0005, 0.01)))),
     # Some of its tasks run longer than they may.
     "time_limits": (run_time_limits, lambda random: (random.randint(1, 10), random.choice((0.01, 0.05, 0.2)))),
     # Its generators are drawn to the end or in part.

@@ -201,9 +201,9 @@ class CancelTask(Message, tag=routed(276, "driver, worker -> local -> local")):
     """A request to end a task: with the worker that runs the task, where `force` says so; with its children.
 
     `trip`: the sender had placed the task at the receiver, on that attempt.  0: the sender does not know where the task
-    is.  `request`: a process wants CancelTaskReply; 0: it does not.  `only_waiting`: a task that a worker or another
-    node has goes on, and the reply says so.  `items`: the program has had so many items of a generator, which ends no
-    earlier.
+    is.  `request`: a process wants CancelTaskReply; 0: it does not.  `only_waiting`: a task that has begun, or that
+    another node has, goes on, and the reply says so.  `items`: the program has had so many items of a generator, which
+    ends no earlier.
     """
 
     task_id: TaskID

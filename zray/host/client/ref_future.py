@@ -1,8 +1,8 @@
 """Future of a ref, which cancels a task that waits, as futures of Python's executors do.
 
-    the task waits in this node            cancel() ends it, and returns True
-    a worker or another node has the task  cancel() changes nothing, and returns False
-    the future has its value               the same
+    the task has not begun on this node           cancel() ends it, and returns True
+    the task has begun, or another node has it    cancel() changes nothing, and returns False
+    the future has its value                      the same
 
 The node decides: no task that has begun is interrupted.  `zray.cancel(ref)` interrupts.
 """

@@ -405,7 +405,7 @@ class Node:
 
     def _reclaim(self, role: str, effect: effects.ReclaimTasks) -> None:
         taken = self.workers.reclaim(effect.worker, effect.count)
-        self.reactor.deliver(role, effects.TasksReclaimed(effect.worker, taken))
+        self.reactor.deliver(role, effects.TasksReclaimed(effect.worker, taken, effect.sought))
 
     def _create_segment(self, role: str, effect: effects.CreateSegment) -> None:
         try:

@@ -5,6 +5,7 @@
     a call in the queue of the actor                    leaves the queue; for a forwarded call, the other node is told
     not found                                           all other nodes are told, because any may have the task
     longer with its worker than its time limit          the worker interrupts the task, and is killed if that fails
+    with a worker, and is to end only if it waits       the worker's tasks from it on are taken back, if not begun
 
 A worker returns an unbegun cancelled task.  Such a task is not sent again, nor retried after a failure or the loss of
 the worker.  Children of a running task are cancelled too, also children submitted later, until the task's code knows:
@@ -48,11 +49,15 @@ NO_FORCE = "force=True is for tasks: it ends the worker, and an actor would lose
 class Cancels:
     """The cancelled tasks of a node."""
 
+    PASSING = {"sought": None}
+
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.asked: Latest[bytes, tuple[bool, bool]] = Latest(ASKED_MAX)  # force, recursive
         self.parents: Latest[bytes, bool] = Latest(ASKED_MAX)  # by force or not
         self.overdue: Latest[bytes, None] = Latest(ASKED_MAX)  # tasks of `asked` that nobody has cancelled
+        # Tasks that are to end only if they wait, while their workers are asked -> processes, and their requests.
+        self.sought: dict[bytes, list[tuple[str, int]]] = {}
 
     @on(tasks.CancelTask)
     def on_cancel_task(self, message: tasks.CancelTask) -> None:
@@ -63,7 +68,10 @@ class Cancels:
             node.generators.left[message.task_id] = message.items
         is_refused = message.force and task is not None and bool(task.options.actor_id)
         if message.only_waiting and not self._waits(task):
-            node.send(node.sender, tasks.CancelTaskReply(message.request, HAS_BEGUN))
+            if task is None or not self._seek(task):
+                node.send(node.sender, tasks.CancelTaskReply(message.request, HAS_BEGUN))
+            else:
+                self.sought.setdefault(message.task_id, []).append((node.sender, message.request))
             return
         if node.sender in node.processes:
             if message.request:
@@ -84,6 +92,25 @@ class Cancels:
         if task is None or task.state in PAST_WAITING or task.spec.task_id in self.asked:
             return False
         return task.state != TaskState.CALL or task.options.actor_id in self.node.calls.actors
+
+    def _seek(self, task: Task) -> bool:
+        """Have a task taken back from its worker, if it has not begun.  Returns whether that may be so."""
+        worker = task.worker
+        if worker is None or task not in worker.inflight or task.spec.task_id in self.asked:
+            return False
+        behind = len(worker.inflight) - worker.inflight.index(task)
+        self.node.perform(ReclaimTasks(worker.address, behind, task.spec.task_id))
+        return True
+
+    def was_sought(self, task_id: bytes) -> None:
+        """Tell who wants a task to end only if it waits: a task that its worker has not begun waits here again."""
+        task = self.node.tasks.get(task_id)
+        error = "" if self._waits(task) else HAS_BEGUN
+        for process, request in self.sought.pop(task_id, ()):
+            if process in self.node.processes:
+                self.node.send(process, tasks.CancelTaskReply(request, error))
+        if task is not None and not error:
+            self.cancel(task, False, True)
 
     def cancel(self, task: Task, force: bool, recursive: bool) -> None:
         """End a task or a call, or have its process end the run."""

@@ -481,16 +481,20 @@ class Dispatch:
     def tasks_reclaimed(self, message: TasksReclaimed) -> None:
         """TasksReclaimed: tasks from the end of the worker's queue are queued here again."""
         worker = self.node.pool.workers.get(message.worker)
-        if worker is None:
-            return
-        worker.stale += message.count
-        for _ in range(message.count):
+        if worker is not None:
+            self._take_back(worker, message.count)
+        if message.sought:
+            self.node.cancels.was_sought(message.sought)
+
+    def _take_back(self, worker: Worker, count: int) -> None:
+        worker.stale += count
+        for _ in range(count):
             task = worker.inflight.pop()
             if task.state != TaskState.DONE:  # it has ended with who had asked for it
                 self.requeue(task)
         if worker.has_ended_tasks:
             self.node.fates.look(worker)
-        if message.count:
+        if count:
             self.worker_progressed(worker)
 
     # --- taking back ---
