@@ -142,6 +142,11 @@ def is_put(object_id: ObjectID) -> bool:
     return index_of(object_id) >= PUT_INDEX_FIRST
 
 
+def is_item(object_id: ObjectID) -> bool:
+    """Whether an object is an item, if its task is a generator."""
+    return 1 < index_of(object_id) < PUT_INDEX_FIRST
+
+
 def function_id(code: bytes) -> FunctionID:
     """Functions and classes are named by the hash of their pickled bytes."""
     return blake2b(code, digest_size=FUNCTION_ID_BYTES, person=b"zray-fn").digest()

@@ -278,18 +278,6 @@ def test_process_that_dies_again_and_again(source, tmp_path):
     assert zray.get(source.state.remote()) == (40, [40])
 
 
-@pytest.mark.parametrize("recovers", [True, False])
-def test_call_inside_an_actor_that_recovers_is_refused(tmp_path, recovers):
-    @zray.remote(checkpoint_interval=0)
-    class Caller:
-        def call(self, source):
-            return numbers_of(source.numbers.remote(2))
-
-    source = Source.options(checkpoint_interval=0 if recovers else None).remote(tmp_path)
-    with pytest.raises(NotImplementedError, match="Return a list of refs"):
-        zray.get(Caller.remote().call.remote(source))
-
-
 def test_generator_of_a_task_is_drawn_again_by_a_replay(tmp_path):
     @zray.remote
     def numbers(count):

@@ -4,7 +4,6 @@ import importlib.util
 import re
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +12,6 @@ from cli.main import COMMANDS
 from tests.cli.commands import zray as command
 from tests.docs.pages import DOCS, rows
 from tests.scripts import ROOT, environment
-from zray.api.actor_handle import refuse_inside
 from zray.ray_names import absent
 
 TABLES = {
@@ -141,9 +139,6 @@ def generate():
 
 
 USES = {
-    "generators of actors, called by an actor with `checkpoint_interval`": [
-        lambda: refuse_inside(SimpleNamespace(actor=SimpleNamespace(recovery=True)))
-    ],
     "`PYTHONHASHSEED` in `env_vars`": [
         lambda: generate.options(runtime_env={"env_vars": {"PYTHONHASHSEED": "7"}}),
         lambda: zray.init(runtime_env={"env_vars": {"PYTHONHASHSEED": "7"}}),

@@ -11,7 +11,7 @@ from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeLost
 from zray.wire.homes import ActorClaimed, ActorGuarded, ActorLife, ActorLocated, ActorRefused, GuardActor
 from zray.wire.scheduling import JobFacts
 from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
-from zray.wire.tasks import StartTasks, SubmitTasks
+from zray.wire.tasks import CancelTask, StartTasks, SubmitTasks
 from zray.wire.wards import BegunCall, CallsLogged, LogCalls, LoggedCall, LogStart, NestedAnswer
 
 ACTOR, OTHER, MADE = test_journals.ACTOR, b"another actor, so it is"[:16], b"one that it has made"[:16]
@@ -83,6 +83,15 @@ def test_what_a_readonly_call_makes_waits_for_the_calls_that_it_may_have_seen():
     assert not any(message.begun for _, message in sent if type(message) is LogCalls)
     desk.logged(1)
     assert desk.left() == [made]
+
+
+def test_nested_call_that_is_cancelled_while_it_waits_for_the_guardian_does_not_leave():
+    desk = GuardedDesk()
+    made = desk.call_other(desk.call(), 1)
+    desk.tell(desk.worker, CancelTask(made))
+    desk.logged(0, nested=1)
+    assert not desk.left()
+    assert b"CancelledError" in desk.entries()[made + FIRST_RETURN].value
 
 
 def test_what_calls_make_goes_where_there_is_no_guardian_any_more():

@@ -273,6 +273,7 @@ TAGS = {
     298: "CallClosed",
     299: "EndActor",
     300: "ActorEnded",
+    301: "SeekCaller",
     305: "TaskCleansUp",
 }
 

@@ -10,7 +10,6 @@ from ..host import context
 from ..ids import FIRST_RETURN, return_id
 from ..object_ref import ObjectRef
 from ..options.remote_options import METHOD_OPTIONS, STREAMING, check_options, returns_of
-from ..ray_names import absent
 from ..store.arguments import simple_payload
 from ..wire.task_spec import TaskOptions, TaskSpec, encode_options
 from . import sessions
@@ -266,7 +265,6 @@ class ActorMethod:
         spec = TaskSpec(task_id, b"", payload, deps, holds, blob, caller, submitter.path and submitter.path_of(task_id))
         count = self._num_returns
         if count == STREAMING:
-            refuse_inside(runtime)
             return stream(runtime, spec, is_limited=bool(self._options.get("max_buffered")))
         first = runtime.submit(spec, count)
         if count == 1:
@@ -325,17 +323,6 @@ class ActorMethod:
                 group=options.get("concurrency_group") or "",
             )
         )
-
-
-def refuse_inside(runtime: Any) -> None:
-    """Refuse a generator of an actor in a call of a recoverable one, which would lack the items in its replay.
-
-    Raises:
-        NotImplementedError: says what to do instead.
-    """
-    if getattr(getattr(runtime, "actor", None), "recovery", None) is not None:
-        row = "generators of actors, called by an actor with `checkpoint_interval`"
-        raise absent.not_built(absent.ABILITIES, row)
 
 
 def check_group(options: dict[str, Any], groups: Collection[str], method: str) -> None:

@@ -43,8 +43,6 @@ PLACEMENT_GROUP_ARGUMENTS = {
 }
 
 ABILITIES = {
-    "generators of actors, called by an actor with `checkpoint_interval`": "Return a list of refs: "
-    "`[zray.put(x) for x in values]`.",
     "`PYTHONHASHSEED` in `env_vars`": "Set it in the environment of `zray start --head`, or of the program.",
     "addresses in `working_dir` and `py_modules`": "Download the archive, and name the file on this machine.",
 }

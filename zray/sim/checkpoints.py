@@ -21,6 +21,9 @@ from .values import Ref, RemoteError, UserError, encode
 if TYPE_CHECKING:
     from .worker import Worker
 
+# The errors that are an ObjectLostError in production.
+LOST = ("ObjectLostError", "ObjectReconstructionFailedError")
+
 
 class Recovery:
     """The checkpoints and the replay of an actor."""
@@ -65,7 +68,7 @@ class Recovery:
             except (UserError, say.Closed):
                 pass
             except RemoteError as error:
-                if error.failed.kind == "ObjectLostError" and spec.task_id not in order.failed and not is_read:
+                if error.failed.kind in LOST and spec.task_id not in order.failed and not is_read:
                     return encode_system_error("ActorDiedError", "It cannot recover: what a call of it had is lost.")
             self.count += not is_read
         worker.again = {}

@@ -1,10 +1,11 @@
-"""Programs with generators of actors that recover: items come once, in order, and the state has each call once."""
+"""Programs with generators of actors that recover, or are called by such: items come once, and so does each effect."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from typing import Any
 
+from .generator_programs import ItemMaker
 from .language import Call, CallGenerator, Create, Draw, Drop, Get, Item, LeaveStream, Put, Sleep, Submit, remote
 from .recovery_programs import ALLOWED, FINAL, Ledger
 from .task_programs import outcomes
@@ -155,3 +156,89 @@ def _check(found: list[list[Any]], wanted: list[int], answers: list[Any], lines:
         assert numbers == list(range(before + 1, before + 1 + len(numbers))), f"driver-{turn} at {before}: {numbers}"
     for turn, answer in enumerate(answers):
         assert type(answer) is Failed or answer == by_name[f"between-{turn}"][0], f"between-{turn}: {answer}"
+
+
+@remote
+class Brook:
+    """An actor whose calls draw from a generator of another actor, and enter some of the items into a ledger."""
+
+    def __init__(self) -> None:
+        self.found: list[list[int]] = []
+
+    def save(self) -> Any:
+        return self.found
+
+    def restore(self, state: Any) -> Script:
+        self.found = state
+        yield from ()
+
+    def draw(self, name: str, box: list[Any], args: tuple[Any, ...], at_most: int, most: int) -> Script:
+        found: list[int] = []
+        self.found.append(found)
+        source, ledger = yield Get(box[0])
+        method = "make" if len(args) == 3 else "flow"
+        stream = yield CallGenerator(source, method, args, max_retries=-1, max_buffered=most)
+        while len(found) < at_most and (ref := (yield Draw(stream))) is not None:
+            value = yield Get(ref)
+            found.append(value[0])
+            if len(found) % 4 == 1:
+                entered = yield Get((yield Call(ledger, "enter", (name, value[0]), max_retries=-1)))
+                assert entered == 1 + len(found) // 4, f"{name} has entered {entered} times at {found}"
+            yield Drop([ref])
+        yield LeaveStream(stream)
+        return found
+
+    def look(self) -> list[Any]:
+        return self.found
+
+
+def run_brook(interval: int, turns: int, count: int, size: int, where: str, recovers: bool) -> Script:
+    """Have an actor whose processes and nodes die draw from generators of another one.
+
+    recovers: so does the other actor; else another run of its calls yields the same items.
+    """
+    options: dict[str, Any] = {"max_restarts": -1, "checkpoint_interval": interval}
+    options["resources"] = {where: 10_000} if where else None
+    brook = yield Create(Brook, (), **options)
+    ledger = yield Create(Ledger, (0,), **options)
+    if recovers:
+        source = yield Create(Spring, (1,), **options)
+    else:
+        source = yield Create(ItemMaker, (), max_restarts=-1)
+    box = yield Put([source, ledger])
+    answers, wanted = [], []
+    for turn in range(turns):
+        name, at_most = f"brook-{turn}", count // 2 if turn % 4 == 2 else count + 1
+        args: tuple[Any, ...] = (name, count, size, 0.001, []) if recovers else (count, size, 0.001)
+        call = (name, [box], args, at_most, turn % 3)
+        answers.append((yield Call(brook, "draw", call, max_retries=-1)))
+        wanted.append(min(count, at_most))
+        if turn % 5 == 4:
+            yield Sleep(0.01)
+    found = yield from outcomes(answers)
+    looks = []
+    for actor in (brook, ledger, source)[: 2 + recovers]:
+        looks.append((yield Call(actor, "look", (), max_retries=-1, readonly=True)))
+    states = yield from outcomes(looks)
+    yield Drop([brook, ledger, source, box])
+    _check_brook(found, wanted, states)
+    return [items if type(items) is Failed else len(items) for items in found]
+
+
+def _check_brook(found: list[Any], wanted: list[int], states: list[Any]) -> None:
+    for item in [*found, *states]:
+        if type(item) is Failed:
+            is_dead = item.kind == "ActorDiedError" and any(reason in item.text for reason in FINAL)
+            assert is_dead or item.kind in (*ALLOWED, "task"), f"a caller has noticed: {item.kind}: {item.text}"
+    if any(type(item) is Failed for item in [*found, *states]):
+        return
+    assert states[0] == found, f"the state has {states[0]}, and the answers {found}"
+    entered = {name: numbers for name, numbers in states[1]}
+    by_name = {name: (before, items) for name, before, items in states[2]} if len(states) == 3 else {}
+    assert len(by_name) == (len(states[2]) if by_name else 0), "a call is in the state of the other actor twice"
+    for turn, (items, want) in enumerate(zip(found, wanted, strict=True)):
+        name = f"brook-{turn}"
+        before, made = by_name.get(name, (items[0] - 1, want))
+        assert items == list(range(before + 1, before + 1 + want)), f"{name} at {before}: {items}, {want} wanted"
+        assert made >= want, f"{name}: {made} items were made"
+        assert entered.get(name) == items[::4], f"{name} has entered {entered.get(name)} of {items}"

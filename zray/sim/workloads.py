@@ -33,7 +33,7 @@ from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_grove, run_put_again, run_refs_inside, run_shared, run_views
 from .recovery_programs import run_hoard, run_ledger, run_relay
 from .spill_programs import run_shared_arguments, run_shuffle, run_spills
-from .spring_programs import run_spring
+from .spring_programs import run_brook, run_spring
 from .task_programs import (
     run_backlog,
     run_chain,
@@ -235,6 +235,18 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.choice(("", "room")),
         ),
     ),
+    # Its actor recovers, and draws from generators of another one, which recovers or not.
+    "brook": (
+        run_brook,
+        lambda random: (
+            random.choice((0, 0, 1, 3, 10)),
+            random.randint(1, 9),
+            random.choice((2, 5, 20)),
+            random.choice((0, 0, 1_500, 8_000)),
+            random.choice(("", "room")),
+            random.random() < 0.6,
+        ),
+    ),
     # Its values are larger than the store.
     "spills": (
         run_spills,
@@ -305,8 +317,8 @@ PROGRAMS_WITH_ACTORS = frozenset(
 PROGRAMS_OF_CLUSTERS = frozenset({"crowd"})
 # Their actors need two nodes beside the driver's, for their whole life.
 PROGRAMS_THAT_NEED_NODES = frozenset({"crowd", "spread", "survivors"})
-# Three of their actors hold "room" at once, and the first two until the third has it.
-PROGRAMS_THAT_NEED_ROOM = frozenset({"couple"})
+# Three of their actors hold "room" at once, for long.
+PROGRAMS_THAT_NEED_ROOM = frozenset({"couple", "brook"})
 PROGRAMS_THAT_NAME_NODES = frozenset({"choosy", "residents"})
 
 

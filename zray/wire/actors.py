@@ -29,6 +29,7 @@ Calls go from the caller's local scheduler to the actor's local scheduler.  The 
     local scheduler    CallsAccepted     back: the refs that these calls take are held here
     local scheduler    CallsFinished     back: values, or sizes of results that lie at the sender
     local scheduler    ResultsHeld       the caller's node holds results of the receiver, which may drop them
+    local scheduler    SeekCaller        does the actor at the receiver still want a generator?  Dead: CancelTask
     local scheduler    KillActor
 """
 
@@ -211,6 +212,16 @@ class CallClosed(Message, tag=routed(298, "worker -> local")):
 
     task_id: TaskID
     items: ItemNumber
+
+
+class SeekCaller(Message, tag=routed(301, "local -> local")):
+    """The question whether the actor that has called a generator is dead.
+
+    The actor's former node is lost, and the actor has not made the call again.  A dead actor's node cancels the call.
+    """
+
+    actor_id: ActorID
+    task_id: TaskID
 
 
 class ActorStarted(Message, tag=routed(71, "worker -> local")):

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from ..ids import OBJECT_ID_BYTES, PARENT_HASH_BYTES, ActorID, ObjectID, TaskID, return_id
 from .limits import Many, Million, Payload, Text
 from .message import Message, Natural, routed
-from .task_spec import GivenItems, ItemNumber, TaskSpec
+from .task_spec import ITEMS_OF_GENERATOR_MAX, GivenItems, ItemNumber, TaskSpec
 
 
 class Answer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -67,7 +67,8 @@ class BegunCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """The result of a nested call: a call made by a call of the actor.
 
-    When the outer call is replayed, the nested call is not made again.
+    When the outer call is replayed, the nested call is not made again.  A generator call has several records: one or
+    more for its items, in order, and one for its end.
 
     The record may also describe an actor created by a call.  Both ids are then those of the created actor.  Without
     values, the creator's process has a handle on the created actor.
@@ -77,6 +78,7 @@ class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     actor_id: ActorID  # the called actor
     values: Many[Payload | Natural]  # as in Answer
     is_beside: bool = False  # the call ran on the actor's own node, where its large returns lie
+    first: Annotated[int, Meta(ge=1, le=ITEMS_OF_GENERATOR_MAX + 2)] = 1  # the return that the first value is of
 
     @property
     def is_made(self) -> bool:
@@ -86,11 +88,21 @@ class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     @property
     def large(self) -> list[ObjectID]:
         """The returns whose values lie in a store, and stand in no message."""
-        return [] if self.is_made else _large(self.task_id, self.values)
+        return [] if self.is_made else _large(self.task_id, self.values, self.first)
+
+    @property
+    def stored(self) -> int:
+        """The bytes of these."""
+        return sum(value for value in self.values if type(value) is int)
+
+    @property
+    def returns(self) -> list[ObjectID]:
+        """The returns that the values are of."""
+        return [return_id(self.task_id, index) for index in range(self.first, self.first + len(self.values))]
 
 
-def _large(task_id: TaskID, values: list[bytes | Natural]) -> list[ObjectID]:
-    return [return_id(task_id, index) for index, value in enumerate(values, 1) if type(value) is int]
+def _large(task_id: TaskID, values: list[bytes | Natural], first: int = 1) -> list[ObjectID]:
+    return [return_id(task_id, index) for index, value in enumerate(values, first) if type(value) is int]
 
 
 class LogStart(Message, tag=routed(204, "local -> local")):

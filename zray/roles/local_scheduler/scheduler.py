@@ -54,6 +54,7 @@ from .forwarding.departures import Departures
 from .forwarding.flights import Flights
 from .forwarding.generators import Generators
 from .forwarding.infeasible import Infeasible
+from .forwarding.kept_items import KeptItems
 from .forwarding.load import Load
 from .forwarding.remote import Remote
 from .forwarding.results import Results
@@ -165,7 +166,7 @@ class LocalScheduler(Role):
         self.logs = Logs(self)
         self.routes = Routes(self)
         self.remote_calls = RemoteCalls(self)
-        self.results, self.generators = Results(self), Generators(self)
+        self.results, self.generators, self.kept_items = Results(self), Generators(self), KeptItems(self)
         self.members = Members(self)
         self.recovery = Recovery(self)
         self.infeasible = Infeasible(self)
@@ -188,7 +189,7 @@ class LocalScheduler(Role):
             *(self.remote_calls, self.results, self.members, self.recovery, self.infeasible, self.flights, self.drain),
             *(self.events, self.explanations, self.listings, self.code, self.output, self.small_values, Holding(self)),
             *(Freeing(self), self.drain.going, self.drain.taking, self.fetches.room, self.spilling),
-            *(self.recovery.puts, self.cancels, self.generators, self.memory, self.pool.hosts),
+            *(self.recovery.puts, self.cancels, self.generators, self.kept_items, self.memory, self.pool.hosts),
         )
 
     # --- processes ---

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ....ids import FIRST_RETURN, PARENT_HASH_BYTES, ObjectID, children_prefix, return_id
+from ....ids import FIRST_RETURN, PARENT_HASH_BYTES, ObjectID, children_prefix, is_item, return_id
 from ....wire import task_spec, tasks, wards
 from ....wire.task_spec import TaskSpec, parse_options
 from ....wire.wards import Answer, BegunCall, LoggedCall
@@ -237,6 +237,7 @@ class BegunCalls(Struct, eq=False):
                 return
             self.held.popleft()
             node.calls.submit(item.task)
+            node.cancels.cancel_again(item.task)
             node.objects.drop_all(item.refs)
 
     def ended(self, task_id: bytes) -> None:
@@ -322,10 +323,11 @@ class Answers(Struct, eq=False):
             self.given[task_id] = replace(answer, origin=origin)
 
     def _hold(self, answer: wards.Answer) -> None:
-        self.let_go(answer.task_id)  # it has run twice
-        self.held[answer.task_id] = answer.large
+        former = self.held.get(answer.task_id, [])  # it has run twice, or its items are kept
+        self.held[answer.task_id] = [*answer.large, *filter(is_item, former)]
         for object_id in answer.large:
             self.node.objects.retain(object_id)
+        self.node.objects.drop_all(object_id for object_id in former if not is_item(object_id))
 
     def let_go(self, task_id: bytes) -> None:
         """Release what is held for the caller of a call."""
@@ -462,7 +464,7 @@ class Answers(Struct, eq=False):
     def _drop_oldest(self) -> None:
         drop_orphans(self.inherited, self.node)
         size = 0
-        is_needed = {*self.given, *self.unasked}
+        is_needed = {*self.given, *self.unasked, *(self.held.keys() & self.node.tasks.keys())}
         for task_id in [task_id for task_id in reversed(self.held) if task_id not in is_needed]:
             answer = self.inherited.get(task_id)
             if answer is None or size > ORPHANS_BYTES_MAX:

@@ -21,7 +21,7 @@ from ....wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoi
 from ..tables import Job
 from ..task import FORWARDED
 from .answers import drop_orphans, is_kept
-from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal, new_journal
+from .journals import Journal, new_journal
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
@@ -101,7 +101,7 @@ class Copy:
         self.close()
         self.epoch, self.answered, self.nested_count, self.broken = message.epoch, 0, 0, ""
         self.journal.count, self.seen = message.count, message.seen
-        self.journal.is_full = False
+        self.journal.lacks_nothing()
         self.is_based = not message.checkpoint
         if message.checkpoint:
             self._offer(message.checkpoint, message.count, beside=message.beside)
@@ -121,7 +121,7 @@ class Copy:
                 self._nested(nested, () if nested.values else (nested.actor_id + FIRST_RETURN,))
             elif nested.large and nested.is_beside and nested.actor_id != message.actor_id:
                 self._nested(nested, (), nested.large)
-            elif nested.large:
+            elif nested.large or self._comes_behind(nested):
                 self._nested(nested, nested.large)
             else:
                 self.journal.nested.answered(nested)
@@ -139,6 +139,10 @@ class Copy:
         self._advance()
         for task_id, items in message.items:
             self._has_items(task_id, items)
+
+    def _comes_behind(self, nested: NestedAnswer) -> bool:
+        """Return whether items of the same generator call are still to come."""
+        return any(step.nested is not None and step.nested.task_id == nested.task_id for step in self.steps)
 
     def _has_items(self, task_id: bytes, items: GivenItems) -> None:
         """Note the items of a generator call that the caller's node has."""
@@ -252,6 +256,8 @@ class Copy:
             self._apply(step.call)
             self._let_go(step)
         offered = self.offered
+        if self.journal.is_full and not self.broken:
+            self.broken = f"{self.journal.lacking} came since its last checkpoint"
         if not self.broken and offered is not None and not offered.missing:
             if not self.is_based or self.journal.count >= offered.count:
                 self._take_checkpoint(offered)
@@ -271,11 +277,6 @@ class Copy:
             self.journal.nested.forget_read(spec.task_id)
         if answer is not None and is_wanted:
             self.answers[answer.task_id] = answer
-        if self.journal.is_full:
-            self.broken = (
-                f"more than {JOURNAL_CALLS_MAX:,} calls or {JOURNAL_BYTES_MAX >> 20} MiB of their arguments came since "
-                "its last checkpoint"
-            )
 
     def _apply_nested(self, nested: NestedAnswer, holds: Sequence[bytes]) -> None:
         node = self.node

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ....ids import index_of, is_put, item_id, task_of
+from ....ids import index_of, is_item, item_id, task_of
 from ....wire.task_spec import BEYOND_MAX, GivenItems, StoredValue, TaskSpec
 from ..tables import Actor
 from ..task import Task
@@ -116,9 +116,10 @@ class Items:
         """Pass items on that may be seen."""
         node, task_id, shipping = self.node, task.spec.task_id, self.actor.shipping
         answers = shipping.answers if shipping is not None else None
-        if answers is not None and not task.origin and task_id in answers.given:  # its caller has asked meanwhile
-            node.task_states.comes_from(task, answers.given[task_id].origin)
-        if task.origin and task.origin != node.address:
+        given = answers.given.get(task_id) if answers is not None and not task.origin else None
+        if given is not None and given.origin != node.address:  # its caller has asked meanwhile
+            node.task_states.comes_from(task, given.origin)
+        if node.generators.is_for_another_node(task):
             node.generators.tell_origin(task, first, made, self._receipt(task, first, made))
         elif answers is not None and (task_id in answers.unasked or task_id in answers.inherited):
             for number, (value, inside, _) in enumerate(made, first):
@@ -208,7 +209,7 @@ class Items:
         wanted = {task_id for task_id, _ in self.wanted(calls)}
         for entry in list(self.node.objects.entries.values()) if wanted else ():
             task_id = task_of(entry.object_id)
-            if task_id in wanted and _is_item(entry.object_id) and entry.value is not None and not entry.is_lost:
+            if task_id in wanted and is_item(entry.object_id) and entry.value is not None and not entry.is_lost:
                 answers.held.setdefault(task_id, []).append(entry.object_id)
                 self.node.objects.retain(entry.object_id)
 
@@ -227,12 +228,9 @@ class Items:
         node, task_id = self.node, task.spec.task_id
         if before is not None:
             self.by_call.setdefault(task_id, Given(before))
-        for object_id in sorted(self.actor.shipping.answers.held.get(task_id, ())):
+        kept = sorted(self.actor.shipping.answers.held.pop(task_id, ()))
+        for object_id in kept:
             entry = node.objects.entries[object_id]
-            if entry.value is not None and not entry.is_lost and _is_item(object_id):
+            if entry.value is not None and not entry.is_lost and is_item(object_id):
                 self.leave(task, index_of(object_id) - 2, [(entry.value, entry.contained, "")])
-        self.actor.shipping.answers.let_go(task_id)
-
-
-def _is_item(object_id: bytes) -> bool:
-    return index_of(object_id) > 1 and not is_put(object_id)
+        node.objects.drop_all(kept)

@@ -23,7 +23,7 @@ from ....wire import task_spec, tasks, wards
 from ..tables import Actor
 from ..task import Task
 from .answers import Reads
-from .nested import Nested
+from .nested import NESTED_BYTES_MAX, NESTED_CALLS_MAX, NESTED_STORED_MAX, Nested
 
 if TYPE_CHECKING:
     from ..scheduler import LocalScheduler
@@ -52,7 +52,7 @@ class Journal(Struct, eq=False):
     cut_short: dict[bytes, int] = {}  # those that were cancelled -> the items of their generators (CallClosed)
     count: int = 0  # calls that it has run, those in the checkpoint included
     size: int = 0  # bytes of what `calls` take
-    is_full: bool = False  # some of those since are not there
+    lacks_calls: bool = False  # some of those since are not there
     deaths: int = 0  # in a row, without a call that ended
     strays: bytes = b""  # what its threads make beyond them begins like that
 
@@ -60,6 +60,16 @@ class Journal(Struct, eq=False):
     def first(self) -> int:
         """Return the number of calls in the checkpoint."""
         return self.count - len(self.calls)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether a replay is impossible: it would lack calls, or items of generators."""
+        return self.lacks_calls or self.nested.lacks_items
+
+    def lacks_nothing(self) -> None:
+        """Note that a replay is possible again."""
+        self.lacks_calls = False
+        self.nested.lacks_nothing()
 
     def note(self, task: Task, result: tasks.TaskResult, closed_at: int | None, *, is_alone: bool) -> None:
         """Note a call that has run.  is_alone: without another node, readonly calls are never run again.
@@ -89,7 +99,7 @@ class Journal(Struct, eq=False):
         self.size += self.size_of(spec)
         if len(self.calls) > JOURNAL_CALLS_MAX or self.size > JOURNAL_BYTES_MAX:
             self._clear()
-            self.is_full = True
+            self.lacks_calls = True
 
     def begin(self, call: wards.BegunCall) -> None:
         """Note a begun call that has made other calls."""
@@ -131,7 +141,7 @@ class Journal(Struct, eq=False):
             self.node.reject("a checkpoint of calls that nobody knows")
             return
         self.goes_on_from(object_id, count)
-        self.is_full = False
+        self.lacks_nothing()
 
     def goes_on_from(self, object_id: bytes, count: int) -> None:
         """Make an object the checkpoint after `count` calls, and drop the covered calls."""
@@ -163,13 +173,21 @@ class Journal(Struct, eq=False):
             if spec.task_id not in self.reads.by_id or spec.task_id in wanted
         ]
 
+    @property
+    def lacking(self) -> str:
+        """Return the words on what is too much."""
+        if self.nested.lacks_items:
+            sizes = f"{NESTED_BYTES_MAX >> 20} MiB of small items, or {NESTED_STORED_MAX >> 20} MiB of large ones"
+            return f"more than {NESTED_CALLS_MAX:,} items, {sizes}, of generators that its calls have called"
+        return f"more than {JOURNAL_CALLS_MAX:,} calls or {JOURNAL_BYTES_MAX >> 20} MiB of their arguments"
+
     def died(self, *, was_busy: bool) -> str:
         """Return why a dead process gets no successor; "" if a successor follows."""
         self.deaths += was_busy
         if self.is_full:
             return (
-                f"it cannot recover, as more than {JOURNAL_CALLS_MAX:,} calls or {JOURNAL_BYTES_MAX >> 20} MiB of "
-                "their arguments came since its last checkpoint; a smaller checkpoint_interval avoids that"
+                f"it cannot recover, as {self.lacking} came since its last checkpoint; a smaller checkpoint_interval "
+                "avoids that"
             )
         if self.deaths >= DEATHS_MAX:
             return (

@@ -175,6 +175,8 @@ class Logs:
 
     def items_leave(self, task: Task, ids: list[bytes]) -> int:
         """Return the receipt of items of a generator for the caller's node.  ids: those to be acknowledged."""
+        if task.origin in self.node.recovery.lost:
+            return 0
         self.receipt_count += 1
         self.receipts[self.receipt_count] = task.origin, [(task.options.actor_id, object_id) for object_id in ids]
         return self.receipt_count
@@ -216,10 +218,12 @@ class Logs:
             return
         del self.receipts[message.receipt]
         for actor_id, taken_id in given:
-            actor = self.node.calls.actors.get(actor_id)
+            actor, is_call = self.node.calls.actors.get(actor_id), len(taken_id) == TASK_ID_BYTES
+            if not is_call:
+                self.node.kept_items.taken(actor, taken_id)
             if actor is None or actor.shipping is None:
                 continue
-            if len(taken_id) == TASK_ID_BYTES:
+            if is_call:
                 actor.shipping.answers.has(taken_id)
             else:
                 actor.items.taken(taken_id)

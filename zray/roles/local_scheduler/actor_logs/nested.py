@@ -7,6 +7,7 @@ once, and each caller gets the same result.  So the answer is kept for as long a
     ended                            the answer goes to the guardian too, ahead of the call that may have seen the
                                      answer; a large answer goes as a ref, good while another node has a copy; the
                                      guardian pulls a copy of an object made on the actor's own node
+    yields an item, as a generator   the item is held, and goes to the guardian, as an answer
     the outer call is in a checkpoint, is readonly, or is given up    nobody makes the nested call again
 
 A nested actor that is made again is the same actor.  This node holds the handle as long as the process of the maker has
@@ -23,7 +24,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ....ids import FIRST_RETURN, PARENT_HASH_BYTES, TASK_ID_BYTES, ObjectID, children_prefix, return_id
+from ....ids import (
+    FIRST_RETURN,
+    PARENT_HASH_BYTES,
+    TASK_ID_BYTES,
+    ObjectID,
+    children_prefix,
+    index_of,
+    item_id,
+    return_id,
+)
 from ....wire.task_spec import ActorOptions, StoredValue
 from ....wire.wards import NestedAnswer
 from ..routes.actor_names import NOTHING
@@ -52,6 +62,9 @@ class NestedCall(Struct, gc=False, eq=False):
     size: int = 0  # bytes of what it returned that is in its answer
     stored: int = 0  # and of what is not
     is_actor: bool = False
+    is_generator: bool = False  # only its parts count
+    parts: list[NestedAnswer] = []  # of a generator: its items
+    item_count: int = 0  # so many of these are held, where the actor lives
 
 
 class Nested(Struct, eq=False):
@@ -66,14 +79,17 @@ class Nested(Struct, eq=False):
     stored: int = 0
     forgotten: list[bytes] | None = None  # what the guardian is to forget, too; None: it has no log
     is_settling: bool = False  # the actor has come from a lost node, and has no process yet
+    lacks_items: bool = False  # of a generator, since there are too many: no replay would see them
 
     # --- where the actor lives ---
 
     def made(self, task: Task) -> None:
         """Note a call made by a call of the actor that is under way, or is run again."""
         task_id = task.spec.task_id
-        if self.count < NESTED_CALLS_MAX and self._find(task_id) is None:
-            call = self._add(task_id, NestedCall(task.options.actor_id))
+        call, is_generator = self._find(task_id), task.options.is_generator
+        if call is None and (self.count < NESTED_CALLS_MAX or is_generator):
+            call = self._add(task_id, NestedCall(task.options.actor_id, is_generator=is_generator))
+        if call is not None and not call.held:
             self._hold(call, [return_id(task_id, n) for n in range(1, max(1, task.options.num_returns) + 1)])
 
     def made_actor(self, actor_id: bytes) -> None:
@@ -113,34 +129,75 @@ class Nested(Struct, eq=False):
         if call is None or call.answer is not None or call.is_actor:
             return None
         call.answer = NestedAnswer(task_id, call.actor_id, _as_told(values, contained, len(call.held)), is_beside)
-        self._weigh(call)
+        self._weigh(call, call.answer)
+        if call.is_generator:
+            self.bound(call.answer)
+            return call.answer
         is_stored_too_much = call.stored and self.stored > max(NESTED_STORED_MAX, call.stored)
         if self.size > NESTED_BYTES_MAX or is_stored_too_much:
             self.forget_one(task_id)
             return None
         return call.answer
 
+    def yielded(self, task_id: bytes, first: int, values: list[bytes | int], *, is_beside: bool) -> NestedAnswer | None:
+        """Record and hold items of a nested call.  Returns what the guardian is to know."""
+        call = self._find(task_id)
+        if call is None:
+            return None
+        part = NestedAnswer(task_id, call.actor_id, values, is_beside, index_of(item_id(task_id, first)))
+        for object_id in part.returns:
+            self.node.objects.retain(object_id)
+        call.item_count += len(values)
+        self._add_part(call, part)
+        return part
+
+    def lacks_nothing(self) -> None:
+        """Note a new beginning, which needs none of the items that were forgotten."""
+        self.lacks_items = False
+
+    def bound(self, part: NestedAnswer) -> None:
+        """Forget a call with too many items.  The actor has drawn some, so no replay could make the call again."""
+        is_stored_too_much = self.stored > max(NESTED_STORED_MAX, part.stored)
+        if self.count > NESTED_CALLS_MAX or self.size > NESTED_BYTES_MAX or is_stored_too_much:
+            self.lacks_items = True
+            self.forget_one(part.task_id)
+
+    def items_of(self, task_id: bytes) -> int:
+        """Return the number of items that are held of a nested call."""
+        call = self._find(task_id)
+        return call.item_count if call is not None else 0
+
+    def has(self, task_id: bytes) -> bool:
+        """Return whether a nested call is known."""
+        return self._find(task_id) is not None
+
     def settle(self) -> None:
         """Take over the nested calls, as far as known, of an actor that lives on this node now."""
-        node = self.node
         self.is_settling = True
-        for answer in [answer for answer in self.answers() if not answer.is_made]:
-            call, values = self._find(answer.task_id), answer.values
-            assert call is not None
-            if not all(self._is_to_be_had(object_id) for object_id in answer.large):
-                # It has had its effect, and is not called once more for what it had returned: better no state than a
-                # wrong one.  (Both nodes that had it are lost: its callee's, and the actor's own.)
-                values = [value if type(value) is bytes else LOST_WITH_ACTOR for value in values]
-            before, call.held = call.held, tuple(return_id(answer.task_id, n) for n in range(1, len(values) + 1))
-            for object_id, value in zip(call.held, values, strict=True):
-                entry = node.objects.retain(object_id)
-                if type(value) is int:
-                    continue
-                if entry.is_lost:
-                    node.recovery.made_after_all(entry)
-                if entry.value is None and entry.task is None:
-                    node.object_is_here(entry, value)  # type: ignore[arg-type]
-            node.objects.drop_all(before)
+        calls = [call for calls in self.by_parent.values() for call in calls.values()]
+        for call in [call for call in calls if call.answer is not None or call.parts]:
+            before, call.held, call.item_count = call.held, (), sum(len(part.values) for part in call.parts)
+            for part in call.parts:
+                self._settle(part)
+            if call.answer is not None:
+                call.held = self._settle(call.answer)
+            self.node.objects.drop_all(before)
+
+    def _settle(self, answer: NestedAnswer) -> tuple[bytes, ...]:
+        node, values, returns = self.node, answer.values, tuple(answer.returns)
+        if not all(self._is_to_be_had(object_id) for object_id in answer.large):
+            # It has had its effect, and is not called once more for what it had returned: better no state than a
+            # wrong one.  (Both nodes that had it are lost: its callee's, and the actor's own.)
+            values = [value if type(value) is bytes else LOST_WITH_ACTOR for value in values]
+        for object_id, value in zip(returns, values, strict=True):
+            entry = node.objects.retain(object_id)
+            if type(value) is int:
+                continue
+            if entry.is_lost:
+                node.recovery.made_after_all(entry)
+            if entry.value is None and entry.task is None:
+                node.object_is_here(entry, value)  # type: ignore[arg-type]
+        return returns
 
     def has_ended(self, task_id: bytes) -> bool:
         """Return whether a nested call has ended, with its effect; the values may be local, elsewhere or lost."""
@@ -160,27 +217,41 @@ class Nested(Struct, eq=False):
             for task_id, call in list(calls.items()):
                 if call.is_actor or (call.answer is not None and call.answer.large):
                     continue
-                held, call.held = call.held, ()
+                held, call.held = (*call.held, *self._items(task_id, call)), ()
+                call.item_count = 0
+                self._hold(call, [object_id for part in call.parts for object_id in part.large])
                 self.node.objects.drop_all(held)
-                if call.answer is None:
+                if call.answer is None and not call.parts:
                     self.forget_one(task_id)
 
     # --- everywhere ---
 
     def answered(self, answer: NestedAnswer, holds: Sequence[bytes] = ()) -> None:
         """Record the answer of a nested call of another node's actor. holds: refs kept as long as the answer."""
+        call = self._find(answer.task_id)
+        if answer.first > 1 or (call is not None and call.parts):
+            call = call or self._add(answer.task_id, NestedCall(answer.actor_id, is_generator=True))
+            self._hold(call, holds)
+            if answer.first == 1:
+                call.answer = answer
+                self._weigh(call, answer)
+            else:
+                self._add_part(call, answer)
+            self.bound(answer)
+            return
         self.forget_one(answer.task_id)
         if answer.is_made:
             call = self._add(answer.task_id, NestedCall(answer.actor_id, is_actor=True))
         else:
             call = self._add(answer.task_id, NestedCall(answer.actor_id, answer))
-            self._weigh(call)
+            self._weigh(call, answer)
         self._hold(call, holds)
 
     def answers(self) -> Iterable[NestedAnswer]:
         """Yield the answers of ended nested calls, and the nested actors."""
         for calls in self.by_parent.values():
             for call in calls.values():
+                yield from call.parts
                 if call.is_actor:
                     yield _made(call)
                 elif call.answer is not None:
@@ -258,27 +329,33 @@ class Nested(Struct, eq=False):
 
     def _add(self, task_id: bytes, call: NestedCall) -> NestedCall:
         self.by_parent.setdefault(task_id[:PARENT_HASH_BYTES], {})[task_id] = call
-        self.count += 1
+        self.count += not call.is_generator
         return call
 
     def _hold(self, call: NestedCall, object_ids: Sequence[bytes]) -> None:
-        call.held = tuple(object_ids)
+        call.held = (*call.held, *object_ids)
         for object_id in object_ids:
             self.node.objects.retain(object_id)
 
-    def _weigh(self, call: NestedCall) -> None:
-        assert call.answer is not None
-        for value in call.answer.values:
-            if type(value) is int:
-                call.stored += value
-            else:
-                call.size += len(value)  # type: ignore[arg-type]
-        self.size += call.size
-        self.stored += call.stored
+    def _add_part(self, call: NestedCall, part: NestedAnswer) -> None:
+        call.parts.append(part)
+        self.count += 1
+        self._weigh(call, part)
+
+    def _weigh(self, call: NestedCall, answer: NestedAnswer) -> None:
+        size = sum(len(value) for value in answer.values if type(value) is bytes)
+        call.size += size
+        call.stored += answer.stored
+        self.size += size
+        self.stored += answer.stored
+
+    @staticmethod
+    def _items(task_id: bytes, call: NestedCall) -> list[bytes]:
+        return [item_id(task_id, number) for number in range(call.item_count)]
 
     def _forget_everywhere(self, task_id: bytes) -> None:
         call = self._find(task_id)
-        if self.forgotten is not None and call is not None and (call.answer is not None or call.is_actor):
+        if self.forgotten is not None and call is not None and (call.answer is not None or call.parts or call.is_actor):
             self.forgotten.append(task_id)
         self.forget_one(task_id)
 
@@ -290,10 +367,12 @@ class Nested(Struct, eq=False):
             return
         if not calls:
             del self.by_parent[task_id[:PARENT_HASH_BYTES]]
-        self.count -= 1
+        self.count -= (not call.is_generator) + len(call.parts)
         self.size -= call.size
         self.stored -= call.stored
         self.node.objects.drop_all(call.held)
+        self.node.objects.drop_all(self._items(task_id, call))
+        self.node.generators.not_drawn_again(task_id, self)
 
 
 def _made(call: NestedCall) -> NestedAnswer:

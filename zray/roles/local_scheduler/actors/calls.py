@@ -95,7 +95,7 @@ class Calls:
             node.reject("an actor of a process or a job that is gone")
             return
         object_id = spec.task_id + FIRST_RETURN
-        maker = self._recovering(process.worker, spec.task_id)
+        maker = self.recovering(process.worker, spec.task_id)
         if maker is not None and maker.journal.nested.has_made(spec.task_id):
             find_again(node, spec.task_id, options, process)
             return
@@ -447,7 +447,7 @@ class Calls:
     def made_by_call(self, task: Task, worker: Worker | None) -> bool:
         """Note a call made by a local actor, for replay if recoverable.  Returns whether the call waits for the backup
         node."""
-        maker = self._recovering(worker, task.spec.task_id)
+        maker = self.recovering(worker, task.spec.task_id)
         if maker is None:
             return False
         task.spec.options = as_logged(task.spec.options)
@@ -456,7 +456,7 @@ class Calls:
 
     def has_ended(self, task_id: bytes, worker: Worker | None) -> bool:
         """Whether a recoverable actor repeats an ended call, to be answered without a new call."""
-        maker = self._recovering(worker, task_id)
+        maker = self.recovering(worker, task_id)
         return maker is not None and maker.journal.nested.has_ended(task_id)
 
     def is_asked_again(self, task_id: bytes, actor_id: bytes) -> bool:
@@ -465,7 +465,7 @@ class Calls:
         return actor is not None and actor.shipping is not None and task_id in actor.shipping.answers.inherited
 
     @staticmethod
-    def _recovering(worker: Worker | None, task_id: bytes) -> Actor | None:
+    def recovering(worker: Worker | None, task_id: bytes) -> Actor | None:
         """Return the recoverable actor that creates the task, in a call or in the constructor, and would repeat the
         creation."""
         actor = worker.actor if worker is not None else None

@@ -55,7 +55,7 @@ class RemoteCalls:
                 node.task_states.comes_from(known, origin)
                 if actor is not None and actor.shipping is not None:
                     actor.shipping.answers.asked_for(spec.task_id, origin)
-                    actor.items.give_kept(known)
+                node.kept_items.give(known)
                 node.reject("a call forwarded twice")
                 if spec.deps or spec.holds:
                     node.send(origin, actors.CallsAccepted([spec.task_id]))
@@ -86,6 +86,8 @@ class RemoteCalls:
         self, task: Task, values: list[Any], contained: tuple[tuple[bytes, ...], ...], writer: Process | None
     ) -> None:
         """Finish a call from another node."""
+        if task.options.is_generator:
+            self.node.kept_items.call_ended(task.spec.task_id)
         self.node.results.give(task, values, contained, lambda back: self._tell(task, back), writer)
 
     def _tell(self, task: Task, back: list[bytes | int]) -> None:

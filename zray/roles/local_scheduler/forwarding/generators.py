@@ -9,7 +9,11 @@ Item n (from 0) is the object `item_id(task, n)`.  The task's first return is th
 The submitter of the task holds each item from its arrival on.  Each item holds the end, so that the shards keep the
 task's spec.  A task that runs again yields the same items: the submitter is given only items not received before.
 
-Rule 1: A stream exists from the submission of its task until its owner leaves the stream or ends.
+Items of a call that a recoverable actor has made are held by the journal of that actor too (`Nested`), and kept where
+they are made (`kept_items`).
+
+Rule 1: A stream exists from the submission of its task until its owner leaves the stream or ends.  Without an owner, it
+waits for the next process of a recoverable actor.
 Rule 2: The origin of a task hears of its items in order, and of its end behind the items.
 Rule 3: Items 0 to `count` - 1 were given to the owner, in this order; `early` has later ones.
 """
@@ -33,10 +37,11 @@ from ....wire.tasks import ItemsDrawn, ItemsYielded, LeaveGenerator
 from ...kept import Latest
 from ...role import on
 from ..objects.table import ObjectEntry
-from ..tables import Process
+from ..tables import Actor, Process
 from ..task import RebuiltTask, Task
 
 if TYPE_CHECKING:
+    from ..actor_logs.nested import Nested
     from ..scheduler import LocalScheduler
 
 # Items that overtake one with refs inside, since the shards hear of those refs first: some of the same milliseconds.
@@ -53,7 +58,8 @@ class Stream(Struct, eq=False):
 
     LASTING = {"early": "EARLY_MAX"}
 
-    owner: Process
+    owner: Process | None
+    maker: Actor | None = None  # the recoverable actor whose call has called the generator
     count: int = 0
     drawn: int = 0  # as far as the owner says so, of a generator with `max_buffered`
     early: dict[int, Item] = {}
@@ -100,17 +106,26 @@ class Generators:
         self.attempts: Latest[bytes, Attempts] = Latest(ATTEMPTS_MAX)  # by task that runs here, or has left
         self.left: Latest[bytes, int] = Latest(ATTEMPTS_MAX)  # items that the program has had of cancelled ones
 
-    def submitted(self, task_id: bytes, owner: Process) -> None:
+    def submitted(self, task_id: bytes, owner: Process, maker: Actor | None) -> None:
         """Note a generator that a process has submitted, perhaps once more: present items are given to the process
         again.
         """
-        stream = self.streams[task_id] = Stream(owner)
-        while (entry := self.node.objects.entries.get(item_id(task_id, stream.count))) is not None:
-            if entry.value is None:
-                return
+        node, former = self.node, self.streams.get(task_id)
+        held = maker.journal.nested.items_of(task_id) if maker is not None else 0
+        stream = self.streams[task_id] = Stream(owner, maker)
+        if former is not None and maker is not None:
+            stream.early = former.early
+        while (entry := node.objects.entries.get(item_id(task_id, stream.count))) is not None:
+            if maker is not None and stream.count >= held or maker is None and entry.value is None:
+                break
             stream.count += 1
-            self.node.objects.hold(entry, owner)
-            self.node.push(entry, owner)
+            node.objects.hold(entry, owner)
+            if entry.value is not None:
+                node.push(entry, owner)
+            else:
+                node.waits.lies_elsewhere(entry)
+        if maker is not None and task_id in node.tasks:
+            node.kept_items.give(node.tasks[task_id])
 
     def is_item(self, entry: ObjectEntry) -> bool:
         """Return whether an object may be an awaited item of a generator that a local process draws from."""
@@ -151,9 +166,9 @@ class Generators:
             node.reject("items of a task that does not run")
         else:
             self._count(task, message.first, made)
-            self._leave(task, message.first, made)
+            self.leave(task, message.first, made)
 
-    def _leave(self, task: Task, first: int, made: list[Item]) -> None:
+    def leave(self, task: Task, first: int, made: list[Item]) -> None:
         """Pass items on, or have them withheld by a recoverable actor."""
         actor = self.node.calls.actors.get(task.options.actor_id)
         if actor is not None and actor.items is not None:
@@ -162,10 +177,18 @@ class Generators:
                     actor.shipping.yielded(task, number, row)
                 else:
                     actor.items.leave(task, number, row)
-        elif task.origin and task.origin != self.node.address:
+        elif self.is_for_another_node(task):
             self.tell_origin(task, first, made)
         else:
             self.arrived(task.spec.task_id, first, made)
+
+    def is_for_another_node(self, task: Task) -> bool:
+        """Return whether another node draws the items of a task: not a lost one, whose actor has come here."""
+        origin = task.origin
+        return bool(origin) and origin != self.node.address and not self._has_come(task)
+
+    def _has_come(self, task: Task) -> bool:
+        return task.origin in self.node.recovery.lost and task.spec.task_id in self.streams
 
     def _count(self, task: Task, first: int, made: list[Item]) -> None:
         """Count the items of an attempt, and compare small ones that are here with those of an earlier attempt."""
@@ -216,6 +239,9 @@ class Generators:
             entry = node.objects.require(item_id(task_id, n))
             back.append(node.results.lend(task.origin, entry, value, inside))  # type: ignore[arg-type]
             held += inside
+        if task.spec.caller and task.options.is_logged:
+            node.kept_items.keep(task, first, made)
+            receipt = receipt or node.logs.items_leave(task, [item_id(task_id, first + len(made) - 1)])
         if task.origin in node.recovery.lost:
             return
         tell = partial(node.send, task.origin, ItemsMade(task_id, task.trip, first, back, receipt))
@@ -228,6 +254,14 @@ class Generators:
         node.acks.expect(
             request, node.remote._share(held, request), partial(self._may_tell, task_id, word), task.origin
         )
+
+    def not_drawn_again(self, task_id: bytes, nested: Nested) -> None:
+        """Forget a stream without an owner, which no process will ask for again."""
+        stream, task = self.streams.get(task_id), self.node.tasks.get(task_id)
+        if stream is not None and stream.owner is None and stream.maker.journal.nested is nested:  # type: ignore
+            del self.streams[task_id]
+            if task is not None:
+                self.node.cancels.cancel(task, False, True)
 
     def tell_in_order(self, task: Task, tell: Callable[[], None]) -> None:
         """Tell the origin of a task something, behind all words not told yet."""
@@ -263,7 +297,9 @@ class Generators:
 
     def end_unread(self, task: Task) -> None:
         """Cancel a call of a lost process, unless a recoverable actor has made it, and asks for it again."""
-        if not (task.spec.caller and task.options.is_logged):
+        if task.spec.caller and task.options.is_logged:
+            self.node.kept_items.look_for_caller(task.spec.task_id)
+        else:
             self.node.cancels.cancel(task, False, True)
 
     @on(ItemsMade)
@@ -289,15 +325,18 @@ class Generators:
                 node.objects.require(object_id).share()
             expected += node.remote._hold_at_shards(lying, request)
             node.acks.expect(request, expected, partial(node.send, home, ResultsHeld(lying)), home)
+        node.logs.begin_taking(home, message.receipt)
         self.arrived(message.task_id, message.first, [(value, (), home) for value in message.values])
-        if message.receipt:
-            taken = partial(node.logs.items_taken, home, message.receipt)
-            if task is None or not node.routes.unpulled.keep_items(task, home, lying, taken):
+        if message.receipt and task is not None and task.options.is_logged:  # its actor recovers
+            taken = node.logs.receipt_waits()
+            if not node.routes.unpulled.keep_items(task, home, lying, taken):
                 taken()
+        node.logs.end_taking()
 
     def arrived(self, task_id: bytes, first: int, items: list[Item]) -> None:
         """Give the items to the process that draws them, in order."""
         stream = self.streams.get(task_id)
+        given: list[bytes | int] = []  # to an owner, or kept for the next one
         for n, item in enumerate(items, first):
             if stream is None or n < stream.count:
                 self._arrived_again(item_id(task_id, n), item)
@@ -307,25 +346,48 @@ class Generators:
                     return
                 stream.early[n] = item
             else:
-                self._give(stream, task_id, item)
+                given.append(self._give(stream, task_id, item))
         if stream is not None and stream.drawn and first < stream.drawn and task_id in self.node.tasks:
             # A task that runs again: its new worker has not heard what was drawn before.
             self._pass_on(self.node.tasks[task_id], ItemsDrawn(task_id, stream.drawn))
         while stream is not None and stream.early and (early := stream.early.pop(stream.count, None)) is not None:
-            self._give(stream, task_id, early)
+            given.append(self._give(stream, task_id, early))
+        if stream is not None and stream.maker is not None and given:
+            self._log(stream, task_id, given)
 
-    def _give(self, stream: Stream, task_id: bytes, item: Item) -> None:
+    def _log(self, stream: Stream, task_id: bytes, given: list[bytes | int]) -> None:
+        """Log items that a call of a recoverable actor has drawn, as the answers of nested calls."""
+        node, first = self.node, stream.count - len(given)
+        nested, shipping = stream.maker.journal.nested, stream.maker.shipping  # type: ignore[union-attr]
+        task = node.tasks.get(task_id)
+        is_beside = task is not None and task.options.actor_id in node.calls.actors
+        part = nested.yielded(task_id, first, given, is_beside=is_beside)
+        for n in range(first, stream.count):
+            node.objects.drop(item_id(task_id, n))  # the journal holds it
+        if part is not None:
+            if shipping is not None:
+                shipping.nested_ended(part, node.logs.receipt_waits())
+            nested.bound(part)
+
+    def _give(self, stream: Stream, task_id: bytes, item: Item) -> bytes | int:
+        """Give an item to the owner.  Returns what the log has of it: a small value, or a size."""
         node, (value, inside, home) = self.node, item
         entry = node.objects.require(item_id(task_id, stream.count))
         stream.count += 1
-        node.objects.hold(entry, stream.owner)
+        if stream.maker is not None:
+            node.objects.retain(entry.object_id)
+        if stream.owner is not None:
+            node.objects.hold(entry, stream.owner)
         if isinstance(value, int):
             node.routes.lies_at(entry, value, home)
         elif entry.value is None:
             end = task_id + FIRST_RETURN
             node.object_is_here(entry, value, (*inside, end) if end in node.objects.entries else inside)
-        else:
+        elif stream.owner is not None:
             node.push(entry, stream.owner)
+        if type(value) is StoredValue:
+            return value.size
+        return len(value) if type(value) is bytes and inside else value  # type: ignore[return-value]
 
     def _arrived_again(self, object_id: bytes, item: Item) -> None:
         """Take an item that nobody draws: a lost item may be wanted again."""
@@ -351,7 +413,7 @@ class Generators:
         """Handle ItemsDrawn, on the way to the worker."""
         node = self.node
         stream, task = self.streams.get(message.task_id), node.tasks.get(message.task_id)
-        if stream is not None and stream.owner.address == node.sender:
+        if stream is not None and stream.owner is not None and stream.owner.address == node.sender:
             stream.drawn = max(stream.drawn, message.count)
         elif task is None or task.origin != node.sender:
             return  # it has ended
@@ -392,7 +454,7 @@ class Generators:
         """Handle LeaveGenerator."""
         node = self.node
         stream = self.streams.get(message.task_id)
-        if stream is None or stream.owner.address != node.sender:
+        if stream is None or stream.owner is None or stream.owner.address != node.sender:
             node.reject("a generator of somebody else")
             return
         task = node.tasks.get(message.task_id)
@@ -437,8 +499,11 @@ class Generators:
 
     def forget_process(self, process: Process) -> None:
         """Forget the generators of an ended process."""
-        for task_id in [task_id for task_id, stream in self.streams.items() if stream.owner is process]:
-            del self.streams[task_id]
+        for task_id, stream in [each for each in self.streams.items() if each[1].owner is process]:
+            if stream.maker is not None and stream.maker.journal.nested.has(task_id):
+                stream.owner = None
+            else:
+                del self.streams[task_id]
 
 
 def _is_missing(entry: ObjectEntry) -> bool:

@@ -109,6 +109,7 @@ class Routes:
     @on(homes.ActorLocated)
     def located(self, message: homes.ActorLocated) -> None:
         """ActorLocated."""
+        self.node.kept_items.caller_located(message)
         route = self.by_actor.get(message.actor_id)
         if route is None or route.home:
             return
@@ -201,8 +202,9 @@ class Routes:
         calls, size, again = actors.ForwardCalls([]), 0, []
         while (task := route.next_to_send()) is not None:
             spec = task.spec
-            if task.attempts:
+            if task.attempts or task.options.is_generator:  # held items may have been drawn
                 again.append(task)
+            if task.attempts:
                 calls.attempts = calls.attempts or [0] * len(calls.specs)
             if calls.attempts or task.attempts:
                 calls.attempts.append(task.attempts)

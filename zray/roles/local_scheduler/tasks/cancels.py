@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ....ids import PARENT_HASH_BYTES, children_prefix
 from ....wire import tasks
-from ....wire.task_spec import TaskSpec, overdue_in_words
+from ....wire.task_spec import TaskSpec, overdue_in_words, parse_options
 from ...effects import ReclaimTasks
 from ...kept import Latest
 from ...role import on
@@ -258,16 +258,16 @@ class Cancels:
             node.calls.touch(actor_id)
         elif actor is not None:
             self._interrupt(task, False, recursive)
-        elif route is not None and route.take_queued(lambda call: call is task):
+        elif route is not None and not _may_run_elsewhere(task) and route.take_queued(lambda call: call is task):
             self._end(task)
             node.routes.calls_ended(route)
-        elif route is not None:
+        else:
             self.asked[task.spec.task_id] = False, recursive
-            if route.home:  # else its next home is told
+            if route is not None and route.home:  # else its home is told when the call leaves
                 self.tell_home(task, route.home)
 
     def cancel_again(self, task: Task) -> None:
-        """Cancel a call whose actor has come to this node, and that was cancelled before."""
+        """Cancel a call that was cancelled before its actor came to this node, or while the call was held back."""
         asked = self.asked.pop(task.spec.task_id, None)
         if asked is not None:
             self.cancel(task, *asked)
@@ -279,3 +279,8 @@ class Cancels:
             _, recursive = self.asked[task_id]
             items = self.node.generators.seen(task)
             self.node.send(home, tasks.CancelTask(task_id, False, recursive, items=items))
+
+
+def _may_run_elsewhere(task: Task) -> bool:
+    """Return whether an earlier process of a recoverable actor may have made the same generator call."""
+    return task.options.is_generator and bool(task.spec.caller) and parse_options(task.spec.options).is_logged

@@ -59,7 +59,8 @@ class Fates:
         handles: list[ObjectEntry] = []
         yield from node.objects.release_process(process, handles)
         actor = process.worker.actor if process.worker is not None else None
-        is_repeated = actor is not None and actor.journal is not None  # its replay asks for the same generators again
+        # A replay asks for the same generators again.
+        is_repeated = actor is not None and actor.journal is not None and actor.state != ActorState.DEAD
         children = [task for task in node.tasks.values() if type(task) is ChildTask and task.submitter is process]
         known_to_others: list[Task] = []
         for task in reversed(children):

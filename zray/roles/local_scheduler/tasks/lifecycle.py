@@ -69,7 +69,7 @@ class Lifecycle:
             if options.num_returns != 1:
                 self._make_further_returns(task, process)
             if options.is_generator:
-                self.node.generators.submitted(task_id, process)
+                self._generator_submitted(task_id, options, process)
             tasks[task_id] = task
             if len(spec.args) > small_max:
                 objects.inline_bytes += len(spec.args)
@@ -115,7 +115,7 @@ class Lifecycle:
                 return False
         self.node.reject("a task submitted again")
         if options.is_generator:
-            self.node.generators.submitted(spec.task_id, process)
+            self._generator_submitted(spec.task_id, options, process)
         if any(entry is not None and entry.is_released for entry in known):
             self.node.lineage.record_again(spec)
         for entry in known if options.num_returns else ():
@@ -126,6 +126,10 @@ class Lifecycle:
             elif entry.is_on_disk:
                 self.node.waits.lies_elsewhere(entry)
         return True
+
+    def _generator_submitted(self, task_id: bytes, options: TaskOptions, process: Process) -> None:
+        maker = self.node.calls.recovering(process.worker, task_id) if options.actor_id else None
+        self.node.generators.submitted(task_id, process, maker)
 
     def _make_further_returns(self, task: Task, process: Process | None) -> None:
         """Create entries of all returns but the first.  A task without returns has an entry that nobody holds."""

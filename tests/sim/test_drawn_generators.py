@@ -1,0 +1,32 @@
+"""Generators that calls of recoverable actors call, in simulated clusters: replays see the same items."""
+
+import pytest
+
+from tests.sim.test_recovered_generators import DEATHS
+from zray.sim.main import sweep_program
+
+pytestmark = pytest.mark.sim
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_replays_of_an_actor_that_draws_see_the_same_items(name):
+    for seed in range(1, 13):
+        outcome = sweep_program("brook", seed=seed, **DEATHS[name])
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize(
+    "name, seed",
+    [
+        ("workers and nodes die", 5),  # the end of a call on the same node went out as if to another node
+        ("nodes die", 34),  # a call of a plain actor was asked for its items, and ran without its arguments
+        ("nodes die", 29),  # a held-back generator waited for an actor that was dead for good
+        ("workers and nodes die", 55),  # the same, and the shard still knew the dead actor
+        ("nodes die", 213),  # items that were held had been drawn before the call left
+        ("nodes are cut off", 310),  # items for a lost node had receipts
+        ("nodes die", 410),  # a call was cancelled before it had left again
+    ],
+)
+def test_seeds_that_failed_once(name, seed):
+    outcome = sweep_program("brook", seed=seed, **DEATHS[name])
+    assert not outcome.error, outcome.error
