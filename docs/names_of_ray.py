@@ -103,8 +103,11 @@ NAMES = {
     "util.check_serialize": "inspect_serializability",
     "util.client": "ray",
     "util.client_connect": "connect disconnect",
-    "util.collective": "allgather allreduce barrier broadcast init_collective_group recv reduce reducescatter send "
-    "create_collective_group",
+    "util.collective": "allgather allgather_multigpu allreduce allreduce_multigpu barrier broadcast "
+    "broadcast_multigpu create_collective_group destroy_collective_group get_collective_group_size get_group_handle "
+    "get_rank gloo_available init_collective_group is_backend_available is_group_initialized nccl_available recv "
+    "recv_multigpu reduce reduce_multigpu reducescatter reducescatter_multigpu send send_multigpu",
+    "util.collective.collective": "allreduce barrier broadcast create_collective_group init_collective_group",
     "util.collective.types": "Backend ReduceOp",
     "util.dask": "ray_dask_get ray_dask_get_sync RayDaskCallback disable_dask_on_ray enable_dask_on_ray "
     "dataframe_optimize",

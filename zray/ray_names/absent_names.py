@@ -35,7 +35,6 @@ NAMES = {
     "zray.operator": "Start nodes with `zray start --address`, and end them with `zray drain`.",
     "zray.projects": "Run the program with `ZRAY_ADDRESS` set.",
     "zray.cross_language": "Start the other program as a process of a task.",
-    "zray.util.collective": "Add up in an actor, or in a tree of tasks.",
     "zray.util.dask.RayDaskCallback": "Give a `dask.callbacks.Callback`; dask tasks run as tasks of zray under it too.",
     "zray.workflow": "Call `.remote(...)` at once, and save results in files.",
     "zray.autoscaler": "Start nodes with `zray start --address`, and end them with `zray drain`.",
@@ -110,7 +109,7 @@ NAMES = {
     "zray.exceptions.RayChannelTimeoutError": "Catch `GetTimeoutError`: compiled graphs make calls of actors.",
     "zray.exceptions.UserCodeException": "Catch `RayTaskError`.",
     "zray.experimental.channel": "Pass refs and handles of actors; arrays travel through shared memory.",
-    "zray.experimental.collective": "Add up in an actor, or in a tree of tasks.",
+    "zray.experimental.collective": "Call `zray.util.collective.create_collective_group`.",
     "zray.experimental.dynamic_resources": "Give resources to `zray start --resources`, and restart the node to change "
     "them.",
     "zray.experimental.internal_kv": 'Keep values in a named actor with `lifetime="detached"`.',

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..api.freeing import free
     from ..store.values import deregister_serializer, register_serializer
-    from . import actor_pool, check_serialize, dask, executor, joblib, multiprocessing, queue, scheduling_strategies
+    from . import (
+        actor_pool,
+        check_serialize,
+        collective,
+        dask,
+        executor,
+        joblib,
+        multiprocessing,
+        queue,
+        scheduling_strategies,
+    )
     from .actor_pool import ActorPool
     from .bars import tqdm
     from .check_serialize import inspect_serializability
@@ -54,6 +64,7 @@ _MODULE_BY_NAME = {
 _MODULES = (
     "actor_pool",
     "check_serialize",
+    "collective",
     "dask",
     "executor",
     "joblib",
@@ -69,6 +80,7 @@ __all__ = [
     "actor_pool",
     "as_completed",
     "check_serialize",
+    "collective",
     "dask",
     "deregister_serializer",
     "executor",

@@ -53,7 +53,7 @@ def captured_by(where: Where | None) -> Where | None:
     return Where(group=where.group, captures=True) if where is not None and where.captures else None
 
 
-class Call(Struct, eq=False):
+class Call(Struct, eq=False, weakref=True):
     """A run of a task or of an actor's method; what it submits, it submits as this."""
 
     spec: TaskSpec

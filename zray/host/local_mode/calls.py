@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 local_call: ContextVar[Any] = current_call  # type: ignore[assignment]
 
 
-class LocalCall(Struct, eq=False):
+class LocalCall(Struct, eq=False, weakref=True):
     """A run of a task or of an actor's method or constructor.  outer: the call that submitted it inline, if any."""
 
     spec: TaskSpec

@@ -51,7 +51,7 @@ Result = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
 class Instance:
     """An actor's instance, and the outcomes of its constructor and of its calls."""
 
-    __slots__ = ("actor_id", "instance", "is_restored", "methods", "options", "worker")
+    __slots__ = ("__weakref__", "actor_id", "instance", "is_restored", "methods", "options", "worker")
 
     def __init__(self, worker: Worker, order: StartActor) -> None:
         self.worker = worker
