@@ -68,6 +68,7 @@ ADDED = {
         "fields with foreign writers": -1,
     },
     "futures of tasks that workers hold ahead": {"code lines": 30, "statements": 27},
+    "generators of processes that end in order": {"code lines": 8, "statements": 8},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

@@ -380,6 +380,42 @@ def drawn_before(generator, number, mark):
     return found
 
 
+@zray.remote(num_cpus=0)
+class Endless:
+    def __init__(self):
+        self.running = 0
+
+    async def items(self):
+        self.running += 1
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            self.running -= 1
+
+    async def count(self):
+        return self.running
+
+
+@zray.remote(num_cpus=0)
+class Consumer:
+    def draw(self, source):
+        self.generator = source.items.options(num_returns="streaming").remote()
+        return zray.get(next(self.generator))
+
+    def leave(self):
+        zray.actor.exit_actor()
+
+
+@pytest.mark.parametrize("end", [lambda actor: None, lambda actor: actor.leave.remote(), zray.kill])
+def test_generator_ends_with_the_actor_that_draws_however_that_ends(session, end):
+    source, consumer = Endless.remote(), Consumer.remote()
+    assert zray.get(consumer.draw.remote(source)) == 1
+    end(consumer)
+    del consumer
+    until(lambda: zray.get(source.count.remote()) == 0)
+
+
 def test_dead_worker_is_replaced_and_each_item_comes_once(session, tmp_path):
     @zray.remote(max_retries=1)
     def dies(drawn, died):

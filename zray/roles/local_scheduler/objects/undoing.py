@@ -37,7 +37,7 @@ class Undoing:
         if has_died:
             self._begin(self.node.fates.end_with(process))
         else:
-            self._begin(self.node.objects.release_process(process))
+            self._begin(self.node.fates.let_go(process))
 
     def _begin(self, steps: Iterator[None]) -> None:
         self.steps.append(steps)

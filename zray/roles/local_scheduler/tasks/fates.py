@@ -82,6 +82,16 @@ class Fates:
         self._ask(known_to_others)
         node.function_table.forget_waiters()
 
+    def let_go(self, process: Process) -> Iterator[None]:
+        """Release what a process held that ended in order, and cancel its generators: nobody else draws from them."""
+        node = self.node
+        yield from node.objects.release_process(process)
+        for task in list(node.tasks.values()):
+            if type(task) is ChildTask and task.submitter is process and task.options.is_generator:
+                if self.is_bereft(task):
+                    node.cancels.cancel(task, False, True)
+            yield
+
     def node_lost(self, message: gcs.NodeLost) -> None:
         """NodeLost: local work requested only by processes of the lost node ends too."""
         lost = self.node.recovery.lost
