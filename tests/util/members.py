@@ -1,5 +1,6 @@
 """Actors that are members of collective groups, in the tests of them."""
 
+import hashlib
 import os
 
 import numpy
@@ -9,6 +10,8 @@ from zray.util import collective
 
 # Less than a test may take, in seconds.
 DEADLINE_S = 20.0
+# Of a long double, and of its bits.
+PADDED_BYTES, X87_BYTES = 16, 10
 
 
 @zray.remote(num_cpus=0, max_concurrency=1)
@@ -70,3 +73,11 @@ def numbers(rank, count, dtype, seed=1):
     if numpy.dtype(dtype).kind in "fc":
         found = found / 7 + rank  # sums are rounded
     return found.astype(dtype)
+
+
+def digest(array):
+    """The bits of all numbers, without the padding that long double has."""
+    octets = numpy.frombuffer(array.tobytes(), "u1")
+    if array.dtype.char in "gG" and array.dtype.alignment == PADDED_BYTES:
+        octets = octets.reshape(-1, PADDED_BYTES)[:, :X87_BYTES]
+    return hashlib.blake2b(octets.tobytes()).hexdigest()

@@ -250,17 +250,7 @@ class Group:
         """Leave the group, after the calls that run."""
         if self._background is not None:
             self._background.end()
-        self._leave()
 
-    def abandon(self) -> None:
-        """Leave the group since its actor or task has ended, without waiting for calls in the background."""
-        if self._background is None:
-            self._leave()
-        else:
-            self._background.add(self._leave)
-            self._background.end()
-
-    def _leave(self) -> None:
         with self._lock:
             if not self._over:
                 self._over = f"This member has left group {self.group_name!r}."

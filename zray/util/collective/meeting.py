@@ -15,7 +15,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -37,6 +37,7 @@ class Join(msgspec.Struct, frozen=True):
     size: int
     pid: int
     name: str  # for errors
+    node: str  # the id of its node
 
 
 class News(msgspec.Struct, frozen=True):
@@ -89,13 +90,26 @@ def meet(group: str, scope: str, me: Join, timeout: float) -> Mesh:
                 return Host(group, listener, me, deadline).wait()
 
 
-def missing_text(group: str, size: int, present: Sequence[int], timeout: str) -> str:
+def missing_text(group: str, size: int, present: Sequence[int]) -> str:
     """The text on ranks that did not come in time."""
     missing = [rank for rank in range(size) if rank not in present]
     return (
-        f"Group {group!r} was not complete {timeout}: {ranks_text(missing)} of {size} did not call "
+        f"Group {group!r} was not complete in time: {ranks_text(missing)} of {size} did not call "
         "init_collective_group, or made no collective call.  gloo_timeout says how long members wait, in milliseconds."
     )
+
+
+def why_not(group: str, join: Join, joined: Iterable[Join]) -> str:
+    """Return why a member cannot join those that are there; "" if it can."""
+    for other in joined:
+        if other.size != join.size:
+            return (
+                f"The members of group {group!r} differ in world_size: rank {join.rank} says {join.size}, and "
+                f"{other.name} says {other.size}."
+            )
+        if other.rank == join.rank:
+            return f"Rank {join.rank} of group {group!r} is there twice: {other.name}, and {join.name}."
+    return ""
 
 
 # --- the host ---
@@ -131,7 +145,7 @@ class Host:
         waiting = [self.listener.fileno(), *self.connections]
         ready, _, _ = select.select(waiting, [], [], max(self.deadline - time.monotonic(), 0))
         if not ready:
-            text = missing_text(self.group, self.me.size, self._present(), "in time")
+            text = missing_text(self.group, self.me.size, self._present())
             self._tell_all(News(over=text))
             raise CollectiveGroupError(text)
         for descriptor in ready:  # ends first: a member that comes again has its rank back
@@ -159,24 +173,12 @@ class Host:
             connection.close()
             return
         join = msgspec.msgpack.decode(data, type=Join)
-        why = self._why_not(join)
+        why = why_not(self.group, join, (self.me, *self.joined.values()))
         if why:
             _tell(connection, News(refused=why))
             return
         self.joined[descriptor] = join
         self._tell_all(News(present=self._present()))
-
-    def _why_not(self, join: Join) -> str:
-        """Return why a member is refused; "" if it is not."""
-        for other in (self.me, *self.joined.values()):
-            if other.size != join.size:
-                return (
-                    f"The members of group {self.group!r} differ in world_size: rank {join.rank} says {join.size}, and "
-                    f"{other.name} says {other.size}."
-                )
-            if other.rank == join.rank:
-                return f"Rank {join.rank} of group {self.group!r} is there twice: {other.name}, and {join.name}."
-        return ""
 
     def _tell_all(self, news: News) -> None:
         for descriptor in self.joined:
@@ -258,7 +260,7 @@ def _join(group: str, address: str, me: Join, deadline: float) -> Mesh:
             try:
                 data, descriptors, _, _ = socket.recv_fds(connection, MESSAGE_BYTES_MAX, 1, socket.MSG_CMSG_CLOEXEC)
             except TimeoutError:
-                raise CollectiveGroupError(missing_text(group, me.size, present, "in time")) from None
+                raise CollectiveGroupError(missing_text(group, me.size, present)) from None
             except ConnectionResetError:
                 data, descriptors = b"", []
             if not data:

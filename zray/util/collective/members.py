@@ -123,12 +123,20 @@ def _make(key: tuple[str, str], declared: Declaration) -> Group:
 
 def _transport(name: str, size: int, rank: int, timeout: float) -> Any:
     """Return texts on the members, and the way to them."""
-    own = describe(rank)
-    if size == 1:
-        return (own,), Exchange(Mesh(name, 0, (own,), {}, None))
     context = get_runtime_context()
-    scope = f"{context.get_session_name()}/{context.get_node_id()}/{context.get_job_id()}"
-    mesh = meet(name, scope, Join(rank, size, os.getpid(), own), timeout)
+    me = Join(rank, size, os.getpid(), describe(rank), context.get_node_id())
+    if size == 1:
+        return (me.name,), Exchange(Mesh(name, 0, (me.name,), {}, None))
+    if not context.gcs_address:
+        raise RuntimeError(f"Local mode has groups of one process, and group {name!r} wants {size}.")
+    scope = f"{context.get_session_name()}/{me.node}/{context.get_job_id()}"
+    if not context.gcs_address.startswith("ipc:"):
+        from .remote import meet_in_cluster
+
+        remote, scope = meet_in_cluster(name, scope, me, timeout)
+        if remote is not None:
+            return remote.names, remote
+    mesh = meet(name, scope, me, timeout)
     return mesh.names, Exchange(mesh)
 
 
@@ -147,10 +155,11 @@ def describe(rank: int) -> str:
 def _leave_at_the_end(key: tuple[str, str], group: Group) -> None:
     """Have the group left when its actor or task ends, whose process may go on."""
     context = get_runtime_context()
-    weakref.finalize(context._own_actor() or context._call, _forget, key, group)
+    weakref.finalize(context._own_actor() or context._call, _forget, key, group).atexit = False
 
 
 def _forget(key: tuple[str, str], group: Group) -> None:
     if _groups.get(key) is group:
         del _groups[key]
-    group.abandon()
+    # In a thread: this may run anywhere, and a call in the background may be waiting.
+    threading.Thread(target=group.destroy_group, name="zray-collective-end", daemon=True).start()

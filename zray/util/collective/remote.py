@@ -1,0 +1,310 @@
+"""Collective calls between members on several nodes: refs pass the board, and values the links of the cluster.
+
+The rounds and parts are those of `exchange.py`, but longer.  Each rank puts its contributions into the store of its
+node, fetches those to its own part, adds them in the order of the ranks, and puts the result, which all others fetch.
+So each node sends and receives as much as in a ring, in both directions at once.  Results of a round travel together
+with the contributions to the next one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy
+
+from ...api import objects
+from ...api.cluster_info import nodes
+from ...api.decorator import remote
+from ...exceptions import RayActorError, ZrayError
+from .board import CALLS_MAX, EVERYONE, Board
+from .errors import CollectiveGroupError, Header, require_equal, require_pair
+from .exchange import OCTET, Rounds, combined
+from .meeting import Join, missing_text
+from .tensors import Combiner, Flat
+
+__all__ = ["RemoteExchange", "meet_in_cluster"]
+
+NAMESPACE = "zray.util.collective"
+# A tensor up to this size, divided by the number of ranks, travels inside messages.
+INLINE_BYTES_MAX = 64 << 10
+# Of a part, and of all parts of a round.
+PART_BYTES_MAX = 8 << 20
+ROUND_BYTES_MAX = 64 << 20
+# A rank that waits for so long looks for lost nodes.
+LOOK_SECONDS = 1.0
+
+
+def meet_in_cluster(group: str, scope: str, me: Join, timeout: float) -> tuple[RemoteExchange | None, str]:
+    """Wait until all ranks of a group are there.
+
+    Args:
+        group: its name.
+        scope: session, node and program.
+        me: this member.
+        timeout: seconds to wait at most.
+
+    Returns:
+        The way to the others, and ""; or None and the scope of a meeting on this node, if all ranks are on it.
+
+    Raises:
+        CollectiveGroupError: ranks are missing after the timeout.
+        RuntimeError: another member has this rank, or gave another size.
+    """
+    deadline = time.monotonic() + timeout
+    job = scope.rpartition("/")[2]
+    while True:
+        board = (
+            remote(num_cpus=0, max_concurrency=CALLS_MAX)(Board)
+            .options(name=f"{group} of {job}", namespace=NAMESPACE, get_if_exists=True)
+            .remote(group)
+        )
+        generator = board.attend.options(num_returns="streaming").remote(me)
+        ready, _ = objects.wait([generator], timeout=max(deadline - time.monotonic(), 0))
+        try:
+            if not ready:
+                present = objects.get(board.present.remote(), timeout=LOOK_SECONDS)
+                raise CollectiveGroupError(missing_text(group, me.size, present))
+            refusal, number, members = objects.get(next(generator))
+        except RayActorError:
+            if time.monotonic() < deadline:
+                continue  # the board of a former group, whose last member has just left
+            raise
+        if refusal:
+            raise RuntimeError(refusal)
+        if all(member.node == me.node for member in members):
+            return None, f"{scope}/{board._actor_id.hex()}/{number}"
+        return RemoteExchange(group, Seat(group, board, generator, number, me.rank, members)), ""
+
+
+class Seat:
+    """A member's connection to the board.  members: in the order of their ranks."""
+
+    def __init__(self, group: str, board: Any, generator: Any, number: int, rank: int, members: Sequence[Join]) -> None:
+        self.group = group
+        self.rank = rank
+        self.members = members
+        self._board = board
+        self._generator = generator  # its end is the end of this member
+        self._number = number
+
+    def exchange(
+        self, header: Header | None, payloads: dict[int, Any], peer: int | None = None
+    ) -> dict[int, tuple[Header, Any]]:
+        """Give other ranks a payload each, and return theirs.  Arguments as of `Board.exchange`.
+
+        Raises:
+            CollectiveGroupError: a member, or the board, is gone.
+        """
+        ref = self._board.exchange.remote(self._number, self.rank, peer, header, payloads)
+        while not objects.wait([ref], timeout=LOOK_SECONDS)[0]:
+            self._look_for_lost_nodes()
+        try:
+            over, found = objects.get(ref)
+        except RayActorError:
+            self._look_for_lost_nodes()
+            raise CollectiveGroupError(
+                f"Group {self.group!r} is over: the process in which its members meet has ended."
+            ) from None
+        if over:
+            raise CollectiveGroupError(over)
+        return found  # type: ignore[no-any-return]
+
+    def fetch(self, refs: dict[Any, Any]) -> dict[Any, Any]:
+        """Return the values of refs, by their keys; None stands for no value.
+
+        Raises:
+            CollectiveGroupError: a value is lost with the node of its member.
+        """
+        keys = [key for key, ref in refs.items() if ref is not None]
+        try:
+            return dict(zip(keys, objects.get([refs[key] for key in keys]), strict=True))
+        except ZrayError as error:
+            self._look_for_lost_nodes()
+            raise CollectiveGroupError(f"Group {self.group!r} is over: a value of a member is lost: {error}") from error
+
+    def _look_for_lost_nodes(self) -> None:
+        alive = {node["NodeID"] for node in nodes() if node["Alive"]}
+        for member in self.members:
+            if member.node not in alive:
+                raise CollectiveGroupError(f"Group {self.group!r} is over: the node of {member.name} is lost.")
+
+    def leave(self, failure: str = "") -> None:
+        """Leave the group; failure: what the others are to hear."""
+        with suppress(ZrayError):  # the others are told of the leave ahead of the end
+            objects.get(self._board.leave.remote(self._number, self.rank, failure), timeout=LOOK_SECONDS)
+        self._generator = self._board = None
+
+
+class RemoteExchange:
+    """Calls of one rank of a group.  names: texts on all ranks, for errors."""
+
+    def __init__(self, group: str, seat: Seat) -> None:
+        self.group = group
+        self.seat = seat
+        self.rank = seat.rank
+        self.names = tuple(member.name for member in seat.members)
+        self.size = len(self.names)
+        self.others = [rank for rank in range(self.size) if rank != self.rank]
+        self.inline_max = INLINE_BYTES_MAX // self.size
+        self.part_bytes = min(PART_BYTES_MAX, ROUND_BYTES_MAX // self.size)
+
+    def fail(self, text: str) -> None:
+        """Tell the others why the group is over, and let everything go."""
+        self.seat.leave(text)
+
+    def leave(self) -> None:
+        """Leave in order, and let everything go."""
+        self.seat.leave()
+
+    # --- the calls ---
+
+    def barrier(self, header: Header) -> None:
+        """Wait until all ranks have called."""
+        self._exchange(header, {})
+
+    def allreduce(self, header: Header, tensor: Flat, combine: Combiner) -> None:
+        """Replace each element by the result of all ranks."""
+        self._reduce(header, tensor, combine, self.others, True)
+
+    def reduce(self, header: Header, tensor: Flat, combine: Combiner, root: int) -> None:
+        """Replace each element by the result of all ranks, at one of them."""
+        takers = [rank for rank in self.others if rank == root]
+        self._reduce(header, tensor, combine, takers, self.rank == root)
+
+    def _reduce(self, header: Header, tensor: Flat, combine: Combiner, takers: Sequence[int], is_taken: bool) -> None:
+        """Reduce a tensor.
+
+        Args:
+            header: of the call.
+            tensor: the tensor.
+            combine: the operation.
+            takers: the other ranks that want the result.
+            is_taken: this rank wants it.
+        """
+        vector = tensor.vector
+        if vector.nbytes <= self.inline_max:
+            found = self._exchange(header, {EVERYONE: tensor.octets.tobytes()})
+            if is_taken and vector.size:
+                combined(self._in_order(vector, elements(found, vector)), combine, vector)
+            return
+        rounds = Rounds(vector.size, self.size, self.part_bytes // vector.dtype.itemsize)
+        result = None
+        for turn in range(rounds.number + 1):
+            payloads: dict[int, Any] = {}
+            for other in self.others:
+                part = put(vector, rounds.part(turn, other)) if turn < rounds.number else None
+                payloads[other] = part, result if other in takers else None
+            found = self._exchange(header if turn == 0 else None, payloads)
+            parts = {(kind, other): found[other][kind] for kind in (0, 1) for other in self.others}
+            values = self.seat.fetch(parts)
+            for other in self.others if is_taken and turn > 0 else ():
+                begin, count = rounds.part(turn - 1, other)
+                if count:
+                    vector[begin : begin + count] = values[1, other]
+            if turn < rounds.number:
+                begin, count = rounds.part(turn, self.rank)
+                own = vector[begin : begin + count]
+                sums = own if is_taken else numpy.empty_like(own)
+                if count:
+                    contributions = {other: values[0, other] for other in self.others}
+                    combined(self._in_order(own, contributions), combine, sums)
+                result = put(sums, (0, count))
+
+    def reducescatter(self, header: Header, output: Flat, inputs: Sequence[Flat], combine: Combiner) -> None:
+        """Write the result of all ranks for the tensor of this rank's number to `output`."""
+        own, vector = inputs[self.rank].vector, output.vector
+        if own.nbytes <= self.inline_max:
+            found = self._exchange(header, {other: inputs[other].octets.tobytes() for other in self.others})
+            if own.size:
+                combined(self._in_order(own, elements(found, own)), combine, vector)
+            return
+        rounds = Rounds(own.size, 1, self.part_bytes // own.dtype.itemsize)
+        for turn in range(rounds.number):
+            begin, count = place = rounds.part(turn, 0)
+            payloads = {other: put(inputs[other].vector, place) for other in self.others}
+            values = self.seat.fetch(self._exchange(header if turn == 0 else None, payloads))
+            parts = self._in_order(own[begin : begin + count], values)
+            combined(parts, combine, vector[begin : begin + count])
+
+    def allgather(self, header: Header, outputs: Sequence[Flat], tensor: Flat) -> None:
+        """Write the tensor of each rank to the output of that number."""
+        self._spread(header, tensor.octets, {rank: output.octets for rank, output in enumerate(outputs)})
+        outputs[self.rank].octets[...] = tensor.octets
+
+    def broadcast(self, header: Header, tensor: Flat, root: int) -> None:
+        """Write the tensor of one rank to those of all others."""
+        self._spread(header, tensor.octets if self.rank == root else None, {root: tensor.octets})
+
+    def send(self, header: Header, tensor: Flat, receiver: int) -> None:
+        """Send a tensor to one rank, and wait until that calls recv."""
+        self._spread(header, tensor.octets, {self.rank: tensor.octets}, receiver)
+
+    def recv(self, header: Header, tensor: Flat, sender: int) -> None:
+        """Wait for a tensor of one rank."""
+        self._spread(header, None, {sender: tensor.octets}, sender)
+
+    def _spread(self, header: Header, source: Any, targets: dict[int, Any], peer: int | None = None) -> None:
+        """Write bytes of some ranks to all others.
+
+        Args:
+            header: of the call.
+            source: the bytes of this rank; None: it has none.
+            targets: by rank, where the bytes of each of them go.
+            peer: the other rank of a send or recv; None: all ranks.
+        """
+        others = [rank for rank in targets if rank != self.rank]
+        length = len(next(iter(targets.values())))
+        if length <= self.inline_max:
+            found = self._exchange(header, {} if source is None else {EVERYONE: source.tobytes()}, peer)
+            for rank in others if length else ():
+                targets[rank][...] = numpy.frombuffer(found[rank], OCTET)
+            return
+        rounds = Rounds(length, 1, self.part_bytes)
+        for turn in range(rounds.number):
+            begin, count = place = rounds.part(turn, 0)
+            payloads = {} if source is None else {EVERYONE: put(source, place)}
+            found = self._exchange(header if turn == 0 else None, payloads, peer)
+            values = self.seat.fetch({rank: found[rank] for rank in others})
+            for rank in others:
+                targets[rank][begin : begin + count] = values[rank]
+
+    # --- messages ---
+
+    def _exchange(self, header: Header | None, payloads: dict[int, Any], peer: int | None = None) -> dict[int, Any]:
+        """Give other ranks a payload each, and return theirs.
+
+        Args:
+            header: at the beginning of a call; None: the call goes on.
+            payloads: by rank, or for `EVERYONE`.
+            peer: the other rank of a send or recv; None: all ranks.
+
+        Raises:
+            CollectiveMismatchError: the calls differ.
+            CollectiveGroupError: a member is gone.
+        """
+        found = self.seat.exchange(header, payloads, peer)
+        if header is not None and peer is None:
+            require_equal(self.group, [found[rank][0] for rank in range(self.size)])
+        elif header is not None and peer is not None:
+            sides = ((self.rank, header), (peer, found[peer][0]))
+            (sender, sent), (receiver, wanted) = sides if header.function == "send" else sides[::-1]
+            require_pair(self.group, sender, sent, receiver, wanted)
+        return {rank: payload for rank, (_, payload) in found.items() if rank != self.rank}
+
+    def _in_order(self, own: Any, others: dict[int, Any]) -> list[Any]:
+        """Return the vectors of all ranks, in their order."""
+        return [own if rank == self.rank else others[rank] for rank in range(self.size)]
+
+
+def elements(payloads: dict[int, bytes], like: Any) -> dict[int, Any]:
+    """Return payloads as vectors of a dtype."""
+    return {rank: numpy.frombuffer(payload, like.dtype) for rank, payload in payloads.items()}
+
+
+def put(vector: Any, place: tuple[int, int]) -> Any:
+    """Put a part of a vector into the store, and return its ref; None if it is empty."""
+    begin, count = place
+    return objects.put(vector[begin : begin + count]) if count else None
