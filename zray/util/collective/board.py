@@ -17,8 +17,6 @@ from typing import Any
 from .errors import PAIRED, mismatch
 from .meeting import Join, why_not
 
-__all__ = ["CALLS_MAX", "EVERYONE", "Board"]
-
 # Members that call at once.
 CALLS_MAX = 100_000
 # In place of a rank, in payloads.
@@ -143,8 +141,8 @@ class Board:
         team = self.teams.get(number)
         if team is None or team.over:
             return (team.over if team is not None else f"Group {self.name!r} is over."), {}
-        key = ALL if peer is None else (min(rank, peer), max(rank, peer))
-        wanted = range(team.size) if peer is None else key
+        wanted = tuple(range(team.size)) if peer is None else (min(rank, peer), max(rank, peer))
+        key = ALL if peer is None else wanted
         meeting = team.meetings.get(key)
         if meeting is None:
             meeting = team.meetings[key] = Meeting(len(wanted))

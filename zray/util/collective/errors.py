@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["CollectiveGroupError", "CollectiveMismatchError"]
-
 # Functions that two ranks call.
 PAIRED = ("send", "recv")
 

@@ -26,8 +26,6 @@ from .errors import Header, decode, encode, require_equal, require_pair
 from .mesh import CALL, INLINE_BYTES_MAX, STEP, Mesh
 from .tensors import Combiner, Flat
 
-__all__ = ["Exchange"]
-
 _PREFIX = struct.Struct("=cI")  # the type of the message, and the length of the header
 # A dtype for calls that do not calculate.
 OCTET = numpy.dtype(numpy.uint8)

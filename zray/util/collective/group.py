@@ -12,8 +12,6 @@ from .handles import Background, Handle
 from .tensors import Combiner, Flat, combiner_of, flat
 from .types import Backend, ReduceOp
 
-__all__ = ["Group"]
-
 
 class Transport(Protocol):
     """The calls of a group, and its end."""

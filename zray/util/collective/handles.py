@@ -8,8 +8,6 @@ from queue import SimpleQueue
 
 from ...exceptions import GetTimeoutError
 
-__all__ = ["Handle"]
-
 
 class Handle:
     """Call that runs in the background.  The tensor belongs to the call until `wait` returns.

@@ -24,8 +24,6 @@ from .errors import CollectiveGroupError, ranks_text
 from .memory import Memory
 from .mesh import Link, Mesh
 
-__all__ = ["meet"]
-
 MESSAGE_BYTES_MAX = 64 << 10
 UCRED_BYTES = struct.calcsize("3i")
 

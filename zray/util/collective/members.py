@@ -14,8 +14,6 @@ from .group import Group
 from .meeting import Join, meet
 from .mesh import Mesh
 
-__all__ = ["declare", "destroy", "found", "init"]
-
 # Ray's default of gloo_timeout, in milliseconds.
 TIMEOUT_MS = 30_000
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy
 
-__all__ = ["Memory"]
-
 SLOTS = 3  # as many as `exchange.Exchange.rounds` needs
 # Contributions of a rank to one round: so short that they stay in the cache until the others have read them.
 ROUND_BYTES = 1 << 20

@@ -16,8 +16,6 @@ from contextlib import suppress
 from .errors import CollectiveGroupError
 from .memory import Memory
 
-__all__ = ["Mesh"]
-
 # First byte of a message.
 CALL, STEP, FAILED, LEFT = b"C", b"S", b"F", b"L"
 # A call with a small tensor carries the tensor.

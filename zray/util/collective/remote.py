@@ -25,8 +25,6 @@ from .exchange import OCTET, Rounds, combined
 from .meeting import Join, missing_text
 from .tensors import Combiner, Flat
 
-__all__ = ["RemoteExchange", "meet_in_cluster"]
-
 NAMESPACE = "zray.util.collective"
 # A tensor up to this size, divided by the number of ranks, travels inside messages.
 INLINE_BYTES_MAX = 64 << 10
@@ -56,7 +54,7 @@ def meet_in_cluster(group: str, scope: str, me: Join, timeout: float) -> tuple[R
     deadline = time.monotonic() + timeout
     job = scope.rpartition("/")[2]
     while True:
-        board = (
+        board: Any = (
             remote(num_cpus=0, max_concurrency=CALLS_MAX)(Board)
             .options(name=f"{group} of {job}", namespace=NAMESPACE, get_if_exists=True)
             .remote(group)

@@ -14,8 +14,6 @@ import numpy
 
 from .types import ReduceOp
 
-__all__ = ["Flat", "combiner_of", "flat"]
-
 BFLOAT16 = "bfloat16"  # numpy has no such dtype: its bits travel as int16, and torch calculates
 _UFUNCS = {
     ReduceOp.SUM: numpy.add,

@@ -6,8 +6,6 @@ import importlib.util
 from enum import Enum
 from typing import Any
 
-__all__ = ["Backend", "ReduceOp", "cupy_available", "torch_available"]
-
 
 class ReduceOp(Enum):
     """Operation that makes one number of the numbers of all ranks, element by element."""
