@@ -136,7 +136,7 @@ class Board:
             payloads: by rank, or for `EVERYONE`, what the caller has for it.
 
         Returns:
-            Why the group is over, or ""; and by rank, a header and a payload.
+            Why the group is over, or ""; and by other ranks, a header and a payload.
         """
         team = self.teams.get(number)
         if team is None or team.over:
@@ -159,7 +159,9 @@ class Board:
             missing = next((other for other in wanted if other not in meeting.payloads), rank)
             return team.over or team.end_of(missing, "has left it"), {}
         return "", {
-            other: (found, parts.get(rank, parts.get(EVERYONE))) for other, (found, parts) in meeting.payloads.items()
+            other: (found, parts.get(rank, parts.get(EVERYONE)))
+            for other, (found, parts) in meeting.payloads.items()
+            if other != rank
         }
 
 

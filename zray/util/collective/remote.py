@@ -26,8 +26,8 @@ from .meeting import Join, missing_text
 from .tensors import Combiner, Flat
 
 NAMESPACE = "zray.util.collective"
-# A tensor up to this size, divided by the number of ranks, travels inside messages.
-INLINE_BYTES_MAX = 64 << 10
+# All that a message carries to a rank: so little that it is no value of the store.
+MESSAGE_BYTES_MAX = 90 << 10
 # Of a part, and of all parts of a round.
 PART_BYTES_MAX = 8 << 20
 ROUND_BYTES_MAX = 64 << 20
@@ -91,7 +91,7 @@ class Seat:
     def exchange(
         self, header: Header | None, payloads: dict[int, Any], peer: int | None = None
     ) -> dict[int, tuple[Header, Any]]:
-        """Give other ranks a payload each, and return theirs.  Arguments as of `Board.exchange`.
+        """Give other ranks a payload each, and return theirs, with their headers.  Arguments as of `Board.exchange`.
 
         Raises:
             CollectiveGroupError: a member, or the board, is gone.
@@ -146,7 +146,7 @@ class RemoteExchange:
         self.names = tuple(member.name for member in seat.members)
         self.size = len(self.names)
         self.others = [rank for rank in range(self.size) if rank != self.rank]
-        self.inline_max = INLINE_BYTES_MAX // self.size
+        self.inline_max = MESSAGE_BYTES_MAX // (self.size - 1)
         self.part_bytes = min(PART_BYTES_MAX, ROUND_BYTES_MAX // self.size)
 
     def fail(self, text: str) -> None:
@@ -285,12 +285,12 @@ class RemoteExchange:
         """
         found = self.seat.exchange(header, payloads, peer)
         if header is not None and peer is None:
-            require_equal(self.group, [found[rank][0] for rank in range(self.size)])
+            require_equal(self.group, self._in_order(header, {rank: other for rank, (other, _) in found.items()}))
         elif header is not None and peer is not None:
             sides = ((self.rank, header), (peer, found[peer][0]))
             (sender, sent), (receiver, wanted) = sides if header.function == "send" else sides[::-1]
             require_pair(self.group, sender, sent, receiver, wanted)
-        return {rank: payload for rank, (_, payload) in found.items() if rank != self.rank}
+        return {rank: payload for rank, (_, payload) in found.items()}
 
     def _in_order(self, own: Any, others: dict[int, Any]) -> list[Any]:
         """Return the vectors of all ranks, in their order."""
