@@ -169,11 +169,21 @@ def test_a_killed_member_is_named_within_a_second_by_all_others(cluster, count):
     assert outcomes(again, lambda rank: collective.barrier("killed")) == [None] * 3
 
 
-def test_a_member_that_leaves_is_named(cluster):
+@pytest.mark.parametrize("leaver", [0, 1])
+def test_a_member_that_leaves_is_named(cluster, leaver):
     actors = members_on([1, 2], "left")
-    zray.get(actors[1].do.remote(lambda rank: collective.destroy_collective_group("left"), 1))
-    kind, text = zray.get(actors[0].do.remote(lambda rank: outcome(lambda: collective.barrier("left")), 0))
-    assert kind == "CollectiveGroupError" and "rank 1" in text and "has left it" in text
+    stays = 1 - leaver
+    zray.get(actors[leaver].do.remote(lambda rank: collective.destroy_collective_group("left"), leaver))
+    kind, text = zray.get(actors[stays].do.remote(lambda rank: outcome(lambda: collective.barrier("left")), stays))
+    assert kind == "CollectiveGroupError" and f"rank {leaver}" in text and "has left it" in text
+
+
+def test_a_member_whose_actor_ends_in_order_is_named(cluster):
+    actors = members_on([1, 2], "ended")
+    waiting = actors[0].do.remote(lambda rank: outcome(lambda: collective.barrier("ended")), 0)
+    actors.pop()
+    kind, text = zray.get(waiting)
+    assert kind == "CollectiveGroupError" and "rank 1" in text
 
 
 def test_missing_ranks_are_named_after_the_timeout(cluster):

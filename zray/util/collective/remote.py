@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy
 
-from ...api import objects
+from ...api import actors, objects
 from ...api.cluster_info import nodes
 from ...api.decorator import remote
-from ...exceptions import RayActorError, ZrayError
+from ...exceptions import ActorAlreadyExistsError, RayActorError, ZrayError
 from .board import CALLS_MAX, EVERYONE, Board
 from .errors import CollectiveGroupError, Header, require_equal, require_pair
 from .exchange import OCTET, Rounds, combined
@@ -33,6 +33,8 @@ PART_BYTES_MAX = 8 << 20
 ROUND_BYTES_MAX = 64 << 20
 # A rank that waits for so long looks for lost nodes.
 LOOK_SECONDS = 1.0
+# So long other ranks leave the making of the board to rank 0, and wait between looks, at first.
+PATIENCE_SECONDS, PAUSE_SECONDS = 1.0, 0.004
 
 
 def meet_in_cluster(group: str, scope: str, me: Join, timeout: float) -> tuple[RemoteExchange | None, str]:
@@ -52,21 +54,17 @@ def meet_in_cluster(group: str, scope: str, me: Join, timeout: float) -> tuple[R
         RuntimeError: another member has this rank, or gave another size.
     """
     deadline = time.monotonic() + timeout
-    job = scope.rpartition("/")[2]
+    name = f"{group} of {scope.rpartition('/')[2]}"
     while True:
-        board: Any = (
-            remote(num_cpus=0, max_concurrency=CALLS_MAX)(Board)
-            .options(name=f"{group} of {job}", namespace=NAMESPACE, get_if_exists=True)
-            .remote(group)
-        )
-        generator = board.attend.options(num_returns="streaming").remote(me)
-        ready, _ = objects.wait([generator], timeout=max(deadline - time.monotonic(), 0))
         try:
+            board = board_of(group, name, me.rank, deadline)
+            generator = board.attend.options(num_returns="streaming").remote(me)
+            ready, _ = objects.wait([generator], timeout=max(deadline - time.monotonic(), 0))
             if not ready:
                 present = objects.get(board.present.remote(), timeout=LOOK_SECONDS)
                 raise CollectiveGroupError(missing_text(group, me.size, present))
             refusal, number, members = objects.get(next(generator))
-        except RayActorError:
+        except (ActorAlreadyExistsError, RayActorError):
             if time.monotonic() < deadline:
                 continue  # the board of a former group, whose last member has just left
             raise
@@ -75,6 +73,22 @@ def meet_in_cluster(group: str, scope: str, me: Join, timeout: float) -> tuple[R
         if all(member.node == me.node for member in members):
             return None, f"{scope}/{board._actor_id.hex()}/{number}"
         return RemoteExchange(group, Seat(group, board, generator, number, me.rank, members)), ""
+
+
+def board_of(group: str, name: str, rank: int, deadline: float) -> Any:
+    """Return the board of a group, by its name.  Rank 0 makes it; others do if that does not come for a while."""
+    if rank > 0:
+        end = min(time.monotonic() + PATIENCE_SECONDS, deadline)
+        pause = PAUSE_SECONDS
+        while time.monotonic() < end:
+            with suppress(ValueError):
+                actors.get_actor(name, NAMESPACE)
+                break
+            time.sleep(pause)
+            pause *= 2
+    # This handle keeps the board, unlike that of get_actor().
+    board_class: Any = remote(hosted=True, max_concurrency=CALLS_MAX)(Board)
+    return board_class.options(name=name, namespace=NAMESPACE, get_if_exists=True).remote(group)
 
 
 class Seat:
