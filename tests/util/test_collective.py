@@ -1,5 +1,7 @@
 """Collective calls between actors of one node: values, dtypes, sizes and shapes."""
 
+import importlib.util
+
 import numpy
 import pytest
 
@@ -9,7 +11,7 @@ from zray.util import collective
 from zray.util.collective import ReduceOp
 
 # Of one message, of one round, and of several.
-COUNTS = [0, 1, 3, 1_000, 20_000, 300_001, 1_500_000]
+COUNTS = [0, 1, 1_000, 20_000, 300_001, 1_000_000]
 DTYPES = ["?", "i1", "u2", "i4", "i8", "u8", "f2", "f4", "f8", "g", "F", "D", "G", ">f4", "m8[ns]"]
 FUNCTIONS = {
     ReduceOp.SUM: numpy.add,
@@ -118,7 +120,8 @@ def test_all_other_calls_have_their_results(actors, count):
 
 
 def test_tensors_of_torch_are_changed_in_place(actors):
-    torch = pytest.importorskip("torch")
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed")
 
     def run(rank):
         import torch
@@ -127,18 +130,18 @@ def test_tensors_of_torch_are_changed_in_place(actors):
         for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.complex64):
             for count in (3, 100_000):
                 tensor = torch.full((count,), rank + 1).to(dtype)
-                collective.allreduce(tensor)
+                collective.allreduce(tensor, "pair")
                 found.append((str(tensor.dtype), complex(tensor[-1].item())))
         leaf = torch.ones(4, requires_grad=True)
-        collective.allreduce(leaf)
+        collective.allreduce(leaf, "pair")
         turned = torch.arange(6.0).reshape(2, 3).t()
-        collective.allreduce(turned)
+        collective.allreduce(turned, "pair")
         return found, leaf.tolist(), turned.tolist()
 
     dtypes = ("torch.float32", "torch.bfloat16", "torch.int64", "torch.complex64")
-    wanted = [(name, 6 + 0j) for name in dtypes for _ in range(2)]
-    turned = (3 * torch.arange(6.0).reshape(2, 3).t()).tolist()
-    assert all_do(actors, run) == [(wanted, [3.0] * 4, turned)] * 3
+    wanted = [(name, 3 + 0j) for name in dtypes for _ in range(2)]
+    turned = (2 * numpy.arange(6.0).reshape(2, 3).T).tolist()
+    assert all_do(actors[:2], run) == [(wanted, [2.0] * 4, turned)] * 2
 
 
 def test_a_list_and_its_output_may_share_memory(actors):

@@ -8,6 +8,7 @@ import numpy
 import pytest
 
 import zray
+from tests.gates import until
 from tests.util.members import Member, all_do, digest, join, numbers, outcome, outcomes
 from zray.cluster_utils import Cluster
 from zray.util import collective
@@ -186,6 +187,19 @@ def test_a_member_whose_actor_ends_in_order_is_named(cluster):
     assert kind == "CollectiveGroupError" and "rank 1" in text
 
 
+def test_a_group_whose_member_died_between_calls_is_made_again(cluster):
+    actors = members_on([1, 2], "again")
+    zray.kill(actors.pop())
+    actors.append(Member.options(resources={"node 2": 1}).remote())
+
+    def is_over(rank):
+        return rank == 1 or not collective.is_group_initialized("again")
+
+    until(lambda: all(all_do(actors, is_over)))
+    collective.create_collective_group(actors, 2, [0, 1], group_name="again")
+    assert outcomes(actors, lambda rank: collective.barrier("again")) == [None] * 2
+
+
 def test_missing_ranks_are_named_after_the_timeout(cluster):
     actors = [Member.options(resources={f"node {node}": 1}).remote() for node in (1, 2)]
 
@@ -208,8 +222,6 @@ def test_members_on_a_lost_node_are_named(cluster):
 
 
 def test_no_board_is_left_when_the_members_are_gone(cluster):
-    from tests.gates import until
-
     actors = members_on([1, 2], "gone")
     assert any(actor["class_name"] == "Board" for actor in list_actors(limit=1000) if actor.state == "ALIVE")
     del actors

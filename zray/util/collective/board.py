@@ -4,8 +4,9 @@ Values larger than a message are put into the object store, and only their refs 
 node on the links of the cluster, encrypted, without a port of their own.
 
 A member holds a generator of the board, `attend`, for as long as it is a member.  The end of its process ends the
-generator, so that the board tells the others.  A board serves all groups of one name, one after the other; it ends with
-the last handle.
+generator, so that the board tells the others.  A board serves all groups of one name, one after the other.  No handle
+keeps it: it ends a second after its last member.  A handle that is taken at the moment in which the last one is dropped
+would reach an actor that ends.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ...api.actor_class import exit_actor
+from ...api.runtime_context import get_runtime_context
 from .errors import PAIRED, mismatch
 from .meeting import Join, why_not
 
 # Members that call at once.
 CALLS_MAX = 100_000
+# A board without members ends after so long.
+GRACE_SECONDS = 1.0
 # In place of a rank, in payloads.
 EVERYONE = -1
 # The key of a call of all ranks; that of a pair is the pair.
@@ -67,6 +72,9 @@ class Board:
         self.gathering: Team | None = None
         self.teams: dict[int, Team] = {}  # by number
         self.count = 0
+        self.me: Any = get_runtime_context().current_actor
+        self.attending = 0  # members of all teams
+        self.ending: Any = None  # the task that ends the board when there are none
 
     async def attend(self, me: Join) -> AsyncIterator[tuple[str, int, tuple[Join, ...]]]:
         """Join the group, and stay until this generator is closed.
@@ -86,6 +94,7 @@ class Board:
             return
         team.joined[me.rank] = me
         team.seen.add(me.rank)
+        self.attending += 1
         try:
             if len(team.joined) == team.size:
                 self.gathering = None
@@ -95,6 +104,11 @@ class Board:
             await asyncio.Event().wait()
         finally:
             self._gone(number, team, me.rank)
+            self.attending -= 1
+            if self.attending == 0:
+                if self.ending is not None:
+                    self.ending.cancel()
+                self.ending = asyncio.create_task(self._end_soon())
 
     def _gone(self, number: int, team: Team, rank: int) -> None:
         """Note the end of a member's generator."""
@@ -106,6 +120,16 @@ class Board:
         team.left.add(rank)
         if len(team.left) == team.size:
             self.teams.pop(number, None)
+
+    async def _end_soon(self) -> None:
+        """End the board, unless members come."""
+        await asyncio.sleep(GRACE_SECONDS)
+        self.me.end_if_unused.remote()
+
+    async def end_if_unused(self) -> None:
+        """End the board, unless it has members.  A call of its own: the exit of a call is in order."""
+        if self.attending == 0:
+            exit_actor()
 
     async def present(self) -> tuple[int, ...]:
         """The ranks that have come to a group that is not complete."""
@@ -122,6 +146,13 @@ class Board:
         for meeting in list(team.meetings.values()):
             if rank not in meeting.payloads:
                 meeting.is_complete.set()
+
+    async def why_over(self, number: int) -> str:
+        """Why a group is over; "" if it goes on."""
+        team = self.teams.get(number)
+        if team is None:
+            return f"Group {self.name!r} is over."
+        return team.over or next((team.end_of(rank, "has left it") for rank in sorted(team.left)), "")
 
     async def exchange(
         self, number: int, rank: int, peer: int | None, header: Any, payloads: dict[int, Any]

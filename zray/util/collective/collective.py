@@ -148,7 +148,8 @@ def get_rank(group_name: str = DEFAULT) -> int:
     Args:
         group_name: the group's name.  Default: "default".
     """
-    return get_group_handle(group_name).rank if members.is_member(group_name) else -1
+    group = members.known(group_name)
+    return group.rank if group is not None else -1
 
 
 def get_collective_group_size(group_name: str = DEFAULT) -> int:
@@ -157,7 +158,8 @@ def get_collective_group_size(group_name: str = DEFAULT) -> int:
     Args:
         group_name: the group's name.  Default: "default".
     """
-    return get_group_handle(group_name).world_size if members.is_member(group_name) else -1
+    group = members.known(group_name)
+    return group.world_size if group is not None else -1
 
 
 def get_group_handle(group_name: str = DEFAULT) -> Group:

@@ -62,6 +62,14 @@ class Exchange:
         # A group of one calculates and copies where the tensors are.
         self.inline_max = INLINE_BYTES_MAX // (self.size - 1) if self.size > 1 else sys.maxsize
 
+    def look(self) -> None:
+        """Look for the end of other members.
+
+        Raises:
+            CollectiveGroupError: a member has ended or left.
+        """
+        self.mesh.look()
+
     def fail(self, text: str) -> None:
         """Tell the others why the group is over, and let everything go."""
         self.mesh.fail(text)

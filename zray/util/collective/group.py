@@ -32,6 +32,9 @@ class Transport(Protocol):
 
     def recv(self, header: Header, tensor: Flat, sender: int) -> None: ...
 
+    def look(self) -> None:
+        """Look for the end of other members between two calls.  Raises CollectiveGroupError: there is one."""
+
     def fail(self, text: str) -> None:
         """Tell the others why the group is over, and let everything go."""
 
@@ -64,8 +67,19 @@ class Group:
 
     @property
     def is_over(self) -> bool:
-        """Whether the group takes no more calls, since a member has ended or left."""
+        """Whether the group takes no more calls, since a member has ended or left, as far as this one has noticed."""
         return bool(self._over)
+
+    def look(self) -> bool:
+        """Return whether the group goes on, after a look at the other members."""
+        if not self._over and self._lock.acquire(blocking=False):  # a call that runs looks itself
+            try:
+                self._transport.look()
+            except CollectiveGroupError as error:
+                self._end(str(error))
+            finally:
+                self._lock.release()
+        return not self._over
 
     # --- calls ---
 

@@ -50,7 +50,13 @@ def member_id() -> str:
 def is_member(name: str) -> bool:
     """Whether this actor or task has the group, and the group goes on."""
     group = _groups.get((member_id(), name))
-    return group is not None and not group.is_over
+    return group is not None and group.look()
+
+
+def known(name: str) -> Group | None:
+    """Return the group of this actor or task, if it has been made and was not over when last used."""
+    group = _groups.get((member_id(), name))
+    return group if group is not None and not group.is_over else None
 
 
 def found(name: str) -> Group:
@@ -81,7 +87,7 @@ def init(name: str, world_size: int, rank: int, timeout_ms: int) -> None:
         CollectiveGroupError: ranks are missing after the timeout.
     """
     key = (member_id(), name)
-    if key in _groups and not _groups[key].is_over:
+    if is_member(name):
         raise RuntimeError(f"Trying to initialize a group twice: {name!r} is a group of this member already.")
     _declared.pop(key, None)
     _make(key, Declaration(world_size, rank, timeout_ms))
@@ -94,7 +100,7 @@ def declare(name: str, world_size: int, rank: int, timeout_ms: int) -> None:
         RuntimeError: the actor has a group of that name.
     """
     key = (member_id(), name)
-    if key in _declared or (key in _groups and not _groups[key].is_over):
+    if key in _declared or is_member(name):
         raise RuntimeError(f"Trying to initialize a group twice: {name!r} is a group of this actor already.")
     _declared[key] = Declaration(world_size, rank, timeout_ms)
 

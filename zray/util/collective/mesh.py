@@ -92,6 +92,19 @@ class Mesh:
                 self._take(self._rank_by_descriptor[descriptor], descriptor)
         return [links[rank].arrived.popleft() for rank in ranks]
 
+    def look(self) -> None:
+        """Take in what has come, without waiting.
+
+        Raises:
+            CollectiveGroupError: a member has failed, died or left.
+        """
+        while found := self._poll.poll(0):
+            for descriptor, _ in found:
+                self._take(self._rank_by_descriptor[descriptor], descriptor)
+        for rank, link in self.links.items():
+            if link.has_left:
+                raise CollectiveGroupError(self._text(rank, "has left it"))
+
     def _take(self, rank: int, descriptor: int) -> None:
         """Take in a message, or the end of a peer."""
         link = self.links[rank]

@@ -59,14 +59,13 @@ def meet_in_cluster(group: str, scope: str, me: Join, timeout: float) -> tuple[R
         try:
             board = board_of(group, name, me.rank, deadline)
             generator = board.attend.options(num_returns="streaming").remote(me)
-            ready, _ = objects.wait([generator], timeout=max(deadline - time.monotonic(), 0))
-            if not ready:
+            if not objects.wait([generator], timeout=max(deadline - time.monotonic(), 0))[0]:
                 present = objects.get(board.present.remote(), timeout=LOOK_SECONDS)
                 raise CollectiveGroupError(missing_text(group, me.size, present))
             refusal, number, members = objects.get(next(generator))
         except (ActorAlreadyExistsError, RayActorError):
             if time.monotonic() < deadline:
-                continue  # the board of a former group, whose last member has just left
+                continue  # the board had no members, and has just ended
             raise
         if refusal:
             raise RuntimeError(refusal)
@@ -76,19 +75,20 @@ def meet_in_cluster(group: str, scope: str, me: Join, timeout: float) -> tuple[R
 
 
 def board_of(group: str, name: str, rank: int, deadline: float) -> Any:
-    """Return the board of a group, by its name.  Rank 0 makes it; others do if that does not come for a while."""
-    if rank > 0:
-        end = min(time.monotonic() + PATIENCE_SECONDS, deadline)
-        pause = PAUSE_SECONDS
-        while time.monotonic() < end:
-            with suppress(ValueError):
-                actors.get_actor(name, NAMESPACE)
-                break
-            time.sleep(pause)
-            pause *= 2
-    # This handle keeps the board, unlike that of get_actor().
+    """Return the board of a group, by its name.  Rank 0 makes it; others do if that does not come for a while.
+
+    No handle keeps the board: it ends by itself.
+    """
+    end = min(time.monotonic() + PATIENCE_SECONDS, deadline)
+    pause = PAUSE_SECONDS
+    while rank > 0 and time.monotonic() < end:
+        with suppress(ValueError):
+            return actors.get_actor(name, NAMESPACE)
+        time.sleep(pause)
+        pause *= 2
     board_class: Any = remote(hosted=True, max_concurrency=CALLS_MAX)(Board)
-    return board_class.options(name=name, namespace=NAMESPACE, get_if_exists=True).remote(group)
+    options = {"name": name, "namespace": NAMESPACE, "get_if_exists": True, "lifetime": "detached"}
+    return board_class.options(**options).remote(group)
 
 
 class Seat:
@@ -110,19 +110,35 @@ class Seat:
         Raises:
             CollectiveGroupError: a member, or the board, is gone.
         """
-        ref = self._board.exchange.remote(self._number, self.rank, peer, header, payloads)
+        over, found = self._answer(self._board.exchange.remote(self._number, self.rank, peer, header, payloads))
+        if over:
+            raise CollectiveGroupError(over)
+        return found  # type: ignore[no-any-return]
+
+    def look(self) -> None:
+        """Ask the board for the end of other members.
+
+        Raises:
+            CollectiveGroupError: a member, or the board, is gone.
+        """
+        if over := self._answer(self._board.why_over.remote(self._number)):
+            raise CollectiveGroupError(over)
+
+    def _answer(self, ref: Any) -> Any:
+        """Return an answer of the board.
+
+        Raises:
+            CollectiveGroupError: the board, or the node of a member, is gone.
+        """
         while not objects.wait([ref], timeout=LOOK_SECONDS)[0]:
             self._look_for_lost_nodes()
         try:
-            over, found = objects.get(ref)
+            return objects.get(ref)
         except RayActorError:
             self._look_for_lost_nodes()
             raise CollectiveGroupError(
                 f"Group {self.group!r} is over: the process in which its members meet has ended."
             ) from None
-        if over:
-            raise CollectiveGroupError(over)
-        return found  # type: ignore[no-any-return]
 
     def fetch(self, refs: dict[Any, Any]) -> dict[Any, Any]:
         """Return the values of refs, by their keys; None stands for no value.
@@ -162,6 +178,14 @@ class RemoteExchange:
         self.others = [rank for rank in range(self.size) if rank != self.rank]
         self.inline_max = MESSAGE_BYTES_MAX // (self.size - 1)
         self.part_bytes = min(PART_BYTES_MAX, ROUND_BYTES_MAX // self.size)
+
+    def look(self) -> None:
+        """Look for the end of other members.
+
+        Raises:
+            CollectiveGroupError: a member, or the board, is gone.
+        """
+        self.seat.look()
 
     def fail(self, text: str) -> None:
         """Tell the others why the group is over, and let everything go."""
