@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -14,12 +16,13 @@ import zray
 from tests.gates import until
 from tests.util.members import Member, all_do, join, members_of, outcome, outcomes
 from zray.util import collective
-from zray.util.collective import CollectiveGroupError, ReduceOp
+from zray.util.collective import CollectiveGroupError, ReduceOp, meeting
 
 pytestmark = pytest.mark.usefixtures("session")
 
 # From a kill to the errors of all others, in seconds: the promise.
 SECONDS_AFTER_A_KILL = 1.0
+NOBODY = 65534
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +144,23 @@ def test_a_killed_member_is_named_within_a_second_by_all_others(size, count):
     assert all_do(again, lambda rank: changing(rank, collective.allreduce)) == [(None, True)] * size
 
 
+@pytest.mark.parametrize("count", [10, 3_000_000])
+def test_a_member_may_die_as_soon_as_its_call_has_ended(count):
+    actors = members_of(2, "last")
+
+    def run(rank):
+        array = numpy.ones(count, "f4")
+        collective.allreduce(array, "last")
+        if rank == 1:
+            os._exit(1)
+        return array.min()
+
+    refs = [actor.do.remote(run, rank) for rank, actor in enumerate(actors)]
+    assert zray.get(refs[0]) == 2.0
+    with pytest.raises(zray.exceptions.ActorDiedError):
+        zray.get(refs[1])
+
+
 def test_the_third_member_learns_of_a_death_while_it_waits_for_a_slow_one():
     actors = members_of(3, "slow")
     waiting = actors[0].do.remote(lambda rank: outcome(lambda: collective.barrier("slow")), 0)
@@ -221,6 +241,57 @@ def test_a_host_that_is_killed_while_others_wait_is_replaced():
         zray.get(hosts[0])
     last = Member.remote()
     zray.get([hosts[1], last.init.remote(3, 0, "host"), actors[2].init.remote(3, 2, "host")])
+
+
+STRANGER = """
+import os, socket, sys
+os.setuid(int(sys.argv[3]))
+address = chr(0) + sys.argv[1]
+found = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+if sys.argv[2] == "listens":
+    found.bind(address)
+    found.listen()
+    print("ready", flush=True)
+    sys.stdin.read()
+else:
+    found.connect(address)
+    print(len(found.recv(100)), flush=True)
+"""
+
+
+def address_of_group(rank, name):
+    context = zray.get_runtime_context()
+    scope = f"{context.get_session_name()}/{context.get_node_id()}/{context.get_job_id()}"
+    return meeting.address_of(name, scope)[1:]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+@pytest.mark.parametrize("act", ["listens", "connects"])
+def test_another_user_takes_no_part_in_a_meeting(act):
+    actors = [Member.remote() for _ in range(2)]
+    address = zray.get(actors[0].do.remote(address_of_group, 0, "strange"))
+    command = [sys.executable, "-c", STRANGER, address, act, str(NOBODY)]
+
+    def start():
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    if act == "connects":
+        first = actors[0].init.remote(2, 0, "strange")
+        with open("/proc/net/unix") as sockets:
+            until(lambda: sockets.seek(0) or f"@{address}" in sockets.read())
+        with start() as stranger:
+            assert stranger.stdout.readline() == "0\n"  # it is hung up on
+        zray.get([first, actors[1].init.remote(2, 1, "strange")])
+    else:
+        with start() as stranger:
+            assert stranger.stdout.readline() == "ready\n"
+            kind, text = zray.get(
+                actors[0].do.remote(
+                    lambda: outcome(lambda: collective.init_collective_group(2, 0, group_name="strange"))
+                )
+            )
+            stranger.stdin.close()
+        assert kind == "RuntimeError" and "Another user listens" in text
 
 
 def test_an_interrupted_call_ends_the_group():

@@ -335,7 +335,10 @@ def _refuse_gpus(function: str) -> NoReturn:
 
 
 def allreduce_multigpu(tensor_list: list[Any], group_name: str = DEFAULT, op: ReduceOp = ReduceOp.SUM) -> NoReturn:
-    """Refuse: groups have no GPUs.
+    """Refusal: groups have no GPUs.
+
+    Args:
+        tensor_list, group_name, op: not looked at.
 
     Raises:
         RuntimeError: always.
@@ -350,21 +353,42 @@ def reduce_multigpu(
     group_name: str = DEFAULT,
     op: ReduceOp = ReduceOp.SUM,
 ) -> NoReturn:
-    """Refuse, as allreduce_multigpu."""
+    """Refusal: groups have no GPUs.
+
+    Args:
+        tensor_list, dst_rank, dst_tensor, group_name, op: not looked at.
+
+    Raises:
+        RuntimeError: always.
+    """
     _refuse_gpus("reduce")
 
 
 def broadcast_multigpu(
     tensor_list: list[Any], src_rank: int = 0, src_tensor: int = 0, group_name: str = DEFAULT
 ) -> NoReturn:
-    """Refuse, as allreduce_multigpu."""
+    """Refusal: groups have no GPUs.
+
+    Args:
+        tensor_list, src_rank, src_tensor, group_name: not looked at.
+
+    Raises:
+        RuntimeError: always.
+    """
     _refuse_gpus("broadcast")
 
 
 def allgather_multigpu(
     output_tensor_lists: list[Any], input_tensor_list: list[Any], group_name: str = DEFAULT
 ) -> NoReturn:
-    """Refuse, as allreduce_multigpu."""
+    """Refusal: groups have no GPUs.
+
+    Args:
+        output_tensor_lists, input_tensor_list, group_name: not looked at.
+
+    Raises:
+        RuntimeError: always.
+    """
     _refuse_gpus("allgather")
 
 
@@ -374,24 +398,52 @@ def reducescatter_multigpu(
     group_name: str = DEFAULT,
     op: ReduceOp = ReduceOp.SUM,
 ) -> NoReturn:
-    """Refuse, as allreduce_multigpu."""
+    """Refusal: groups have no GPUs.
+
+    Args:
+        output_tensor_list, input_tensor_lists, group_name, op: not looked at.
+
+    Raises:
+        RuntimeError: always.
+    """
     _refuse_gpus("reducescatter")
 
 
 def send_multigpu(
     tensor: Any, dst_rank: int, dst_gpu_index: int, group_name: str = DEFAULT, n_elements: int = 0
 ) -> NoReturn:
-    """Refuse, as allreduce_multigpu."""
+    """Refusal: groups have no GPUs.
+
+    Args:
+        tensor, dst_rank, dst_gpu_index, group_name, n_elements: not looked at.
+
+    Raises:
+        RuntimeError: always.
+    """
     _refuse_gpus("send")
 
 
 def recv_multigpu(
     tensor: Any, src_rank: int, src_gpu_index: int, group_name: str = DEFAULT, n_elements: int = 0
 ) -> NoReturn:
-    """Refuse, as allreduce_multigpu."""
+    """Refusal: groups have no GPUs.
+
+    Args:
+        tensor, src_rank, src_gpu_index, group_name, n_elements: not looked at.
+
+    Raises:
+        RuntimeError: always.
+    """
     _refuse_gpus("recv")
 
 
 def synchronize(gpu_id: int) -> NoReturn:
-    """Refuse, as allreduce_multigpu."""
+    """Refusal: groups have no GPUs.
+
+    Args:
+        gpu_id: not looked at.
+
+    Raises:
+        RuntimeError: always.
+    """
     raise RuntimeError("synchronize call requires CUDA and NCCL, which collective groups of zray do not use.")

@@ -69,8 +69,7 @@ def meet(group: str, scope: str, me: Join, timeout: float) -> Mesh:
         CollectiveGroupError: ranks are missing after the timeout.
         RuntimeError: another member has this rank, or gave another size.
     """
-    digest = hashlib.blake2b(f"{scope}/{group}".encode(), digest_size=20).hexdigest()
-    address = f"\0zray-collective-{digest}"
+    address = address_of(group, scope)
     deadline = time.monotonic() + timeout
     while True:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -86,6 +85,11 @@ def meet(group: str, scope: str, me: Join, timeout: float) -> Mesh:
             with listener:
                 listener.listen(me.size)
                 return Host(group, listener, me, deadline).wait()
+
+
+def address_of(group: str, scope: str) -> str:
+    """Return the abstract address at which the members of a group meet."""
+    return f"\0zray-collective-{hashlib.blake2b(f'{scope}/{group}'.encode(), digest_size=20).hexdigest()}"
 
 
 def missing_text(group: str, size: int, present: Sequence[int]) -> str:

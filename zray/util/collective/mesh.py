@@ -10,7 +10,7 @@ import os
 import select
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from .errors import CollectiveGroupError
@@ -18,6 +18,7 @@ from .memory import Memory
 
 # First byte of a message.
 CALL, STEP, FAILED, LEFT = b"C", b"S", b"F", b"L"
+THERE, GONE, DEAD = range(3)
 # A call with a small tensor carries the tensor.
 INLINE_BYTES_MAX = 32 << 10
 MESSAGE_BYTES_MAX = INLINE_BYTES_MAX + (16 << 10)  # a header names a shape, of at most 64 dimensions
@@ -25,9 +26,9 @@ BUFFER_BYTES = 4 * MESSAGE_BYTES_MAX
 
 
 class Link:
-    """Way to one other rank.  arrived: messages that are not used yet."""
+    """Way to one other rank.  arrived: messages that are not used yet; state: THERE, GONE in order, or DEAD."""
 
-    __slots__ = ("arrived", "has_left", "process", "socket")
+    __slots__ = ("arrived", "process", "socket", "state")
 
     def __init__(self, connected: socket.socket, pid: int) -> None:
         self.socket = connected
@@ -35,7 +36,7 @@ class Link:
         # A child of the peer may have its socket too: the end of the process counts.
         self.process = os.pidfd_open(pid)
         self.arrived: deque[bytes] = deque()
-        self.has_left = False
+        self.state = THERE
 
     def close(self) -> None:
         self.socket.close()
@@ -57,6 +58,7 @@ class Mesh:
         self.links = links
         self.memory = memory
         self.others = sorted(links)
+        self._failure = ""  # why the group is over, from the member that was the first to know
         self._buffer = bytearray(MESSAGE_BYTES_MAX)
         self._poll = select.poll()
         self._rank_by_descriptor: dict[int, int] = {}
@@ -85,9 +87,7 @@ class Mesh:
         """
         links = self.links
         while any(not links[rank].arrived for rank in ranks):
-            for rank in ranks:
-                if links[rank].has_left and not links[rank].arrived:
-                    raise CollectiveGroupError(self._text(rank, "has left it"))
+            self._require_members(rank for rank in ranks if not links[rank].arrived)
             for descriptor, _ in self._poll.poll():
                 self._take(self._rank_by_descriptor[descriptor], descriptor)
         return [links[rank].arrived.popleft() for rank in ranks]
@@ -101,31 +101,48 @@ class Mesh:
         while found := self._poll.poll(0):
             for descriptor, _ in found:
                 self._take(self._rank_by_descriptor[descriptor], descriptor)
+        self._require_members(self.others)
+
+    def _require_members(self, ranks: Iterable[int]) -> None:
+        """Check that no member has failed or died, and that none of the ranks has left.
+
+        Raises:
+            CollectiveGroupError: one has.
+        """
+        if self._failure:
+            raise CollectiveGroupError(self._failure)
         for rank, link in self.links.items():
-            if link.has_left:
+            if link.state == DEAD:
+                raise CollectiveGroupError(self._text(rank, "has ended: its process is gone"))
+        for rank in ranks:
+            if self.links[rank].state == GONE:
                 raise CollectiveGroupError(self._text(rank, "has left it"))
 
     def _take(self, rank: int, descriptor: int) -> None:
-        """Take in a message, or the end of a peer."""
+        """Take in a message, or the end of a peer.
+
+        Messages that came before the end count: a member may end when it has all that it wants.
+        """
         link = self.links[rank]
-        if link.has_left:
+        if link.state != THERE:
             self._poll.unregister(descriptor)
             return
         try:
             length = link.socket.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
         except BlockingIOError:
-            length = 0 if descriptor == link.process else -1  # its process has ended, and all it sent is here
+            if descriptor == link.process:  # its process has ended, and all that it has sent is here
+                link.state = DEAD
+            return
         except ConnectionResetError:
             length = 0
-        if length == 0:
-            raise CollectiveGroupError(self._text(rank, "has ended: its process is gone"))
-        if length < 0:
-            return
         message = bytes(memoryview(self._buffer)[:length])
-        if message[:1] == FAILED:
-            raise CollectiveGroupError(message[1:].decode())
-        if message[:1] == LEFT:
-            link.has_left = True
+        if not message:
+            link.state = DEAD
+        elif message[:1] == LEFT:
+            link.state = GONE
+        elif message[:1] == FAILED:
+            link.state = GONE
+            self._failure = self._failure or message[1:].decode()
         else:
             link.arrived.append(message)
 
