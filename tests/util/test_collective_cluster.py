@@ -179,6 +179,20 @@ def test_a_member_that_leaves_is_named(cluster, leaver):
     assert kind == "CollectiveGroupError" and f"rank {leaver}" in text and "has left it" in text
 
 
+def test_a_pair_goes_on_when_a_third_member_leaves(cluster):
+    actors = members_on([1, 2, 0], "third")
+
+    def receive(rank):
+        array = numpy.zeros(4)
+        collective.recv(array, 1, "third")
+        return array.tolist()
+
+    waiting = actors[0].do.remote(receive, 0)
+    zray.get(actors[2].do.remote(lambda rank: collective.destroy_collective_group("third"), 2))
+    zray.get(actors[1].do.remote(lambda rank: collective.send(numpy.ones(4), 0, "third"), 1))
+    assert zray.get(waiting) == [1.0] * 4
+
+
 def test_a_member_whose_actor_ends_in_order_is_named(cluster):
     actors = members_on([1, 2], "ended")
     waiting = actors[0].do.remote(lambda rank: outcome(lambda: collective.barrier("ended")), 0)

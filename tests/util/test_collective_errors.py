@@ -178,6 +178,20 @@ def test_a_member_that_leaves_is_named():
     assert (kind, again) == ("CollectiveGroupError", text)
 
 
+def test_a_pair_goes_on_when_a_third_member_leaves():
+    actors = members_of(3, "third")
+
+    def receive(rank):
+        array = numpy.zeros(4)
+        collective.recv(array, 1, "third")
+        return array.tolist()
+
+    waiting = actors[0].do.remote(receive, 0)
+    zray.get(actors[2].do.remote(lambda rank: collective.destroy_collective_group("third"), 2))
+    zray.get(actors[1].do.remote(lambda rank: collective.send(numpy.ones(4), 0, "third"), 1))
+    assert zray.get(waiting) == [1.0] * 4
+
+
 def test_a_task_that_ends_has_left_its_group():
     @zray.remote(num_cpus=0)
     def member(rank, stays):

@@ -22,8 +22,8 @@ from .meeting import Join, why_not
 
 # Members that call at once.
 CALLS_MAX = 100_000
-# A board without members ends after so long.
-GRACE_SECONDS = 1.0
+# A board ends so long after its last member, or without one.
+GRACE_SECONDS, FIRST_SECONDS = 1.0, 20.0
 # In place of a rank, in payloads.
 EVERYONE = -1
 # The key of a call of all ranks; that of a pair is the pair.
@@ -33,8 +33,8 @@ ALL = "all"
 class Meeting:
     """Calls of ranks that wait for one another.  payloads: by rank, what each has for each rank."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number  # of ranks
+    def __init__(self, ranks: tuple[int, ...]) -> None:
+        self.ranks = ranks
         self.payloads: dict[int, tuple[Any, dict[int, Any]]] = {}
         self.is_complete = asyncio.Event()
 
@@ -74,7 +74,8 @@ class Board:
         self.count = 0
         self.me: Any = get_runtime_context().current_actor
         self.attending = 0  # members of all teams
-        self.ending: Any = None  # the task that ends the board when there are none
+        # The task that ends the board when there are none; also if its maker dies before it is a member.
+        self.ending = asyncio.create_task(self._end_after(FIRST_SECONDS))
 
     async def attend(self, me: Join) -> AsyncIterator[tuple[str, int, tuple[Join, ...]]]:
         """Join the group, and stay until this generator is closed.
@@ -106,9 +107,8 @@ class Board:
             self._gone(number, team, me.rank)
             self.attending -= 1
             if self.attending == 0:
-                if self.ending is not None:
-                    self.ending.cancel()
-                self.ending = asyncio.create_task(self._end_soon())
+                self.ending.cancel()
+                self.ending = asyncio.create_task(self._end_after(GRACE_SECONDS))
 
     def _gone(self, number: int, team: Team, rank: int) -> None:
         """Note the end of a member's generator."""
@@ -121,9 +121,9 @@ class Board:
         if len(team.left) == team.size:
             self.teams.pop(number, None)
 
-    async def _end_soon(self) -> None:
-        """End the board, unless members come."""
-        await asyncio.sleep(GRACE_SECONDS)
+    async def _end_after(self, seconds: float) -> None:
+        """End the board, unless it has members then."""
+        await asyncio.sleep(seconds)
         self.me.end_if_unused.remote()
 
     async def end_if_unused(self) -> None:
@@ -144,7 +144,7 @@ class Board:
         if failure:
             team.end(failure)
         for meeting in list(team.meetings.values()):
-            if rank not in meeting.payloads:
+            if rank in meeting.ranks and rank not in meeting.payloads:
                 meeting.is_complete.set()
 
     async def why_over(self, number: int) -> str:
@@ -176,9 +176,9 @@ class Board:
         key = ALL if peer is None else wanted
         meeting = team.meetings.get(key)
         if meeting is None:
-            meeting = team.meetings[key] = Meeting(len(wanted))
+            meeting = team.meetings[key] = Meeting(wanted)
         meeting.payloads[rank] = header, payloads
-        if len(meeting.payloads) == meeting.number:
+        if len(meeting.payloads) == len(wanted):
             del team.meetings[key]
             meeting.is_complete.set()
         elif gone := [other for other in wanted if other in team.left and other not in meeting.payloads]:
@@ -186,7 +186,7 @@ class Board:
         elif text := conflict(team):
             team.end(text)
         await meeting.is_complete.wait()
-        if len(meeting.payloads) < meeting.number:
+        if len(meeting.payloads) < len(wanted):
             missing = next((other for other in wanted if other not in meeting.payloads), rank)
             return team.over or team.end_of(missing, "has left it"), {}
         return "", {
