@@ -107,6 +107,8 @@ NAMES = {
     "broadcast_multigpu create_collective_group destroy_collective_group get_collective_group_size get_group_handle "
     "get_rank gloo_available init_collective_group is_backend_available is_group_initialized nccl_available recv "
     "recv_multigpu reduce reduce_multigpu reducescatter reducescatter_multigpu send send_multigpu",
+    "util.collective.backend_registry": "get_backend_registry is_registered_collective_backend "
+    "register_collective_backend",
     "util.collective.collective": "allreduce barrier broadcast create_collective_group init_collective_group",
     "util.collective.types": "Backend ReduceOp",
     "util.dask": "ray_dask_get ray_dask_get_sync RayDaskCallback disable_dask_on_ray enable_dask_on_ray "

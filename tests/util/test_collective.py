@@ -11,7 +11,7 @@ from zray.util import collective
 from zray.util.collective import ReduceOp
 
 # Of one message, of one round, and of several.
-COUNTS = [0, 1, 1_000, 20_000, 300_001, 1_000_000]
+COUNTS = [0, 1, 1_000, 20_000, 700_001]
 DTYPES = ["?", "i1", "u2", "i4", "i8", "u8", "f2", "f4", "f8", "g", "F", "D", "G", ">f4", "m8[ns]"]
 FUNCTIONS = {
     ReduceOp.SUM: numpy.add,
@@ -81,7 +81,7 @@ def test_strided_arrays_and_arrays_in_the_order_of_fortran_are_changed_in_place(
     assert all_do(actors, run) == [(1.0, 3.0, 3.0, turned, 6.0)] * 3
 
 
-@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("count", [0, 1_000, 700_000])
 def test_all_other_calls_have_their_results(actors, count):
     def run(rank):
         own = numbers(rank, count, "i8")

@@ -113,7 +113,58 @@ ray.get([A.do_send.remote(target_rank=1), B.do_recv.remote(src_rank=0)])
 assert ray.get(B.get_buffer.remote()).tolist() == [7.0] * 10
 assert ray.get([A.do_allgather.remote(), B.do_allgather.remote()]) == [[70.0, 70.0]] * 2
 """
-PROGRAMS = {"imperative": IMPERATIVE, "declarative": DECLARATIVE, "point to point": POINT_TO_POINT}
+REGISTRY = """
+import numpy as np
+import ray
+from ray.util.collective import allreduce, create_collective_group, init_collective_group
+from ray.util.collective.backend_registry import get_backend_registry
+from ray.util.collective.types import Backend, ReduceOp
+
+ray.init(num_cpus=2)
+registry = get_backend_registry()
+assert "GLOO" in registry.list_backends()
+assert registry.check("GLOO") and not registry.check("NCCL")
+
+@ray.remote
+class Worker:
+    def __init__(self, rank):
+        self.rank = rank
+        self.tensor = None
+
+    def setup(self, world_size):
+        init_collective_group(
+            world_size=world_size,
+            rank=self.rank,
+            backend=Backend.GLOO,
+            group_name="default",
+            gloo_timeout=30000,
+        )
+
+    def compute(self):
+        self.tensor = np.array([self.rank + 1], dtype=np.float32)
+        allreduce(self.tensor, op=ReduceOp.SUM)
+        return self.tensor.item()
+
+actors = [Worker.remote(rank=i) for i in range(2)]
+create_collective_group(
+    actors=actors,
+    world_size=2,
+    ranks=[0, 1],
+    backend=Backend.GLOO,
+    group_name="default",
+    gloo_timeout=30000,
+)
+ray.get([a.setup.remote(2) for a in actors])
+results = ray.get([a.compute.remote() for a in actors])
+assert results == [3.0, 3.0], f"Expected [3.0, 3.0], got {results}"
+ray.shutdown()
+"""
+PROGRAMS = {
+    "registry": REGISTRY,
+    "imperative": IMPERATIVE,
+    "declarative": DECLARATIVE,
+    "point to point": POINT_TO_POINT,
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
