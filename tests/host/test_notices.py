@@ -79,6 +79,47 @@ print("id", ref.task_id().hex())
 """
 
 
+HUNG_CALL = """
+import os
+import zray
+from tests.gates import Gate, until
+context = zray.init(num_cpus=1)
+gate = Gate({path!r})
+
+@zray.remote
+class Keeper:
+    def step(self, hangs):
+        if hangs:
+            gate.wait(deadline_s=40)
+
+    def other(self):
+        pass
+
+keeper = Keeper.remote()
+for _ in range(6):
+    zray.get(keeper.step.remote(False))
+zray.get([keeper.other.remote() for _ in range(100)])
+ref = keeper.step.remote(True)
+def is_told():
+    with open(os.path.join(context["session_dir"], "logs", "node.log")) as file:
+        return "has run for" in (text := file.read()) and text
+print(until(is_told, deadline_s=40))
+gate.open()
+zray.get(ref)
+print("id", ref.task_id().hex())
+"""
+
+
+@pytest.mark.slow
+def test_hung_call_of_an_actor_is_told_once(tmp_path):
+    done = run_script(tmp_path, HUNG_CALL.format(path=str(tmp_path / "gate")), timeout_s=50)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("zray: call Keeper.step (pid=") == 1, done.stderr
+    call_id = done.stdout.rpartition("id ")[2].strip()
+    (line,) = [line for line in done.stdout.splitlines() if "has run for 1" in line]
+    assert "times as long as usual (" in line and line.endswith(f"`zray stack {call_id}` shows where it stands")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("wanted", [True, False])
 def test_hung_task_is_told_once(wanted, tmp_path):

@@ -256,6 +256,8 @@ class Lifecycle:
                 objects.inline_bytes -= len(task.spec.args)
             self.finish(task, result.values, result.contained, process)
         if worker.frames and worker.runs_first() is not first:
+            if worker.actor is not None and first is not None:
+                self.node.hung.calls_ended(worker, first, len(message.results))
             worker.begins(self.node.now)
         if worker.has_ended_tasks:
             self.node.fates.look(worker)
