@@ -5,9 +5,12 @@ import os
 import pytest
 
 from zray.host.node import event_rings as module
-from zray.host.node.event_rings import EventRings
+from zray.host.node.event_rings import EventRings, WaitRecords
+from zray.ids import return_id
+from zray.roles.work_effects import RecordFetch, RecordWait
 from zray.store.event_ring import EventRing, Kind, read_ring
 from zray.store.segment import event_rings_of, unlink_session
+from zray.wire.events import Stage
 
 SESSION = f"rings{os.getpid()}"
 
@@ -62,3 +65,27 @@ def test_answer_has_at_most_so_many_bytes(rings, monkeypatch):
     found, left_out = rings.read(2 * size)
     assert made and len(found) == 2 and left_out == 1
     assert rings.read(0) == ([], 3)
+
+
+def test_waits_at_the_node_are_in_a_ring_of_its_process(rings):
+    waits = WaitRecords(SESSION)
+    assert not event_rings_of(SESSION)
+    waits.wait("local", RecordWait(Stage.ROOM, bytes(16), 1.0, 1.5, 2.0, 3, "f"))
+    waits.fetch("local", RecordFetch(return_id(bytes(16), 2), 1.0, 2.0, 50))
+    (data,), _ = rings.read(1 << 30)
+    found = read_ring(data)
+    stage, fetch = found.events
+    assert (found.label, found.pid) == ("node waits", os.getpid())
+    assert (stage.stage, stage.begin, stage.read, stage.end, stage.tasks) == (Stage.ROOM, 1.0, 1.5, 2.0, 3)
+    assert (fetch.kind, fetch.size, fetch.place) == (Kind.FETCH, 50, 2)
+
+
+def test_node_without_memory_for_a_ring_goes_on(rings, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(module, "EventRing", refuse)
+    waits = WaitRecords(SESSION)
+    for _ in range(2):
+        waits.wait("local", RecordWait(Stage.QUEUE, bytes(16), 1.0, 1.0, 2.0, 1, "f"))
+    assert rings.read(1 << 30) == ([], 0)

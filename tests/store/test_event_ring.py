@@ -48,7 +48,16 @@ def test_record_is_read_as_it_was_written(ring):
     (event,) = found.events
     assert (found.pid, found.label, found.lost) == (os.getpid(), "worker 3", 0)
     times, words = (12.5, 12.75, 14.75, 15.0), ("Keeper.add", "OSError", Outcome.FAILED, 2, 7)
-    assert event == (Kind.CALL, TASK, *times, *words, 0, (), (), (), 0, "", 0, 0)
+    assert event == (Kind.CALL, TASK, *times, *words, 0, (), (), (), 0, "", 0, 0, 0)
+
+
+def test_waits_and_fetches_of_a_node_are_read_as_they_were_written(ring):
+    ring.add(Kind.STAGE, TASK, 1.0, 2.0, 5.0, 40.0, ring.number_of("f"), attempt=3)
+    ring.add(Kind.FETCH, TASK, 1.0, 4096.0, 2.0, float(PUT_BIT | 2), 0)
+    stage, fetch = content(ring).events
+    assert (stage.begin, stage.read, stage.end, stage.tasks, stage.stage, stage.name) == (1.0, 2.0, 5.0, 40, 3, "f")
+    assert (fetch.begin, fetch.end, fetch.size, fetch.place) == (1.0, 2.0, 4096, PUT_BIT | 2)
+    assert stage.attempt == 0 and stage.stored == 5.0 and fetch.tasks == 0 and fetch.stored == 2.0
 
 
 def test_names_have_one_number_each_and_the_last_space_is_for_other(ring):

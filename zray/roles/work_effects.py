@@ -159,6 +159,30 @@ class EventsRead(Local):
     left_out: int = 0
 
 
+class RecordWait(Struct, gc=False):
+    """Record a wait of `count` tasks with consecutive ids (wire/events.py, Stage).
+
+    begin, last_begin: when the waits of the first and of the last one began.
+    """
+
+    stage: int
+    task_id: bytes
+    begin: float
+    last_begin: float
+    end: float
+    count: int
+    name: str
+
+
+class RecordFetch(Struct, gc=False):
+    """Record the way of a value of `size` bytes to this node."""
+
+    object_id: bytes
+    begin: float
+    end: float
+    size: int
+
+
 class SessionEnds(Local):
     """Host -> local scheduler: the session ends, so actors with shutdown code stop first.  Outcome:
     ActorsHaveStopped."""
@@ -178,4 +202,6 @@ WorkEffect = (
     | WatchMemory
     | WriteLine
     | ReadEvents
+    | RecordWait
+    | RecordFetch
 )

@@ -14,6 +14,8 @@ full machine ends the recording, not the process.  Readers of an older version l
 
 The name of a function may be followed by a zero byte and what its runs request, as "CPU:20000,GPU:5000", in units of
 wire/task_spec.py.  Without it, a task requests one CPU.
+
+The ring of a node's process has the waits of tasks at the node, and the ways of values to it (Kind.STAGE, Kind.FETCH).
 """
 
 from __future__ import annotations
@@ -99,8 +101,13 @@ class Kind(IntEnum):
     DEPENDENCIES = 9  # of the run before
     NEEDS = 10  # what the wait before has waited for: returns of tasks with consecutive ids; `read` is their number
     SIZE = 11  # of a value in the store: `read` is its bytes, `end` its place
+    # Of tasks with consecutive ids, at a node, until `end`: `begin` and `read` are the begins of the first and the last
+    # one's waits, `stored` their number, the attempt what they waited for (wire/events.py, Stage).
+    STAGE = 12
+    FETCH = 13  # of a value, to a node: `begin` to `end`, `read` is its bytes, `stored` its place
 
 
+SIZED, LAST_KIND = frozenset((Kind.SIZE, Kind.FETCH)), max(Kind)
 _NEEDS, _DEPENDENCIES = int(Kind.NEEDS), int(Kind.DEPENDENCIES)  # writers do not wait for an enum
 
 
@@ -127,7 +134,8 @@ class Event(NamedTuple):
     arguments, had run, and had stored its results.  tasks: of submissions: the number of tasks.  dependencies: ids of
     the tasks that made its arguments.  places: of these arguments among the objects of their tasks (place_of); 0:
     unknown.  needs: what a wait has waited for.  wanted: how many of them.  request: resources of a run, as text; "":
-    the default.  size, place: of a value in the store.
+    the default.  size, place: of a value in the store, or on its way to a node.  stage: what tasks have waited for;
+    `read` is when the wait of the last one began.
     """
 
     kind: Kind
@@ -149,6 +157,7 @@ class Event(NamedTuple):
     request: str = ""
     size: int = 0
     place: int = 0
+    stage: int = 0
 
 
 class RingContent(NamedTuple):
@@ -330,21 +339,30 @@ def read_ring(data: bytes) -> RingContent | None:
             Event(
                 Kind(kind),
                 task_id,
-                begin,
-                *((begin, begin, begin) if kind in (Kind.SUBMIT, Kind.SIZE) else (read, end, stored)),
+                *_times_of(kind, begin, read, end, stored),
                 name=plain or texts[0],
                 error=texts[error] if 0 < error < len(texts) else "",
                 outcome=Outcome(outcome) if outcome <= Outcome.CANCELLED else Outcome.FAILED,
-                attempt=attempt,
+                attempt=0 if kind == Kind.STAGE else attempt,
                 lane=lane,
-                tasks=int(read) if kind == Kind.SUBMIT else 0,
+                tasks=int(stored) if kind == Kind.STAGE else int(read) if kind == Kind.SUBMIT else 0,
                 request=request,
-                size=int(read) if kind == Kind.SIZE else 0,
-                place=int(end) & 0xFFFF if kind == Kind.SIZE else 0,
+                size=int(read) if kind in SIZED else 0,
+                place=int(stored if kind == Kind.FETCH else end) & 0xFFFF if kind in SIZED else 0,
+                stage=attempt if kind == Kind.STAGE else 0,
             )
         )
     lost = max(records[-1][0] + 1 - len(records), 0) if records else 0
     return RingContent(pid, offset, label, events, lost)
+
+
+def _times_of(kind: int, begin: float, read: float, end: float, stored: float) -> tuple[float, float, float, float]:
+    """The times of a record, in which other numbers may stand in their place."""
+    if kind in (Kind.SUBMIT, Kind.SIZE):
+        return begin, begin, begin, begin
+    if kind == Kind.STAGE:
+        return begin, min(read, end), end, end
+    return (begin, begin, end, end) if kind == Kind.FETCH else (begin, read, end, stored)
 
 
 def _with_part(event: Event, kind: int, data: bytes, place: int) -> Event:
@@ -413,5 +431,5 @@ def _texts_of(data: bytes) -> Iterator[str]:
 def _records(data: bytes) -> Iterator[tuple[int, int]]:
     """The serial number and the place of each record."""
     for place in range(RECORDS_AT, len(data) - RECORD.size + 1, RECORD.size):
-        if Kind.NONE < data[place + KIND_AT] <= Kind.SIZE:
+        if Kind.NONE < data[place + KIND_AT] <= LAST_KIND:
             yield int.from_bytes(data[place + SERIAL_AT : place + RECORD.size], "little"), place

@@ -4,6 +4,7 @@ driver, worker     ListEvents -> EventsListed    to its local scheduler
 local scheduler    ListEvents -> EventsListed    to each other local scheduler, on behalf of the process
 """
 
+from enum import IntEnum
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -15,6 +16,19 @@ from .message import Message, Natural, routed
 BYTES_MAX = 16 << 20
 # Bytes of one ring: store/event_ring.py has less.
 RING_BYTES_MAX = 2 << 20
+# Shorter waits have no records: short tasks cost nothing.
+LONG_SECONDS = 0.01
+
+
+class Stage(IntEnum):
+    """What a task, a call or an actor waits for at a node."""
+
+    ARGUMENTS = 1  # to be made, or to come here
+    QUEUE = 2  # resources, a worker, or earlier calls of its actor
+    PLACING = 3  # a global scheduler, and the node that it names
+    ROOM = 4  # room on any node
+    FITTING_NODE = 5  # a node that could ever run it
+    GROUP = 6  # the place of its placement group
 
 
 class EventRingFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Event rings of a node's processes: those that live, and copies of those that ended.
+"""Event rings of a node's processes: those that live, and copies of those that ended; and the ring of the node's own.
 
 A ring that is read while its process writes may have a torn record; the reader leaves such records out.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from ...store.event_ring import RECORDS_AT, reserved_bytes
+from ...ids import TASK_ID_BYTES
+from ...roles.work_effects import RecordFetch, RecordWait
+from ...store.event_ring import RECORDS_AT, EventRing, Kind, place_of, reserved_bytes
 from ...store.segment import event_ring_name, event_rings_of, read_start, unlink
 
 # Bytes of the copies that are kept of ended processes; the oldest go.
@@ -45,3 +47,38 @@ class EventRings:
                 found.append(data)
                 size += len(data)
         return found, left_out
+
+
+_STAGE, _FETCH = int(Kind.STAGE), int(Kind.FETCH)  # writers do not wait for an enum
+
+
+class WaitRecords:
+    """Writes records of waits at this node into a ring of its process, which is made for the first of them."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.ring: EventRing | None = None
+        self.has_failed = False
+
+    def wait(self, role: str, effect: RecordWait) -> None:
+        """RecordWait."""
+        if ring := self.ring or self._new_ring():
+            number, count = ring.number_of(effect.name), float(effect.count)
+            ring.add(
+                _STAGE, effect.task_id, effect.begin, effect.last_begin, effect.end, count, number, 0, 0, effect.stage
+            )
+
+    def fetch(self, role: str, effect: RecordFetch) -> None:
+        """RecordFetch."""
+        if ring := self.ring or self._new_ring():
+            place = float(place_of(effect.object_id))
+            task_id = effect.object_id[:TASK_ID_BYTES]
+            ring.add(_FETCH, task_id, effect.begin, float(effect.size), effect.end, place, 0)
+
+    def _new_ring(self) -> EventRing | None:
+        if not self.has_failed:
+            try:
+                self.ring = EventRing(self.session, "node waits")
+            except OSError:
+                self.has_failed = True  # the session goes on without these records
+        return self.ring

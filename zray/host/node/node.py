@@ -31,6 +31,7 @@ from ...roles.object_manager import ObjectManager
 from ...store.segment import Segment, SegmentCutError, segment_name
 from ...wire import gcs, hosts, scheduling
 from ...wire.message import Bulk
+from ..client.event_log import VARIABLE as EVENTS_VARIABLE
 from ..links.process_links import Peers
 from ..process import visible_gpus
 from ..process.process_utils import end_children
@@ -38,6 +39,7 @@ from ..reactor import Reactor
 from ..session.session import DRIVER_DESCRIPTOR, SECRET_DESCRIPTOR, Session
 from ..session.session_info import SessionInfo
 from ..session.spill_directory import is_in_memory
+from .event_rings import WaitRecords
 from .health_check import HealthCheck, LookAgain
 from .node_resources import with_names_of_node
 from .session_server import Doorman, SessionEnd
@@ -91,6 +93,7 @@ class Node:
         self.peers = Peers(self.context, session.address, self.log)
         self.doorman = Doorman(self, self.driver_pid)
         self.health = HealthCheck(self)
+        self.waits = WaitRecords(session.name)
         self.peers.on_stuck = self.doorman.stuck
         self.reactor = Reactor(
             self._roles(options["total"], options["capacity"], options["labels"]),
@@ -165,6 +168,7 @@ class Node:
             gpu_names=visible_gpus.visible(),
         )
         self.local.load.store_bytes = 0 if is_outside else capacity
+        self.local.stages.is_on = os.environ.get(EVENTS_VARIABLE, "") != "0"
         roles: list[Any] = [self.local]
         if member is None:
             roles += [
@@ -352,6 +356,8 @@ class Node:
             effects.EndSession: self._end_session,
             work_effects.WatchMemory: lambda role, effect: self.health.memory.watch(effect),
             work_effects.ReadEvents: self._read_events,
+            work_effects.RecordWait: self.waits.wait,
+            work_effects.RecordFetch: self.waits.fetch,
             work_effects.WriteLine: lambda role, effect: self.log(effect.text),
             **dict.fromkeys(effects.OUTPUT_EFFECTS, self._output),
             effects.MeetHost: self._meet_host,

@@ -94,6 +94,7 @@ from .tasks.fates import Fates
 from .tasks.lifecycle import Lifecycle
 from .tasks.memory import MemoryGuard
 from .tasks.pool import WorkerPool
+from .tasks.stages import Stages
 
 # Values up to this size travel in messages.
 INLINE_BYTES_MAX = 100 * 1024
@@ -148,9 +149,9 @@ class LocalScheduler(Role):
         self.ends, self.cycles = ActorEnds(self), Cycles(self)
         self.fates, self.cancels, self.lifecycle = Fates(self), Cancels(self), Lifecycle(self)
         self.memory, self.function_table = MemoryGuard(self), Functions(self)
-        self.lineage, self.undoing, self.task_states = Lineage(self), Undoing(self), TaskStates()
-        self.remote = Remote(self)
-        self.fetches, self.spilling = Fetches(self), Spilling(self)
+        self.lineage, self.undoing, self.stages = Lineage(self), Undoing(self), Stages(self)
+        self.task_states = TaskStates(self.stages.wait_ends)
+        self.remote, self.fetches, self.spilling = Remote(self), Fetches(self), Spilling(self)
         self.trips = Trips(self)
         self.departures = Departures(self)
         self.stealing = Stealing(self)

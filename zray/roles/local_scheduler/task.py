@@ -22,7 +22,7 @@ Rule 3: Only this file changes a task's state, worker, forward, and counts of ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Any
 
@@ -132,7 +132,7 @@ class Task(Struct, gc=False, eq=False):
     entry: Any  # ObjectEntry of the first return
     job: Any
     state: int = 0
-    depth: int = 0  # how many tasks, one within the other, stand between it and the driver
+    came: tuple[int, float] = (0, 0.0)  # its depth, and when it came or began its present wait; one for many tasks
     missing: int = 0  # objects (and a function) that it waits for
     worker: Any = None
     attempts: int = 0  # how many runs have been blamed for a worker's death, or raised and may be retried
@@ -184,6 +184,20 @@ class Task(Struct, gc=False, eq=False):
         self.attempts = attempts
 
     @property
+    def depth(self) -> int:
+        """Return how many tasks, one within the other, stand between it and the driver."""
+        return self.came[0]
+
+    @property
+    def since(self) -> float:
+        """Return when its present wait began, where waits are recorded."""
+        return self.came[1]
+
+    def waits_anew(self, came: tuple[int, float]) -> None:
+        """Note the begin of another wait, with the same depth."""
+        self.came = came
+
+    @property
     def origin(self) -> str:
         """Return the local scheduler that spilled the task.
 
@@ -219,16 +233,21 @@ class ChildTask(Task, gc=False, eq=False):
     submitter: Any = None  # its Process
 
 
+def nobody_asks(task: Task, state: TaskState) -> None:
+    """Do nothing at the end of a task's wait."""
+
+
 class TaskStates:
     """The states of a node's tasks, with indexes of forwarded tasks."""
 
     PASSING = {"by_peer by_scheduler": None, "deferred_kinds": lambda tasks: len(tasks.index[DEFERRED])}
 
-    def __init__(self) -> None:
+    def __init__(self, on_wait_ends: Callable[[Task, TaskState], None] = nobody_asks) -> None:
         self.index: dict[int, dict[bytes, Task]] = {state: {} for state in TaskState if state >= FORWARDED}
         self.by_peer: dict[str, dict[bytes, Task]] = {}
         self.by_scheduler: dict[str, dict[bytes, Task]] = {}
         self.deferred_kinds: dict[bytes, int] = {}  # options of deferred tasks -> how many of these there are
+        self.on_wait_ends = on_wait_ends  # told before a task enters another state
 
     def happened(self, task: Task, event: Event, *, peer: str = "", scheduler: str = "") -> bool:
         """Apply an event.  False: not expected in the task's state.
@@ -256,6 +275,8 @@ class TaskStates:
         """End the task in any state: it will not start."""
         if task.state >= FORWARDED:
             self.happened(task, Event.ENDED)
+        elif task.state in LOCAL:
+            self.on_wait_ends(task, DONE)
         task.ended()
 
     @staticmethod
@@ -280,6 +301,7 @@ class TaskStates:
         former = task.state
         if former == state:
             return
+        self.on_wait_ends(task, state)
         if former >= FORWARDED:
             del self.index[former][task.spec.task_id]
         if state >= FORWARDED:

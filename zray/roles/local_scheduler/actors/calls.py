@@ -137,7 +137,7 @@ class Calls:
         node.recovery.made_after_all(entry)
         node.objects.forget_value(entry)
         entry.pushed(None)
-        task = Task(spec, parse_options(spec.options), entry, job, state=TaskState.CALL)
+        task = Task(spec, parse_options(spec.options), entry, job, state=TaskState.CALL, came=(0, node.now))
         entry.task = task
         node.small_values.forget_task(spec.task_id)
         node.tasks[spec.task_id] = task
@@ -160,6 +160,7 @@ class Calls:
     def want_worker(self, actor: Actor, state: ActorState, *, may_leave: bool = True) -> None:
         """Start the actor locally, or on another node if there is no room now."""
         actor.state = state
+        self.node.stages.begins(actor.creation)
         self.node.code.lasts(actor)
         self.wanting[actor.actor_id] = actor
         self.touch(actor.actor_id)
@@ -261,6 +262,7 @@ class Calls:
         node = self.node
         del self.wanting[actor.actor_id]
         self.promise(actor.options, -1)
+        node.stages.actor_starts(actor.creation, actor.options.class_name)
         gpus = node.dispatch.lending.begin(worker, actor.options.resources, 0).gpus
         node.resources.hold(actor.options.resources)
         node.dispatch.is_dirty = True  # tasks that it leaves no room for go elsewhere
@@ -383,6 +385,7 @@ class Calls:
             for task in batch.values():
                 task.sent(worker)
                 specs.append(task.spec)
+            self.node.stages.are_sent(batch.values(), task, are_alike=True)
             if not actor.inflight:
                 worker.begins(self.node.now)
             actor.inflight.update(batch)
@@ -511,6 +514,7 @@ class Calls:
                 actor.items.ended(task.spec.task_id)
             self.node.cancels.fail(task)
             return
+        self.node.stages.wait_ends(task, TaskState.CALL)
         task.queued()
         actor.queue.append_first(task, has_begun=has_begun)
         self.touch(actor.actor_id)

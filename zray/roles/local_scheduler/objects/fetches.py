@@ -150,6 +150,7 @@ class Fetches:
         if not is_ordered:
             shared.ordered()
             self.node.load.fetch_begins(object_id, size)
+            self.node.stages.fetch_begins(object_id)
         self.ordered[object_id] = is_urgent
         places = [*shared.locations, self.node.address] if object_id in self.node.objects.on_disk else shared.locations
         order = FetchObject(object_id, size, list(places), size <= self.node.inline_bytes_max, is_urgent)
@@ -193,6 +194,7 @@ class Fetches:
         if type(message.value) is StoredValue:
             self.full = ""
         node.load.fetch_ends(message.object_id, has_come=True)
+        node.stages.fetch_ends(message.object_id, message.value)
         entry = node.objects.entries.get(message.object_id)
         if entry is None or entry.value is not None:
             self.ordered.pop(message.object_id, None)
@@ -255,6 +257,7 @@ class Fetches:
         """FetchFailed: ask the shard again for locations; or give the object up for this node."""
         self.ordered.pop(message.object_id, None)
         self.node.load.fetch_ends(message.object_id, has_come=False)
+        self.node.stages.fetch_ends(message.object_id)
         entry, guards = self.node.objects.entries.get(message.object_id), self.node.guards
         if entry is not None and entry.value is None and entry.shared is not None:
             entry.shared.failed()

@@ -59,13 +59,14 @@ class Batches:
         room_us = worker.reach_us
         function_id, mean = b"", 0
         batch: list[Task] = []
-        count = len(inflight)
+        count, ready_count = len(inflight), self.dispatch.ready_count
         # Behind the last of max_calls its worker ends, and nothing else should wait for that.
         limit = min(INFLIGHT_COUNT_MAX, queue.options.max_calls or INFLIGHT_COUNT_MAX)
         on_disk = self.node.objects.on_disk
         while tasks and count < limit:
             task = tasks[0]
             if on_disk and task.spec.deps and self.node.spilling.lacks(task):
+                self.node.stages.wait_ends(task, TaskState.WAITING)
                 task.lacks_argument()
                 tasks.popleft()
                 self.dispatch.ready_count -= 1
@@ -89,6 +90,9 @@ class Batches:
             if task.entry.waiting is not None and known and not queue.options.max_calls:
                 count, room_us = self._send_along(task, worker, queue, batch, count, room_us)
         if batch:
+            # Others were sent along with the makers of their arguments.
+            are_alike = len(batch) == ready_count - self.dispatch.ready_count
+            self.node.stages.are_sent(batch, batch[-1], are_alike=are_alike)
             self._send(worker, batch)
 
     def _send_along(
@@ -259,6 +263,7 @@ class Dispatch:
         if self.node.cancels.asked and task.spec.task_id in self.node.cancels.asked:
             self.node.cancels.fail(task)
             return
+        self.node.stages.wait_ends(task, TaskState.READY)
         if not task.returned():
             return
         queue = self.queue_of(task)

@@ -482,6 +482,7 @@ class BehindWaits:
             queue.tasks.remove(task)
             self.dispatch.ready_count -= 1
             if node.objects.on_disk and node.spilling.lacks(task):
+                node.stages.wait_ends(task, TaskState.WAITING)
                 task.lacks_argument()
                 continue
             if len(worker.frames) >= FRAMES_COUNT_MAX:
@@ -490,6 +491,7 @@ class BehindWaits:
                 return
             gpus = self.dispatch.lending.begin(worker, queue.resources, queue.depth, task).gpus
             task.sent(worker)
+            node.stages.are_sent((task,), task, are_alike=True)
             specs = [task.spec]
             functions = self.dispatch.batches.functions_for(worker, specs)
             arguments = self.dispatch.batches.arguments_for(worker, specs)

@@ -44,7 +44,7 @@ class Lifecycle:
         functions = self.node.functions
         worker = process.worker
         depth = worker.frames[-1].depth + 1 if worker is not None and worker.frames else 0
-        dispatch, fates = self.node.dispatch, self.node.fates
+        dispatch, fates, came = self.node.dispatch, self.node.fates, (depth, self.node.now)
         queue: ReadyQueue | None = None  # of the task ahead, if any ready one with the same options may follow it
         for spec in message.specs:
             task_id = spec.task_id
@@ -61,10 +61,10 @@ class Lifecycle:
                 entry = known
                 self.node.objects.hold(entry, process)
             if worker is None:
-                task = Task(spec, options, entry, job, 0, depth)
+                task = Task(spec, options, entry, job, 0, came)
             else:
                 trip = fates.ended.pop(task_id, 0) if fates.ended else 0
-                task = ChildTask(spec, options, entry, job, 0, depth, trip=trip, submitter=process)
+                task = ChildTask(spec, options, entry, job, 0, came, trip=trip, submitter=process)
             entry.task = task
             if options.num_returns != 1:
                 self._make_further_returns(task, process)
@@ -159,6 +159,7 @@ class Lifecycle:
         for entry in self.returns_of(task):
             entry.recorded()
             entry.share_unheld().told_to(origin_alone=False)
+        self.node.stages.begins(task)
         self.node.tasks[spec.task_id] = task
         if len(spec.args) > self.node.objects.small_max:
             self.node.objects.inline_bytes += len(spec.args)
@@ -201,8 +202,10 @@ class Lifecycle:
             return  # it was cancelled
         if not task.has_come():
             if task.state == TaskState.WAITING:
+                self.node.stages.wait_ends(task, TaskState.READY)
                 self.node.dispatch.enqueue(task, has_waited=True)
             elif task.state == TaskState.CALL:
+                self.node.stages.arguments_are_here(task)
                 self.node.calls.arguments_are_here(task)
             return
         if self.node.objects.on_disk:
@@ -312,10 +315,10 @@ class Lifecycle:
             if not contained:
                 self.node.results.tell_origin(task, values)
         self.node.finished_count += 1
-        if task.state >= FORWARDED:
-            self.node.task_states.ended(task)
-        else:
+        if task.state == TaskState.SENT:
             task.ended()
+        else:
+            self.node.task_states.ended(task)
         entry, spec = task.entry, task.spec
         if entry.actor is not None or type(first) is bytes and FIRST_MARK <= first < PAST_MARKS:
             self.node.ended.task_ended(task, first, writer)

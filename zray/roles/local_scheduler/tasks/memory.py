@@ -153,6 +153,7 @@ class MemoryGuard:
 
     def hold(self, task: Task, size: int) -> None:
         """Have a task of an ended worker wait for as much free memory as the worker had."""
+        self.node.stages.wait_ends(task, TaskState.WAITING)
         task.waits_for(1)
         task.returned()
         pause = PAUSE_SECONDS * 2 ** min(task.attempts - 1, 4)
