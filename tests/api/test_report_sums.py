@@ -2,12 +2,15 @@
 
 import pytest
 
-from tests.api.records_by_hand import get, record, run
-from zray.store.event_ring import Kind
+from tests.api.records_by_hand import ROWS, get, record, run, task_id
+from zray.api.task_waits import TaskWaits
+from zray.store.event_ring import Event, Kind, Outcome
 from zray.util.report.critical_path import critical_path
 from zray.util.report.findings import Facts, bytes_of, findings_of, headline, text_of
 from zray.util.report.functions import functions_of
 from zray.util.report.idle import usage_of
+from zray.util.report.runs import Runs
+from zray.wire.events import Stage
 
 
 def facts(runs, cores=2):
@@ -146,3 +149,20 @@ def test_findings_of_memory():
 )
 def test_durations_have_three_digits(value, text):
     assert text_of(value) == text
+
+
+def test_waits_that_nodes_have_recorded_are_told():
+    """One core of two is idle while b waits: 3 s for its arguments' way to the node, and 4 s for room there."""
+    runs = record([run("a", 0, 1), run("b", 8, 10, 0.5, ["a"], row=2)], [get(0, 10)])
+    b = next(each for each in runs.runs if each.name == "b")
+    places = b._replace(places=(1,))
+    runs = Runs([places if each is b else each for each in runs.runs], runs.waits, 10.0, ROWS, 0.0, TaskWaits())
+    for kind, task, begin, end, more in (
+        (Kind.STAGE, "b", 1.0, 4.0, {"tasks": 1, "stage": Stage.ARGUMENTS}),
+        (Kind.FETCH, "a", 1.0, 4.0, {"place": 1}),
+        (Kind.STAGE, "b", 4.0, 8.0, {"tasks": 1, "stage": Stage.ROOM}),
+    ):
+        event = Event(kind, task_id(task), begin, begin, end, end, task, "", Outcome.FINISHED, 0, 0, **more)
+        runs.at_nodes.add(event, "node", 0.0)
+    (advice,) = [each.advice for each in findings_of(facts(runs)) if "waited 7 s to begin" in each.text]
+    assert advice == "By the records of nodes, 4 s for room on any node and 3 s for the way of arguments to the node."

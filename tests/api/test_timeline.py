@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 
 import numpy as np
 import pytest
 
 import zray
-from tests.gates import forever
+from tests.gates import forever, until
+from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from zray.util.state import list_tasks
 
 
 @zray.remote
@@ -24,6 +27,17 @@ def make(size):
 @zray.remote
 def total(*parts):
     return float(sum(part.sum() for part in parts))
+
+
+@zray.remote
+def stay_until(gate):
+    gate.wait()
+    return np.ones(1)
+
+
+@zray.remote
+def first_of(part):
+    return part
 
 
 @zray.remote
@@ -115,6 +129,54 @@ def test_tasks_phases_spans_and_arrows_are_shown(start):
     assert names[sum_["pid"], sum_["tid"]].startswith("worker ")
     driver = slices(trace, "ray.get")[0]
     assert names[driver["pid"], driver["tid"]].startswith("driver ")
+
+
+def test_waits_at_the_node_are_slices_of_its_rows_and_in_the_arguments_of_runs(start, gate):
+    start(num_cpus=1)
+    first = stay_until.remote(gate)
+    others = [make.remote(number) for number in range(1, 4)]
+    last = total.remote(first_of.remote(first))
+    until(lambda: len(list_tasks()) == 6)  # the node has them
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 0.1)
+    gate.open()
+    zray.get([*others, last])
+    trace = zray.timeline()
+    assert_sound(trace)
+    runs = slices(trace, "task::make")
+    assert all(run["args"]["waits_ms"]["queue"] >= 100 for run in runs)
+    (for_argument,) = slices(trace, "task::first_of")
+    assert for_argument["args"]["waits_ms"]["arguments"] >= 100
+    queued = slices(trace, "wait:queue")
+    assert sum(event["args"]["count"] for event in queued if event["args"]["func_or_class_name"] == "make") == 3
+    (argument,) = [each for each in slices(trace, "wait:arguments") if each["args"]["func_or_class_name"] == "first_of"]
+    assert argument["args"]["task_id"] == for_argument["args"]["task_id"] and argument["dur"] >= 100_000
+    assert all(rows(trace)[event["pid"], event["tid"]].startswith("node waits (pid ") for event in queued)
+
+
+def test_way_of_an_argument_between_nodes_is_shown(cluster):
+    cluster.connect()
+    nodes = [node["NodeID"] for node in zray.nodes() if node["Resources"].get("CPU")]
+    there, here = (NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes)
+    part = make.options(scheduling_strategy=there).remote(30_000_000)
+    zray.wait([part], fetch_local=False)
+    assert zray.get(total.options(scheduling_strategy=here).remote(part)) == 3e7
+    trace = zray.timeline()
+    assert_sound(trace)
+    (fetch,) = [event for event in slices(trace, "fetch") if event["args"]["bytes"] > 200_000_000]
+    (run,) = slices(trace, "task::total")
+    assert fetch["pid"] == run["pid"] and fetch["ts"] + fetch["dur"] <= run["ts"]
+    waits = run["args"]["waits_ms"]
+    assert 10 <= waits["fetch"] <= waits["arguments"] and waits["fetch"] <= fetch["dur"] / 1000 + 1
+
+
+def test_short_waits_have_no_records(start):
+    start(num_cpus=1)
+    zray.get(make.remote(1))
+    for _ in range(20):
+        zray.get(make.remote(1))
+    waits = [event["args"].get("waits_ms") for event in slices(zray.timeline(), "task::make")]
+    assert waits.count(None) >= 15  # a busy machine may have some
 
 
 def test_failed_task_is_marked_with_its_error(start):

@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
 
 import zray
+from tests.gates import until
 from tests.scripts import ROOT, environment
+from zray.util import state
 
 
 def run(*arguments, status=0):
@@ -27,6 +30,21 @@ def listed(*arguments):
 @zray.remote
 def work(number):
     return number
+
+
+@zray.remote
+def wait(gate):
+    gate.wait()
+
+
+@zray.remote
+def behind():
+    return 1
+
+
+@zray.remote
+def after(value):
+    return value
 
 
 @zray.remote
@@ -77,6 +95,24 @@ def test_detail_adds_times_and_parents(program):
     for task in tasks:
         assert task["creation_time_ms"] <= task["start_time_ms"] <= task["end_time_ms"]
         assert task["phases_ms"].keys() == {"wait", "read_arguments", "run", "store_results"}
+
+
+def test_detail_has_times_and_waits_of_tasks_at_nodes(program, gate):
+    first = [wait.remote(gate) for _ in range(2)]
+    second, third = behind.remote(), after.remote(first[0])
+    until(lambda: {second.task_id().hex(), third.task_id().hex()} <= {row.task_id for row in state.list_tasks()})
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 0.1)
+    gate.open()
+    zray.get([*first, second, third])
+    (queued,) = yaml.safe_load(run("get", "tasks", second.task_id().hex()).stdout)
+    assert queued["waits_ms"].keys() - {"process"} == {"queue"}
+    assert 100 <= queued["waits_ms"]["queue"] <= queued["phases_ms"]["wait"]
+    assert queued["creation_time_ms"] <= queued["queue_time_ms"] + 1 and queued["fetch_time_ms"] is None
+    (for_argument,) = listed("tasks", "--detail", "-f", f"task_id={third.task_id().hex()}")
+    assert for_argument["waits_ms"]["arguments"] >= 100
+    assert for_argument["last_argument"] == {"task_id": first[0].task_id().hex(), "name": "wait"}
+    assert "queue: " in run("list", "tasks", "--detail", "-f", f"task_id={second.task_id().hex()}").stdout
 
 
 def test_table_shows_texts_as_they_are(program):

@@ -1,5 +1,8 @@
 """`zray why`: what tasks, objects, actors and nodes wait for, or how they ended."""
 
+import re
+import time
+
 import pytest
 
 import zray
@@ -25,9 +28,17 @@ def fail():
 
 
 @zray.remote
+def after(value):
+    return value
+
+
+@zray.remote
 class Keeper:
     def keep(self):
         return 1
+
+    def wait(self, gate):
+        gate.wait()
 
 
 def lines_of(*arguments):
@@ -56,7 +67,7 @@ def test_ended_tasks_are_told_with_their_times(start):
     start(num_cpus=1)
     ref = add.remote(1)
     zray.get(ref)
-    (ended, phases) = lines_of(ref.task_id().hex())
+    ended, phases, *_ = lines_of(ref.task_id().hex())
     assert "task add" in ended and " finished on node " in ended and ", in process " in ended
     assert phases.strip().startswith("wait ") and "run " in phases
     assert "is here" in lines_of(ref.hex())[0]
@@ -65,6 +76,58 @@ def test_ended_tasks_are_told_with_their_times(start):
     (failed,) = state.list_tasks(filters=[("state", "=", "FAILED")])
     assert " failed with TASK_EXECUTION_EXCEPTION on node " in lines_of(failed.task_id)[0]
     assert lines_of() == ["No task waits or runs."]
+
+
+def test_waits_of_ended_tasks_are_told_with_what_they_were_for(start, gate):
+    start(num_cpus=1)
+    first = wait.remote(gate)
+    second, third = add.remote(1), after.remote(first)
+    until(lambda: any(task.state == "RUNNING" for task in state.list_tasks()))
+    wait_for(second)
+    gate.open()
+    zray.get([second, third])
+    queued = next(line for line in lines_of(second.hex()) if "waited" in line)
+    assert re.fullmatch(r"  waited [\d,.]+ ms for resources or a worker", queued) and milliseconds_in(queued) > 100
+    for_argument = next(line for line in lines_of(third.hex()) if "waited" in line)
+    told = rf"  waited [\d,.]+ ms for its arguments; task wait \({first.task_id().hex()}\) made the last one"
+    assert re.fullmatch(told, for_argument) and milliseconds_in(for_argument) > 100
+
+
+def wait_for(ref, seconds=0.1):
+    """Let a task wait at its node for so long."""
+    until(lambda: ref.task_id().hex() in [task.task_id for task in state.list_tasks(limit=1_000)])
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > seconds)
+
+
+def milliseconds_in(line):
+    return float(re.search(r"waited ([\d,.]+) ms", line)[1].replace(",", ""))
+
+
+def test_waits_of_calls_are_for_earlier_ones(start, gate):
+    start(num_cpus=1)
+    keeper = Keeper.remote()
+    zray.get(keeper.keep.remote())
+    calls = [keeper.wait.remote(gate), *(keeper.keep.remote() for _ in range(600))]  # more than are sent ahead
+    wait_for(calls[-1])
+    gate.open()
+    zray.get(calls)
+    waited = next(line for line in lines_of(calls[-1].hex()) if "waited" in line)
+    assert waited.endswith("ms for earlier calls of its actor, or for the actor to start")
+    waited = [line for line in lines_of(calls[1].hex()) if "waited" in line][-1]
+    assert waited.endswith("ms for earlier calls in the process of its actor") and milliseconds_in(waited) > 100
+
+
+def test_task_that_was_cancelled_before_it_ran_tells_its_wait(start, gate):
+    start(num_cpus=1)
+    running, waiting = wait.remote(gate), add.remote(1)
+    wait_for(waiting)
+    zray.cancel(waiting)
+    with pytest.raises(zray.exceptions.TaskCancelledError):
+        zray.get(waiting)
+    assert any("ms for resources or a worker" in line for line in lines_of(waiting.hex()))
+    gate.open()
+    zray.get(running)
 
 
 def test_actors_and_nodes_are_explained(start):
@@ -90,7 +153,7 @@ def test_functions_and_actors_are_explained_by_name(start, gate):
     zray.get(add.remote(0))
     last = add.remote(1)
     zray.get(last)
-    (ended, _) = lines_of("add")
+    ended, *_ = lines_of("add")
     assert last.task_id().hex() in ended and " finished on node " in ended
     keeper = Keeper.options(name="keeper").remote()
     zray.get(keeper.keep.remote())

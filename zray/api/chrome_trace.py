@@ -1,7 +1,8 @@
 """Chrome trace of event records, in the format that Perfetto and chrome://tracing open.
 
 A node is a process of the trace, and a process of zray a thread in it.  Actors with several calls at once have further
-threads.  Arrows lead from a task to the tasks that it submits, and to those that take its results.
+threads, and so have waits of tasks at the node.  Arrows lead from a task to the tasks that it submits, and to those
+that take its results.
 
 Source: Trace Event Format (Google, 2016); names and categories are those of Ray's timeline.
 """
@@ -14,16 +15,18 @@ from typing import Any, NamedTuple
 from ..host.client.event_log import ASYNC_LANE
 from ..store.event_ring import Event, Kind, Outcome, RingContent
 from .submissions import Submissions
+from .task_waits import TaskWaits, milliseconds, name_of
 
 __all__ = ["trace_of"]
 
 RUNS = frozenset((Kind.TASK, Kind.CALL, Kind.CONSTRUCTOR))
+WAITS = frozenset((Kind.STAGE, Kind.FETCH))
 SPANS = {Kind.GET: "ray.get", Kind.WAIT: "ray.wait", Kind.PUT: "ray.put"}
 # Shorter phases of a task have no slices: they would make the file four times as large.
 PHASE_NS_MIN = 50_000
 # Arrows of a trace; Perfetto stays fluent with so many.
 FLOWS_MAX = 200_000
-# Rows of calls that run at once in an actor.
+# Rows of calls that run at once in an actor, and of waits of a node; further waits are in the arguments of runs alone.
 ROWS_MAX = 32
 FIRST_THREAD = 100  # a thread whose number is that of a process would name the process
 SUBMIT_NS = 1_000
@@ -57,6 +60,7 @@ class Trace:
         self.events: list[dict[str, Any]] = []
         self.places: dict[bytes, Place] = {}  # of runs, by task
         self.submissions = Submissions()  # with their places
+        self.waits = TaskWaits()
         self.flows = 0
         self.left_out = 0  # arrows
         self.threads = 0
@@ -130,6 +134,9 @@ def trace_of(nodes: dict[str, list[RingContent]], left_out: int = 0) -> list[dic
     begins = [offsets[node] + event.begin for node, rings in nodes.items() for ring in rings for event in ring.events]
     start = min(begins, default=0.0)
     trace = Trace()
+    for node, rings in nodes.items():
+        for event in (event for ring in rings for event in ring.events if event.kind in WAITS):
+            trace.waits.add(event, node, offsets[node] - start)
     for number, (node, rings) in enumerate(sorted(nodes.items()), 1):
         trace.name_process(number, f"node {node[:8]}")
         for ring in sorted(rings, key=lambda ring: (not ring.label.startswith("driver"), ring.label, ring.pid)):
@@ -165,7 +172,7 @@ def _add_ring(trace: Trace, pid: int, ring: RingContent, offset: float) -> None:
         end = max(_ns(event.stored + offset), begin)
         row = (event.lane, _free_row(ends, begin, end) if event.lane == ASYNC_LANE else 0)
         row_of_task[event.task_id] = row
-        rows.setdefault(row, []).extend(_slices_of_run(event, offset, begin, end))
+        rows.setdefault(row, []).extend(_slices_of_run(trace.waits, event, offset, begin, end))
         trace.places[event.task_id] = Place(pid, tid_of(row), begin, end)
     for event in ring.events:
         begin = _ns(event.begin + offset)
@@ -182,17 +189,34 @@ def _add_ring(trace: Trace, pid: int, ring: RingContent, offset: float) -> None:
             rows.setdefault(row, []).append(
                 Slice(begin, max(_ns(event.end + offset), begin), name, name, {"task_id": event.task_id.hex()})
             )
+    for each in sorted((event for event in ring.events if event.kind in WAITS), key=lambda event: event.begin):
+        begin, end = _ns(each.begin + offset), max(_ns(each.end + offset), _ns(each.begin + offset))
+        row = (0, _free_row(ends, begin, end))
+        if ends[row[1]] == end:
+            tid_of(row)
+            rows.setdefault(row, []).append(_slice_of_wait(each, begin, end))
     for row, slices in rows.items():
         trace.add(pid, tid_of(row), slices)
 
 
-def _slices_of_run(event: Event, offset: float, begin: int, end: int) -> Iterator[Slice]:
-    args = {
+def _slice_of_wait(event: Event, begin: int, end: int) -> Slice:
+    """The slice of a wait of tasks at a node, or of a value on its way there."""
+    args: dict[str, Any] = {"task_id": event.task_id.hex()}
+    if event.kind == Kind.FETCH:
+        return Slice(begin, end, "fetch", "fetch", {**args, "bytes": event.size})
+    name = f"wait:{name_of(event.stage)}"
+    return Slice(begin, end, name, name, {**args, "func_or_class_name": event.name, "count": event.tasks})
+
+
+def _slices_of_run(waits: TaskWaits, event: Event, offset: float, begin: int, end: int) -> Iterator[Slice]:
+    args: dict[str, Any] = {
         "task_id": event.task_id.hex(),
         "func_or_class_name": event.name,
         "outcome": OUTCOMES[event.outcome],
         **({"error": event.error} if event.error else {}),
     }
+    if waited := milliseconds(waits.of(event.task_id, zip(event.dependencies, event.places, strict=True))):
+        args["waits_ms"] = waited
     color = "" if event.outcome == Outcome.FINISHED else "terrible"
     yield Slice(begin, end, f"task::{event.name}", f"task::{event.name}", args, color)
     read, ran = _ns(event.read + offset), _ns(event.end + offset)

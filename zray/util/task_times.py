@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..api.submissions import Submissions
+from ..api.task_waits import FETCH, TaskWait, TaskWaits, in_process, milliseconds
 from ..api.timeline import recorded_rings
 from ..ids import PARENT_HASH_BYTES, children_prefix
 from ..store.event_ring import Event, Kind, Outcome
@@ -28,7 +29,7 @@ class Run(NamedTuple):
 
 
 def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Add times and parents to rows of tasks, and rows for recorded tasks that are not among them, latest first.
+    """Add times, waits and parents to rows of tasks, and rows for recorded tasks that are not among them, latest first.
 
     Args:
         rows: as list_tasks() has them.
@@ -37,6 +38,7 @@ def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     runs: dict[str, Run] = {}
     submissions = Submissions()  # with their times
     parents: dict[bytes, str] = {}
+    waits = TaskWaits()  # in seconds since 1970
     for node, rings in nodes.items():
         offset = min(ring.offset for ring in rings)  # one clock a machine
         for ring in rings:
@@ -46,15 +48,22 @@ def with_times(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                     parents[children_prefix(event.task_id)] = event.task_id.hex()
                 elif event.kind == Kind.SUBMIT:
                     submissions.add(event, event.begin + offset)
+                else:
+                    waits.add(event, node, offset)
+    ended = dict(runs)
     now = time.time()
     for row in rows:
         task_id = row["task_id"]
-        times = _times(bytes.fromhex(task_id), runs.pop(task_id, None), submissions, parents)
+        run = runs.pop(task_id, None)
+        times = _times(bytes.fromhex(task_id), run, submissions, parents)
+        # A run before the recorded one is no wait.
+        times |= _waits(waits, bytes.fromhex(task_id), run, ended, None if row["attempt_number"] else submissions)
         if row["run_ms"]:  # it runs, perhaps once more
             times |= {"start_time_ms": round(1000 * now - row["run_ms"]), "end_time_ms": None, "phases_ms": None}
         yield {**row, **times}
     for task_id, run in sorted(runs.items(), key=lambda item: -item[1].event.end):
-        yield {**_row(task_id, run), **_times(run.event.task_id, run, submissions, parents)}
+        times = _times(run.event.task_id, run, submissions, parents)
+        yield {**_row(task_id, run), **times, **_waits(waits, run.event.task_id, run, ended, submissions)}
 
 
 def _times(
@@ -81,6 +90,34 @@ def _times(
         if created is not None:
             found["phases_ms"] = {"wait": round(1000 * max(begin + offset - created, 0.0), 3), **found["phases_ms"]}
     return found
+
+
+def _waits(
+    waits: TaskWaits, task_id: bytes, run: Run | None, ended: dict[str, Run], submissions: Submissions | None
+) -> dict[str, Any]:
+    """The long waits of a task, and when the last ones for a worker and for an argument's way began."""
+    arguments = zip(run.event.dependencies, run.event.places, strict=True) if run is not None else ()
+    found = waits.of(task_id, arguments)
+    if run is not None and submissions is not None:
+        last = in_process(found, submissions.find(task_id), run.event.begin + run.offset)
+        found += [last] if last is not None else []
+    return {
+        "queue_time_ms": _last_begin(found, "queue"),
+        "fetch_time_ms": _last_begin(found, FETCH),
+        "waits_ms": milliseconds(found) or None,
+        "last_argument": _last_argument(run, ended) if any(wait.stage == "arguments" for wait in found) else None,
+    }
+
+
+def _last_argument(run: Run | None, ended: dict[str, Run]) -> dict[str, str] | None:
+    """The task that made the last argument of a run."""
+    makers = [ended[task.hex()] for task in run.event.dependencies if task.hex() in ended] if run is not None else ()
+    last = max(makers, key=lambda maker: maker.event.stored + maker.offset, default=None)
+    return None if last is None else {"task_id": last.event.task_id.hex(), "name": last.event.name}
+
+
+def _last_begin(waits: list[TaskWait], stage: str) -> int | None:
+    return _milliseconds(max((wait.begin for wait in waits if wait.stage == stage), default=None))
 
 
 def _row(task_id: str, run: Run) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..api.sessions import require_runtime
+from ..api.task_waits import FETCH, PROCESS, WORDS
 from ..exceptions.printable import printable
 from ..ids import FIRST_RETURN, OBJECT_ID_BYTES, TASK_ID_BYTES
 from ..wire.listing import TASK_ENDED
@@ -19,6 +20,11 @@ ROWS = 1_000_000
 # Tasks that are explained where no id is given: those that wait for longest.
 WAITING_SHOWN = 3
 SHORT_ID = 8
+# What calls have waited for, where these words are others than for tasks.
+OF_CALLS = {
+    "queue": "earlier calls of its actor, or for the actor to start",
+    PROCESS: "earlier calls in the process of its actor",
+}
 
 
 def why(id: str = "") -> list[str]:
@@ -113,8 +119,28 @@ def _of_task(row: Any) -> list[str]:
     if row.get("phases_ms"):
         parts = ", ".join(f"{phase.replace('_', ' ')} {ms:,.3f} ms" for phase, ms in row["phases_ms"].items())
         lines.append(f"  {parts}")
+    lines += _of_waits(row)
     if row.get("parent_task_id"):
         lines.append(f"  submitted by task {row['parent_task_id']}")
+    return lines
+
+
+def _of_waits(row: Any) -> list[str]:
+    """Lines on what a task that has ended had waited for."""
+    waits = row.get("waits_ms") or {}
+    lines = []
+    for stage, ms in waits.items():
+        if stage == FETCH:
+            continue
+        line = f"  waited {ms:,.1f} ms for {WORDS[stage]}"
+        if stage in OF_CALLS and row["type"] == "ACTOR_TASK":
+            line = f"  waited {ms:,.1f} ms for {OF_CALLS[stage]}"
+        if stage == "arguments":
+            if FETCH in waits:
+                line += f", of these {waits[FETCH]:,.1f} ms for {WORDS[FETCH]}"
+            if last := row.get("last_argument"):
+                line += f"; task {last['name']} ({last['task_id']}) made the last one"
+        lines.append(line)
     return lines
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from ...api.task_waits import FETCH, WORDS
 from ...store.event_ring import Kind
 from .critical_path import PROGRAM_CODE, QUEUE, RUN, Path, Step
 from .functions import Function
@@ -29,6 +30,8 @@ PAUSE_SECONDS = 0.01
 BUSY = 0.7
 # Values only become more if so large a part of so many looks found more of them, and so many bytes.
 GREW, SAMPLES_MIN, LEAK_BYTES = 0.8, 5, 64 << 20
+# What tasks of the longest chain waited for, at most so many things.
+STAGES_SHOWN = 2
 # A program that waits after each submission does so at least so many times.
 TURNS_MIN = 10
 
@@ -176,13 +179,30 @@ def _of_turn(facts: Facts) -> Iterator[Finding]:
             of_tasks / facts.runs.end,
             f"Tasks of the longest chain waited {text_of(of_tasks)} to begin while cores were idle"
             f"{_most(waits, kinds, False)}.",
-            "A worker had to start, or a resource other than cores was taken: `zray why` says which, while it waits.",
+            _recorded(facts.runs, [step for step in waits if not kinds[step.name]])
+            or "A worker had to start, or a resource other than cores was taken: `zray why` says which in time.",
         )
     yield Finding(
         of_calls / facts.runs.end,
         f"Calls of the longest chain waited {text_of(of_calls)} for their actor{_most(waits, kinds, True)}.",
         "An actor runs one call at a time: use several actors, max_concurrency, or tasks where no state is kept.",
     )
+
+
+def _recorded(runs: Runs, steps: list[Step]) -> str:
+    """What nodes have recorded of the waits in these steps, in words; "": nothing."""
+    found: dict[str, float] = {}
+    for step in steps:
+        run = runs.runs[step.run] if step.run is not None else None
+        for wait in runs.at_nodes.of(run.task_id, zip(run.dependencies, run.places, strict=False)) if run else ():
+            seconds = min(wait.end, step.end) - max(wait.begin, step.begin)
+            if seconds > 0:
+                found[wait.stage] = found.get(wait.stage, 0.0) + seconds
+    if FETCH in found:
+        found["arguments"] = max(found.get("arguments", 0.0) - found[FETCH], 0.0)
+    longest = sorted(found, key=lambda stage: -found[stage])[:STAGES_SHOWN]
+    told = [f"{text_of(found[stage])} for {WORDS[stage]}" for stage in longest if found[stage] > 0]
+    return f"By the records of nodes, {' and '.join(told)}." if told else ""
 
 
 def _most(waits: list[Step], kinds: dict[str, bool], are_calls: bool) -> str:

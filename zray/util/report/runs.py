@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...api.submissions import Submissions
+from ...api.task_waits import TaskWaits
 from ...host.client.event_log import ASYNC_LANE
 from ...ids import PARENT_HASH_BYTES, children_prefix
 from ...store.event_ring import Event, Kind, Need, Outcome, RingContent
@@ -79,6 +80,7 @@ class Runs:
         end: the end of the program, in seconds since the start.
         rows: of the timeline.
         start: seconds since 1970.
+        at_nodes: what tasks waited for at nodes, in seconds since the start.
     """
 
     def __init__(
@@ -88,11 +90,13 @@ class Runs:
         end: float | None = None,
         rows: Sequence[Row] = (),
         start: float = 0.0,
+        at_nodes: TaskWaits | None = None,
     ) -> None:
         self.runs = sorted(runs, key=lambda run: run.begin)
         self.waits = sorted(waits, key=lambda wait: wait.end)
         self.rows = rows
         self.start = start
+        self.at_nodes = at_nodes or TaskWaits()
         last = max([0.0, *(run.stored for run in self.runs), *(wait.end for wait in self.waits)])
         self.end = last if end is None else max(end, last)
         self.places: dict[bytes, list[int]] = {}  # of the runs of a task, in order
@@ -146,7 +150,7 @@ def runs_of(
         for ring in rings
     ]
     recent.sort(key=lambda each: (not each[1].label.startswith("driver"), each[0], each[1].pid))  # programs come first
-    submissions, parents = Submissions(), _children_of_program(recent, pid)
+    submissions, parents, at_nodes = Submissions(), _children_of_program(recent, pid), TaskWaits()
     waiters: dict[bytes, bytes] = {}
     for node, _, events in recent:
         for event in events:
@@ -156,6 +160,8 @@ def runs_of(
                 parents[children_prefix(event.task_id)] = waiters[event.task_id] = event.task_id
             elif event.kind in WAIT_KINDS and parents.get(children_prefix(event.task_id)) == PROGRAM:
                 waiters[event.task_id] = PROGRAM
+            else:
+                at_nodes.add(event, node, shifts[node])
     rows: list[Row] = []
     runs: list[Run] = []
     waits: list[Wait] = []
@@ -171,7 +177,7 @@ def runs_of(
                 begin, until = max(event.begin + shift, 0.0), max(event.begin, event.end) + shift
                 row, kind = own.of_wait(event), WAIT_KINDS[event.kind]
                 waits.append(Wait(owner, begin, until, row, kind, event.needs, event.wanted))
-    return Runs(runs, waits, None if end is None else end - start, rows, start)
+    return Runs(runs, waits, None if end is None else end - start, rows, start, at_nodes)
 
 
 def _children_of_program(rings: list[tuple[str, RingContent, list[Event]]], pid: int | None) -> dict[bytes, bytes]:
