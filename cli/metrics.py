@@ -8,7 +8,6 @@ import os
 import click
 
 PORT = 9464  # the usual one of exporters of OpenTelemetry
-VARIABLE = "ZRAY_METRICS_TOKEN"
 
 
 @click.command()
@@ -29,13 +28,13 @@ def metrics(board: str | None, port: int, host: str, once: bool, address: str | 
         click.echo(json.dumps(grafana.board(), indent=2))
         return
     import zray
-    from zray.util.prometheus import Endpoint, check_access, collected, library, text_of
+    from zray.util.prometheus import TOKEN_VARIABLE, Endpoint, check_access, collected, library, text_of
 
-    token = os.environ.get(VARIABLE) or None
+    token = os.environ.get(TOKEN_VARIABLE) or None
     try:
         check_access(host, token)
     except ValueError as error:
-        raise click.UsageError(f"{error}  The token is in {VARIABLE}.") from error
+        raise click.UsageError(f"{error}  The token is in {TOKEN_VARIABLE}.") from error
     try:
         library()  # before a session is joined
     except ImportError as error:

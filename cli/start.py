@@ -223,6 +223,13 @@ def note_nodes_beside(new: Any) -> None:
     "--head-wait", type=float, metavar="S", help="With --address: wait S seconds for a head that is gone. [60]"
 )
 @click.option("--no-replicas", is_flag=True, help="With --address: this node runs no replicas of GCS shards.")
+@click.option(
+    "--metrics-export-port",
+    "metrics_port",
+    type=click.IntRange(0, 65535),
+    metavar="P",
+    help="Serve the metrics of the session to Prometheus at this port of 127.0.0.1; 0 is any.",
+)
 @click.option("--block", is_flag=True, help="Stay in the foreground; the session ends with this command.")
 @click.option(
     "--drain",
@@ -239,6 +246,7 @@ def start(
     memory: float | None,
     resources: dict[str, float] | None,
     object_store_memory: float | None,
+    metrics_port: int | None,
     block: bool,
     drain: float,
     **where: Any,
@@ -253,6 +261,7 @@ def start(
         raise click.UsageError(f"Give --head to start a cluster, or --address HOST:PORT to join one{both}.")
     if drain and not (block and address is not None):
         raise click.UsageError("--drain is for nodes that join (--address), and that stay in the foreground (--block).")
+    metrics = metrics_listener(metrics_port)
     interrupted = control.Interrupted() if block else None
     manager = foreground.ServiceManager(os.environ)
     try:
@@ -265,6 +274,7 @@ def start(
         raise click.UsageError(str(error)) from error
     if note := why_store_is_too_large(object_store_memory):
         click.echo(f"Note: {note}\n", err=True)
+    serve_metrics(metrics, session, node_pid)
     log = foreground.open_log(session) if block else None
     say_how(session, "Ctrl-C" if block else f"zray stop {session.name}")
     if head:
@@ -273,6 +283,31 @@ def start(
         note_nodes_beside(session)
     if interrupted is not None:
         foreground.stay(session, node_pid, interrupted, manager, log, drain)
+
+
+def metrics_listener(port: int | None) -> Any:
+    """A socket for metrics, before anything is started; None: none are to be served."""
+    if port is None:
+        return None
+    from zray.api import metrics_endpoint
+
+    try:
+        return metrics_endpoint.listener(port)
+    except (ImportError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def serve_metrics(listener: Any, session: Any, node_pid: int) -> None:
+    """Serve the metrics of a session until its node ends."""
+    if listener is None:
+        return
+    from zray.api import metrics_endpoint
+
+    with listener:
+        metrics_endpoint.start(listener, session.address, session.log_path("metrics"), node_pid)
+        click.echo(
+            f"Metrics for Prometheus are at http://{metrics_endpoint.HOST}:{listener.getsockname()[1]}/metrics.\n"
+        )
 
 
 def start_head(total: dict[str, int], store: float | None, where: dict[str, Any], *, is_foreground: bool) -> Any:

@@ -163,4 +163,4 @@ def _loopback(host: str) -> str:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(f"include_dashboard=True of init(): {text}", RuntimeWarning, stacklevel=6)  # of init()'s caller
+    warnings.warn(f"include_dashboard=True of init(): {text}", RuntimeWarning, stacklevel=7)  # of init()'s caller

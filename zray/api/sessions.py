@@ -162,13 +162,9 @@ def _start(
 
                 recorder = recorder_for(record, is_local=arguments["local_mode"] or os.environ.get("ZRAY_LOCAL") == "1")
             start = startup.start if around is None else partial(around, startup.start)
+            begin = partial(start, address, namespace=namespace, **arguments)
             try:
-                if page is None:
-                    runtime = start(address, namespace=namespace, **arguments)
-                else:
-                    from .dashboards import beside
-
-                    runtime = beside(partial(start, address, namespace=namespace, **arguments), *page)
+                runtime = _begin(begin, page, further.get("_metrics_export_port"))
             except BaseException:
                 if recorder is not None:
                     recorder.cancel()
@@ -179,12 +175,27 @@ def _start(
             context.set_runtime(runtime)
         elif not ignore_reinit_error:
             raise RuntimeError(startup.why_not_again(runtime))
-        return Context(startup.describe(runtime), dashboard_url=_dashboard("url") or "")
+        facts = startup.describe(runtime)
+        facts["metrics_export_port"] = _beside("metrics_endpoint", "port")
+        return Context(facts, dashboard_url=_beside("dashboards", "url") or "")
 
 
-def _dashboard(what: str) -> Any:
-    """Call a function of the module that starts dashboards, if it was needed."""
-    module = sys.modules.get("zray.api.dashboards")
+def _begin(begin: Callable[[], Any], page: tuple[str | None, int | None] | None, metrics_port: Any) -> Any:
+    """Start a session, with a dashboard and an endpoint for metrics if these are wanted."""
+    if metrics_port is not None:
+        from . import metrics_endpoint
+
+        begin = partial(metrics_endpoint.beside, begin, metrics_port)
+    if page is not None:
+        from .dashboards import beside
+
+        return beside(begin, *page)
+    return begin()
+
+
+def _beside(name: str, what: str) -> Any:
+    """Call a function of a module that starts a process beside the session, if that was needed."""
+    module = sys.modules.get(f"{__package__}.{name}")
     return getattr(module, what)() if module is not None else None
 
 
@@ -221,6 +232,7 @@ def shutdown() -> None:
     runtime = context.runtime
     if runtime is None or runtime.is_worker:
         return
-    _dashboard("stop")
+    _beside("dashboards", "stop")
+    _beside("metrics_endpoint", "stop")
     context.set_runtime(None)
     runtime.leave()  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from socketserver import ThreadingMixIn
@@ -29,7 +30,7 @@ NAMES_MAX = 100
 OTHER = "(other)"
 # Rows of tasks and of actors that a scrape looks at, of the node's lists.
 ROWS_MAX = 10_000
-TOKEN_CHARACTERS_MIN = 32
+TOKEN_VARIABLE, TOKEN_CHARACTERS_MIN = "ZRAY_METRICS_TOKEN", 32
 REQUEST_SECONDS = 10.0
 LEFT_OUT = "zray_metrics_left_out"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -209,19 +210,32 @@ class Endpoint:
         host: the address to listen on.
         token: what requests have behind "Bearer " in the header Authorization; None: no token is needed.
         content: returns the text.  Its GetTimeoutError is an answer 503; another error of it ends the endpoint.
+        listening: a socket that listens at an IPv4 address, in place of the port.
 
     Raises:
         ValueError: another address than a loopback one without a token, or a token that is short.
         OSError: the port is taken.
     """
 
-    def __init__(self, port: int, host: str, token: str | None, content: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        port: int,
+        host: str,
+        token: str | None,
+        content: Callable[[], bytes],
+        listening: socket.socket | None = None,
+    ) -> None:
         check_access(host, token)
         self.token, self.content = token, content
         self.lock = threading.Lock()  # one look at the session at a time
         self.names = {host, "127.0.0.1", "localhost"}
         self.failure: Exception | None = None
-        self.server = make_server(host, port, self.answer, _Server, _Handler)
+        if listening is None:
+            self.server: WSGIServer = make_server(host, port, self.answer, _Server, _Handler)
+        else:
+            self.server = _Server((host, port), _Handler, bind_and_activate=False)
+            self.server.take(listening)
+            self.server.set_app(self.answer)
 
     @property
     def url(self) -> str:
@@ -293,6 +307,14 @@ def check_access(host: str, token: str | None) -> None:
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+
+    def take(self, listening: socket.socket) -> None:
+        """Use a socket that listens already."""
+        self.socket.close()
+        self.socket = listening
+        self.server_address = listening.getsockname()
+        self.server_name, self.server_port = listening.getsockname()[:2]
+        self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print nothing about a client that hangs up."""

@@ -39,7 +39,7 @@ GOODBYE_SECONDS = 1.0
 PROBE_SECONDS = 1.0
 # How long an ending program waits for the output of its workers on other nodes.
 OUTPUT_SECONDS = 1.0
-# Arguments of Ray's init() that change nothing here.
+# Further arguments of Ray's init(); all but job_config and _metrics_export_port change nothing here.
 ACCEPTED_ARGUMENTS = (
     "configure_logging",
     "logging_format",
