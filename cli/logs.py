@@ -1,4 +1,4 @@
-"""`zray logs`: the output of workers, also of sessions that have ended."""
+"""`zray logs`: the output of workers and submitted programs, also of sessions that have ended."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def logs(
     pid: str | None,
     node_id: str | None,
 ) -> None:
-    """Show the output of workers, also of sessions that have ended.  Without arguments: list the sessions.
+    """Show the output of workers and submitted programs, also of ended sessions.  Without arguments: list the sessions.
 
-    WHAT is a task (id, or function), an actor (id, name or class), a process (pid), a worker (worker-3), a node, or a
-    file of logs.  The beginning of an id is enough.
+    WHAT is a task (id, or function), an actor (id, name or class), a process (pid), a worker (worker-3), a submitted
+    program (id), a node, or a file of logs.  The beginning of an id is enough.
     """
     from zray.api.log_reader import Wanted, has
     from zray.api.log_sessions import grouped, log_sessions
@@ -84,10 +84,10 @@ def logs(
 def _asked(what: tuple[str, ...], *ids: str | None) -> str:
     """The output that a command line names, in zray's words or in Ray's."""
     words = [*what[1:], *filter(None, ids)] if what and what[0] in KINDS else [*what, *filter(None, ids)]
-    if what and what[0] == "job" and words:
-        raise click.UsageError(f"Output of a submitted program: `zray job logs {words[0]}`.")
     if len(words) > 1:
-        raise click.UsageError(f"One task, actor, process, worker or node at a time, not {' and '.join(words)}.")
+        raise click.UsageError(
+            f"One task, actor, process, worker, program or node at a time, not {' and '.join(words)}."
+        )
     return words[0] if words else ""
 
 
@@ -111,7 +111,7 @@ def _unknown(asked: str, groups: list[list[LogSession]], nodes: list[str]) -> st
     count = counted(len(groups), "session")
     return (
         f"No output of {asked!r} is in the logs of {count} on this machine: none has such a task, actor, process, "
-        "worker or node that has printed.  `zray logs` lists the sessions."
+        "worker, program or node that has printed.  `zray logs` lists the sessions."
     )
 
 

@@ -2,13 +2,17 @@
 
 import json
 import subprocess
+import time
 
 import pytest
 
 import zray
 from tests.cli.commands import command_line
+from tests.cli.commands import zray as zray_command
+from tests.gates import until
 from tests.scripts import ROOT, environment
 from zray.cluster_utils import Cluster
+from zray.util import state
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +76,34 @@ def test_program_is_stopped_shown_listed_and_deleted(job):
     assert name in job("list").stdout
     assert job("delete", name).stdout == f"{name} is deleted.\n"
     assert "No program was submitted" in job("status", name, status=1).stderr
+
+
+def test_output_is_among_the_logs_of_the_session(job):
+    job("submit", "--submission-id", "logged-1", "--", "echo one; echo two >&2; printf three")
+    shown = zray_command("logs", "logged-1").stdout.splitlines()
+    assert [line.partition(") ")[2] for line in shown] == ["one", "two", "three"]
+    assert all(line.startswith("(job-logged-1 pid=") for line in shown)
+    assert zray_command("logs", "job", "--id", "logged", "--tail", "1").stdout == f"{shown[-1]}\n"
+    (line,) = [line for line in zray_command("logs", "*").stdout.splitlines() if "job-logged-1-" in line]
+    assert zray_command("logs", line.split()[-1]).stdout == "one\ntwo\nthree"
+    rows = [json.loads(line) for line in zray_command("logs", "logged-1", "--json").stdout.splitlines()]
+    assert [(row["worker"], row["text"]) for row in rows][0] == ("job-logged-1", "one")
+    assert rows[0]["time"] > time.time() - 60
+    assert list(state.get_log(submission_id="logged-1")) == ["one\n", "two\n", "three\n"]
+    assert any(name.startswith("job-logged-1-") for name in state.list_logs()["driver"])
+
+
+def test_output_of_a_program_is_followed_among_the_logs(job, tmp_path):
+    runs = tmp_path / "runs"
+    runs.touch()
+    command = f"echo begun; while test -e {runs}; do sleep 0.01; done; echo ends"
+    job("submit", "--no-wait", "--submission-id", "followed", "--", command)
+    until(lambda: zray_command("logs", "followed").returncode == 0)
+    follower = subprocess.Popen(
+        command_line("logs", "--follow", "followed"), env=environment(), cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    with follower:
+        assert follower.stdout.readline().endswith(") begun\n")
+        runs.unlink()
+        assert follower.stdout.readline().endswith(") ends\n")
+        follower.kill()

@@ -102,7 +102,7 @@ def test_name_that_no_log_has_is_an_error_in_words(ended):
     result = zray("logs", "nothing")
     assert result.returncode == 1 and "No output of 'nothing' is in the logs of 1 session" in result.stderr
     assert "No session 'none' has logs" in zray("logs", "--session", "none").stderr
-    assert "zray job logs raysubmit_1" in zray("logs", "job", "--id", "raysubmit_1").stderr
+    assert "No output of 'raysubmit_1'" in zray("logs", "job", "--id", "raysubmit_1").stderr
     assert zray("logs", "a", "b").returncode == 2
 
 

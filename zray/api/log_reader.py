@@ -1,4 +1,4 @@
-"""Lines of workers' logs, each with its task, actor and time, of running and ended sessions.
+"""Lines of the logs of workers and submitted programs, each with its task, actor and time, also of ended sessions.
 
 A worker's log has marks with names (host/session/log_marks.py).  An index beside it says which task has written which
 part, and when (host/output/task_index.py).
@@ -19,6 +19,7 @@ from ..host.output.truncation import NOT_KEPT, read_log
 from ..host.session.log_marks import index_name, mark_of, shown_name, unmarked
 from ..ids import OBJECT_ID_BYTES, TASK_ID_BYTES
 from .log_sessions import LogSession, read_lines
+from .program_logs import PREFIX, id_in_name
 
 READ_BYTES_MAX = 1 << 20
 LOOK_SECONDS = 0.1
@@ -28,6 +29,7 @@ ID_CHARACTERS_MIN = 4
 PID_DIGITS_MAX = 7
 _LABELLED = re.compile(f"({ERROR}?)([{PART}{LATEST}]?)(\\((.*?) pid=([0-9]+)\\)) (.*)\n", re.DOTALL)
 _WORKER = re.compile(r"worker-([0-9]+)-([0-9]+)\.log")
+_PROGRAM = re.compile(rf"{PREFIX}(.+)-([0-9]+)\.log")
 _NOTHING: dict[str, Any] = {}
 
 
@@ -67,14 +69,16 @@ class LogLine(NamedTuple):
 
 
 class WorkerLog:
-    """A worker's log, as far as read."""
+    """A worker's log, or that of a submitted program, as far as read."""
 
     def __init__(self, session: LogSession, name: str) -> None:
         self.session, self.name = session, name
         self.path = os.path.join(session.folder, name)
         self.index = index_name(self.path)
         found = _WORKER.fullmatch(name)
-        self.number, self.pid = (int(found[1]), int(found[2])) if found else (0, 0)
+        program = None if found else _PROGRAM.fullmatch(name)
+        self.number, self.pid = (int(found[1]), int(found[2])) if found else (0, int(program[2]) if program else 0)
+        self.program = program[1] if program else ""  # its id
         self.log = Log(name, 0, folder=os.path.join(session.folder, "-"))
         self.facts, self.time = _NOTHING, session.started
         self.drawn: list[str] = []  # the latest text of bars
@@ -147,12 +151,12 @@ class WorkerLog:
             self.drawn = []
 
     def _line(self, label: str, name: str, mark: str, text: str) -> LogLine:
-        worker = f"worker-{self.number}"
+        worker = f"{PREFIX}{self.program}" if self.program else f"worker-{self.number}"
         return LogLine(self.session, worker, self.pid, label, name, bool(mark), text, self.time, self.facts)
 
 
 class Wanted:
-    """Output that a user names: by task, function, actor, class, process, worker or node.
+    """Output that a user names: by task, function, actor, class, process, worker, submitted program or node.
 
     Args:
         what: the name, number or beginning of an id; "": all.
@@ -172,8 +176,12 @@ class Wanted:
         """Whether all output of a worker is wanted."""
         if not self.what or (self.id and log.session.node_id.startswith(self.id)):
             return True
-        names = (str(log.pid), f"worker-{log.number}", log.name, log.name.removesuffix(".log"))
-        return self.what in names
+        names = [str(log.pid), log.name, log.name.removesuffix(".log")]
+        if not log.program:
+            return self.what in (*names, f"worker-{log.number}")
+        wanted = id_in_name(self.what)
+        is_begin = len(wanted) >= ID_CHARACTERS_MIN and log.program.startswith(wanted)
+        return is_begin or wanted in (*names, log.program, f"{PREFIX}{log.program}")
 
     def is_part(self, facts: dict[str, Any]) -> bool:
         """Whether a part of a log is wanted."""

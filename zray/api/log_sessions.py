@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
-from ..host.output.log_lines import worker_logs
+from ..host.output.log_lines import names_in, worker_logs
 from ..host.session import kept_logs
 from ..host.session.session import live_sessions
+from .program_logs import PREFIX
 
 READ_BYTES_MAX = 16 << 20
 
@@ -68,8 +69,9 @@ class LogSession:
         return str(self.facts.get("node_id", ""))
 
     def workers(self) -> list[str]:
-        """Names of its workers' logs, as worker-1-4711.log."""
-        return worker_logs(self.folder)
+        """Names of the logs of its workers and of submitted programs, as worker-1-4711.log and job-ID-4712.log."""
+        programs = [name for name in names_in(self.folder, PREFIX) if name.endswith(".log")]
+        return [*worker_logs(self.folder), *programs]
 
     def files(self) -> list[str]:
         """Names of all its log files."""

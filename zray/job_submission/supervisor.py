@@ -1,7 +1,8 @@
 """Actors behind job submission: a supervisor for each program, and one registry of all programs.
 
-The supervisor runs the program's command in a process group of its own, and keeps the latest output.  At the end it
-hands its facts and the output to the registry, and ends.  Both are detached: they outlive the submitter.
+The supervisor runs the program's command in a process group of its own, keeps the latest output, and writes it into a
+log of the session.  At the end it hands its facts and the output to the registry, and ends.  Both are detached: they
+outlive the submitter.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import zray
 from zray.api.job_config import SUBMITTED_VARIABLE
+from zray.api.program_logs import ProgramLog
 
 from .details import JobDetails, JobStatus
 
@@ -142,8 +144,11 @@ class Supervisor:
     def _follow(self) -> None:
         """Read the output of the program to its end."""
         assert self.process is not None and self.process.stdout is not None
+        log = ProgramLog(self.details.submission_id or "", self.process.pid)
         while data := self.process.stdout.read1(1 << 16):  # type: ignore[attr-defined]
+            log.add(data)
             self.output.add(data)
+        log.close()
         code = self.process.wait()
         self._end_group(signal.SIGKILL)  # children that the program has left behind
         if self.guard is not None:

@@ -19,6 +19,7 @@ SUFFIXES = {"out": False, "err": True}
 CATEGORIES = {
     "worker_out": ("worker-*.log",),
     "worker_err": ("worker-*.err",),
+    "driver": ("job-*.log",),
     "raylet": ("node.log", "fork-server*.log"),
     "other": ("*",),
 }
@@ -37,7 +38,7 @@ def list_logs(
 
     Returns:
         Names of files by category: "worker_out" (both streams), "worker_err" (output of C code and child processes to
-        standard error), "raylet" (log files of the node) and "other".
+        standard error), "driver" (submitted programs), "raylet" (log files of the node) and "other".
 
     Raises:
         ValueError: no such session or node has logs here; the text says where they are.
@@ -61,10 +62,11 @@ def get_log(
     tail: int = -1,
     follow: bool = False,
     suffix: str = "out",
+    submission_id: str | None = None,
     session: str | None = None,
     **ignored: Any,
 ) -> Iterator[str]:
-    """Return the lines of a log file, or of a task, an actor or a process, each with its end.
+    """Return the lines of a log file, or of a task, an actor, a process or a submitted program, each with its end.
 
     Args:
         filename: a name of `list_logs`.
@@ -75,21 +77,22 @@ def get_log(
         tail: at most so many lines, the last ones.  Default: all.
         follow: whether to wait for further lines until the session ends.
         suffix: "out" or "err", the stream of a task, an actor or a process.
+        submission_id: output of this submitted program.
         session: beginning of the name of a session that runs or has ended, in place of this program's; "last" is the
             newest.
 
     Raises:
-        ValueError: none or several of filename, actor_id, task_id and pid are given; or no such session or output
-            has logs here.
+        ValueError: none or several of filename, actor_id, task_id, pid and submission_id are given; or no such session
+            or output has logs here.
         NotImplementedError: follow, with filename or tail; or in local mode.
     """
-    given = [each for each in (filename, actor_id, task_id, pid) if each is not None]
+    given = [each for each in (filename, actor_id, task_id, pid, submission_id) if each is not None]
     if len(given) != 1:
-        raise ValueError("get_log() takes one of filename, actor_id, task_id and pid.")
+        raise ValueError("get_log() takes one of filename, actor_id, task_id, pid and submission_id.")
     if suffix not in SUFFIXES:
         raise ValueError(f'suffix must be "out" or "err", not {suffix!r}.')
     if follow and (filename is not None or tail >= 0):
-        raise NotImplementedError("get_log(follow=True) takes actor_id, task_id or pid, without tail.")
+        raise NotImplementedError("get_log(follow=True) takes actor_id, task_id, pid or submission_id, without tail.")
     group = _nodes(session, node_id, are_all=True)
     wanted = log_reader.Wanted(str(given[0]), is_pid=pid is not None)
     lines = _of_file(group, filename) if filename is not None else _of(group, wanted, suffix, follow)

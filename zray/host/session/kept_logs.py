@@ -131,7 +131,7 @@ def begin(session: str) -> tuple[KeptLogs | None, str]:
 def _has_output(path: str) -> bool:
     name = os.path.basename(path)
     try:
-        return name.startswith(("worker-", "crash-", "replay-")) and os.stat(path).st_size > 0
+        return name.startswith(("worker-", "job-", "crash-", "replay-")) and os.stat(path).st_size > 0
     except OSError:
         return False
 
