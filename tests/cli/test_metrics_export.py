@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 import zray
-from tests.cli.commands import command_line
+from tests.cli.commands import command_line, statuses
 from tests.cli.commands import zray as command
 from tests.gates import until
 from tests.scripts import ROOT, environment, start_script
@@ -143,3 +143,25 @@ def test_port_of_start_that_is_taken_is_said_before_anything_starts(leftovers):
     assert done.returncode == 1 and f"port {port} of 127.0.0.1: Address already in use" in done.stderr
     assert "Traceback" not in done.stderr
     leftovers.assert_none(5.0)
+
+
+def test_endpoint_does_not_keep_its_node_from_leaving(ended):
+    done = command("start", "--head", "--port", "0", "--num-cpus", "0")
+    ended.append(re.search(r"session (\S+),", done.stdout)[1])
+    token, address = re.search(r"ZRAY_TOKEN=(\S+) zray start --address (\S+)", done.stdout).groups()
+    node = subprocess.run(
+        command_line("start", "--address", address, "--num-cpus", "1", "--metrics-export-port", "0"),
+        env={**environment(), "ZRAY_TOKEN": token},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+    assert node.returncode == 0, node.stderr
+    ended.append(re.search(r"session (\S+),", node.stdout)[1])
+    port = int(re.search(r"http://127\.0\.0\.1:(\d+)/metrics", node.stdout)[1])
+    assert "zray_node_workers" in text_at(port)
+    (own,) = [fact for fact in statuses().values() if fact["session"] == ended[-1]]
+    drained = command("drain", own["node_id"], timeout_s=60)
+    assert drained.returncode == 0, drained.stderr
+    until(lambda: not listens(port))

@@ -1,6 +1,7 @@
 """Process of the metrics endpoint that init(_metrics_export_port=) or `zray start` has started.
 
-It ends with the process that has started it, or with the session (zray/api/metrics_endpoint.py).
+It ends with the process that has started it, or with the session (zray/api/metrics_endpoint.py); and when its node is
+drained, because a node does not leave before its programs.
 """
 
 from __future__ import annotations
@@ -12,17 +13,22 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 from setproctitle import setproctitle
 
 from ..api import metrics_endpoint, sessions
+from ..api.cluster_info import ask_for_nodes
 from ..api.dashboards import become_program
 from ..exceptions import ZrayError
 from .prometheus import TOKEN_VARIABLE, Endpoint, collected, text_of
 from .session_end import end_descriptor
 
 __all__: list[str] = []  # run by name
+
+# Seconds between two looks whether the node is drained.
+LOOK_SECONDS = 2.0
 
 
 def main() -> None:
@@ -52,9 +58,17 @@ def main() -> None:
 
 
 def _watch(descriptors: list[int], endpoint: Endpoint) -> None:
-    """End the endpoint with the first of these processes."""
-    select.select(descriptors, [], [])
+    """End the endpoint with the first of these processes, or when the node is drained."""
+    while not select.select(descriptors, [], [], LOOK_SECONDS)[0] and not _is_drained():
+        pass
     endpoint.server.shutdown()
+
+
+def _is_drained() -> bool:
+    own = sessions.require_runtime().node_id.hex()
+    with suppress(ZrayError):
+        return any(node.is_draining for node in ask_for_nodes() if node.node.partition("/")[0] == own)
+    return False  # the head does not answer now
 
 
 def _leave(number: int, frame: Any) -> None:
