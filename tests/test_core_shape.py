@@ -70,7 +70,7 @@ ADDED = {
     "futures of tasks that workers hold ahead": {"code lines": 30, "statements": 27},
     "generators of processes that end in order": {"code lines": 8, "statements": 8},
     "waits at nodes in event records": {"files": 1, "code lines": 181, "statements": 144, "lines of imports": 16},
-    "hung calls of actors": {"code lines": 47, "statements": 40, "lines of imports": 3},
+    "hung calls of actors": {"code lines": 47, "statements": 41, "lines of imports": 3},
 }
 for added in ADDED.values():
     MOST.update({name: MOST[name] + count for name, count in added.items()})

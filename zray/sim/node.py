@@ -38,6 +38,8 @@ from ..roles.work_effects import (
     InterruptWorker,
     MemoryUse,
     ReadEvents,
+    RecordFetch,
+    RecordWait,
     StopWorkers,
     WatchMemory,
     WriteLine,
@@ -346,6 +348,15 @@ class Node:
             if connection.ends[self.name].link.hold(bool(self.holders)):
                 connection.send(self.name, [Ack()])
 
+    def _check_wait(self, role: Role, effect: RecordWait) -> None:
+        """Check the times of a recorded wait; nothing is kept."""
+        first, last = sorted((effect.begin, effect.last_begin))
+        assert 0 < first <= last <= effect.end and effect.count > 0, effect
+
+    def _check_fetch(self, role: Role, effect: RecordFetch) -> None:
+        """Check the times of a recorded fetch; nothing is kept."""
+        assert 0 < effect.begin < effect.end and effect.size >= 0, effect
+
     def _stop_workers(self, role: Role, effect: StopWorkers) -> None:
         """Let workers continue, like a suspended node's: the worse case."""
 
@@ -457,6 +468,8 @@ PERFORM: dict[type, Any] = {
     HoldBack: Node._hold_processes,
     WatchMemory: Node._watch_memory,
     WriteLine: lambda self, role, effect: None,
+    RecordWait: Node._check_wait,
+    RecordFetch: Node._check_fetch,
     ReadEvents: lambda self, role, effect: self.arrive("host", role.address, EventsRead(effect.request, [])),
     StopWorkers: Node._stop_workers,
     HearAgain: Node._hear_again,

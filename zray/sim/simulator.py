@@ -113,6 +113,7 @@ class Simulator:
             is_outside=name == GUEST,
             spill_above=options.spill_above,
         )
+        node.scheduler.stages.is_on = True
         if options.spill_above is not None:
             node.scheduler.load.store_bytes = options.capacity
         node.add_role(node.scheduler)
