@@ -16,6 +16,8 @@ from zray.api.record_file import FrameWriter
 from zray.api.run_records import RunRecord, read_run
 from zray.ids import children_prefix, root_task_id
 from zray.store.event_ring import PUT_BIT, Event, Kind, Need, Outcome, RingContent
+from zray.util.placement_group import placement_group
+from zray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from zray.util.whatif.prediction import Model, Shape
 from zray.util.whatif.program import Pause
 from zray.wire import scheduling
@@ -233,6 +235,15 @@ def test_ref_in_a_list_and_ref_in_a_result_reach_those_who_wait_for_them():
     assert model.predict(Shape(speed=2.0)).makespan == pytest.approx(1.5, rel=0.05)
 
 
+def test_failed_and_repeated_runs_are_counted():
+    made = loop(4)
+    made.run(child(4), 4.0, 1.0, outcome=Outcome.FAILED)
+    assert made.model().notes() == [
+        "Failed runs: 1.  Predicted ones take as long, and do not fail.",
+        "Repeated runs: 1.  The last run of each task counts, and predicted ones run once.",
+    ]
+
+
 def test_record_without_what_waits_were_for_is_predicted():
     made = loop(4)
     made.events[1] = [event._replace(needs=(), wanted=0) for event in made.events[1]]
@@ -322,6 +333,36 @@ class Model_:
     def step(self, value):
         threading.Event().wait(0.05)
         return value
+
+
+@zray.remote
+def chunks(count):
+    yield from range(count)
+
+
+@zray.remote(num_cpus=0)
+class Source:
+    def lines(self):
+        yield "line"
+
+
+def test_what_is_not_modelled_is_said_in_one_line_with_the_functions(tmp_path):
+    with zray.init(num_cpus=2, record=tmp_path / "run.zrec"):
+        group = placement_group([{"CPU": 1}])
+        strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
+        assert zray.get(list(chunks.remote(3))) == [0, 1, 2]
+        assert zray.get(list(Source.options(scheduling_strategy=strategy).remote().lines.remote())) == ["line"]
+        zray.get(nothing.options(scheduling_strategy=strategy).remote())
+        zray.get(nothing.options(name="spread", scheduling_strategy="SPREAD").remote())
+    done = call(tmp_path / "run.zrec")
+    notes = [line for line in done.output.splitlines() if line.startswith("Note: ")]
+    assert notes == [
+        "Note: Not modelled: items of streaming generators, which come together at the end (chunks, Source.lines); "
+        "places of placement groups (Source, nothing); node affinity, labels and SPREAD (spread).  Predictions leave "
+        "out what that changes."
+    ]
+    by_name = {task.name: task.request for task in Model(read_run(tmp_path / "run.zrec")).program.tasks}
+    assert by_name["chunks"] == {"CPU": 10_000} and by_name["nothing"] == by_name["Source"] == {"CPU": 0}
 
 
 @pytest.fixture(scope="module")

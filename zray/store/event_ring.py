@@ -13,7 +13,7 @@ and its serial number.  Pages are reserved before they are written: a
 full machine ends the recording, not the process.  Readers of an older version leave out kinds that they do not know.
 
 The name of a function may be followed by a zero byte and what its runs request, as "CPU:20000,GPU:5000", in units of
-wire/task_spec.py.  Without it, a task requests one CPU.
+wire/task_spec.py.  Without it, a task requests one CPU.  Marks of runs stand there too, as "CPU:10000,streams".
 
 The ring of a node's process has the waits of tasks at the node, and the ways of values to it (Kind.STAGE, Kind.FETCH).
 """
@@ -82,6 +82,8 @@ DEPENDENCIES_MAX = NEEDS_MAX = 64
 # Objects of a wait that are looked at one by one; of more, the first and the last one stand for what is between them.
 LOOKS_MAX = 256
 REQUEST_MARK = "\0"  # between a name and a request
+# Marks of a run: it yields items one by one; it is in a placement group; its options say where it runs.
+STREAMS, GROUPED, PLACED = "streams", "group", "place"
 # Places of objects among those of their task: numbers of returns from 1 on, and of puts, with this bit.
 PUT_BIT, NUMBER_MAX = 0x8000, 0x7FFF
 

@@ -12,11 +12,23 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ...ids import PARENT_HASH_BYTES, SALT_BYTES, TASK_ID_BYTES, counter_of
-from ...store.event_ring import NAME_BYTES_MAX, REQUEST_MARK, WHOLE, EventRing, Kind, Outcome, place_of
+from ...store.event_ring import (
+    GROUPED,
+    NAME_BYTES_MAX,
+    PLACED,
+    REQUEST_MARK,
+    STREAMS,
+    WHOLE,
+    EventRing,
+    Kind,
+    Outcome,
+    place_of,
+)
 from ...wire.task_spec import DEFAULT_OPTIONS, parse_options
 
 if TYPE_CHECKING:
-    from ...wire.task_spec import TaskSpec
+    from ...wire.task_spec import ActorOptions, TaskSpec
+    from ...wire.where import Where
 
 VARIABLE = "ZRAY_EVENTS"
 # Numbers of names of functions and methods, by their ids and options; emptied if each call has new ones.
@@ -95,17 +107,18 @@ class EventLog:
         stored: float,
         error: BaseException | None = None,
         lane: int = 0,
-        request: Mapping[str, int] | None = None,
+        actor: ActorOptions | None = None,
     ) -> None:
         """Record a run: when it began, had its arguments (0.0: never), had run, and had stored its results.
 
-        request: resources of an actor, with its constructor.
+        actor: the options of an actor, with its constructor.
         """
         key = spec.function_id + spec.options
-        if request is None:
+        if actor is None:
             name = (self.facts.get(key) or self._facts_of(key, spec)) & _NAME_BITS
         else:
-            name = self.ring.number_of(_with_request(self.name_of(spec) if self.name_of is not None else "", request))
+            called = self.name_of(spec) if self.name_of is not None else ""
+            name = self.ring.number_of(_with_request(called, actor.resources, _marks(actor.where)))
         failed, outcome = 0, Outcome.FINISHED
         if error is not None:
             failed, outcome = self.ring.number_of(type(error).__name__), _outcome_of(error)
@@ -118,8 +131,11 @@ class EventLog:
         kind = Kind.TASK if spec.function_id else Kind.CALL
         name = self.name_of(spec) if self.name_of is not None else ""
         options = parse_options(spec.options)
-        if kind == Kind.TASK and options.resources != DEFAULT_OPTIONS.resources:
-            name = _with_request(name, options.resources)
+        marks = _marks(options.where, streams=options.is_generator)
+        if kind == Kind.TASK and (marks or options.resources != DEFAULT_OPTIONS.resources):
+            name = _with_request(name, options.resources, marks)
+        elif marks:
+            name = _with_request(name, None, marks)
         if len(self.facts) >= NAMES_MAX:
             self.facts.clear()
         facts = self.facts[key] = self.ring.number_of(name) | kind << 32
@@ -161,9 +177,16 @@ class EventLog:
             self.add(Kind.SUBMIT, first, now, float(count), now, now, 0)
 
 
-def _with_request(name: str, request: Mapping[str, int]) -> str:
-    """The name of a function with the resources that its runs request, in the length of a name."""
-    words = REQUEST_MARK + (",".join(f"{key}:{amount}" for key, amount in sorted(request.items())) or "CPU:0")
+def _marks(where: Where | None, *, streams: bool = False) -> list[str]:
+    """Return the marks of runs with such options."""
+    placed = [] if where is None else [GROUPED if where.group else PLACED]
+    return [STREAMS, *placed] if streams else placed
+
+
+def _with_request(name: str, request: Mapping[str, int] | None, marks: list[str]) -> str:
+    """The name of a function with the resources that its runs request, and marks, in the length of a name."""
+    amounts = [f"{key}:{amount}" for key, amount in sorted(request.items())] or ["CPU:0"] if request is not None else []
+    words = REQUEST_MARK + ",".join([*amounts, *marks])
     room = NAME_BYTES_MAX - len(words.encode())
     return name.encode()[:room].decode("utf-8", "ignore") + words if room > 0 else name
 

@@ -198,8 +198,8 @@ class ActorHost(Instance):
     def _constructed(self, began: float, error: BaseException | None = None) -> None:
         if self.worker.events is not None:
             end = time.perf_counter()
-            request = self.options.resources
-            self.worker.events.ran(Kind.CONSTRUCTOR, self.order.spec, began, 0.0, end, end, error, request=request)
+            spec, options = self.order.spec, self.options
+            self.worker.events.ran(Kind.CONSTRUCTOR, spec, began, 0.0, end, end, error, actor=options)
         if error is not None and not self.is_restored:
             keep(self.worker, self.order.spec, self.options.class_name, error, kind="constructor")
 

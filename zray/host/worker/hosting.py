@@ -258,9 +258,9 @@ class Hosting:
     ) -> None:
         """Record the run of a call, or of a constructor."""
         end = time.perf_counter()
-        kind, request = (Kind.CONSTRUCTOR, guest.options.resources) if spec is guest.spec else (Kind.CALL, None)
+        kind, actor = (Kind.CONSTRUCTOR, guest.options) if spec is guest.spec else (Kind.CALL, None)
         assert self.worker.events is not None
-        self.worker.events.ran(kind, spec, began, read, end, end, error, lane, request)
+        self.worker.events.ran(kind, spec, began, read, end, end, error, lane, actor)
 
     def send_soon(self, *, is_last: bool) -> None:
         """Send results at once if nothing else runs here, or if they have waited long enough."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ...api.run_records import RunRecord
 from ...sim.machines import Machines, PredictedWorld
-from ...store.event_ring import Kind, Outcome
+from ...store.event_ring import GROUPED, PLACED, STREAMS, Kind, Outcome
 from ...wire.task_spec import RESOURCE_UNIT
 from ..report.critical_path import PROGRAM_CODE, RUN, Path, critical_path
 from ..report.findings import text_of
@@ -31,6 +31,13 @@ PATIENCE_SECONDS = 3_600.0
 GAIN_MIN = 0.05
 # Twice as fast cores make all code faster; another resource that saves nearly as much is named in their place.
 CORES_SHARE = 0.8
+# What the marks of runs mean, for the user.
+NOT_MODELLED = {
+    STREAMS: "items of streaming generators, which come together at the end",
+    GROUPED: "places of placement groups",
+    PLACED: "node affinity, labels and SPREAD",
+}
+NAMES_MAX = 3  # of functions that are named for each
 FAST_LINE, LATENCY = 1.25e9, 1e-4  # of a network that nothing is known of: 10 Gbit/s, 0.1 ms
 
 
@@ -136,9 +143,25 @@ class Model:
             found.append("Records are missing: processes wrote faster than they were read, or did not answer.")
         if self.program.left_out:
             found.append(f"{self.program.left_out:,} tasks are left out: the record lacks what has submitted them.")
+        if absent := self._not_modelled():
+            found.append(f"Not modelled: {'; '.join(absent)}.  Predictions leave out what that changes.")
         if count := sum(run.outcome == Outcome.FAILED for run in self.recorded.runs):
             found.append(f"Failed runs: {count:,}.  Predicted ones take as long, and do not fail.")
+        if count := len(self.recorded.runs) - len(self.recorded.places):
+            found.append(f"Repeated runs: {count:,}.  The last run of each task counts, and predicted ones run once.")
         return found
+
+    def _not_modelled(self) -> list[str]:
+        """Return what runs of the record have that predictions do not, each with names of functions."""
+        names: dict[str, dict[str, None]] = {mark: {} for mark in NOT_MODELLED}
+        for run in self.recorded.runs:
+            for mark in set(run.request.split(",")) & NOT_MODELLED.keys() if run.request else ():
+                names[mark][run.name] = None
+        return [
+            f"{NOT_MODELLED[mark]} ({', '.join([*known][:NAMES_MAX])}{', ...' * (len(known) > NAMES_MAX)})"
+            for mark, known in names.items()
+            if known
+        ]
 
     def predict(self, shape: Shape) -> Prediction:
         """Run the program on other machines, in the simulator.
