@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import zray
-from tests.gates import Tally
+from tests.gates import Tally, until
 from tests.scripts import run_script
 from zray.api.actor_class import ActorClass
 from zray.api.remote_function import RemoteFunction
 from zray.cluster_utils import Cluster
 from zray.testing import FaultMissing, delay, faults, kill_node, kill_worker, lose_object
+from zray.util.state import list_objects
 
 PLAIN = RemoteFunction.remote, ActorClass.remote
 
@@ -77,6 +78,17 @@ def visit(tally):
 @zray.remote
 def large():
     return np.ones(100_000)
+
+
+@zray.remote
+def counted(tally, *values):
+    tally.visit()
+    return np.ones(100_000)
+
+
+@zray.remote
+def first_of(values):
+    return float(values[0])
 
 
 @pytest.fixture
@@ -179,11 +191,77 @@ class TestInASession:
             pass
         assert (RemoteFunction.remote, ActorClass.remote) == PLAIN
 
-    def test_values_that_no_killable_node_holds_are_refused(self):
+    def test_values_that_no_node_holds_and_nodes_that_cannot_be_killed_are_refused(self):
         with pytest.raises(NotImplementedError, match="100 KiB"), faults(lose_object(square.remote(1))):
             pass
         with pytest.raises(NotImplementedError, match="kills only nodes"), faults(kill_node(holding=large.remote())):
             pass
+
+    @pytest.mark.parametrize("is_read", [False, True], ids=["never read", "in use"])
+    def test_lost_value_is_made_again_in_each_run(self, tally, is_read):
+        ref = counted.remote(tally)
+        array = zray.get(ref) if is_read else None
+        for run in range(2, 4):
+            with faults(lose_object(ref)) as injected:
+                assert zray.get(ref).sum() == 100_000
+            assert tally.count() == run
+            [happened] = injected.happened
+            assert happened.fault == f"lose_object({ref.hex()})" and len(happened.node_id) == 16
+        assert array is None or array.sum() == 100_000
+
+    def test_lost_value_is_made_again_for_a_task_and_after_its_own_argument(self, tally):
+        maker = counted.remote(tally)
+        ref = counted.remote(tally, maker)
+        zray.wait([ref])
+        with faults(lose_object(maker), lose_object(ref)):
+            assert zray.get(first_of.remote(ref)) == 1.0
+        assert tally.count() == 4
+
+    def test_actor_that_has_read_the_value_hears_of_the_loss(self, tally):
+        @zray.remote
+        class Reader:
+            def keep(self, refs):
+                self.ref = refs[0]
+                self.array = zray.get(self.ref)
+
+            def read(self):
+                return float(zray.get(self.ref).sum() + self.array.sum())
+
+        ref, reader = counted.remote(tally), Reader.remote()
+        zray.get(reader.keep.remote([ref]))
+        with faults(lose_object(ref)):
+            assert zray.get(reader.read.remote()) == 200_000
+        assert tally.count() == 2
+
+    @pytest.mark.parametrize("how", ["put", "without retries"])
+    def test_lost_value_that_nothing_makes_again_is_an_error_in_each_run(self, how):
+        for _ in range(2):
+            ref = zray.put(np.ones(100_000)) if how == "put" else large.options(max_retries=0).remote()
+            with faults(lose_object(ref)), pytest.raises(zray.exceptions.ObjectLostError):
+                zray.get(ref)
+            with pytest.raises(zray.exceptions.ObjectLostError):
+                zray.get(first_of.remote(ref))
+
+    def test_value_inside_of_another_one_is_lost_alone(self, tally):
+        outer = zray.put([counted.remote(tally), np.zeros(100_000)])
+        with faults(lose_object(zray.get(outer)[0])):
+            assert zray.get(zray.get(outer)[0]).sum() == 100_000
+        assert tally.count() == 2
+
+    def test_value_that_a_task_takes_stays_and_the_fault_says_so(self, gate):
+        @zray.remote
+        def take(array):
+            gate.wait()
+            return float(array[0])
+
+        ref = large.remote()
+        taken = take.remote(ref)
+        with pytest.raises(NotImplementedError, match="keeps the value, since a task"), faults(lose_object(ref)):
+            pass
+        gate.open()
+        assert zray.get(taken) == 1.0
+        with faults(lose_object(ref)):
+            assert zray.get(ref).sum() == 100_000
 
 
 @pytest.mark.parametrize(
@@ -208,7 +286,7 @@ def test_wrong_arguments_are_refused(call, error):
 def test_local_mode_is_refused(tmp_path):
     program = """
     import zray
-    from zray.testing import faults, kill_worker
+    from zray.testing import faults, kill_worker, lose_object
 
     zray.init(local_mode=True)
 
@@ -221,9 +299,15 @@ def test_local_mode_is_refused(tmp_path):
             zray.get(work.remote())
     except NotImplementedError as error:
         print(error)
+    try:
+        with faults(lose_object(work.remote())):
+            pass
+    except NotImplementedError as error:
+        print(error)
     """
     done = run_script(tmp_path, program)
     assert "needs worker processes, which local mode does not have" in done.stdout, done.stderr
+    assert "needs nodes, which local mode does not have" in done.stdout
 
 
 def test_value_whose_nodes_have_died_is_made_again():
@@ -237,11 +321,48 @@ def test_value_whose_nodes_have_died_is_made_again():
             with faults(kill_node(holding=ref)) as killed:
                 assert zray.get(square.remote(3)) == 9
             again = large.remote()
-            with faults(lose_object(again), kill_worker(of="square", on_call=2)) as lost:
+            with faults(kill_node(holding=again), kill_worker(of="square", on_call=2)) as twice:
                 assert zray.get(again).sum() == 100_000
                 assert zray.get([square.remote(number) for number in range(3)]) == [0, 1, 4]
             assert zray.get(ref).sum() == 100_000
-            with pytest.raises(NotImplementedError, match="kills only nodes"), faults(lose_object(again)):
+            with pytest.raises(NotImplementedError, match="kills only nodes"), faults(kill_node(holding=again)):
                 pass
-            dead = {each.node_id for each in (*killed.happened, *lost.happened) if each.call == 0}
+            dead = {each.node_id for each in (*killed.happened, *twice.happened) if each.call == 0}
             assert len(dead) == 2 and dead < {node.node_id for node in nodes} and len(cluster.worker_nodes) == 1
+
+
+def test_value_is_lost_on_all_nodes_of_a_cluster_and_made_again(tally):
+    if zray.is_initialized():
+        zray.shutdown()
+    with Cluster(initialize_head=True, head_node_args={"num_cpus": 0}) as cluster:
+        nodes = [cluster.add_node(num_cpus=1, resources={f"node{number}": 1}) for number in range(2)]
+        cluster.wait_for_nodes()
+        with zray.init(address=cluster.address):
+            for run in range(1, 3):
+                ref = counted.remote(tally)
+                there = [first_of.options(resources={f"node{number}": 1}).remote(ref) for number in range(2)]
+                assert zray.get(there) == [1.0, 1.0] and zray.get(ref).sum() == 100_000
+                with faults(lose_object(ref)) as injected:
+                    assert zray.get(ref).sum() == 100_000
+                assert tally.count() == 2 * run and len(injected.happened) == 3
+                assert {node.node_id for node in nodes} < {each.node_id for each in injected.happened}
+            ref = zray.put(np.ones(100_000))
+            assert zray.get(first_of.options(resources={"node0": 1}).remote(ref)) == 1.0
+            with faults(lose_object(ref)), pytest.raises(zray.exceptions.ObjectLostError):
+                zray.get(ref)
+            assert len(cluster.worker_nodes) == 2
+
+
+def test_value_on_disk_is_lost_and_made_again(start, tally):
+    start(num_cpus=1, object_store_memory=4_000_000)
+    refs = [counted.remote(tally) for _ in range(8)]
+    zray.wait(refs, num_returns=8, fetch_local=False)
+
+    def on_disk():
+        rows = list_objects(filters=[("state", "=", "DISK")])
+        return [ref for ref in refs if ref.hex() in {row["object_id"] for row in rows}]
+
+    ref = until(on_disk)[0]
+    with faults(lose_object(ref)):
+        assert zray.get(ref).sum() == 100_000
+    assert tally.count() == 9

@@ -9,6 +9,7 @@ from ..exceptions import is_error_value
 from ..object_ref import ObjectRef
 from ..options.remote_options import check_flag
 from ..wire.limits import portions
+from ..wire.listing import ListWork, ObjectFact, WorkListed
 from ..wire.objects import FreeValues, ValuesFreed
 from .sessions import require_runtime
 
@@ -50,6 +51,24 @@ def free(object_refs: ObjectRef[Any] | Sequence[ObjectRef[Any]], local_only: boo
             client.say(FreeValues(portion))
             client.on_values_freed(ValuesFreed([object_id for object_id in portion if _is_here(client, object_id)]))
         runtime.send_buffered()
+
+
+def lose(ref: ObjectRef[Any]) -> list[ObjectFact]:
+    """Have the object stores of all nodes lose a value, for tests of programs.  Returns the copies that have stayed.
+
+    The value is made again when it is needed, or is an ObjectLostError.
+    """
+    runtime = require_runtime([ref])
+    runtime.refuse_in_the_middle()
+    client = runtime.client
+
+    def question(request: int) -> ListWork:
+        # In the same frame: each node looks at its copy before the value can be made again.
+        client.say(FreeValues([ref.id], are_lost=True))
+        return ListWork(request, are_objects=True)
+
+    found: WorkListed = runtime.ask(question)
+    return [fact for fact in found.objects if fact.object_id == ref.id and fact.state in ("MEMORY", "DISK")]
 
 
 def _is_here(client: Client, object_id: bytes) -> bool:

@@ -431,13 +431,19 @@ class Client:
 
     @on(objects.ValuesFreed)
     def on_values_freed(self, message: objects.ValuesFreed) -> None:
-        """ValuesFreed: an error replaces the values, also if freed by the process itself."""
+        """ValuesFreed: an error replaces the values, also if freed by the process itself; lost ones are forgotten."""
         self.arrivals += 1
         for object_id in message.object_ids:
             known = self.held.get(object_id)
             if known is not None:
                 if type(self.values.get(known)) is task_spec.StoredValue:
                     self.place_unused(known)
+                if message.are_lost:
+                    self.values.pop(known, None)
+                    self.asked.discard(known)
+                    self.located.discard(known)
+                    self.borrowed.add(known)
+                    continue
                 self.values[known] = objects.error_of_freed(known)
                 if self.on_ready is not None:
                     self.on_ready(known)

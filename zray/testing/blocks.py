@@ -32,7 +32,7 @@ class faults:  # noqa: N801  # called like a function
     Raises:
         TypeError: an argument is no fault.
         RuntimeError: another block is open.
-        NotImplementedError: the session is in local mode, or the nodes of a value cannot be killed.
+        NotImplementedError: the session is in local mode, or a value cannot be lost.
         FaultMissing: at the end of the block.
     """
 
@@ -56,9 +56,9 @@ class faults:  # noqa: N801  # called like a function
             changed_code.begin(Plan(ledger, tuple(fault for fault in self.faults if fault.of)))
             for fault in self.faults:
                 if fault.ref is not None:
-                    from .nodes import kill_holders
+                    from .nodes import strike
 
-                    kill_holders(fault, ledger)
+                    strike(fault, ledger)
         except BaseException:
             self._end()
             raise

@@ -93,9 +93,9 @@ def kill_node(*, holding: ObjectRef[Any]) -> Fault:
 
 
 def lose_object(ref: ObjectRef[Any]) -> Fault:
-    """Lose all copies of a value, as soon as it is there, by the death of the nodes that hold it.
+    """Have the object stores of all nodes lose a value, as soon as it is there.  No process dies.
 
-    Its task is executed again when the value is needed.
+    Its task is executed again; a value of `put` is an ObjectLostError.
 
     Args:
         ref: as of `kill_node`.

@@ -61,15 +61,22 @@ class FreeValues(Message, tag=routed(58, "driver, worker -> local -> local")):
     """The order to free the values of these objects, whoever has refs on them.
 
     An error takes the place of each value that is at the receiver.  A task's unfinished result stays.
+
+    `are_lost`: a test has the stores lose large values.  Nothing takes their places, so that they are made again.
     """
 
     object_ids: Many[ObjectID]
+    are_lost: bool = False
 
 
 class ValuesFreed(Message, tag=routed(59, "local -> driver, worker")):
-    """The values of these objects are freed.  The process has refs on them."""
+    """The values of these objects are freed.  The process has refs on them.
+
+    `are_lost`: the process asks for them again.
+    """
 
     object_ids: Many[ObjectID]
+    are_lost: bool = False
 
 
 def error_of_freed(object_id: ObjectID) -> bytes:

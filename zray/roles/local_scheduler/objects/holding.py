@@ -11,6 +11,8 @@ Values freed by a program while refs to them exist.
 A freed object stays an object, with an ObjectFreedError as its value.  Refs, lineage and locations at the shard are
 unchanged, so a task that takes the object fails with the error, on any node.  A result not ready yet is left alone.
 The bytes of a large value are freed when no process reads them any more.
+
+A value may also be lost on purpose, for tests of programs: as if its node had lost it, or its file on disk.
 """
 
 from __future__ import annotations
@@ -162,6 +164,34 @@ def _free(node: LocalScheduler, entry: ObjectEntry) -> None:
         node.remote.value_is_here(entry)  # a small one now
 
 
+def _lose(node: LocalScheduler, entry: ObjectEntry) -> bool:
+    """Drop this node's copy of a large value, as a store that has lost the value.  Returns False if the copy stays.
+
+    Whoever reads the copy keeps its bytes.  A value that a task here takes stays, since the task has been told so.
+    """
+    objects, object_id, value = node.objects, entry.object_id, entry.value
+    if type(value) is bytes or not node.spilling.may_be_lost(entry):
+        return False
+    if entry.is_released:
+        node.fetches.is_lost_on_disk(entry)
+        objects.forget_released(entry)
+        return True
+    node.lineage.flush()  # the shard, which has the value made again, hears of all this in order
+    node.remote._share([object_id], 0)
+    node.fetches.is_lost_on_disk(entry)
+    if type(value) is StoredValue:
+        objects.free_place(object_id, value)
+        if object_id in objects.pins:
+            objects.revivable[object_id] = entry.contained
+    else:
+        objects.freed_places.append(object_id)
+    objects.on_disk.pop(object_id, None)
+    objects.forget_value(entry)
+    entry.pushed(None)
+    entry.share().failed()
+    return True
+
+
 class Freeing:
     """Requests of programs to free values, at a node."""
 
@@ -177,14 +207,15 @@ class Freeing:
             entry = node.objects.entries.get(object_id)
             if entry is None or entry.task is not None or is_error_value(entry.value):
                 continue
-            if not entry.is_here:
+            if not entry.is_here or (message.are_lost and not _lose(node, entry)):
                 continue
-            _free(node, entry)
+            if not message.are_lost:
+                _free(node, entry)
             for process in node.objects.processes_that_hold(entry):
                 told.setdefault(process, []).append(object_id)
         for process, object_ids in told.items():
             for portion in portions(object_ids):
-                node.send(process.address, ValuesFreed(portion))
+                node.send(process.address, ValuesFreed(portion, message.are_lost))
         if node.sender in node.processes:
             for peer in node.members.peers:
                 node.send(peer, message)

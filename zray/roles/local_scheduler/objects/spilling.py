@@ -167,6 +167,16 @@ class Spilling:
             return False
         return not (self._is_in_file(entry) or (entry.count and logs_read))
 
+    def may_be_lost(self, entry: ObjectEntry) -> bool:
+        """Return whether nothing on this node relies on the copy: a task or actor that takes it, a log, or a write."""
+        node, object_id = self.node, entry.object_id
+        if object_id in self.writing or object_id in node.remote.unsaid or entry.task is not None or entry.is_lost:
+            return False
+        if not entry.count:
+            return True
+        takers = (*node.tasks.values(), *(actor.creation for actor in node.calls.actors.values()))
+        return not self._logs_read() and not any(object_id in task.spec.deps for task in takers)
+
     def _is_in_file(self, entry: ObjectEntry) -> bool:
         """Return whether the only local copy lies in a file that processes map: spilling would win nothing."""
         is_mapped = type(entry.value) is StoredValue and entry.value.segment > 0
