@@ -1,4 +1,4 @@
-"""`zray replay`: a failed task runs again in this process."""
+"""`zray replay`: a failed task, or a failed call of an actor, runs again in this process."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SHOWN_MAX = 20
 def replay(task: str | None, with_pdb: bool, trust: bool) -> None:
     """Run a failed task again in this process, and say whether it ends the same.  Without TASK: list failed tasks.
 
-    TASK is the id of a task or its beginning, the name of a function, of whose failures the newest is taken, or the
-    path of a file.  The exit status is 0 if the task returns a value now, and 1 if it fails.
+    TASK is the id of a task or its beginning, or the path of a file; or the name of a function, or of a method as
+    Counter.add, of whose failures the newest is taken.  The exit status is 0 if the task returns a value now, else 1.
     """
     if task is None:
         _list()
@@ -38,7 +38,7 @@ def replay(task: str | None, with_pdb: bool, trust: bool) -> None:
         raise click.ClickException(str(error)) from None
     facts = found.facts
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(facts.time))
-    _say(f"{facts.name}, task {facts.task_id}, failed at {when} on {facts.host}: {_error(found)}")
+    _say(f"{facts.name}, {found.noun} {facts.task_id}, failed at {when} on {facts.host}: {_error(found)}")
     _say(f"File: {os.path.abspath(found.path)}")
     if facts.may_be_retried:
         click.echo("Note: this attempt asked for a retry, which may have succeeded.")
@@ -47,6 +47,8 @@ def replay(task: str | None, with_pdb: bool, trust: bool) -> None:
     sys.stdout.flush()
     with found.surroundings():
         ending = found.run()
+        for line in found.notes:
+            _say(f"Note: {line}.")
         _tell(found, ending)
         if with_pdb:
             _debug(ending)
@@ -103,19 +105,20 @@ def _say(text: str, *, is_error: bool = False) -> None:
 
 def _tell(found: Replay, ending: Ending) -> None:
     """Print the traceback, and the verdict."""
+    before = f"It failed before: {_error(found)}"
     if ending.error is None:
-        _say(f"The task returns a value now: {ending.value}\nIt failed before: {_error(found)}")
+        _say(f"The {found.noun} returns a value now: {ending.value}\n{before}")
         return
     from zray.store.errors import traceback_text
 
     _say(traceback_text(ending.error, 0).rstrip(), is_error=True)
     if ending.is_same:
-        click.echo("The task ends the same.")
+        click.echo(f"The {found.noun} ends the same.")
     elif not ending.has_begun:
-        _say(f"The task cannot run here: {ending.error_text}")
+        _say(f"The {found.noun} cannot run here: {ending.error_text}")
     else:
         name = ending.error_type.removeprefix("builtins.")
-        _say(f"The task ends with another error: {name}: {ending.error_text}\nIt failed before: {_error(found)}")
+        _say(f"The {found.noun} ends with another error: {name}: {ending.error_text}\n{before}")
 
 
 def _debug(ending: Ending) -> None:

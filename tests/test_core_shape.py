@@ -71,6 +71,7 @@ ADDED = {
     "generators of processes that end in order": {"code lines": 8, "statements": 8},
     "waits at nodes in event records": {"files": 1, "code lines": 181, "statements": 144, "lines of imports": 16},
     "hung calls of actors": {"code lines": 47, "statements": 41, "lines of imports": 3},
+    "replays of failed calls": {"files": 2, "code lines": 235, "statements": 191, "lines of imports": 19},
     "values that a test has stores lose": {"code lines": 39, "statements": 38},
     "marks of runs in event records": {"code lines": 21, "statements": 9, "lines of imports": 12},
 }

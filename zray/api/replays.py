@@ -1,8 +1,9 @@
-"""Replays: failed tasks that run again in this process, from the files that workers leave (session/replay_files.py)."""
+"""Replays: failed tasks and calls that run again in this process, from the files that workers leave
+(session/replay_files.py).
+"""
 
 from __future__ import annotations
 
-import inspect
 import linecache
 import os
 import re
@@ -10,6 +11,8 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from inspect import isgenerator
 from typing import Any, BinaryIO
 
 from ..exceptions import encode_system_error
@@ -18,6 +21,7 @@ from ..host.session.replay_files import ReplayFacts, described
 from ..ray_names import ray_imports
 from ..version import __version__
 from .log_sessions import log_sessions
+from .replayed_calls import constructed, method_of, settled, words_on
 
 __all__ = ["Ending", "Replay", "replays"]
 
@@ -53,6 +57,7 @@ class Replay:
 
     def __init__(self, path: str, *, trusted: bool = False) -> None:
         self.path = path
+        self.notes: list[str] = []  # on the last run, for the user
         self.file: BinaryIO = open(path, "rb")  # noqa: SIM115  # closed with this object
         status = os.fstat(self.file.fileno())
         is_own = status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -68,26 +73,35 @@ class Replay:
             self.file.close()
             raise ValueError(f"{path} cannot be replayed: {error}.") from None
 
+    @property
+    def noun(self) -> str:
+        """The kind of work, for sentences."""
+        return "call" if self.facts.kind == "method" else "task"
+
     def close(self) -> None:
         """Close the file."""
         self.file.close()
 
     def refuse_absent(self) -> None:
-        """Refuse a file without code.
+        """Refuse a file without code, or without an actor.
 
         Raises:
-            NotImplementedError: the task is a call of an actor.
-            ValueError: code and arguments were too large.
+            ValueError: code and arguments were too large, or the actor could not be pickled.
         """
         facts = self.facts
-        if facts.kind == "method":
-            raise NotImplementedError(
-                f"zray does not replay {facts.name} yet: it is a method of an actor, whose state is not in the file."
-            )
         if facts.left_out:
             raise ValueError(
                 f"{facts.name} cannot be replayed: its code and arguments have more than "
                 f"{replay_files.CONTENT_BYTES_MAX >> 20} MiB, and are not in the file."
+            )
+        if facts.kind != "method":
+            return
+        if facts.actor is None:
+            raise ValueError(f"{facts.name} cannot be replayed: its actor had ended when the file was written.")
+        if not (facts.actor.state or facts.actor.has_creation):
+            raise ValueError(
+                f"{facts.name} cannot be replayed: the state of its actor is not in the file ({facts.actor.reason}), "
+                "nor are the arguments of the constructor, which had refs or large values among them."
             )
 
     @contextmanager
@@ -120,26 +134,26 @@ class Replay:
         from ..store.functions import deserialize_function
         from ..store.values import deserialize
 
-        has_begun = False
+        facts, has_begun = self.facts, False
         try:
-            code, payload, *values = replay_files.read_parts(self.file, self.facts)
-            values, inside = values[: len(self.facts.value_bytes)], values[len(self.facts.value_bytes) :]
-            self._deliver(inside)
+            code, payload, *values = replay_files.read_parts(self.file, facts)
+            refs_at, actor_at = len(facts.value_bytes), len(facts.value_bytes) + len(facts.refs)
+            self._deliver(values[refs_at:actor_at])
             function = deserialize_function(code)
-            args, kwargs = deserialize_arguments(payload, [deserialize(value) for value in values])
+            if facts.actor is not None:
+                function = method_of(facts.actor, function, values[actor_at:], self.notes)
+            elif facts.kind == "constructor":
+                function = partial(constructed, function)
+            args, kwargs = deserialize_arguments(payload, [deserialize(value) for value in values[:refs_at]])
             has_begun = True
-            value = function(*args, **kwargs)
-            if inspect.iscoroutine(value):
-                import asyncio
-
-                value = asyncio.run(_awaited(value))
-            return Ending(self.facts, None, _in_words(self._taken(value)))
+            value = settled(function(*args, **kwargs))
+            return Ending(facts, None, _in_words(self._taken(value)))
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
             trace = error.__traceback__
             error = error.with_traceback(trace.tb_next if trace is not None else None)
-            return Ending(self.facts, error, has_begun=has_begun)
+            return Ending(facts, error, has_begun=has_begun)
 
     def _deliver(self, values: list[bytes]) -> None:
         """Have the values of refs inside of the arguments, or errors in their places."""
@@ -157,7 +171,7 @@ class Replay:
 
         if self.facts.kind == "constructor":
             return value
-        if self.facts.yields or (self.facts.num_returns > 1 and inspect.isgenerator(value)):
+        if self.facts.yields or (self.facts.num_returns > 1 and isgenerator(value)):
             return f"{sum(1 for item in value if serialize(item) is not None)} items"
         serialize(value)
         return value
@@ -180,19 +194,16 @@ class Replay:
             found.append((name, then, str(now) if now is not None else ""))
         lines = [f"{name} {then} there, {now or 'none'} here" for name, then, now in found if then != now]
         if absent := [name for name in facts.env_names if name not in os.environ]:
-            lines.append(f"environment variables of the task that are not set here: {', '.join(absent)}")
+            lines.append(f"environment variables of the {self.noun} that are not set here: {', '.join(absent)}")
         if not os.path.isdir(facts.working_dir):
             lines.append(f"its working folder {facts.working_dir} is not here, so modules are looked for in this one")
         if missing := facts.ref_bytes.count(0):
             refs = "a ref" if missing == 1 else f"{missing} refs"
+            where = "its arguments" if facts.actor is None else "its arguments and of the state"
             lines.append(
-                f"the task had not got the values of {refs} inside of its arguments, so they are not in the file"
+                f"the {self.noun} had not got the values of {refs} inside of {where}, so they are not in the file"
             )
-        return lines
-
-
-async def _awaited(coroutine: Any) -> Any:
-    return await coroutine
+        return [*lines, *(words_on(facts.actor) if facts.actor is not None else ())]
 
 
 def _in_words(value: Any) -> str:

@@ -81,12 +81,12 @@ def find_culprit(value: Any) -> tuple[list[str], Any]:
 
 def failure_of(value: Any) -> BaseException | None:
     """Return why a value cannot be pickled, or None."""
-    from .values import _careful_pickler
+    from .values import careful_pickler
 
     buffers: list[PickleBuffer] = []
     try:
         with collect_refs():
-            _careful_pickler()(io.BytesIO(), 5, buffers.append).dump(value)
+            careful_pickler()(io.BytesIO(), 5, buffers.append).dump(value)
     except Exception as error:
         return error
     return None

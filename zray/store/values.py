@@ -254,7 +254,7 @@ def _serialize_collecting(value: Any) -> layout.Serialized:
         if not data or _needs_care(data):
             ids.clear()
             buffers.clear()
-            trials = MemberTrials(_careful_pickler())
+            trials = MemberTrials(careful_pickler())
             try:
                 data = cloudpickled(value, buffers, trials)
             except SerializationError:
@@ -281,13 +281,13 @@ def cloudpickled(value: Any, buffers: list[PickleBuffer] | None = None, trials: 
     libraries.look_around()
     file = io.BytesIO()
     try:
-        pickler = _careful_pickler()(file, 5, None if buffers is None else buffers.append, trials)
+        pickler = careful_pickler()(file, 5, None if buffers is None else buffers.append, trials)
         pickler.dump(value)
         if pickler.parts is not None and pickler.parts.are_few():
             file, parts = io.BytesIO(), pickler.parts
             if buffers is not None:
                 buffers.clear()
-            pickler = _careful_pickler()(file, 5, None if buffers is None else buffers.append, trials)
+            pickler = careful_pickler()(file, 5, None if buffers is None else buffers.append, trials)
             pickler.parts = parts
             pickler.dump(value)
     except Exception as error:
@@ -301,7 +301,7 @@ def cloudpickled(value: Any, buffers: list[PickleBuffer] | None = None, trials: 
 _pickler: type | None = None
 
 
-def _careful_pickler() -> Any:
+def careful_pickler() -> Any:
     """Return a cloudpickle Pickler that handles registered classes, and keeps arrays' elements out of band."""
     global _pickler
     if _pickler is not None:

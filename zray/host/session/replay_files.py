@@ -1,8 +1,9 @@
-"""Files of failed tasks in the kept logs of a session: all that another run of the task needs (`zray replay`).
+"""Files of failed tasks and calls in the kept logs of a session: all that another run needs (`zray replay`).
 
     replay-KEY-TASK.zray      0600; KEY is of the function and the type of the error, TASK the id
 
     magic, length of the facts, facts as msgpack, code, payload of the arguments, values of refs
+    of a call of an actor too: the state, arguments of the constructor, arguments of earlier calls
 
 The facts can be read without unpickling anything.  Code and values are those that travelled to the worker.
 """
@@ -31,8 +32,46 @@ BYTES_MAX = 256 << 20
 _encode = Encoder().encode
 
 
+class EarlierCall(Struct, omit_defaults=True):
+    """A call of an actor since its checkpoint."""
+
+    name: str
+    method: str
+    task_id: str
+    path: str = ""
+    args_bytes: int = 0
+    value_bytes: list[int] = []
+
+
+class ActorFacts(Struct, omit_defaults=True):
+    """The actor of a failed call: what its file has of it.
+
+    state: the `instance` after the failure, or `attributes` of it; a `checkpoint`; or "".
+    is_before: the checkpoint, or else the constructor, and `earlier` give the state before the call.
+    reason: why the file has no such state.  absent: attributes that it lacks, and why.
+    """
+
+    method: str
+    state: str = ""
+    is_before: bool = False
+    reason: str = ""
+    absent: dict[str, str] = {}
+    running: int = 0  # further calls that ran at the same time
+    state_bytes: int = 0
+    has_creation: bool = False  # the arguments of the constructor
+    creation_bytes: int = 0
+    creation_value_bytes: list[int] = []
+    earlier: list[EarlierCall] = []
+
+    def lengths(self) -> Iterator[int]:
+        """Yield the bytes of each part."""
+        yield from (self.state_bytes, self.creation_bytes, *self.creation_value_bytes)
+        for call in self.earlier:
+            yield from (call.args_bytes, *call.value_bytes)
+
+
 class ReplayFacts(Struct, omit_defaults=True):
-    """Facts on a failed task, beside its code and arguments."""
+    """Facts on a failed task or call, beside its code and arguments."""
 
     kind: str = "task"  # or "constructor", "method"
     task_id: str = ""
@@ -67,6 +106,7 @@ class ReplayFacts(Struct, omit_defaults=True):
     zray: str = ""
     packages: dict[str, str] = {}
     sources: dict[str, str] = {}  # of files whose code travelled by value
+    actor: ActorFacts | None = None  # of a call
 
 
 _decode = Decoder(ReplayFacts).decode
@@ -157,12 +197,13 @@ def read_facts(file: Any) -> ReplayFacts:
 
 
 def read_parts(file: Any, facts: ReplayFacts) -> Iterator[bytes]:
-    """Read code, payload, values of arguments, and values of refs inside of them.
+    """Read code, payload, values of arguments, values of refs inside of them, and the parts of an actor.
 
     Raises:
         ValueError: the file is cut off.
     """
-    for length in (facts.code_bytes, facts.args_bytes, *facts.value_bytes, *facts.ref_bytes):
+    of_actor = facts.actor.lengths() if facts.actor is not None else ()
+    for length in (facts.code_bytes, facts.args_bytes, *facts.value_bytes, *facts.ref_bytes, *of_actor):
         part = file.read(length)
         if len(part) != length:
             raise ValueError("it is cut off")

@@ -51,12 +51,13 @@ Result = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
 class Instance:
     """An actor's instance, and the outcomes of its constructor and of its calls."""
 
-    __slots__ = ("__weakref__", "actor_id", "instance", "is_restored", "methods", "options", "worker")
+    __slots__ = ("__weakref__", "actor_id", "creation", "instance", "is_restored", "methods", "options", "worker")
 
     def __init__(self, worker: Worker, order: StartActor) -> None:
         self.worker = worker
         self.options = order.options
         self.actor_id = order.spec.task_id
+        self.creation = order.spec
         self.is_restored = bool(order.checkpoint)
         self.instance: Any = None
         self.methods: Methods | None = None  # of the instance

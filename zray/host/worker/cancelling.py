@@ -156,6 +156,7 @@ class Cancelling:
         actor = self.worker.actor
         if actor is not None and actor.recovery is not None:
             self.worker.say(CallClosed(spec.task_id, count))
+            actor.recovery.log = None  # a replay would not know where to end it
 
     def ends(self, spec: TaskSpec, *, has_returned: bool) -> None:
         """Forget a task that has ended; if the task caught the exception, its value counts, and its user is told."""

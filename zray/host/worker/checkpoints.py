@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SAVE = ("__zray_save__", "__ray_save__")
 RESTORE = ("__zray_restore__", "__ray_restore__")
+# Calls since the checkpoint that are noted, with so many bytes of arguments in messages at most.
+LOG_MAX, LOG_BYTES_MAX = 1_000, 1 << 20
 
 
 class NotAsBefore(Exception):
@@ -33,6 +35,19 @@ class NotAsBefore(Exception):
 
 def _found(instance: Any, names: tuple[str, ...]) -> Any:
     return next((getattr(instance, name) for name in names if hasattr(instance, name)), None)
+
+
+def restored(cls: Any, state: Any) -> Any:
+    """Return an instance of a class with a state that was saved."""
+    found = _found(cls, RESTORE)
+    if found is None and _found(cls, SAVE) is None:
+        return state
+    instance = cls.__new__(cls)
+    if found is None:
+        instance.__dict__.update(state)
+    else:
+        _found(instance, RESTORE)(state)
+    return instance
 
 
 class Recovery:
@@ -45,21 +60,16 @@ class Recovery:
         self.saved: ObjectRef | None = None  # the last checkpoint put by this process
         self.given: list[ObjectRef] = []  # results of replayed calls, until the node holds them
         self.closed = dict(host.order.closed)  # replayed calls that were cancelled -> items of their generators
+        # Calls since the checkpoint, for the file of a failed one; None: too many, or one was cancelled.
+        self.log: list[TaskSpec] | None = None if self.closed else []
+        self.log_bytes = 0
 
     def restored(self, cls: Any) -> Any:
         """Return the instance as saved."""
         worker = self.host.worker
         ref = worker.another_ref(self.host.order.checkpoint)
         (state,) = worker.get([ref], None, writable=True)  # its arrays are its own, as before
-        found = _found(cls, RESTORE)
-        if found is None and _found(cls, SAVE) is None:
-            return state
-        instance = cls.__new__(cls)
-        if found is None:
-            instance.__dict__.update(state)
-        else:
-            _found(instance, RESTORE)(state)
-        return instance
+        return restored(cls, state)
 
     def run_again(self) -> None:
         """Replay the calls since the checkpoint, in order, and readonly calls for their results.  Other results were
@@ -69,7 +79,8 @@ class Recovery:
         for spec in host.order.calls:
             worker.call = Call(spec)
             host.run_once_more(spec)
-            self.count += not parse_options(spec.options).is_readonly
+            if not parse_options(spec.options).is_readonly:
+                self._note(spec)
         with worker.lock:
             for object_id in dict.fromkeys(object_id for spec in host.order.calls for object_id in spec.deps):
                 if type(worker.executor.arguments.pop(object_id, None)) is StoredValue:
@@ -114,9 +125,18 @@ class Recovery:
         interval = host.options.checkpoint_interval
         if host.exiting or parse_options(spec.options).is_readonly:
             return
-        self.count += 1
+        self._note(spec)
         if interval and self.count - self.saved_at >= interval:
             self._save()
+
+    def _note(self, spec: TaskSpec) -> None:
+        """Count a call that may have changed the state."""
+        self.count += 1
+        if self.log is not None:
+            self.log.append(spec)
+            self.log_bytes += len(spec.args)
+            if len(self.log) > LOG_MAX or self.log_bytes > LOG_BYTES_MAX:
+                self.log = None
 
     def _save(self) -> None:
         """Save the state.  A failure is printed; the calls since the last checkpoint are replayed instead."""
@@ -135,5 +155,5 @@ class Recovery:
         with worker.lock:
             worker.client.put(object_id, stored, serialized.contained)
             worker.client.say(ActorSaved(host.actor_id, object_id, self.count))
-        self.saved, self.saved_at = ObjectRef(object_id), self.count
+        self.saved, self.saved_at, self.log, self.log_bytes = ObjectRef(object_id), self.count, [], 0
         worker.flush()

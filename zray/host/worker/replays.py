@@ -1,7 +1,7 @@
-"""Replay files of failed tasks, written by the worker at the failure (session/replay_files.py).
+"""Replay files of failed tasks and calls, written by the worker at the failure (session/replay_files.py).
 
-Tasks that succeed never come here.  The first failure of each function and type of error in a session is written.
-Further ones are written as long as writing takes a fiftieth of the process's time, and at most five a second.
+Tasks and calls that succeed never come here.  The first failure of each function and type of error in a session is
+written.  Further ones are written as long as writing takes a fiftieth of the process's time, and at most five a second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import xxhash
@@ -26,6 +25,7 @@ from ...version import __version__
 from ...wire.task_spec import DEFAULT_OPTIONS, RESOURCE_UNIT, StoredValue, TaskOptions, TaskSpec, parse_options
 from ..session import replay_files
 from ..session.replay_files import ReplayFacts, described
+from .actor_states import Capture, bytes_of
 
 if TYPE_CHECKING:
     from .main import Worker
@@ -162,10 +162,10 @@ def _sources(error: BaseException) -> Iterator[tuple[str, str]]:
 
 def _content(worker: Worker, spec: TaskSpec, facts: ReplayFacts) -> list[Any]:
     """Return code, payload and values, noted in the facts; nothing if they are too large, or are not all."""
-    if facts.kind == "method":
-        return []  # its actor's state is not here
-    options = parse_options(spec.options)
-    code = worker.executor.functions[spec.function_id].code
+    options, actor, parts, capture = parse_options(spec.options), None, list[Any](), None
+    if facts.kind == "method" and (actor := worker.actor.of(spec)) is None:
+        return []  # it has ended meanwhile
+    code = worker.executor.functions[actor.creation.function_id if actor is not None else spec.function_id].code
     values = {object_id: worker.executor.arguments[object_id] for object_id in spec.deps}
     sizes = [_size_of(value) for value in values.values()]
     total = len(code) + len(spec.args) + sum(sizes)
@@ -174,28 +174,24 @@ def _content(worker: Worker, spec: TaskSpec, facts: ReplayFacts) -> list[Any]:
         facts.left_out = max(total, replay_files.CONTENT_BYTES_MAX + 1)
         return []
     facts.code_bytes, facts.args_bytes, facts.value_bytes = len(code), len(spec.args), sizes
-    parts = [code, spec.args, *(_bytes_of(worker, object_id, value) for object_id, value in values.items())]
+    parts += [code, spec.args, *(bytes_of(worker, object_id, value) for object_id, value in values.items())]
     files = {parcel.object_id for parcel in options.environment.parcels}
-    for object_id in (each for each in spec.holds if each not in files):
+    refs = [each for each in spec.holds if each not in files]
+    if actor is not None:
+        capture = Capture(worker, spec, actor, replay_files.CONTENT_BYTES_MAX - total)
+        facts.actor = capture.facts
+        total += sum(capture.facts.lengths())
+        refs = [*dict.fromkeys((*refs, *capture.contained))]
+    for object_id in refs:
         with worker.lock:
             value = worker.client.values.get(object_id, b"")
-            total += _size_of(value)
-            content = _bytes_of(worker, object_id, value) if total <= replay_files.CONTENT_BYTES_MAX else b""
+        total += _size_of(value)
+        content = bytes_of(worker, object_id, value) if total <= replay_files.CONTENT_BYTES_MAX else b""
         facts.refs.append(object_id.hex())
         facts.ref_bytes.append(len(content))
         parts.append(content)
-    return parts
+    return parts if capture is None else [*parts, *capture.parts]
 
 
 def _size_of(value: bytes | StoredValue) -> int:
     return value.size if type(value) is StoredValue else len(value)  # type: ignore[arg-type]
-
-
-def _bytes_of(worker: Worker, object_id: bytes, value: bytes | StoredValue) -> Any:
-    """Return the bytes of a value that this process has."""
-    if type(value) is not StoredValue:
-        return value
-    with worker.lock:
-        worker.client.read_begins(object_id)
-    unread = partial(worker.unread.append, object_id)
-    return memoryview(worker.arena.read(value.segment, value.offset, value.size, unread, ""))
