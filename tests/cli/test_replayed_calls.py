@@ -176,6 +176,17 @@ class Saved:
     def refuse(self):
         raise OSError(f"{self.values.pop()} of {len(self.values) + 1}")
 
+@ray.remote(max_restarts=1, checkpoint_interval=0)
+class Long:
+    def __init__(self):
+        self.count = 0
+
+    def add(self):
+        self.count += 1
+
+    def fail(self):
+        raise ValueError(self.count)
+
 @ray.remote
 class Caller:
     def __init__(self, other):
@@ -244,6 +255,9 @@ fails(saved.look.remote())
 fails(saved.pop.remote())
 ray.get(saved.die_once.remote(sys.argv[1] + "-died"))
 fails(saved.refuse.remote())
+long = Long.remote()
+ray.get([long.add.remote() for _ in range(2_100)])
+fails(long.fail.remote())
 caller = Caller.remote(account)
 fails(caller.ask.remote())
 fails(caller.fail.remote())
@@ -367,6 +381,12 @@ def test_recoverable_actor_has_its_state_before_the_call(ended):
     assert "calls before it that raise now, and may have raised then: Saved.pop (ValueError: " in done.stdout
 
 
+def test_recoverable_actor_with_a_long_log_has_its_state_after_the_failure(ended):
+    ends_the_same(
+        "Long.fail", AFTER, "(that before it is not in the file: the log of its calls since the checkpoint is"
+    )
+
+
 def test_file_is_of_the_last_attempt_and_none_is_left_where_it_is_off(ended):
     found = facts(ended)
     assert found["Retried.again"].error_text == "attempt 3" and "Quiet.fail" not in found
@@ -393,4 +413,4 @@ def test_debugger_shows_the_actor_at_the_error(ended):
 
 def test_failed_calls_are_listed(ended):
     listed = zray("replay").stdout
-    assert "Account.withdraw" in listed and "ValueError: -33 left" in listed
+    assert "Caller.fail" in listed and "KeyError: 'alone'" in listed  # of the newest

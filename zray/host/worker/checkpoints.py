@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 SAVE = ("__zray_save__", "__ray_save__")
 RESTORE = ("__zray_restore__", "__ray_restore__")
-# Calls since the checkpoint that are noted, with so many bytes of arguments in messages at most.
-LOG_MAX, LOG_BYTES_MAX = 1_000, 1 << 20
+# Calls since the checkpoint are noted as long as they take so many bytes; a call takes those of its arguments too.
+LOG_BYTES_MAX, SPEC_BYTES = 2 << 20, 1 << 10
 
 
 class NotAsBefore(Exception):
@@ -132,10 +132,10 @@ class Recovery:
     def _note(self, spec: TaskSpec) -> None:
         """Count a call that may have changed the state."""
         self.count += 1
-        if self.log is not None:
-            self.log.append(spec)
-            self.log_bytes += len(spec.args)
-            if len(self.log) > LOG_MAX or self.log_bytes > LOG_BYTES_MAX:
+        if (log := self.log) is not None:
+            log.append(spec)
+            self.log_bytes += len(spec.args) + SPEC_BYTES
+            if self.log_bytes > LOG_BYTES_MAX:
                 self.log = None
 
     def _save(self) -> None:
