@@ -350,8 +350,8 @@ class Node:
 
     def _check_wait(self, role: Role, effect: RecordWait) -> None:
         """Check the times of a recorded wait; nothing is kept."""
-        first, last = sorted((effect.begin, effect.last_begin))
-        assert 0 < first <= last <= effect.end and effect.count > 0, effect
+        first, last = sorted((effect.begin, effect.last_begin))  # a prediction begins at 0
+        assert 0 <= first <= last <= effect.end and effect.count > 0, effect
 
     def _check_fetch(self, role: Role, effect: RecordFetch) -> None:
         """Check the times of a recorded fetch; nothing is kept."""
