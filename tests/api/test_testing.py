@@ -325,7 +325,8 @@ def test_value_whose_nodes_have_died_is_made_again():
                 assert zray.get(again).sum() == 100_000
                 assert zray.get([square.remote(number) for number in range(3)]) == [0, 1, 4]
             assert zray.get(ref).sum() == 100_000
-            with pytest.raises(NotImplementedError, match="kills only nodes"), faults(kill_node(holding=again)):
+            own = zray.put(np.zeros(100_000))  # held by the head
+            with pytest.raises(NotImplementedError, match="kills only nodes"), faults(kill_node(holding=own)):
                 pass
             dead = {each.node_id for each in (*killed.happened, *twice.happened) if each.call == 0}
             assert len(dead) == 2 and dead < {node.node_id for node in nodes} and len(cluster.worker_nodes) == 1
@@ -353,16 +354,16 @@ def test_value_is_lost_on_all_nodes_of_a_cluster_and_made_again(tally):
             assert len(cluster.worker_nodes) == 2
 
 
-def test_value_on_disk_is_lost_and_made_again(start, tally):
+def test_value_on_disk_is_lost_and_made_again(on_disk, start, tally):
     start(num_cpus=1, object_store_memory=4_000_000)
     refs = [counted.remote(tally) for _ in range(8)]
     zray.wait(refs, num_returns=8, fetch_local=False)
 
-    def on_disk():
+    def spilled():
         rows = list_objects(filters=[("state", "=", "DISK")])
         return [ref for ref in refs if ref.hex() in {row["object_id"] for row in rows}]
 
-    ref = until(on_disk)[0]
+    ref = until(spilled)[0]
     with faults(lose_object(ref)):
         assert zray.get(ref).sum() == 100_000
     assert tally.count() == 9
