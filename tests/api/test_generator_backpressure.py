@@ -3,11 +3,13 @@
 import asyncio
 import gc
 import os
+import subprocess
 
 import pytest
 
 import zray
 from tests.gates import until
+from tests.scripts import start_script
 
 pytestmark = pytest.mark.timeout(60)
 NAMES = ("max_buffered", "_generator_backpressure_num_objects")
@@ -120,3 +122,39 @@ def test_function_that_waits_for_draws_ends_with_its_generator(session, tmp_path
 def test_no_room_is_refused():
     with pytest.raises(ValueError, match="max_buffered"):
         items.options(max_buffered=0)
+
+
+DRAWER = """
+    import sys, zray
+    zray.init(address={address!r}, namespace="team")
+    generator = zray.get_actor("keeper").items.options({limit}).remote({path!r}, 10 ** 9)
+    for ref in generator:
+        if zray.get(ref) == 3:
+            break
+    print("drawn", flush=True)
+    {end}
+"""
+ENDS = {"killed": "sys.stdin.read()", "exits": "sys.exit(1)", "shuts down": "zray.shutdown()", "breaks": "pass"}
+
+
+@pytest.mark.parametrize(
+    "kind, limit, end",
+    [("serial", "max_buffered=1", end) for end in ENDS]
+    + [("serial", "", "killed"), ("threaded", "max_buffered=1", "killed"), ("async", "max_buffered=1", "killed")],
+)
+def test_generator_of_a_lasting_actor_ends_with_the_program_that_draws(nothing_left, tmp_path, kind, limit, end):
+    path = str(tmp_path / "made")
+    with zray.init(num_cpus=1, namespace="team", log_to_driver=False) as info:
+        options = {"max_concurrency": 1} if kind == "async" else {"max_concurrency": 2} if kind == "threaded" else {}
+        cls = zray.remote(AsyncItems if kind == "async" else Items)
+        actor = cls.options(name="keeper", lifetime="detached", **options).remote()
+        zray.get(actor.items.remote(str(tmp_path / "own"), 1).completed())
+        for _ in range(options.get("max_concurrency", 1)):
+            code = DRAWER.format(address=info["address"], path=path, limit=limit, end=ENDS[end])
+            with start_script(tmp_path, code, stdin=subprocess.PIPE) as drawer:
+                assert drawer.stdout.readline() == "drawn\n"
+                if end == "killed":
+                    drawer.kill()
+                drawer.wait()
+        assert zray.get(actor.items.remote(str(tmp_path / "own"), 1).completed(), timeout=20) == 1
+        zray.kill(actor)

@@ -200,9 +200,10 @@ class Worker(Process):
         return True
 
     def closes(self, top: Activation) -> bool:
-        if self.recovery is None:
+        if not self.actor_id:
             return False
-        least = self.recovery.closed.get(top.task_id) if top.spec is None else self.interrupted.get(top.task_id)
+        closed = self.recovery.closed if self.recovery is not None and top.spec is None else self.interrupted
+        least = closed.get(top.task_id)
         return least is not None and top.items >= least
 
     def begin(self, spec: TaskSpec) -> None:

@@ -498,12 +498,21 @@ class Generators:
                 self.node.remote.want(entry)
 
     def forget_process(self, process: Process) -> None:
-        """Forget the generators of an ended process."""
+        """Forget the generators of an ended process.
+
+        A driver's calls of actors are cancelled: nobody else can draw.  Its tasks end with the job.  See Fates for what
+        workers have submitted.
+        """
         for task_id, stream in [each for each in self.streams.items() if each[1].owner is process]:
             if stream.maker is not None and stream.maker.journal.nested.has(task_id):
                 stream.owner = None
-            else:
-                del self.streams[task_id]
+                continue
+            del self.streams[task_id]
+            task = self.node.tasks.get(task_id)
+            if process.worker is None and task is not None and task.options.actor_id:
+                if task.options.is_logged:
+                    self.left[task_id] = stream.count
+                self.node.cancels.cancel(task, False, True)
 
 
 def _is_missing(entry: ObjectEntry) -> bool:
