@@ -35,16 +35,18 @@ class Node(Desk):
         self.tell(by, SubmitTasks([spec]))
         return return_id(spec.task_id, 1)
 
-    def create(self, name="Counter", cpus=0.0):
+    def create(self, name="Counter", cpus=0.0, **options):
         spec = self.new_spec()
         resources = {"CPU": int(cpus * RESOURCE_UNIT)} if cpus else {}
-        self.tell(DRIVER, CreateActor(spec, ActorOptions(resources=resources, class_name=name)))
+        self.tell(DRIVER, CreateActor(spec, ActorOptions(resources=resources, class_name=name, **options)))
         return spec.task_id
 
-    def call(self, actor_id, deps=(), by=DRIVER):
+    def call(self, actor_id, deps=(), by=DRIVER, **options):
         spec = self.new_spec(deps)
         spec.function_id = b""
-        spec.options = encode_options(TaskOptions(resources={}, name="Counter.add", actor_id=actor_id, method="add"))
+        spec.options = encode_options(
+            TaskOptions(resources={}, name="Counter.add", actor_id=actor_id, method="add", **options)
+        )
         self.tell(by, SubmitTasks([spec]))
         return return_id(spec.task_id, 1)
 

@@ -3,12 +3,14 @@
 import pytest
 
 from tests.roles.desk import DRIVER, Desk
+from tests.roles.reasons_desk import Node as ReasonsDesk
 from tests.roles.test_flights import N2, N3, acknowledge, desk, hand_up  # noqa: F401  a fixture
 from tests.roles.test_notices import Node as NoticeDesk
 from tests.roles.test_restarts import N3 as HOME
 from tests.roles.test_restarts import Elsewhere
 from zray.ids import children_prefix, return_id
 from zray.roles.effects import TasksReclaimed
+from zray.wire.actors import ActorStarted
 from zray.wire.homes import ActorLocated
 from zray.wire.scheduling import JobFacts, PlaceTask, TaskAccepted, TaskPlaced
 from zray.wire.task_spec import TaskSpec
@@ -180,6 +182,23 @@ def test_user_hears_of_a_task_that_goes_on():
     node.timer("Cancels._is_held_up")
     (notice,) = node.lines
     assert "5 s ago, and still runs" in notice and "force=True" in notice
+
+
+class CallDesk(NoticeDesk):
+    create, call = ReasonsDesk.create, ReasonsDesk.call
+
+
+@pytest.mark.parametrize("options", [{}, {"max_concurrency": 2}, {"groups": {"io": 2}}], ids=str)
+def test_user_hears_of_a_call_that_runs_and_of_none_that_waits_behind_it(options):
+    node = CallDesk()
+    actor = node.create(**options)
+    node.tell(node.give_birth(), ActorStarted(actor))
+    group = {"group": "io"} if "groups" in options else {}
+    calls = [node.call(actor, **group)[:16] for _ in range(3 if options else 2)]
+    for call in (calls[-1], calls[0]):
+        cancel(node, call)
+        node.timer("Cancels._is_held_up")
+        assert len(node.lines) == (call == calls[0])
 
 
 # --- forwarded tasks ---

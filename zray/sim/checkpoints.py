@@ -80,12 +80,16 @@ class Recovery:
             self.worker.client.put(return_id(spec.task_id, index), value, contained[index - 1] if contained else ())
             top.refs.append(return_id(spec.task_id, index))
 
+    def count_call(self, spec: TaskSpec) -> bool:
+        """Count a call that has ended, or was dropped, unless it is readonly; return whether it counts."""
+        if parse_options(spec.options).is_readonly:
+            return False
+        self.count += 1
+        return True
+
     def save_after(self, spec: TaskSpec) -> Activation | None:
         """Return an activation that saves the state, if due."""
-        if parse_options(spec.options).is_readonly:
-            return None
-        self.count += 1
-        if not self.interval or self.count - self.saved_at < self.interval:
+        if not self.count_call(spec) or not self.interval or self.count - self.saved_at < self.interval:
             return None
         self.saved_at = self.count
         top = Activation(self.worker.actor_id)

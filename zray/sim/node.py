@@ -319,7 +319,10 @@ class Node:
             self.world.call_later(MEMORY_SECONDS, self._tell_memory, role)
 
     def _interrupt_worker(self, role: Role, effect: InterruptWorker) -> None:
-        """Do nothing: the task that runs finds out by InterruptTask."""
+        """Have an actor read InterruptTask in the middle of a call.  A task that runs reads it at its next step."""
+        process = self.processes.get(effect.worker)
+        if process is not None and process.actor_id and process.is_alive:
+            process.read()
 
     def _open_window(self, role: Role, effect: e.OpenWindow) -> None:
         if effect.worker in self.windows:

@@ -104,6 +104,24 @@ class Worker(Process):
         self.interrupted[message.task_id] = message.items
         if self.hosted is not None:
             self.hosted.cancel(message.task_id)
+        elif self.actor_id and not message.items:
+            self._drop(message.task_id)
+
+    def _drop(self, task_id: bytes) -> None:
+        """Note the outcome of a cancelled call that has not begun."""
+        executor, windows = self.executor, self.node.windows
+        spec = next((spec for spec in executor.queue if spec.task_id == task_id), None)
+        if spec is None or not windows.get(self.address):
+            return
+        windows[self.address] -= 1
+        executor.queue.remove(spec)
+        self.again.pop(task_id, None)
+        if self.recovery is not None:
+            self.client.say(CallClosed(task_id, 0))
+            self.recovery.count_call(spec)
+        executor.finished(spec, [*self.cancelled(spec, parse_options(spec.options))[0]])
+        self.done_with(spec)
+        self.flush()
 
     def _is_overdue(self, top: Activation) -> None:
         """Interrupt a task that has run for its time limit."""

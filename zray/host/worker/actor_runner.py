@@ -19,7 +19,7 @@ from ...exceptions import ObjectLostError, encode_system_error
 from ...ids import return_id, task_of
 from ...store.errors import deserialize_error, serialize_error
 from ...store.values import serialize
-from ...wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
+from ...wire.actors import ActorExited, ActorStarted, ActorStartFailed, CallClosed, StartActor
 from ...wire.task_spec import StoredValue, TaskSpec, parse_options
 from ..client.event_log import Kind
 from ..client.task_context import Call, Submitter, current_call
@@ -118,6 +118,7 @@ class ActorHost(Instance):
         self.async_calls: AsyncCalls | None = None
         self.pools: dict[str, Any] = {}  # threads by concurrency group; "": the actor's own
         self.slots = threading.Semaphore(max(1, order.options.max_concurrency))
+        self.in_line: dict[bytes, TaskSpec] = {}  # calls that wait for a thread, by task
         self.in_threads: dict[bytes, TaskSpec] = {}  # calls in the pool, by task
         self.running = 0  # calls in threads, or in the loop; changed with the worker's lock held
         self.last_call: TaskSpec | None = None  # the call that asked for the actor's end
@@ -213,16 +214,17 @@ class ActorHost(Instance):
         if self.exiting:  # no call begins after the leaving call
             self.leave_if_asked()
             threading.Event().wait()  # another thread ends the process
-        while executor.queue:
-            try:
-                worker.claim(0)
-            except posix_ipc.BusyError:
-                with worker.lock:
+        with worker.lock:  # a cancelled call leaves the queue with its claim
+            while executor.queue:
+                try:
+                    worker.claim(0)
+                except posix_ipc.BusyError:
                     worker.throw_out()
-                return None
-            with worker.lock:
+                    return None
                 spec = executor.queue.popleft()
                 if not spec.deps or executor.has_arguments(spec):
+                    if self.pools:
+                        self.in_line[spec.task_id] = spec
                     return spec
                 worker.give_back(spec)
         return None
@@ -338,10 +340,41 @@ class ActorHost(Instance):
         """Return the actor that runs a call."""
         return self
 
-    def cancel(self, task_id: bytes) -> None:
-        """Cancel a call, if something can interrupt it."""
-        if self.async_calls is not None:
+    def cancel(self, task_id: bytes, *, at_once: bool) -> None:
+        """Drop a call that has not begun; interrupt one that runs, if possible.  With the worker's lock held.
+
+        at_once: a generator need not make items again that its program has had.
+        """
+        spec = self._taken_out(task_id) if at_once else None
+        if spec is not None:
+            self._drop(spec)
+        elif self.async_calls is not None:
             self.async_calls.cancel(task_id)
+
+    def _taken_out(self, task_id: bytes) -> TaskSpec | None:
+        """Take a call that has not begun out of its line; None: it has begun."""
+        worker, queue = self.worker, self.worker.executor.queue
+        if task_id in self.in_line:
+            return self.in_line.pop(task_id)
+        spec = next((spec for spec in queue if spec.task_id == task_id), None)
+        if spec is not None:
+            try:
+                worker.claim(0)
+            except posix_ipc.BusyError:
+                return None
+            queue.remove(spec)
+        return spec
+
+    def _drop(self, spec: TaskSpec) -> None:
+        """Note the outcome of a cancelled call that has not begun; its replay drops it too."""
+        worker = self.worker
+        worker.again.pop(spec.task_id, None)
+        if self.recovery is not None:
+            worker.client.say(CallClosed(spec.task_id, 0))
+            self.recovery.count_call(spec)
+        values, contained, _ = worker.cancelling.outcome(spec, ([], (), False))
+        worker.note(spec, values, contained, wants_retry=False)
+        worker.client.is_urgent = True
 
     def outcome_of(self, spec: TaskSpec, error: BaseException) -> Result:
         """Return the result of a call that raised: an error, or the end of the actor."""
@@ -356,6 +389,11 @@ class ActorHost(Instance):
 
     def _run_in_thread(self, spec: TaskSpec) -> None:
         worker = self.worker
+        with worker.lock:
+            is_dropped = self.in_line.pop(spec.task_id, None) is None
+        if is_dropped:
+            self._thread_ended()
+            return
         token = current_call.set(Call(spec))
         self.in_threads[spec.task_id] = spec
         began = time.perf_counter()
@@ -381,12 +419,16 @@ class ActorHost(Instance):
         finally:
             current_call.reset(token)
             del self.in_threads[spec.task_id]
-            with worker.lock:
-                self.running -= 1
-            if not self.options.groups:
-                self.slots.release()
-            worker.flush()
-            self.leave_if_asked()
+            self._thread_ended()
+
+    def _thread_ended(self) -> None:
+        """Note that a thread has no call any more."""
+        with self.worker.lock:
+            self.running -= 1
+        if not self.options.groups:
+            self.slots.release()
+        self.worker.flush()
+        self.leave_if_asked()
 
     def refused(self, spec: TaskSpec) -> Result | None:
         """Return the result of a call that waited for its group while it was cancelled, or the actor began to leave."""

@@ -5,6 +5,7 @@
     a coroutine that awaits         its asyncio task is cancelled
     a call of an async actor        the call's asyncio task is cancelled
     a task that has run for its time limit   the same: a thread of the worker waits for the time to pass
+    a call that has not begun       leaves the queue of its actor
     a call of any other actor       nothing interrupts the call: `is_canceled()` is true, and the result does not count
 
 The node sends InterruptTask and then the signal SIGURG, whose default action is none.  The signal's handler runs in the
@@ -83,7 +84,7 @@ class Cancelling:
         actor = self.worker.actor
         if actor is not None:
             self.cancelled[task_id] = items
-            actor.cancel(task_id)
+            actor.cancel(task_id, at_once=not items)
         elif any(spec.task_id == task_id for spec in self._unfinished()):
             self.cancelled[task_id] = items
             if self.worker.call is not None and self.worker.call.spec.task_id == task_id:

@@ -119,11 +119,19 @@ class Recovery:
 
         replay(worker, spec, value, self.closed.get(spec.task_id), give)
 
+    def count_call(self, spec: TaskSpec) -> bool:
+        """Count a call that has ended, or was dropped, unless it is readonly; return whether it counts."""
+        if parse_options(spec.options).is_readonly:
+            return False
+        with self.host.worker.lock:
+            self.count += 1
+        return True
+
     def call_ended(self, spec: TaskSpec) -> None:
         """Save the state, now and then."""
         host = self.host
         interval = host.options.checkpoint_interval
-        if host.exiting or parse_options(spec.options).is_readonly:
+        if host.exiting or not self.count_call(spec):
             return
         self._note(spec)
         if interval and self.count - self.saved_at >= interval:
@@ -151,9 +159,11 @@ class Recovery:
             print(f"{host.options.class_name}: its state could not be saved: {error!r}", flush=True)
             self.saved_at = self.count  # not again after each call
             return
-        worker.flush()  # results first: the state includes them
-        with worker.lock:
+        with worker.lock:  # in which no call is dropped
+            worker.send_buffered()  # results first: the state includes them
             worker.client.put(object_id, stored, serialized.contained)
             worker.client.say(ActorSaved(host.actor_id, object_id, self.count))
         self.saved, self.saved_at, self.log, self.log_bytes = ObjectRef(object_id), self.count, [], 0
+            self.saved_at = self.count
+        self.saved = ObjectRef(object_id)
         worker.flush()

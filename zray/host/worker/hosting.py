@@ -175,7 +175,7 @@ class Hosting:
             guest.exiting = IN_ORDER
             self._leave(guest)
 
-    def cancel(self, task_id: bytes) -> None:
+    def cancel(self, task_id: bytes, *, at_once: bool) -> None:
         """Cancel a call: take an unbegun one out, and have an async one raise CancelledError where it awaits."""
         for guest in self.guests.values():
             for place, spec in enumerate(guest.queue):

@@ -310,6 +310,16 @@ class Actor(Struct, eq=False):
         """Return whether a call has begun in an earlier process, or on another node whose log is not here yet."""
         return self.incoming is not None or task.spec.task_id in self.journal.begun
 
+    def ahead_of(self, task: Task) -> list[Task]:
+        """Return the calls behind which a sent call waits, the oldest first; none: as many may run side by side."""
+        group, ahead = task.options.group, list[Task]()
+        for other in self.inflight.values():
+            if other is task:
+                break
+            if other.options.group == group:
+                ahead.append(other)
+        return ahead if len(ahead) >= self.options.groups.get(group, self.options.max_concurrency) else []
+
     def under_way(self) -> int:
         """Return how many calls were sent whose results nobody has seen; 0: as many as may run side by side."""
         withheld = self.shipping.withheld if self.shipping is not None else ()

@@ -205,7 +205,9 @@ class Cancels:
             self.node.perform(InterruptWorker(task.worker.address))
 
     def _is_held_up(self, task: Task) -> None:
-        if self.node.tasks.get(task.spec.task_id) is task and task.state == TaskState.SENT:
+        actor = self.node.calls.actors.get(task.options.actor_id)
+        is_running = actor is None or not actor.ahead_of(task)
+        if self.node.tasks.get(task.spec.task_id) is task and task.state == TaskState.SENT and is_running:
             hint = "kill() ends its actor" if task.options.actor_id else "cancel(force=True) ends its worker"
             text = f"{self._in_words(task)} was cancelled {PATIENCE_SECONDS:g} s ago, and still runs: {hint}"
             self.node.notices.tell(task.job, text)
