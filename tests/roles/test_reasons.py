@@ -1,13 +1,15 @@
 """The reasons why something is not there yet, in words: each cause on a desk, word for word."""
 
+import pytest
+
 from tests.roles.desk import DRIVER, FUNCTION
 from tests.roles.reasons_desk import Node, ref
 from zray.roles.local_scheduler.reporting.reasons import DEPTH_MAX
-from zray.wire.actors import ActorStarted
+from zray.wire.actors import ActorStarted, ForwardCalls
 from zray.wire.environment import Environment
 from zray.wire.reasons import ASKED_MAX, LINE_CHARACTERS_MAX, LINES_MAX
 from zray.wire.task_spec import TaskOptions, encode_options
-from zray.wire.tasks import Function, PublishFunction
+from zray.wire.tasks import Function, ItemsDrawn, ItemsYielded, PublishFunction
 
 
 def test_it_is_here():
@@ -246,3 +248,38 @@ def test_an_answer_is_short_whatever_there_is():
     for depth in range(6):
         level = [node.run_task(f"u{depth}-{number}", level) for number in range(8)]
     assert len(node.ask(*level[:4])) <= LINES_MAX
+
+
+@pytest.mark.parametrize("by", [DRIVER, "n2/local"])
+@pytest.mark.parametrize("kind", ["serial", "threaded", "group", "hosted"])
+def test_a_call_waits_behind_generators_whose_items_are_not_drawn(kind, by):
+    node = Node(is_embedded=by == DRIVER)
+    options = {"group": {"groups": {"io": 1}}, "threaded": {"max_concurrency": 2}, "hosted": {"hosted": True}}
+    actor = node.create(**options.get(kind, {}))
+    worker = node.give_birth()
+    node.tell(worker, ActorStarted(actor))
+    group = {"group": "io"} if kind == "group" else {}
+    generators = []
+    for _ in range(2 if kind == "threaded" else 1):
+        options = {"is_generator": True, "max_buffered": 2, **group}
+        if by == DRIVER:
+            generators.append(node.call(actor, **options)[:16])
+            continue
+        spec = node.new_spec()
+        spec.function_id = b""
+        spec.options = encode_options(TaskOptions(resources={}, name="Counter.add", actor_id=actor, **options))
+        node.tell(by, ForwardCalls([spec]))
+        generators.append(spec.task_id)
+    call = node.call(actor, **group)
+    for generator in generators:
+        node.tell(worker, ItemsYielded(generator, 0, [b"a", b"b"]))
+    is_waiting, of_whom = node.ask(call)
+    others = "2 others" if kind == "threaded" else "1 other"
+    assert f"call Counter.add waits on node local (pid 101), behind {others} of the same actor" in is_waiting
+    assert ("concurrency group 'io'" in is_waiting) == (kind == "group")
+    assert of_whom == "  call Counter.add runs, and waits until more of its items are drawn (`max_buffered`)"
+    node.tell(by, ItemsDrawn(generators[0], 1))
+    assert "drawn" not in node.ask(call)[1]
+    if kind == "group":
+        other = node.call(actor)
+        assert node.ask(other) == [f"{ref(other)}: call Counter.add runs on node local (pid 101)"]

@@ -69,6 +69,7 @@ class Attempts(Struct, eq=False):
     """The attempts of a generator that runs on this node."""
 
     count: int = 0  # items of this attempt
+    drawn: int = 0  # of a generator with `max_buffered`
     before: int = 0  # the most items of an earlier attempt
     differs: int = -1  # the first item that differs from the one of an earlier attempt
     # Hashes of the items of a generator of a recoverable actor; UNKNOWN: of large ones.
@@ -194,6 +195,7 @@ class Generators:
         """Count the items of an attempt, and compare small ones that are here with those of an earlier attempt."""
         attempts = self.attempts.setdefault(task.spec.task_id, Attempts())
         if task.options.is_logged:
+            attempts.count = first + len(made)
             attempts.compare(first, made)
             return
         if first < attempts.count:
@@ -427,11 +429,18 @@ class Generators:
     def _pass_on(self, task: Task, message: ItemsDrawn) -> None:
         route = self.node.routes.by_actor.get(task.options.actor_id)
         if task.worker is not None:
+            if (attempts := self.attempts.get(message.task_id)) is not None:
+                attempts.drawn = max(attempts.drawn, message.count)
             self.node.send(task.worker.address, message)
         elif route is not None and route.home:
             self.node.send(route.home, message)
         elif task.forward is not None and task.forward.peer:
             self.node.send(task.forward.peer, message)
+
+    def waits_for_draws(self, task: Task) -> bool:
+        """Return whether a generator that runs here may make no further item before one is drawn."""
+        most, attempts = task.options.max_buffered, self.attempts.get(task.spec.task_id)
+        return bool(most) and attempts is not None and attempts.count - attempts.drawn >= most
 
     # --- ends ---
 

@@ -312,11 +312,13 @@ class Reasons:
             self._of_running(frame, task, depth, f"{name} runs {where}")
 
     def _of_sent_call(self, task: Task, worker: Worker, actor: Actor, depth: int, name: str, where: str) -> None:
-        ahead = list(actor.inflight).index(task.spec.task_id) if task.spec.task_id in actor.inflight else 0
         is_serial = actor.options.is_serial
-        if ahead and is_serial:
-            self.say(depth, f"{name} waits {where}, behind {ahead} other{'s' * (ahead > 1)} of the same actor:")
-            task = next(iter(actor.inflight.values()))
+        if ahead := actor.ahead_of(task):
+            others = f"{len(ahead)} other{'s' * (len(ahead) > 1)} of the same actor"
+            if task.options.group:
+                others += f" and concurrency group {task.options.group!r}"
+            self.say(depth, f"{name} waits {where}, behind {others}:")
+            task = ahead[0]
             name, where, depth = self.name_of_task(task), "", depth + 1
         text = f"{name} runs {where}".rstrip()
         self._of_running(worker.frames[0], task, depth, text, is_alone=is_serial)
@@ -327,15 +329,15 @@ class Reasons:
         is_alone: False for concurrent calls, without recorded beginnings.
         """
         wait = frame.wait
-        if wait is None:
+        if self.node.generators.waits_for_draws(task):
+            self.say(depth, f"{text}, and waits until more of its items are drawn (`max_buffered`)")
+        elif wait is None:
             self.say(depth, f"{text} {self.for_seconds(frame.began_at)}" if is_alone else text)
         elif wait.is_over:
             self.say(depth, f"{text}, and waits to get its CPU back")
             self._of_holders(("CPU",), depth + 1)
         elif not wait.pending:
             self.say(depth, f"{text}, and waits for free space in the object store")
-        elif task.entry.object_id in wait.pending:
-            self.say(depth, f"{text}, and waits until more of its items are drawn (`max_buffered`)")
         else:
             self.say(depth, f"{text}, and waits itself for:")
             self.of_objects(wait.pending, depth + 1)
