@@ -153,6 +153,30 @@ def test_items_before_the_end_of_the_time_are_there(session):
         zray.get(next(stream))
 
 
+@zray.remote(timeout=1.5, max_buffered=1)
+def items(count, last_seconds=0.0):
+    yield from range(count)
+    select.select([], [], [], last_seconds)
+
+
+def test_time_in_which_a_generator_waits_for_its_consumer_does_not_count(session):
+    generator, slow = items.remote(6), []
+    for ref in generator:
+        slow.append(zray.get(ref))
+        zray.get(sleep.remote(0.4))
+    assert slow == [*range(6)]
+
+
+def test_time_in_which_a_generator_runs_counts_after_it_has_waited(session):
+    generator = items.remote(3, 60)
+    for _ in range(2):
+        zray.get(next(generator))
+        zray.get(sleep.remote(0.4))
+    zray.get(next(generator))
+    with pytest.raises(TaskTimeoutError):
+        zray.get(next(generator))
+
+
 @pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), "1 s", True])
 def test_wrong_limits_are_refused(wrong):
     with pytest.raises((ValueError, TypeError), match="timeout"):

@@ -60,6 +60,7 @@ class Call(Struct, eq=False, weakref=True):
     outer: Call | None = None  # the task below, inside whose wait this one runs
     is_open: bool = True  # its code runs: an exception may be raised in it
     submitter: Submitter | None = None  # None: made when it first submits, of which few tasks do
+    limit: Any = None  # TimeLimit of a task that has one
 
 
 # The call of this context.  Plain tasks and serial actors' calls set `Worker.call` instead.

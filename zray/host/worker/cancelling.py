@@ -21,6 +21,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING
@@ -59,6 +60,26 @@ class TaskInterrupt(KeyboardInterrupt):
 
 class TimeLimitInterrupt(TaskInterrupt):
     """The same for a task whose time is over: event records tell the two from each other by their names."""
+
+
+class TimeLimit:
+    """The time limit of one run, which stops while the run waits until its items are drawn."""
+
+    def __init__(self, seconds: float, end: Callable[[], None]) -> None:
+        self.left = seconds
+        self.end = end  # called when no time is left
+
+    def start(self) -> None:
+        """Have the time pass."""
+        self.since = time.monotonic()
+        self.timer = threading.Timer(max(0.0, self.left), self.end)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def stop(self) -> None:
+        """Have no time pass."""
+        self.timer.cancel()
+        self.left -= time.monotonic() - self.since
 
 
 class Cancelling:
@@ -102,12 +123,11 @@ class Cancelling:
 
     # --- time limits ---
 
-    def limit(self, spec: TaskSpec, seconds: float) -> threading.Timer:
-        """Start the time of a task that begins.  The caller cancels the timer."""
-        timer = threading.Timer(seconds, self._is_overdue, (spec,))
-        timer.daemon = True
-        timer.start()
-        return timer
+    def limit(self, spec: TaskSpec, seconds: float) -> TimeLimit:
+        """Start the time of a task that begins.  The caller stops it."""
+        limit = TimeLimit(seconds, lambda: self._is_overdue(spec))
+        limit.start()
+        return limit
 
     def _is_overdue(self, spec: TaskSpec) -> None:
         with self.worker.lock:

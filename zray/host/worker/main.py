@@ -403,7 +403,8 @@ class Worker(Runtime):
         call = self.call = Call(spec, outer)
         if spec.options != self.fitted:
             self.take_options(spec)
-        timer = self.cancelling.limit(spec, self.time_limit) if self.time_limit else None
+        if self.time_limit:
+            call.limit = self.cancelling.limit(spec, self.time_limit)
         began = time.perf_counter()
         read = 0.0
         wants_retry = False
@@ -445,8 +446,8 @@ class Worker(Runtime):
             if self.calls[spec.function_id] >= max_calls and self.parting is None:
                 self.parting = Parting("max_calls")
         call.is_open = False
-        if timer is not None:
-            timer.cancel()
+        if call.limit is not None:
+            call.limit.stop()
         if self.cancelling.cancelled:
             self.cancelling.ends(spec, has_returned=not isinstance(value, BaseException))
         self.call = outer
@@ -527,15 +528,21 @@ class Worker(Runtime):
         return unrepeated_id(task_id, os.urandom(SALT_BYTES))
 
     def wait_for_draws(self, task_id: bytes, count: int) -> None:
-        """Wait until so many items of a generator were drawn.  Its CPU is lent meanwhile."""
+        """Wait until so many items of a generator were drawn.  Its CPU is lent meanwhile, and its time stops."""
 
         def are_drawn() -> bool:
             # Not there: its run has ended.  A cancelled one makes only what it has made before.
             return self.drawn.get(task_id, count) >= count or task_id in self.cancelling.cancelled
 
-        if not are_drawn():
-            self.flush()
-            self.waiting.for_word(return_id(task_id, 1), are_drawn)
+        if are_drawn():
+            return
+        self.flush()
+        limit = self.call.limit if self.call is not None else None
+        if limit is not None:
+            limit.stop()
+        self.waiting.for_word(return_id(task_id, 1), are_drawn)
+        if limit is not None:
+            limit.start()
 
     # --- nested ---
 
