@@ -75,7 +75,7 @@ ADDED = {
     "values that a test has stores lose": {"code lines": 39, "statements": 38},
     "marks of runs in event records": {"code lines": 21, "statements": 9, "lines of imports": 12},
     "generators whose program has ended": {"code lines": 8, "statements": 6},
-    "calls that are cancelled before they begin": {"code lines": 39, "statements": 41},
+    "calls that are cancelled before they begin": {"code lines": 40, "statements": 41},
     "reasons of calls behind full threads and groups": {"code lines": 17, "statements": 16},
     "time limits of generators that wait for draws": {"code lines": 18, "statements": 19, "lines of imports": 1},
 }

@@ -34,6 +34,25 @@ class SlowAdder:
 
 
 @remote
+class SavedAdder(SlowAdder):
+    """Notes its calls; its state is saved and restored."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    def save(self) -> list[int]:
+        return list(self.numbers)
+
+    def restore(self, state: list[int]) -> Script:
+        self.numbers = list(state)
+        yield from ()
+
+    def add(self, number: int, seconds: float) -> Script:
+        self.numbers.append(number)
+        return (yield from SlowAdder.add(self, number, seconds))
+
+
+@remote
 def cancel_for(refs: list[Any]) -> Script:
     """Cancel tasks of another process, on some node."""
     for ref in refs:
@@ -52,9 +71,9 @@ def is_right(ref: Any, value: Any) -> Script:
 def run_cancels(count: int, depth: int, seconds: float, share: float) -> Script:
     """Tasks that wait, are queued, forwarded or run, and calls; a share of them is cancelled, some by force.
 
-    A task beside them, and the same actor, are not disturbed.
+    A task beside them, and the same actors, are not disturbed.
     """
-    actor = yield Create(SlowAdder)
+    actor, lasting = (yield Create(SlowAdder)), (yield Create(SavedAdder, checkpoint_interval=3, max_restarts=-1))
     due: list[tuple[Any, Any, bool]] = []  # ref, value, is a task
     for number in range(count):
         slow = yield Submit(nap, (seconds, number))
@@ -62,6 +81,7 @@ def run_cancels(count: int, depth: int, seconds: float, share: float) -> Script:
         due.append(((yield Submit(increment, (slow,))), number + 1, True))
         due.append(((yield Submit(doomed_branch, (depth, seconds))), 2 ** (depth + 1) - 1, True))
         due.append(((yield Call(actor, "add", (number, seconds))), number + 1, False))
+        due.append(((yield Call(lasting, "add", (number, seconds), max_retries=-1)), number + 1, False))
     beside = yield Submit(increment, (1,))
     yield Sleep(share * seconds * count)
     every = max(1, round(1 / (share + 0.1)))
@@ -73,6 +93,8 @@ def run_cancels(count: int, depth: int, seconds: float, share: float) -> Script:
     for ref, value, _ in due:
         found.append((yield from is_right(ref, value)))
     last = yield Call(actor, "add", (7, 0.0))
+    numbers = yield from outcome((yield Call(lasting, "save", (), max_retries=-1)))
+    assert type(numbers) is Failed or numbers == sorted(set(numbers)), f"calls have run as {numbers}"
     found += [(yield from outcome(beside)), (yield from outcome(last)), (yield from outcome(helper))]
     yield Drop([ref for ref, _, _ in due])
     return found
