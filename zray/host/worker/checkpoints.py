@@ -79,7 +79,7 @@ class Recovery:
         for spec in host.order.calls:
             worker.call = Call(spec)
             host.run_once_more(spec)
-            if not parse_options(spec.options).is_readonly:
+            if self.count_call(spec):
                 self._note(spec)
         with worker.lock:
             for object_id in dict.fromkeys(object_id for spec in host.order.calls for object_id in spec.deps):
@@ -138,8 +138,7 @@ class Recovery:
             self._save()
 
     def _note(self, spec: TaskSpec) -> None:
-        """Count a call that may have changed the state."""
-        self.count += 1
+        """Keep a call that may have changed the state, for the replay of a failure."""
         if (log := self.log) is not None:
             log.append(spec)
             self.log_bytes += len(spec.args) + SPEC_BYTES
@@ -163,7 +162,6 @@ class Recovery:
             worker.send_buffered()  # results first: the state includes them
             worker.client.put(object_id, stored, serialized.contained)
             worker.client.say(ActorSaved(host.actor_id, object_id, self.count))
-        self.saved, self.saved_at, self.log, self.log_bytes = ObjectRef(object_id), self.count, [], 0
             self.saved_at = self.count
-        self.saved = ObjectRef(object_id)
+        self.saved, self.log, self.log_bytes = ObjectRef(object_id), [], 0
         worker.flush()
