@@ -93,3 +93,34 @@ def test_items_that_are_lost_with_their_node_are_made_again(cluster):
     cluster.remove_node(node)
     cluster.add_node(num_cpus=1, resources={"other": 1})
     assert first_of(refs) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("max_buffered", [None, 2])
+def test_results_of_freed_items_are_computed_again_by_one_more_run_of_the_generator(cluster, tmp_path, max_buffered):
+    lost = cluster.add_node(num_cpus=1, resources={"lost": 1})
+
+    @zray.remote(resources={"far": 1}, max_retries=1)
+    def items(path, count):
+        with open(path, "a") as file:
+            file.write("run\n")
+        for number in range(count):
+            yield np.full(100_000, number)
+
+    @zray.remote(resources={"lost": 1}, max_retries=1)
+    def square(item, path=None):
+        if path is not None:
+            open(path, "w").close()
+        return item**2
+
+    path = tmp_path / "runs"
+    squares = []
+    for ref in items.options(max_buffered=max_buffered).remote(str(path), 8):
+        squares.append(square.remote(ref, str(tmp_path / f"square-{len(squares)}")))
+    del ref
+    until(lambda: len(list(tmp_path.glob("square-*"))) == 8)
+    zray.get(square.remote(0))  # the others on the node with one CPU have ended, and nobody has fetched them
+    cluster.remove_node(lost, allow_graceful=False)
+    another = cluster.add_node(num_cpus=1, resources={"lost": 1})
+    assert [int(zray.get(ref, timeout=60)[0]) for ref in squares] == [number**2 for number in range(8)]
+    assert path.read_text().split() == ["run", "run"]
+    cluster.remove_node(another)

@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from .language import CallGenerator, Create, Draw, Drop, Generate, Get, Item, LeaveStream, Put, Sleep, Submit, remote
-from .task_programs import increment
+from ..wire.where import Where
+from .language import (
+    CallGenerator,
+    Create,
+    Draw,
+    Drop,
+    Generate,
+    Get,
+    Item,
+    LeaveStream,
+    Put,
+    Sleep,
+    Submit,
+    remote,
+)
+from .task_programs import increment, outcomes
 from .values import Big, RemoteError
 
 Script = Generator[Any, Any, Any]
@@ -92,3 +106,45 @@ def run_generators(count: int, length: int, size: int, seconds: float) -> Script
 def take_items(*items: Any) -> list[int]:
     """Items as arguments."""
     return [item[0] for item in items]
+
+
+@remote
+def make_bigs(count: int, size: int, seconds: float) -> Script:
+    """Items of a size in bytes."""
+    for number in range(count):
+        yield Sleep(seconds)
+        yield Item(Big(number, size) if size else number)
+    return count
+
+
+@remote
+def square(item: Any) -> Big:
+    """A large result."""
+    number = item.fill if type(item) is Big else item
+    return Big(number**2 % 256, 5_000)
+
+
+def run_lost_squares(
+    count: int, size: int, max_retries: int, max_buffered: int, way: str, pace: float, seconds: float
+) -> Script:
+    """Results on the third node, of tasks that took the items of a generator on the second node.
+
+    They are fetched when the nodes may be gone.  way: how.  pace: seconds between items.
+    """
+    second, third = (Where(node=name, is_soft=True) for name in ("n2", "n3"))
+    arguments = (count, size, pace)
+    stream = yield Generate(make_bigs, arguments, max_retries=max_retries, where=second, max_buffered=max_buffered)
+    items, results = [], []
+    while (ref := (yield Draw(stream))) is not None:
+        items.append(ref)
+        if way != "submitted at once":
+            results.append((yield Submit(square, (ref,), max_retries=max_retries, where=third)))
+            yield Drop([items.pop()])
+    for ref in items:
+        results.append((yield Submit(square, (ref,), max_retries=max_retries, where=third)))
+    yield Drop(items)
+    yield LeaveStream(stream)
+    yield Sleep(seconds)
+    if way == "fetched at once":
+        return (yield Get(results))
+    return (yield from outcomes(results))

@@ -50,6 +50,8 @@ class Submit(Struct):
 class Generate(Submit):
     """Submit a generator task.  Answer: a Stream.  The task yields `Item`s and returns their number."""
 
+    max_buffered: int = 0
+
 
 class CallGenerator(Struct):
     """Call a generator method.  Answer: a Stream."""

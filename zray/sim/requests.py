@@ -75,9 +75,11 @@ def _generate(process: Process, top: Activation, request: say.Generate) -> None:
         retry_exceptions=request.retry_exceptions,
         where=request.where,
         is_generator=True,
+        max_buffered=request.max_buffered,
         **({} if request.resources is None else {"resources": request.resources}),  # type: ignore[arg-type]
     )
     _draws(process, top, _spec(process, top, request.function, request.args, options))
+    top.answer.is_limited = bool(request.max_buffered)
 
 
 def _call_generator(process: Process, top: Activation, request: say.CallGenerator) -> None:

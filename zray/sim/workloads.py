@@ -24,7 +24,7 @@ from .actor_programs import (
     run_survivors,
 )
 from .cancel_programs import run_cancels, run_futures, run_time_limits
-from .generator_programs import run_generators
+from .generator_programs import run_generators, run_lost_squares
 from .giver_programs import run_giver
 from .gpus import run_gpus
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
@@ -221,6 +221,19 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.choice((2, 5, 20)),
             random.choice((0, 0, 1_500, 8_000)),
             random.choice((0.0, 0.001, 0.01)),
+        ),
+    ),
+    # Its results are computed from items that are freed, and lost with their nodes.
+    "lost_squares": (
+        run_lost_squares,
+        lambda random: (
+            random.choice((2, 6, 20)),
+            random.choice((0, 1_500, 8_000)),
+            -1,
+            random.choice((0, 0, 1, 3)),
+            random.choice(("one by one", "fetched at once", "submitted at once")),
+            random.choice((0.0, 0.001, 0.02)),
+            random.choice((0.0, 0.3, 1.5)),
         ),
     ),
     # Its generators are of an actor that recovers.

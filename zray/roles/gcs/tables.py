@@ -7,7 +7,8 @@ Records are released iteratively.
 
 Objects returned by a task that may run only once are not made again.  So a copy of such an object stays without a
 holder while a living record's task takes it and may run again.  If the store lacks room, the copy is evicted
-(`OfferCopies`).
+(`OfferCopies`).  Copies of objects that were made again stay likewise: other tasks that took objects of the same task
+may be lost too, and one run serves them all.
 """
 
 from __future__ import annotations
@@ -269,10 +270,11 @@ class TaskTable:
         return item
 
     def _stays(self, item: ObjectRecord, record: TaskRecord) -> bool:
-        """Whether a copy exists, and is kept for tasks that took the object."""
+        """Whether a copy exists, and is kept for tasks that took it: of what runs once only, or has run again."""
         if not (item.sizes and record.dependents) or record.spec is None or is_put(item.object_id):
             return False
-        return is_once(record.spec) and self._is_taken(task_of(item.object_id), record)
+        task_id = task_of(item.object_id)
+        return (is_once(record.spec) or task_id in self.attempts) and self._is_taken(task_id, record)
 
     def _is_taken(self, task_id: bytes, record: TaskRecord) -> bool:
         """Whether a re-executable task takes an object of this task; never if no task is re-executed.

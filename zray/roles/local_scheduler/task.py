@@ -221,6 +221,11 @@ class RebuiltTask(Task, gc=False, eq=False):
     """A task re-executed to reconstruct a lost return."""
 
     before: int = 0  # its attempts, as it came here
+    yielded: int = 0  # items of a generator
+
+    def has_yielded(self, count: int) -> None:
+        """Note that so many items were made."""
+        self.yielded = max(self.yielded, count)
 
     @property
     def is_retried_here(self) -> bool:

@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from ....exceptions import FIRST_MARK, PAST_MARKS, encode_retry_error, encode_system_error
-from ....ids import FIRST_RETURN, is_put, item_id, task_of
+from ....ids import FIRST_RETURN, index_of, is_put, item_id, task_of
 from ....wire.actors import ResultsHeld
+from ....wire.gcs import CannotRebuild
 from ....wire.scheduling import ItemsMade
 from ....wire.task_spec import StoredValue
 from ....wire.tasks import ItemsDrawn, ItemsYielded, LeaveGenerator
@@ -49,6 +50,7 @@ EARLY_MAX = 100_000
 # Generators whose items are counted: more than run at once on a node.
 ATTEMPTS_MAX = 10_000
 UNKNOWN = 0
+ITEMS_MAX = 1 << 30
 
 Item = tuple[bytes | StoredValue | int, tuple[bytes, ...], str]  # value or size; refs inside; where a large one lies
 
@@ -97,13 +99,14 @@ class Untold(Struct, eq=False):
 class Generators:
     """The generators of one node."""
 
-    PASSING = {"streams untold": None}
+    PASSING = {"streams untold": None, "asked": "node.tasks"}
     LASTING = {"attempts left": "ATTEMPTS_MAX"}
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.streams: dict[bytes, Stream] = {}
         self.untold: dict[bytes, Untold] = {}
+        self.asked: dict[bytes, dict[bytes, None]] = {}  # lost items that shards have asked for, by task in hand
         self.attempts: Latest[bytes, Attempts] = Latest(ATTEMPTS_MAX)  # by task that runs here, or has left
         self.left: Latest[bytes, int] = Latest(ATTEMPTS_MAX)  # items that the program has had of cancelled ones
 
@@ -312,6 +315,7 @@ class Generators:
         ids = [item_id(message.task_id, n) for n in range(message.first, message.first + len(message.values))]
         lying = [object_id for object_id, value in zip(ids, message.values, strict=True) if type(value) is int]
         wanted = message.task_id in self.streams or any(object_id in node.objects.entries for object_id in ids)
+        wanted = wanted or type(task) is RebuiltTask
         if not wanted or home in node.recovery.lost:
             if lying:
                 node.send(home, ResultsHeld(lying))
@@ -324,7 +328,7 @@ class Generators:
             if task is not None and task.options.may_run_again:
                 expected = node.departures.record(task, request)
             for object_id in lying:
-                node.objects.require(object_id).share()
+                node.objects.require(object_id).share().holds()
             expected += node.remote._hold_at_shards(lying, request)
             node.acks.expect(request, expected, partial(node.send, home, ResultsHeld(lying)), home)
         node.logs.begin_taking(home, message.receipt)
@@ -337,11 +341,19 @@ class Generators:
 
     def arrived(self, task_id: bytes, first: int, items: list[Item]) -> None:
         """Give the items to the process that draws them, in order."""
-        stream = self.streams.get(task_id)
+        stream, task = self.streams.get(task_id), self.node.tasks.get(task_id)
         given: list[bytes | int] = []  # to an owner, or kept for the next one
+        if type(task) is RebuiltTask:
+            task.has_yielded(first + len(items))
+            if task.options.max_buffered and not first:  # nobody draws these items
+                self._pass_on(task, ItemsDrawn(task_id, ITEMS_MAX))
+        elif stream is not None and stream.drawn and first < stream.drawn and task is not None:
+            # A task that runs again: its new worker has not heard what was drawn before.
+            self._pass_on(task, ItemsDrawn(task_id, stream.drawn))
         for n, item in enumerate(items, first):
             if stream is None or n < stream.count:
-                self._arrived_again(item_id(task_id, n), item)
+                is_kept = type(task) is RebuiltTask and n < EARLY_MAX
+                self._arrived_again(item_id(task_id, n), item, is_kept=is_kept)
             elif n > stream.count:
                 if len(stream.early) >= EARLY_MAX:
                     self.node.reject("items far ahead of those before them")
@@ -349,9 +361,6 @@ class Generators:
                 stream.early[n] = item
             else:
                 given.append(self._give(stream, task_id, item))
-        if stream is not None and stream.drawn and first < stream.drawn and task_id in self.node.tasks:
-            # A task that runs again: its new worker has not heard what was drawn before.
-            self._pass_on(self.node.tasks[task_id], ItemsDrawn(task_id, stream.drawn))
         while stream is not None and stream.early and (early := stream.early.pop(stream.count, None)) is not None:
             given.append(self._give(stream, task_id, early))
         if stream is not None and stream.maker is not None and given:
@@ -391,12 +400,20 @@ class Generators:
             return value.size
         return len(value) if type(value) is bytes and inside else value  # type: ignore[return-value]
 
-    def _arrived_again(self, object_id: bytes, item: Item) -> None:
-        """Take an item that nobody draws: a lost item may be wanted again."""
+    def _arrived_again(self, object_id: bytes, item: Item, *, is_kept: bool) -> None:
+        """Take an item that nobody draws: a lost item may be wanted again.
+
+        is_kept: the shard keeps the item for as long as further tasks that took it may be lost.
+        """
         node, (value, inside, home) = self.node, item
         entry = node.objects.entries.get(object_id)
+        if entry is None and is_kept:
+            entry = node.objects.require(object_id)
+            node.remote.adopt(entry)
         if entry is None or entry.value is not None:
             self.drop(object_id, value)
+            if entry is not None:
+                node.objects.free_if_unreferenced(entry)  # held anew with the others of its message
         elif isinstance(value, int):
             node.routes.lies_at(entry, value, home)
         else:
@@ -419,7 +436,7 @@ class Generators:
             stream.drawn = max(stream.drawn, message.count)
         elif task is None or task.origin != node.sender:
             return  # it has ended
-        if task is not None:
+        if task is not None and type(task) is not RebuiltTask:
             actor = node.calls.actors.get(task.options.actor_id)
             if actor is not None and actor.items is not None:
                 given = actor.items.require(message.task_id)
@@ -444,19 +461,38 @@ class Generators:
 
     # --- ends ---
 
-    def rebuilt(self, task: Task, value: bytes | StoredValue) -> None:
-        """Fail the missing items of a task that has run again for a lost item: items not yielded this time are lost for
-        good.
+    def asks(self, object_id: bytes, *, is_here: bool = False) -> None:
+        """Note a lost item that a shard has asked for, of a generator that runs, or is about to run again."""
+        if is_here:
+            self.node.remote.share_value(self.node.objects.entries[object_id])
+        elif not object_id.endswith(FIRST_RETURN):
+            self.asked.setdefault(task_of(object_id), {})[object_id] = None
+
+    def has_run(self, task: Task, value: bytes | StoredValue | int) -> None:
+        """Answer the shards that have asked for items which a run has not made since.
+
+        The items may have been made before: another run makes them again.  Items that a run for lost items has not
+        yielded are lost for good.
         """
-        if type(task) is not RebuiltTask:
-            return
-        task_id, node = task.spec.task_id, self.node
+        node = self.node
         text = "The generator that made it was run again, since a copy of an item was lost, and yielded fewer items."
         is_error = type(value) is bytes and FIRST_MARK <= value < PAST_MARKS
-        error = value if is_error else encode_system_error("ObjectReconstructionFailedError", text)
-        for entry in [entry for object_id, entry in node.objects.entries.items() if object_id.startswith(task_id)]:
-            if entry.task is None and _is_missing(entry):
+        error: bytes = value if is_error else encode_system_error("ObjectReconstructionFailedError", text)  # type: ignore
+        passed: list[ObjectEntry] = []
+        for object_id in self.asked.pop(task.spec.task_id, ()):
+            entry = node.objects.require(object_id)
+            if entry.shared is None:
+                node.remote.adopt(entry)
+            if entry.is_here or entry.is_elsewhere:
+                continue
+            if type(task) is RebuiltTask and index_of(object_id) > task.yielded + 1:
                 node.object_is_here(entry, error)
+                continue
+            passed.append(entry)
+            node.remote.subscribed.discard(object_id)
+            node.send(node.addresses.shard_of(object_id), CannotRebuild(node.address, object_id))
+        for entry in passed:
+            node.routes.unpulled.look_for(entry)
 
     @on(LeaveGenerator)
     def on_leave_generator(self, message: LeaveGenerator) -> None:

@@ -148,8 +148,10 @@ class Remote:
         known = node.tasks.get(spec.task_id)
         if known is not None:
             is_ours = message.origin == node.address
-            if message.is_quiet and not is_ours:
+            is_for_another = known.origin not in lost and known.origin != message.origin
+            if not is_ours and (message.is_quiet or (known.options.is_generator and is_for_another)):
                 # What it returns comes by way of the shards: its origin has it recorded when it goes up again.
+                # A generator's origin alone is told of its items and its end.
                 node.send(message.origin, scheduling.TaskGivenBack(spec.task_id, message.trip, message.attempts))
                 return
             if known.state >= FORWARDED and not known.origin and not (is_ours and known.trip != message.trip):
@@ -159,9 +161,7 @@ class Remote:
             else:
                 node.reject("a task placed twice")
             if not is_ours:
-                if (
-                    known.origin in lost or known.origin == message.origin
-                ):  # the parent runs again, where this comes from
+                if not is_for_another:  # the parent runs again, where this comes from
                     node.task_states.comes_from(known, message.origin, message.trip)
                 self.share_returns(known)
                 node.send(message.origin, scheduling.TaskAccepted(spec.task_id, message.trip))
@@ -195,8 +195,10 @@ class Remote:
 
     def _made_before(self, spec: task_spec.TaskSpec, options: task_spec.TaskOptions) -> list[ObjectEntry]:
         """Return the task's returns if all have values, say because the parent ran here too.  The arguments may be
-        gone.
+        gone, and so may items of a generator.
         """
+        if options.is_generator:
+            return []
         found = [self.node.objects.entries.get(return_id(spec.task_id, n + 1)) for n in range(options.num_returns)]
         made = [entry for entry in found if entry is not None and entry.value is not None and not entry.is_lost]
         return made if len(made) == len(found) and not any(is_error_value(entry.value) for entry in made) else []

@@ -131,15 +131,21 @@ class Results:
         node.object_is_here(entry, value, inside)
         return value.size if type(value) is StoredValue else len(value)  # type: ignore[arg-type]
 
-    def tell_origin(self, task: Task, values: list[bytes | StoredValue]) -> None:
-        """Send small results of a task known to the shards straight to the origin too, unasked."""
+    def tell_origin(
+        self, task: Task, values: list[bytes | StoredValue], contained: tuple[tuple[bytes, ...], ...]
+    ) -> None:
+        """Send small results of a task known to the shards straight to the origin too, unasked; of a generator's end,
+        at least the size.
+        """
         node = self.node
         if task.origin == node.address or task.origin in node.recovery.lost:
             return
         small: list[bytes | int] = [value for value in values if type(value) is bytes]
         bytes_max = node.small_values.limits.get(task.origin, node.inline_bytes_max)
-        if len(small) < len(values) or sum(map(len, small)) > bytes_max:  # type: ignore[arg-type]
-            return
+        if contained or len(small) < len(values) or sum(map(len, small)) > bytes_max:  # type: ignore[arg-type]
+            if not task.options.is_generator:
+                return
+            small = [value.size if type(value) is StoredValue else len(value) for value in values]  # type: ignore[arg-type]
         small = small or [b""]
         small += small[:1] * (len(node.lifecycle.returns_of(task)) - len(small))  # an error stands in each
         done = TaskDone(task.spec.task_id, task.trip, small)
@@ -196,11 +202,12 @@ class Results:
         for entry, value in zip(returns, message.values, strict=True):
             entry.task = None
             if entry.value is not None:
-                continue
-            if type(value) is int:
+                node.objects.free_if_unreferenced(entry)  # the end of an earlier run
+            elif type(value) is int:
                 node.remote.on_object_located(ObjectLocated(entry.object_id, value, [node.sender]))
             else:
                 node.object_is_here(entry, value)  # type: ignore[arg-type]
+        node.generators.has_run(task, message.values[0])
 
     def _do_not_want(self, object_ids: list[bytes]) -> None:
         """Tell the sender that the objects need not be kept for this node."""

@@ -271,9 +271,12 @@ class Trips:
     # --- done ---
 
     def is_made(self, entry: ObjectEntry) -> None:
-        """Note that a spilled task's return exists somewhere; when all returns do, the task has landed."""
+        """Note that a spilled task's return exists somewhere; when all returns do, the task has landed.
+
+        The end of a generator may be that of an earlier run: TaskDone lands it.
+        """
         task = entry.task
-        if task is not None and task.state >= FORWARDED:
+        if task is not None and task.state >= FORWARDED and not task.options.is_generator:
             entry.task = None
             if all(other.task is None for other in self.node.lifecycle.returns_of(task)):
                 self.landed(task)

@@ -192,7 +192,9 @@ class Recovery:
             if self._is_orphan(known) and not known.options.actor_id:
                 node.task_states.comes_from(known, "")  # others count on it now, whatever it comes to
             node.remote.share_returns(known)
-            if known.state >= FORWARDED:
+            if known.options.is_generator:
+                node.generators.asks(object_id, is_here=is_here)
+            elif known.state >= FORWARDED:
                 node.flights.is_missed(known, object_id)
         elif is_here:
             assert entry is not None
@@ -212,7 +214,10 @@ class Recovery:
                 shard = node.addresses.shard_of(object_id)
                 node.remote.subscribed.discard(object_id)  # with this the shard forgets that we have asked
                 node.send(shard, gcs.CannotRebuild(node.address, object_id, message.is_granted))
-            elif options.actor_id:
+                return
+            if options.is_generator:
+                node.generators.asks(object_id)
+            if options.actor_id:
                 call_once_more(node, spec, options, job, message.attempts)
             else:
                 self._run_again(spec, job, message.attempts)

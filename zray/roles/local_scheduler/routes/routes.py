@@ -306,6 +306,7 @@ class Routes:
         node.objects.drop_all((*task.spec.deps, *task.spec.holds))  # of one that might have been repeated
         if task.attempts and task.options.is_generator:
             node.generators.look_again(task)
+        node.generators.has_run(task, values[0] if values else b"")
 
     def lies_at(self, entry: ObjectEntry, size: int, home: str) -> None:
         """A value lies on another node: bring it, if somebody here wants it."""

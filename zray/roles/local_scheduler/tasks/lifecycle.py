@@ -291,8 +291,21 @@ class Lifecycle:
 
         writer: the process that ran the task, with large values known and pinned until unpinned.
         """
-        if task.options.is_generator and self.node.generators.attempts:
+        if not task.options.is_generator:
+            self._finish(task, values, contained, writer)
+            return
+        if self.node.generators.attempts:
             values = self.node.generators.ended(task, values)
+        self._finish(task, values, contained, writer)
+        self.node.generators.has_run(task, values[0] if values else b"")
+
+    def _finish(
+        self,
+        task: Task,
+        values: list[bytes | StoredValue],
+        contained: tuple[tuple[bytes, ...], ...],
+        writer: Process | None,
+    ) -> None:
         first = values[0] if values else b""
         more = task.more
         if writer is not None and (more or type(first) is StoredValue):
@@ -301,7 +314,6 @@ class Lifecycle:
             if not task.options.actor_id:
                 self.node.lineage.has_run_again(task)
             if task.options.is_generator:
-                self.node.generators.rebuilt(task, first)
                 self.node.generators.look_again(task)
         if task.forward is not None and task.forward.origin:
             if task.options.actor_id:
@@ -312,8 +324,7 @@ class Lifecycle:
                 return
             if self.node.recovery.ends_in_vain(task, first):
                 return
-            if not contained:
-                self.node.results.tell_origin(task, values)
+            self.node.results.tell_origin(task, values, contained)
         self.node.finished_count += 1
         if task.state == TaskState.SENT:
             task.ended()

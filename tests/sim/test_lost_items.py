@@ -1,0 +1,48 @@
+"""Items of generators, freed and lost while results computed from them are lost too: one run makes them again."""
+
+import pytest
+
+from tests.sim.sweeps import MIXTURES
+from zray.sim.faults import MEETING_SECONDS
+from zray.sim.generator_programs import run_lost_squares
+from zray.sim.main import sweep_program
+from zray.sim.options import Options
+from zray.sim.sequential import Sequential
+from zray.sim.simulator import Simulator
+
+pytestmark = pytest.mark.sim
+
+COUNT = 10
+
+
+@pytest.mark.parametrize("shards, replicas", [(1, 0), (3, 1)])
+@pytest.mark.parametrize("lost", ["n2", "n3", "n2 n3"])
+@pytest.mark.parametrize("way", ["one by one", "fetched at once", "submitted at once"])
+@pytest.mark.parametrize("size, max_buffered, pace", [(0, 0, 0.0), (5_000, 0, 0.0), (5_000, 2, 0.0), (5_000, 0, 0.05)])
+def test_one_more_run_of_a_generator_makes_all_lost_items(size, max_buffered, pace, way, lost, shards, replicas):
+    world = Simulator(Options(seed=1, nodes=5, delay="even", shards=shards, replicas=replicas))
+    world.run(MEETING_SECONDS)
+    arguments = (COUNT, size, 1, max_buffered, way, pace, 8.0)
+    driver = world.start_driver(world.nodes["n1"], 1, run_lost_squares, arguments)
+    world.run(world.now + 2.5)
+    for name in lost.split():
+        world.faults.kill_node(world.nodes[name], "is killed")
+    assert world.run(100.0, unless=lambda: driver.is_done)
+    assert driver.result == Sequential().run(run_lost_squares, arguments)
+    world.run(world.now + 1.0)
+    world.checkers.at_rest()
+    world.end_driver(driver)
+    world.run(world.now + 1.0)
+    world.checkers.at_rest()
+
+
+NAMES = ("workers die", "nodes die", "nodes leave", "slow lines")
+DEATHS = {name: {**MIXTURES[name], "capacity": 2_000_000} for name in NAMES}
+DEATHS["nodes are cut off"] = {"nodes": 4, "cpus": 1, "node_freezes": 2, "node_partitions": 2, "pair_cuts": 2}
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_whatever_dies_meanwhile_all_results_come(name):
+    for seed in range(1, 13):
+        outcome = sweep_program("lost_squares", seed=seed, **DEATHS[name])
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
